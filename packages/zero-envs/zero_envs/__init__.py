@@ -1,0 +1,16 @@
+"""What an environment is: signed discounts, randomness passed in, adapters, a conformance check."""
+
+import importlib.metadata
+
+from ._environment import (
+    AbstractChanceEnvironment as AbstractChanceEnvironment,
+    AbstractContinuousEnvironment as AbstractContinuousEnvironment,
+    AbstractDiscreteEnvironment as AbstractDiscreteEnvironment,
+    AbstractEnvironment as AbstractEnvironment,
+    AbstractHiddenEnvironment as AbstractHiddenEnvironment,
+    Observation as Observation,
+    Transition as Transition,
+)
+
+
+__version__ = importlib.metadata.version("zero-envs")

@@ -1,0 +1,66 @@
+"""What a planner is and what it hands back."""
+
+import abc
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from ._model import AbstractModel
+
+
+Model = TypeVar("Model", bound=AbstractModel)
+Carry = TypeVar("Carry")
+
+
+class Plan(eqx.Module):
+    """The result of planning: candidate actions and what the planner thinks of them.
+
+    Values are from the view of the player to move at the root.
+
+    **Attributes:**
+
+    - `action`: the action to play.
+    - `candidates`: the actions that were weighed; all of them, in order, for tree search.
+    - `weights`: the improved policy over the candidates: non-negative, sums to 1, exactly 0 on
+        illegal actions. This is the target of a policy loss.
+    - `qvalues`: value of each candidate; the root's value where a candidate was never visited.
+    - `advantages`: `qvalues` minus `value`.
+    - `value`: the root's value.
+    - `stats`: scalars a row, for logging.
+    """
+
+    action: PyTree[Array]
+    candidates: PyTree[Array]
+    weights: Float[Array, "*axes candidates"]
+    qvalues: Float[Array, "*axes candidates"]
+    advantages: Float[Array, "*axes candidates"]
+    value: Float[Array, "*axes"]
+    stats: dict[str, Array]
+
+
+class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
+    """Plans over a model. What is kept between moves is the carry, threaded by the caller."""
+
+    @abc.abstractmethod
+    def init(self, model: Model, state: PyTree[Array]) -> Carry:
+        """The carry before the first move of `state`'s rows."""
+
+    @abc.abstractmethod
+    def plan(
+        self, model: Model, state: PyTree[Array], carry: Carry, *, key: Key[Array, " batch"]
+    ) -> tuple[Plan, Carry]:
+        """Plans one move in every row."""
+
+    @abc.abstractmethod
+    def advance(
+        self,
+        carry: Carry,
+        action: Any,
+        next_state: PyTree[Array],
+        last: Bool[Array, " batch"],
+    ) -> Carry:
+        """Tells the planner which action was really played (by anybody) and where it led.
+
+        Keeps what still holds for `next_state` and drops the rest; rows with `last` start anew.
+        """

@@ -1,0 +1,31 @@
+"""Who learns."""
+
+import abc
+from typing import Generic, TypeVar
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from ._actor import AbstractActor
+
+
+AgentState = TypeVar("AgentState")
+Metrics = dict[str, Float[Array, ""]]
+
+
+class AbstractAgent(eqx.Module, Generic[AgentState]):
+    """A learning algorithm: three methods, no environments, devices, logging or files."""
+
+    @abc.abstractmethod
+    def init(self, *, key: PRNGKeyArray) -> AgentState:
+        """Fresh parameters and optimiser state: a pytree of arrays only."""
+
+    @abc.abstractmethod
+    def actor(self, state: AgentState, *, explore: bool) -> AbstractActor:
+        """An actor with the current parameters, exploring or at its strongest."""
+
+    @abc.abstractmethod
+    def update(
+        self, state: AgentState, batch: PyTree[Array], *, key: PRNGKeyArray
+    ) -> tuple[AgentState, Metrics]:
+        """One gradient step on one [`zero_memory.Batch`][]."""
