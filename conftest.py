@@ -1,0 +1,39 @@
+"""What every test runs under: the type-checking import hook and JAX's strict modes.
+
+Nothing under test may be imported here, or the hook would come too late for it.
+"""
+
+import os
+import random
+import sys
+from collections.abc import Callable
+
+import jax
+import jaxtyping
+import pytest
+from jax import Array
+
+
+# One entry a package, apps included. (jaxtyping's own `--jaxtyping-packages` option cannot take
+# several packages and a configured type checker at once.)
+_CHECKED = ("zero_envs", "zero_search", "zero_memory", "zero_nets", "zero_train", "zero_othello")
+_EARLY = sorted(set(_CHECKED) & set(sys.modules))
+if _EARLY:
+    raise RuntimeError(f"{', '.join(_EARLY)} imported before conftest.py: find out by whom.")
+# `is_pep484_tower`: an int is a float, as it is for pyright.
+jaxtyping.install_import_hook(
+    _CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+)
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_debug_key_reuse", True)
+
+
+@pytest.fixture
+def getkey() -> Callable[[], Array]:
+    """Call it for a fresh key. A failing test prints the seed; `ZERO_TEST_SEED` replays it."""
+    seed = int(os.environ.get("ZERO_TEST_SEED") or random.SystemRandom().randrange(2**31))
+    print(f"replay with ZERO_TEST_SEED={seed}")
+    draws = random.Random(seed)
+    return lambda: jax.random.key(draws.randrange(2**31))
