@@ -1,0 +1,157 @@
+"""Actors that fit any environment: a planner, a network without search, a random player."""
+
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from zero_envs import Observation, Transition
+from zero_search import AbstractModel, AbstractPlanner
+
+from ._actor import AbstractActor
+from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
+from ._rows import row_keys, split_rows
+
+
+Carry = TypeVar("Carry")
+
+
+class PlanRecord(eqx.Module):
+    """What a learner wants of a plan over all actions.
+
+    **Attributes:**
+
+    - `weights`: the policy target; 0 on illegal actions, sums to 1 (0 on a final state's row
+        without legal actions).
+    - `value`: the root's value, from the view of the player to move.
+    """
+
+    weights: Float[Array, "*axes candidates"]
+    value: Float[Array, "*axes"]
+
+
+class PlanningActor(AbstractActor[Carry], Generic[Carry]):
+    """Plays what a planner finds. Its carry is the planner's, its record a `PlanRecord`.
+
+    The planner is shown resampled states only, never what the player cannot see, provided the
+    model is an [`zero_train.AbstractResampledModel`][], as [`zero_train.EnvironmentModel`][] is.
+
+    **Attributes:**
+
+    - `planner`: decides on exploration, temperature and what it keeps between moves.
+    - `model`: what it plans over.
+    """
+
+    planner: AbstractPlanner
+    model: AbstractModel
+
+    def _hide(self, state: PyTree[Array], key: Key[Array, " batch"]) -> PyTree[Array]:
+        if isinstance(self.model, AbstractResampledModel):
+            return self.model.resample(state, key=key)
+        return state
+
+    def init(self, state: PyTree[Array]) -> Carry:
+        return self.planner.init(self.model, self._hide(state, _fixed_keys(state)))
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
+    ) -> tuple[PyTree[Array], PlanRecord, Carry]:
+        del obs
+        hkey, pkey = split_rows(key, 2)
+        state = self._hide(state, hkey)
+        plan, carry = self.planner.plan(self.model, state, carry, key=pkey)
+        return plan.action, PlanRecord(plan.weights, plan.value), carry
+
+    def advance(
+        self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> Carry:
+        next_state = self._hide(next_state, _fixed_keys(next_state))
+        return self.planner.advance(carry, action, next_state, transition.last)
+
+
+class PolicyActor(AbstractActor[None]):
+    """Plays a network's policy without any search.
+
+    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value.
+
+    **Attributes:**
+
+    - `evaluate`: takes ONE observation, returns logits `[actions]` and a value `[]`.
+    - `temperature`: 0 plays the most likely legal action, otherwise logits are divided by it and
+        sampled from.
+    """
+
+    evaluate: Evaluator
+    temperature: float = 0.0
+
+    def __check_init__(self):
+        if not self.temperature >= 0:
+            raise ValueError(
+                f"PolicyActor(temperature={self.temperature}) must be 0 (most likely action) or "
+                "positive (1 samples the policy)"
+            )
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
+        del state, carry
+        logits, value = evaluate_batch(self.evaluate, obs)
+        if self.temperature == 0:
+            action = jnp.argmax(logits, axis=-1)
+        else:
+            action = jax.vmap(jr.categorical)(key, logits / self.temperature)
+        return action.astype(jnp.int32), PlanRecord(_softmax(logits), value), None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+
+class RandomActor(AbstractActor[None]):
+    """Plays every legal action with the same probability.
+
+    Its record is a `PlanRecord` of that policy with value 0, so its experience can share a
+    buffer with a planner's.
+    """
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
+        del state, carry
+        logits, value = evaluate_batch(_indifferent, obs)
+        action = jax.vmap(jr.categorical)(key, logits)
+        return action.astype(jnp.int32), PlanRecord(_softmax(logits), value), None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+
+def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+    assert obs.legal is not None  # `evaluate_batch` has checked it
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
+
+
+def _fixed_keys(state: PyTree[Array]) -> Key[Array, " batch"]:
+    # `init` and `advance` have no key. What they resample must only carry nothing hidden: it need
+    # not be fresh, because `act` resamples again.
+    return row_keys(jr.key(0), jnp.arange(batch_size(state), dtype=jnp.int32))
+
+
+def _softmax(logits: Float[Array, "batch actions"]) -> Float[Array, "batch actions"]:
+    # `jax.nn.softmax` is NaN where every action is illegal, as on a final state's row.
+    top = jnp.max(logits, axis=-1, keepdims=True)
+    weights = jnp.exp(logits - jnp.where(top == -jnp.inf, 0.0, top))
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return weights / jnp.where(total == 0, 1.0, total)

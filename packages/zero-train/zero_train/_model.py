@@ -1,0 +1,137 @@
+"""From an environment and an evaluator to a model that planners plan over."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from zero_envs import AbstractDiscreteEnvironment, AbstractHiddenEnvironment, Observation
+from zero_search import AbstractModel, AbstractPriorModel
+
+
+State = TypeVar("State")
+
+#: Judges ONE observation: policy logits `[actions]` and the value `[]` for the player to move.
+Evaluator = Callable[[Observation], tuple[Array, Array]]
+
+
+class FeatureEvaluator(eqx.Module):
+    """An evaluator made of a network of the features alone.
+
+    A pytree, so a jitted function that is given other parameters does not compile again, as it
+    would with `lambda obs: network(obs.features)`.
+
+    **Attributes:**
+
+    - `network`: takes one `obs.features`, returns logits `[actions]` and a value `[]`.
+    """
+
+    network: Callable[[Any], tuple[Array, Array]]
+
+    def __call__(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+        logits, value = self.network(obs.features)
+        return logits, value
+
+
+def evaluate_batch(
+    evaluate: Evaluator, obs: Observation
+) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    """Evaluates a batch of observations and marks illegal actions by a logit of `-inf`.
+
+    The only place where legality meets logits. Values, and NaNs of the evaluator on legal
+    actions, pass as they are.
+
+    **Arguments:**
+
+    - `evaluate`: a callable of ONE observation.
+    - `obs`: observations with a leading `[batch]` axis.
+
+    **Returns:** logits and the values for the players to move.
+
+    Raises a `ValueError` when actions are continuous or the evaluator's shapes are not
+    `[actions]` and `[]`.
+    """
+    legal = obs.legal
+    if legal is None:
+        raise ValueError(
+            "got an observation without legal actions, which means continuous actions; logits "
+            "need discrete ones: use an environment with `num_actions`"
+        )
+    logits, value = jax.vmap(evaluate)(obs)
+    if logits.shape != legal.shape or value.shape != legal.shape[:1]:
+        raise ValueError(
+            f"evaluate(obs) returned logits of shape {logits.shape[1:]} and a value of shape "
+            f"{value.shape[1:]} for one observation; it must return {legal.shape[1:]} and (): "
+            "check the heads of the network"
+        )
+    return jnp.where(legal, logits, -jnp.inf), value
+
+
+class AbstractResampledModel(AbstractModel[State], Generic[State]):
+    """A model of an environment that may hide something from the player.
+
+    Whoever plans with a real state calls `resample` on it first, so no planner ever sees what
+    the player could not.
+    """
+
+    @abc.abstractmethod
+    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
+        """States the players to move could not tell from these, from the exact posterior.
+
+        The states themselves where nothing is hidden.
+        """
+
+
+class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State], Generic[State]):
+    """The batch-native twin of an environment, with an evaluator for its leaves.
+
+    **Attributes:**
+
+    - `env`: a discrete environment. If it is `hidden` it must be able to `resample`.
+    - `evaluate`: takes ONE [`zero_envs.Observation`][], returns logits `[actions]` and the value
+        `[]` for the player to move. Illegal logits are masked here. Give a pytree (a
+        [`zero_train.FeatureEvaluator`][]) and new parameters do not compile anew.
+    """
+
+    env: AbstractDiscreteEnvironment
+    evaluate: Evaluator
+
+    def __check_init__(self):
+        name = type(self.env).__name__
+        if not isinstance(self.env, AbstractDiscreteEnvironment):
+            raise ValueError(
+                f"EnvironmentModel(env={name}) has no discrete actions, so it has no prior "
+                "logits; give an AbstractDiscreteEnvironment"
+            )
+        if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment):
+            raise ValueError(
+                f"EnvironmentModel(env={name}): its state holds what the player cannot see, and "
+                "planners may not see it either; make it an AbstractHiddenEnvironment with "
+                "`resample`"
+            )
+
+    def step(
+        self, state: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        state, transition = jax.vmap(self.env.step)(state, action, key=key)
+        return state, transition.reward, transition.discount, transition.last
+
+    def predict(
+        self, state: State, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        del key
+        return evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(state))
+
+    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
+        if isinstance(self.env, AbstractHiddenEnvironment):
+            return jax.vmap(self.env.resample)(state, key=key)
+        return state
+
+
+def batch_size(state: PyTree[Array]) -> int:
+    """The length of the leading axis that all leaves share."""
+    return jax.tree.leaves(state)[0].shape[0]
