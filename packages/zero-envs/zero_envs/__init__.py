@@ -2,6 +2,7 @@
 
 import importlib.metadata
 
+from . import testing as testing
 from ._environment import (
     AbstractChanceEnvironment as AbstractChanceEnvironment,
     AbstractContinuousEnvironment as AbstractContinuousEnvironment,
@@ -11,6 +12,7 @@ from ._environment import (
     Observation as Observation,
     Transition as Transition,
 )
+from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
 
 
 __version__ = importlib.metadata.version("zero-envs")

@@ -58,9 +58,7 @@ class AbstractEnvironment(eqx.Module, Generic[State, Action]):
         """A fresh initial state."""
 
     @abc.abstractmethod
-    def step(
-        self, state: State, action: Action, *, key: PRNGKeyArray
-    ) -> tuple[State, Transition]:
+    def step(self, state: State, action: Action, *, key: PRNGKeyArray) -> tuple[State, Transition]:
         """Plays `action`. A final state is absorbing: reward 0, discount 0, `last` again."""
 
     @abc.abstractmethod

@@ -1,0 +1,177 @@
+"""Every game of pgx as an environment (Koyamada et al., 2023, arXiv:2303.17503)."""
+
+import contextlib
+import functools as ft
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from ._environment import AbstractDiscreteEnvironment, Observation, Transition
+
+
+#: Card games of pgx: the state holds cards that the player to move cannot see.
+HIDDEN_GAMES = frozenset(
+    {"bridge_bidding", "kuhn_poker", "leduc_holdem", "mahjong", "sparrow_mahjong"}
+)
+
+#: Games of pgx that need a downloaded data file before they can be constructed.
+DOWNLOADED_GAMES = frozenset({"bridge_bidding"})
+
+_KEY_FIELD = "_rng_key"
+
+_MISSING_PGX = 'PgxEnvironment needs pgx, which is not installed: pip install "zero-envs[pgx]".'
+_NEEDS_DATA = (
+    'PgxEnvironment("{game}"): this game needs a data file that has to be downloaded first; '
+    "construct the pgx game with the path of that file and pass the object: PgxEnvironment(game)."
+)
+_UNKNOWN = 'PgxEnvironment("{game}"): no such game; allowed: {allowed}.'
+
+
+class PgxState(eqx.Module):
+    """One position of a pgx game.
+
+    **Attributes:**
+
+    - `position`: pgx's own state without what can be derived from it (the observation), what
+        belongs to the last step (the rewards) and any PRNG key; those fields are `None`. All
+        leaves are arrays whose dtypes never change.
+    """
+
+    position: Any
+
+
+class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
+    """A pgx game for one or two players.
+
+    With two players the game must be zero-sum, as every game of pgx is: `reward` is the one of the
+    player who just acted, and `discount` is -1 exactly where `current_player` changed. An illegal
+    action ends the game and costs the one who played it (reward -1), as in pgx.
+
+    `hidden` is true for card games. Other games keep nothing secret except how chance will fall,
+    and that comes from the `key` given to `step`.
+    """
+
+    game: Any = eqx.field(static=True)
+    num_actions: int
+    num_players: int
+    hidden: bool
+    _carried_key: Any = eqx.field(static=True)
+
+    def __init__(self, game: Any, *, hidden: bool | None = None):
+        """**Arguments:**
+
+        - `game`: an id out of `pgx.available_envs()`, for instance `"othello"`, or a `pgx.Env`.
+        - `hidden`: whether the state holds what the player to move cannot see. Known for the games
+            that come with pgx; to be given for a card game of your own.
+
+        **Raises:** `ValueError` for an unknown id and for more than two players; `ImportError`
+        naming the package to install.
+        """
+        self.game = _make(game) if isinstance(game, str) else game
+        self.num_players = int(self.game.num_players)
+        if self.num_players > 2:
+            raise ValueError(
+                f'PgxEnvironment("{self.game.id}"): the game has {self.num_players} players; only '
+                "one- and two-player games have a signed discount. Choose another game."
+            )
+        self.hidden = self.game.id in HIDDEN_GAMES if hidden is None else hidden
+        with _pgx_numerics():
+            state = jax.eval_shape(self.game.init, jax.random.key(0))
+        self.num_actions = int(state.legal_action_mask.shape[-1])
+        carried = getattr(state, _KEY_FIELD, None)
+        self._carried_key = None if carried is None else carried.dtype
+
+    def init(self, *, key: PRNGKeyArray) -> PgxState:
+        """A fresh game; which of pgx's two players moves first is random."""
+        with _pgx_numerics():
+            return PgxState(_strip(self.game.init(key)))
+
+    def step(
+        self, state: PgxState, action: Int[Array, ""], *, key: PRNGKeyArray
+    ) -> tuple[PgxState, Transition]:
+        """Plays `action`; `key` decides what chance does."""
+        before = state.position
+        restored = _with_rewards(before, self.num_players)
+        if self._carried_key is not None:
+            key, ckey = jax.random.split(key)
+            typed = jnp.issubdtype(self._carried_key, jax.dtypes.prng_key)
+            carried = ckey if typed else jax.random.key_data(ckey)
+            restored = restored.replace(**{_KEY_FIELD: carried})
+        with _pgx_numerics():
+            after = self.game.step(restored, action, key)
+        over = before.terminated | before.truncated
+        reward = after.rewards[before.current_player]
+        sign = jnp.where(after.current_player == before.current_player, 1.0, -1.0)
+        transition = Transition(
+            reward=jnp.where(over, 0.0, reward).astype(jnp.float32),
+            discount=jnp.where(over | after.terminated, 0.0, sign).astype(jnp.float32),
+            last=over | after.terminated | after.truncated,
+        )
+        return PgxState(_strip(after)), transition
+
+    def observe(self, state: PgxState) -> Observation:
+        """pgx's observation, from the view of the player to move, with pgx's shape and dtype.
+
+        In a position that ended the game every action is legal, as filler.
+        """
+        position = state.position
+        with _pgx_numerics():
+            features = self.game.observe(position)
+        return Observation(features=features, legal=position.legal_action_mask)
+
+    def raw(self, state: PgxState) -> Any:
+        """pgx's own state with its observation, for pgx's drawing and other tools.
+
+        Rewards are those of no step: zero.
+        """
+        position = _with_rewards(state.position, self.num_players)
+        with _pgx_numerics():
+            return position.replace(observation=self.game.observe(position))
+
+    def render(self, state: PgxState, *, scale: float = 1.0) -> str:
+        """The position as an SVG image."""
+        with _pgx_numerics():
+            return self.raw(state).to_svg(scale=scale)
+
+
+@ft.cache
+def _make(game: str) -> Any:
+    """The pgx game of that id, always the same object, so that nothing is traced twice."""
+    try:
+        import pgx
+    except ImportError as error:
+        raise ImportError(_MISSING_PGX) from error
+    if game in DOWNLOADED_GAMES:
+        raise ValueError(_NEEDS_DATA.format(game=game))
+    allowed = pgx.available_envs()
+    if game not in allowed:
+        raise ValueError(_UNKNOWN.format(game=game, allowed=", ".join(allowed)))
+    with _pgx_numerics():
+        return pgx.make(game)
+
+
+@contextlib.contextmanager
+def _pgx_numerics() -> Iterator[None]:
+    """pgx mixes dtypes and ranks freely, so it is traced under JAX's default rules."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def _with_rewards(position: Any, num_players: int) -> Any:
+    return position.replace(rewards=jnp.zeros(num_players, jnp.float32))
+
+
+def _strip(position: Any) -> Any:
+    """Drops derived fields and keys, and gives every leaf a dtype of its own.
+
+    pgx starts some games with Python numbers, which are weakly typed and would make the second
+    step trace again.
+    """
+    position = position.replace(observation=None, rewards=None)
+    if hasattr(position, _KEY_FIELD):
+        position = position.replace(**{_KEY_FIELD: None})
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), position)
