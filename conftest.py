@@ -28,6 +28,11 @@ jaxtyping.install_import_hook(
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+# Eight virtual devices in every test, for the tests of meshes: work on one of them compiles and
+# runs as fast as before, and subprocesses do not inherit it.
+jax.config.update("jax_num_cpu_devices", 8)
+if "JAX_PLATFORMS" not in os.environ:
+    jax.config.update("jax_platforms", "cpu")
 
 
 @pytest.fixture

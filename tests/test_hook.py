@@ -1,5 +1,8 @@
-"""The canary: were the import hook or a strict mode off, half of the other tests would be blind."""
+"""The canary: with the import hook or a strict mode off, many other tests would see nothing."""
 
+import warnings
+
+import jax
 import jax.numpy as jnp
 import pytest
 from jaxtyping import TypeCheckError
@@ -8,7 +11,45 @@ from jaxtyping import TypeCheckError
 def test_a_wrong_shape_is_caught():
     import zero_envs
 
-    good = jnp.zeros(())
-    zero_envs.Transition(reward=good, discount=good, last=jnp.zeros((), dtype=bool))
+    scalar, last = jnp.zeros(()), jnp.zeros((), dtype=bool)
+    zero_envs.Transition(reward=scalar, discount=scalar, last=last)
     with pytest.raises(TypeCheckError):
-        zero_envs.Transition(reward=good, discount=jnp.zeros(3), last=jnp.zeros((), dtype=bool))
+        zero_envs.Transition(reward=scalar, discount=jnp.zeros(3), last=last)
+
+
+def test_a_wrong_shape_is_caught_in_every_package():
+    import zero_envs
+    import zero_memory
+    import zero_nets
+    import zero_search
+    import zero_train
+
+    for package in (zero_envs, zero_memory, zero_nets, zero_search, zero_train):
+        assert type(package.__loader__).__module__.startswith("jaxtyping"), package
+
+
+def test_mixed_dtypes_are_an_error():
+    with pytest.raises(Exception, match="no available implicit dtype promotion path"):
+        jnp.zeros(2, jnp.int32) + jnp.zeros(2, jnp.float32)
+
+
+def test_mixed_ranks_are_an_error():
+    with pytest.raises(ValueError, match="rank"):
+        jnp.zeros((2, 3)) + jnp.zeros(3)
+
+
+def test_a_reused_key_is_an_error(getkey):
+    def twice(key):
+        return jax.random.normal(key) + jax.random.normal(key)
+
+    with pytest.raises(jax.errors.KeyReuseError):
+        jax.jit(twice)(getkey())
+
+
+def test_a_warning_is_an_error():
+    with pytest.raises(UserWarning):
+        warnings.warn("anything", stacklevel=1)
+
+
+def test_there_are_eight_devices():
+    assert len(jax.devices("cpu")) == 8
