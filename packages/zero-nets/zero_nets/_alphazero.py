@@ -1,0 +1,179 @@
+"""The AlphaZero network: a residual tower with a policy head and a value head."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from ._conv import Conv
+
+
+class ChannelNorm(eqx.Module):
+    """Layer normalisation (https://arxiv.org/abs/1607.06450) of every board cell by itself.
+
+    Statistics are over the channels of one cell, in at least float32 whatever comes in.
+    """
+
+    scale: Float[Array, " channels"]
+    offset: Float[Array, " channels"]
+
+    def __init__(self, channels: int):
+        self.scale = jnp.ones((channels,), jnp.float32)
+        self.offset = jnp.zeros((channels,), jnp.float32)
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"]
+    ) -> Float[Array, "rows columns channels"]:
+        wide = x.astype(_wide(x.dtype))
+        wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + 1e-5)
+        return wide.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
+
+
+class ResidualBlock(eqx.Module):
+    """`x + conv(relu(norm(conv(relu(norm(x))))))` (https://arxiv.org/abs/1603.05027, figure 1b).
+
+    The last convolution starts at zero, so every block starts as the identity.
+    """
+
+    norms: tuple[ChannelNorm, ChannelNorm] | None
+    convs: tuple[Conv, Conv]
+
+    def __init__(self, channels: int, norm: Literal["none", "layer"], *, key: PRNGKeyArray):
+        layer = norm == "layer"
+        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
+        first_key, last_key = jr.split(key)
+        self.convs = (
+            Conv(channels, channels, key=first_key),
+            Conv(channels, channels, scale=0.0, key=last_key),
+        )
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"]
+    ) -> Float[Array, "rows columns channels"]:
+        y = x
+        for i, conv in enumerate(self.convs):
+            if self.norms is not None:
+                y = self.norms[i](y)
+            y = conv(jax.nn.relu(y))
+        return x + y
+
+
+class AlphaZeroNet(eqx.Module):
+    """A residual tower with policy and value heads, for boards of any shape.
+
+    The network of AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404) with
+    two changes: pre-activation blocks, and no statistics over the batch, so what it says of a
+    position does not depend on the positions beside it.
+
+    Every array of it is a float32 parameter and everything else is static: `eqx.partition(net,
+    eqx.is_array)` and `jax.grad` need no filter of their own.
+    """
+
+    stem: Conv
+    blocks: tuple[ResidualBlock, ...]
+    norm: ChannelNorm | None
+    policy_conv: Conv
+    policy_out: eqx.nn.Linear
+    value_conv: Conv
+    value_hidden: eqx.nn.Linear
+    value_out: eqx.nn.Linear
+    board_shape: tuple[int, int, int] = eqx.field(static=True)
+    dtype: np.dtype = eqx.field(static=True)
+
+    def __init__(
+        self,
+        board_shape: tuple[int, int, int],
+        num_actions: int,
+        *,
+        channels: int = 32,
+        blocks: int = 3,
+        norm: Literal["none", "layer"] = "none",
+        policy_channels: int = 2,
+        value_channels: int = 1,
+        value_width: int = 64,
+        dtype: np.typing.DTypeLike = jnp.float32,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `board_shape`: rows, columns and channels of one observation.
+        - `num_actions`: the length of the logits.
+        - `channels`, `blocks`: width and number of the residual blocks.
+        - `norm`: `"layer"` normalises every cell over its channels before every convolution of a
+            block; `"none"` does not.
+        - `policy_channels`, `value_channels`: channels left by each head's 1x1 convolution.
+        - `value_width`: width of the value head's hidden layer.
+        - `dtype`: what the network computes in, e.g. `jnp.bfloat16` on a GPU. Parameters and
+            results are float32 all the same.
+        - `key`: for the initial parameters.
+        """
+        rows, columns, features = board_shape
+        if norm not in ("none", "layer"):
+            raise ValueError(f"`norm` is {norm!r}; it must be 'none' or 'layer'.")
+        stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
+        self.stem = Conv(features, channels, key=stem_key)
+        self.blocks = tuple(
+            ResidualBlock(channels, norm, key=jr.fold_in(tower_key, i)) for i in range(blocks)
+        )
+        self.norm = ChannelNorm(channels) if norm == "layer" else None
+        conv_key, out_key = jr.split(policy_key)
+        self.policy_conv = Conv(channels, policy_channels, 1, key=conv_key)
+        self.policy_out = _small(
+            eqx.nn.Linear(rows * columns * policy_channels, num_actions, key=out_key)
+        )
+        conv_key, hidden_key, out_key = jr.split(value_key, 3)
+        self.value_conv = Conv(channels, value_channels, 1, key=conv_key)
+        self.value_hidden = eqx.nn.Linear(
+            rows * columns * value_channels, value_width, key=hidden_key
+        )
+        self.value_out = _small(eqx.nn.Linear(value_width, 1, key=out_key))
+        self.board_shape = board_shape
+        self.dtype = jnp.dtype(dtype)
+
+    def __call__(
+        self, features: Shaped[Array, "..."]
+    ) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+        """One observation's policy and value; `jax.vmap` it over a batch.
+
+        **Arguments:**
+
+        - `features`: of shape `board_shape` and any dtype, seen by the player to move.
+
+        **Returns:**
+
+        The logits of all actions, illegal ones not masked, and the value in [-1, 1] for the
+        player to move.
+        """
+        if features.shape != self.board_shape:
+            raise ValueError(
+                f"The features have shape {features.shape}; this network was built for "
+                f"{self.board_shape}. It takes one example: use `jax.vmap` over a batch."
+            )
+        net = jax.tree.map(lambda parameter: parameter.astype(self.dtype), self)
+        x = net.stem(features.astype(self.dtype))
+        for block in net.blocks:
+            x = block(x)
+        if net.norm is not None:
+            x = net.norm(x)
+        x = jax.nn.relu(x)
+        policy = jax.nn.relu(net.policy_conv(x)).reshape(-1)
+        value = jax.nn.relu(net.value_conv(x)).reshape(-1)
+        value = net.value_out(jax.nn.relu(net.value_hidden(value)))
+        wide = _wide(self.dtype)
+        return net.policy_out(policy).astype(wide), jnp.tanh(value[0].astype(wide))
+
+
+def _small(layer: eqx.nn.Linear) -> eqx.nn.Linear:
+    # A hundredth: near-uniform policies and near-zero values at the start, yet the tower gets a
+    # gradient from the first step on.
+    return jax.tree.map(lambda parameter: 0.01 * parameter, layer)
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    """The same dtype, or float32 if that is wider."""
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
