@@ -6,6 +6,10 @@ from ._buffer import (
     AbstractBuffer as AbstractBuffer,
     Batch as Batch,
 )
+from ._episode import (
+    EpisodeBuffer as EpisodeBuffer,
+    EpisodeState as EpisodeState,
+)
 
 
 __version__ = importlib.metadata.version("zero-memory")

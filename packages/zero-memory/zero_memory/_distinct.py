@@ -1,0 +1,66 @@
+"""Uniform draws without replacement whose cost does not grow with the population."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+
+def distinct_ranks(
+    population: Int[Array, ""], num_draws: int, *, key: PRNGKeyArray
+) -> tuple[Int[Array, " draws"], Bool[Array, " draws"]]:
+    """Draws `num_draws` distinct integers below `population`, every sequence equally likely.
+
+    Work and memory are O(`num_draws` log `num_draws`), whatever the (traced) population.
+
+    - A population of at least `2 * num_draws` is drawn from with replacement, and every value
+      that an earlier position already holds is drawn again until all differ. No value is treated
+      unlike another, so every sequence of distinct values is equally likely, and less than half
+      of the redrawn ones collide again.
+    - A smaller one is shuffled, as the part below `population` of a permutation of
+      `2 * num_draws`.
+
+    **Returns:**
+
+    The integers, and which of them are distinct draws: all, or the first `population` when there
+    are fewer than `num_draws`. The rest repeat them (they are 0 if the population is empty).
+    """
+    dkey, pkey = jr.split(key)
+    large = population >= 2 * num_draws
+
+    def draw(round: Int[Array, ""]) -> Int[Array, " draws"]:
+        # An empty range is not defined by `randint`; its draws are not used below.
+        bound = jnp.maximum(population, 1)
+        return jr.randint(jr.fold_in(dkey, round), (num_draws,), 0, bound, dtype=jnp.int32)
+
+    def again(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
+        _, _, repeated = carry
+        return large & jnp.any(repeated)
+
+    def redraw(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        round, ranks, repeated = carry
+        ranks = jnp.where(repeated, draw(round), ranks)
+        return round + 1, ranks, _repeats(ranks)
+
+    first = draw(jnp.zeros((), jnp.int32))
+    _, sparse, _ = jax.lax.while_loop(
+        again, redraw, (jnp.ones((), jnp.int32), first, _repeats(first))
+    )
+
+    order = jr.permutation(pkey, jnp.arange(2 * num_draws, dtype=jnp.int32))
+    inside_first = jnp.argsort(order >= population, stable=True)[:num_draws]
+    dense = order[inside_first]
+    # Position i >= population holds a value outside: point it at the i-th draw, cyclically.
+    position = jnp.arange(num_draws, dtype=jnp.int32)
+    dense = dense[position % jnp.clip(population, 1, num_draws)]
+    dense = jnp.where(population > 0, dense, 0)
+
+    return jnp.where(large, sparse, dense), position < population
+
+
+def _repeats(ranks: Int[Array, " draws"]) -> Bool[Array, " draws"]:
+    """Which positions hold a value that an earlier position holds."""
+    order = jnp.argsort(ranks, stable=True)
+    ordered = ranks[order]
+    same = jnp.concatenate([jnp.zeros((1,), bool), ordered[1:] == ordered[:-1]])
+    return jnp.zeros(ranks.shape, bool).at[order].set(same, unique_indices=True)

@@ -1,0 +1,382 @@
+"""Replay of whole episodes, rewarded when they end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from ._buffer import AbstractBuffer, Batch
+from ._distinct import distinct_ranks
+
+
+def _last(item: Any) -> Array:
+    return item.last
+
+
+def _reward(item: Any) -> Array:
+    return item.reward
+
+
+def _discount(item: Any) -> Array:
+    return item.discount
+
+
+class EpisodeState(eqx.Module):
+    """The contents of an [`zero_memory.EpisodeBuffer`][].
+
+    Each environment writes its own ring. Going back from the next slot to write lie first the
+    entries of the running episode, then the finished ones, then nothing: so three integers an
+    environment say what every slot is, and no slot carries a flag.
+
+    **Attributes:**
+
+    - `items`: the rings, as they were added.
+    - `episode`: which row of `returns` an entry's outcome is read from.
+    - `seat`: which column of it: the player who moved.
+    - `before`: what that player had already won when the entry was written.
+    - `returns`: what every player won in each episode that still has entries, in a ring.
+    - `start`: slot of the running episode's first entry.
+    - `ply`: entries written since then (more than `capacity` if it has eaten its own head).
+    - `finished`: entries with an outcome; they end just before `start`.
+    - `running`: row of `returns` that the running episode will fill.
+    - `side`: 0 when the next to move is on the side of the episode's first mover, else 1.
+    - `gain`: rewards of the running episode so far, for that first mover.
+    - `shard`: the number of each shard among all of them.
+    """
+
+    items: PyTree[Array]
+    episode: Int[Array, "envs capacity"]
+    seat: Int[Array, "envs capacity"]
+    before: Float[Array, "envs capacity"]
+    returns: Float[Array, "envs capacity players"]
+    start: Int[Array, " envs"]
+    ply: Int[Array, " envs"]
+    finished: Int[Array, " envs"]
+    running: Int[Array, " envs"]
+    side: Int[Array, " envs"]
+    gain: Float[Array, " envs"]
+    shard: Int[Array, " shards"]
+
+
+class EpisodeBuffer(AbstractBuffer[EpisodeState]):
+    """Keeps every move of an episode until it ends, then hands it out with its outcome.
+
+    Entries are written into one ring an environment. They wait, unseen by
+    [`zero_memory.EpisodeBuffer.sample`][], until their episode has a result; if it is cut off
+    without one they are dropped. In a sampled item **the `reward` leaf holds the outcome**: the
+    undiscounted return from that row to the end, in the view of the player who moved there. That
+    is AlphaZero's value target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
+
+    There are two ways to fill it, over the same rings:
+
+    - `add` takes what a collector wrote, and finds rewards, signs and ends in the items.
+    - `add_experience`, `assign_rewards` and `truncate` leave it to the caller when an episode
+      ends and what each player gets.
+
+    Every operation costs the same however much is stored, and changes a donated state in place.
+    No array is shared between environments, so all of it runs under `jax.shard_map` on a slice
+    of them that holds whole shards, without a collective.
+    """
+
+    capacity: int = eqx.field(static=True)
+    num_envs: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    num_players: int = eqx.field(static=True, default=2)
+    num_shards: int = eqx.field(static=True, default=1)
+    last: Callable[[Any], Array] = eqx.field(static=True, default=_last)
+    reward: Callable[[Any], Array] = eqx.field(static=True, default=_reward)
+    discount: Callable[[Any], Array] = eqx.field(static=True, default=_discount)
+
+    def __check_init__(self):
+        for name in ("capacity", "num_envs", "batch_size", "num_players", "num_shards"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least 1.")
+        for name in ("num_envs", "batch_size"):
+            if getattr(self, name) % self.num_shards:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} does not divide over "
+                    f"num_shards={self.num_shards}: give a multiple of it."
+                )
+
+    def init(self, example: PyTree[Array]) -> EpisodeState:
+        """An empty buffer for items like `example` (one item, no leading axes).
+
+        Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
+        out are items that can be computed with.
+        """
+        _float_scalar("reward", self.reward, example)
+        rings = (self.num_envs, self.capacity)
+        envs = (self.num_envs,)
+        # Two columns at least: the signs of `add` know two sides, whatever is dealt.
+        players = max(self.num_players, 2)
+        return EpisodeState(
+            items=jax.tree.map(lambda x: _repeat(x, rings), example),
+            episode=jnp.zeros(rings, jnp.int32),
+            seat=jnp.zeros(rings, jnp.int32),
+            before=jnp.zeros(rings, jnp.float32),
+            returns=jnp.zeros((*rings, players), jnp.float32),
+            start=jnp.zeros(envs, jnp.int32),
+            ply=jnp.zeros(envs, jnp.int32),
+            finished=jnp.zeros(envs, jnp.int32),
+            running=jnp.zeros(envs, jnp.int32),
+            side=jnp.zeros(envs, jnp.int32),
+            gain=jnp.zeros(envs, jnp.float32),
+            shard=jnp.arange(self.num_shards, dtype=jnp.int32),
+        )
+
+    def add(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
+        """Adds `items[envs, time]`, in the order they happened.
+
+        Each row is one move: its `reward` belongs to the player who made it, and its `discount`
+        is -1 if the other side moves next, 1 if the same side does, 0 if nothing follows. Only
+        its sign counts. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1], which is
+        right for players who alternate, pass or move twice, for one player, and for rewards
+        along the way. It is known, and the waiting rows get theirs, once a discount is 0.
+
+        A row with `last` is the observation after the end: it is not stored, and what still
+        waits when it comes belongs to an episode that was cut off, and is dropped.
+
+        Outcomes are differences of sums in float32, exact for the results of games.
+        """
+        _check_items(state.items, items, 2)
+        for name in ("last", "reward", "discount"):
+            _accessed(name, getattr(self, name), items)
+        num_rows = jax.tree.leaves(items)[0].shape[1]
+
+        def row(state: EpisodeState, t: Int[Array, ""]) -> tuple[EpisodeState, None]:
+            item = jax.tree.map(lambda x: x[:, t], items)
+            return self._add_row(state, item), None
+
+        state, _ = jax.lax.scan(row, state, jnp.arange(num_rows, dtype=jnp.int32))
+        return state
+
+    def add_experience(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
+        """Adds one entry to every environment's running episode, to wait for its outcome.
+
+        `items[envs]`; what their `reward` leaf holds does not matter.
+        """
+        _check_items(state.items, items, 1)
+        return self._store(
+            state,
+            items,
+            mask=jnp.ones(state.ply.shape, bool),
+            seat=state.ply % self.num_players,
+            before=jnp.zeros(state.ply.shape, jnp.float32),
+        )
+
+    def assign_rewards(
+        self,
+        state: EpisodeState,
+        rewards: Float[Array, "envs players"] | Float[Array, " envs"],
+        mask: Bool[Array, " envs"],
+    ) -> EpisodeState:
+        """Ends the running episode of the environments in `mask`: its entries get their outcome.
+
+        `rewards` has a column a player, in the order in which they move, and is dealt round by
+        ply from the episode's first entry: players have to take strict turns (use `add` where
+        they do not). With one player, `[envs]` will do. Nothing happens where nothing waits.
+        """
+        if rewards.ndim == 1:
+            rewards = rewards[:, None]
+        if rewards.shape[1] != self.num_players:
+            raise ValueError(
+                f"rewards for {rewards.shape[1]} players in a buffer of "
+                f"num_players={self.num_players}: give [envs, num_players]."
+            )
+        players = state.returns.shape[2]
+        rewards = jnp.pad(rewards, ((0, 0), (0, players - self.num_players)))
+        return self._finish(state, rewards, mask)
+
+    def truncate(self, state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
+        """Drops the running episode of the environments in `mask`; finished ones are untouched.
+
+        Their next entry is written where it started. Old entries that it had overwritten stay
+        lost.
+        """
+        return eqx.tree_at(
+            lambda s: (s.ply, s.side, s.gain),
+            state,
+            (
+                jnp.where(mask, 0, state.ply),
+                jnp.where(mask, 0, state.side),
+                jnp.where(mask, 0.0, state.gain),
+            ),
+        )
+
+    def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
+        """Draws `batch_size` items, uniformly without replacement among the finished entries.
+
+        Each shard draws its equal part from its own environments, with a key folded from its
+        number: the rows are the same however the shards lie on devices.
+
+        **Returns:**
+
+        A [`zero_memory.Batch`][] whose `items` hold their outcome in place of their reward. Where
+        a shard has fewer finished entries than its part, it hands out all of them, and fills up
+        with repeats of weight 0 (with weight 0 only, if it has none). `indices` are
+        `env * capacity + slot`, environments counted over all shards.
+        """
+        num_shards, envs_per_shard = self._shards(state)
+        num_draws = self.batch_size // self.num_shards
+
+        def draw(shard: Int[Array, ""], start: Int[Array, " envs"], finished: Int[Array, " envs"]):
+            ends = jnp.cumsum(finished, dtype=jnp.int32)
+            ranks, counts = distinct_ranks(ends[-1], num_draws, key=jr.fold_in(key, shard))
+            env = jnp.searchsorted(ends, ranks, side="right").astype(jnp.int32)
+            env = jnp.minimum(env, envs_per_shard - 1)  # only moved where there is nothing
+            slot = (start[env] + ranks - ends[env]) % self.capacity
+            return env, slot, counts
+
+        by_shard = (num_shards, envs_per_shard)
+        env, slot, counts = jax.vmap(draw)(
+            state.shard, state.start.reshape(by_shard), state.finished.reshape(by_shard)
+        )
+        first_env = jnp.arange(num_shards, dtype=jnp.int32) * envs_per_shard
+        here = (env + first_env[:, None]).reshape(-1)
+        everywhere = (env + (state.shard * envs_per_shard)[:, None]).reshape(-1)
+        slot = slot.reshape(-1)
+
+        items = jax.tree.map(lambda x: x[here, slot], state.items)
+        returns = state.returns[here, state.episode[here, slot], state.seat[here, slot]]
+        outcome = returns - state.before[here, slot]
+        outcome = outcome.astype(self.reward(items).dtype)
+        return Batch(
+            items=eqx.tree_at(self.reward, items, outcome),
+            weights=counts.reshape(-1).astype(jnp.float32),
+            indices=everywhere * self.capacity + slot,
+        )
+
+    def ready(self, state: EpisodeState) -> Bool[Array, ""]:
+        """Whether every shard can draw its part of a batch without repeats."""
+        finished = jnp.sum(state.finished.reshape(self._shards(state)), axis=1)
+        return jnp.all(finished >= self.batch_size // self.num_shards)
+
+    def _shards(self, state: EpisodeState) -> tuple[int, int]:
+        """How many shards there are here, and environments in each."""
+        num_shards, num_envs = state.shard.shape[0], state.ply.shape[0]
+        envs_per_shard = self.num_envs // self.num_shards
+        if num_envs != num_shards * envs_per_shard:
+            raise ValueError(
+                f"a slice of {num_envs} environments and {num_shards} shards, but a shard has "
+                f"{envs_per_shard} environments: split num_shards={self.num_shards} evenly."
+            )
+        return num_shards, envs_per_shard
+
+    def _add_row(self, state: EpisodeState, item: PyTree[Array]) -> EpisodeState:
+        last, reward, discount = self.last(item), self.reward(item), self.discount(item)
+        sign = jnp.where(state.side == 0, 1.0, -1.0)
+        state = self._store(state, item, mask=~last, seat=state.side, before=sign * state.gain)
+        gain = state.gain + sign * reward.astype(jnp.float32)
+        side = jnp.where(discount < 0, 1 - state.side, state.side)
+        state = eqx.tree_at(lambda s: (s.gain, s.side), state, (gain, side))
+        returns = jnp.zeros((gain.shape[0], state.returns.shape[2]), jnp.float32)
+        returns = returns.at[:, 0].set(gain).at[:, 1].set(-gain)
+        state = self._finish(state, returns, ~last & (discount == 0))
+        return self.truncate(state, last)
+
+    def _store(
+        self,
+        state: EpisodeState,
+        items: PyTree[Array],
+        *,
+        mask: Bool[Array, " envs"],
+        seat: Int[Array, " envs"],
+        before: Float[Array, " envs"],
+    ) -> EpisodeState:
+        env = jnp.arange(state.ply.shape[0], dtype=jnp.int32)
+        # Environments that write nothing write past the end, where it is dropped: nothing is
+        # read back, so the rings are changed in place.
+        slot = jnp.where(mask, (state.start + state.ply) % self.capacity, self.capacity)
+
+        def write(ring: Array, value: Array) -> Array:
+            return ring.at[env, slot].set(value, mode="drop", unique_indices=True)
+
+        ply = state.ply + mask.astype(jnp.int32)
+        room = self.capacity - jnp.minimum(ply, self.capacity)
+        return eqx.tree_at(
+            lambda s: (s.items, s.episode, s.seat, s.before, s.ply, s.finished),
+            state,
+            (
+                jax.tree.map(write, state.items, items),
+                write(state.episode, state.running),
+                write(state.seat, seat),
+                write(state.before, before),
+                ply,
+                jnp.minimum(state.finished, room),
+            ),
+        )
+
+    def _finish(
+        self,
+        state: EpisodeState,
+        returns: Float[Array, "envs players"],
+        mask: Bool[Array, " envs"],
+    ) -> EpisodeState:
+        env = jnp.arange(state.ply.shape[0], dtype=jnp.int32)
+        mask = mask & (state.ply > 0)
+        # Episodes take their rows of `returns` in turn and each owns a slot, so of `capacity`
+        # rows none is taken again while an entry still reads it.
+        row = jnp.where(mask, state.running, self.capacity)
+        written = state.returns.at[env, row].set(returns, mode="drop", unique_indices=True)
+        done = mask.astype(jnp.int32)
+        waiting = jnp.minimum(state.ply, self.capacity)
+        state = eqx.tree_at(
+            lambda s: (s.returns, s.start, s.finished, s.running),
+            state,
+            (
+                written,
+                (state.start + done * state.ply) % self.capacity,
+                state.finished + done * waiting,
+                (state.running + done) % self.capacity,
+            ),
+        )
+        return self.truncate(state, mask)
+
+
+def _repeat(x: Array, axes: tuple[int, ...]) -> Array:
+    # A dtype named outright also strips a weak one, which would retrace the caller's loop.
+    x = jnp.asarray(x, dtype=jnp.asarray(x).dtype)
+    return jnp.broadcast_to(x, (*axes, *x.shape))
+
+
+def _accessed(name: str, accessor: Callable[[Any], Array], items: PyTree[Array]) -> Array:
+    try:
+        return accessor(items)
+    except (AttributeError, KeyError, IndexError, TypeError) as e:
+        raise ValueError(
+            f"the items have no {name} where EpisodeBuffer looks for it ({e}): give "
+            f"`EpisodeBuffer(..., {name}=lambda item: <its leaf>)`."
+        ) from e
+
+
+def _float_scalar(name: str, accessor: Callable[[Any], Array], example: PyTree[Array]) -> None:
+    leaf = jnp.asarray(_accessed(name, accessor, example))
+    if leaf.shape != () or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ValueError(
+            f"the {name} of the example is {leaf.dtype}{list(leaf.shape)}: give one float, the "
+            "outcome takes its place."
+        )
+
+
+def _check_items(rings: PyTree[Array], items: PyTree[Array], num_axes: int) -> None:
+    """Refuses items that differ from the example: a scatter would broadcast or cast them."""
+    if jax.tree.structure(rings) != jax.tree.structure(items):
+        raise ValueError(
+            f"items of structure {jax.tree.structure(items)} in a buffer of "
+            f"{jax.tree.structure(rings)}: give items like the example."
+        )
+    lead = None
+    for (path, ring), x in zip(
+        jax.tree_util.tree_leaves_with_path(rings), jax.tree.leaves(items), strict=True
+    ):
+        lead = x.shape[:num_axes] if lead is None else lead
+        allowed = (ring.shape[0], *lead[1:], *ring.shape[2:])
+        if x.shape != allowed or x.dtype != ring.dtype:
+            raise ValueError(
+                f"items{jax.tree_util.keystr(path)} is {x.dtype}{list(x.shape)}: give "
+                f"{ring.dtype}{list(allowed)}, like the example."
+            )
