@@ -15,9 +15,22 @@ from ._agent import (
     AbstractAgent as AbstractAgent,
     Metrics as Metrics,
 )
+from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
+from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
 from ._experience import (
     Experience as Experience,
 )
+from ._loop import (
+    collect_and_store as collect_and_store,
+    draw as draw,
+    fill as fill,
+    init as init,
+    Loop as Loop,
+    LoopState as LoopState,
+    shardings as shardings,
+    step as step,
+)
+from ._mesh import data_mesh as data_mesh
 from ._model import (
     AbstractResampledModel as AbstractResampledModel,
     EnvironmentModel as EnvironmentModel,

@@ -1,0 +1,162 @@
+"""From a configuration to the parts: environment, agent, loop."""
+
+import functools as ft
+
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, PRNGKeyArray
+from zero_envs import PgxEnvironment
+from zero_memory import EpisodeBuffer
+from zero_nets import AlphaZeroNet, BoardSymmetries
+from zero_search import (
+    AbstractPlanner,
+    DirichletNoise,
+    GumbelSearch,
+    MctxSearch,
+    MuZeroPUCT,
+    PUCT,
+    Temperature,
+    TreeSearch,
+)
+from zero_train import AlphaZero, EnvironmentModel, Experience, Loop, PlanRecord
+
+from ._config import Config
+
+
+#: Replay is drawn in this many parts, so that 1, 2, 4 and 8 devices draw the same positions.
+SHARDS = 8
+
+
+def build_env() -> PgxEnvironment:
+    """Othello."""
+    return PgxEnvironment("othello")
+
+
+def build_agent(config: Config, env: PgxEnvironment) -> AlphaZero:
+    """The AlphaZero agent of a configuration."""
+    return AlphaZero(
+        network=ft.partial(
+            AlphaZeroNet,
+            board_shape=(8, 8, 2),
+            num_actions=env.num_actions,
+            channels=config.channels,
+            blocks=config.blocks,
+        ),
+        optimiser=_optimiser(config),
+        model=ft.partial(EnvironmentModel, env),
+        explorer=_explorer(config),
+        player=player_planner(config, config.player_simulations),
+        value_weight=config.value_weight,
+        value_mix=config.value_mix,
+        l2=config.l2,
+        average_decay=config.average,
+    )
+
+
+def build_loop(config: Config, mesh: Mesh) -> Loop:
+    """The training loop of a configuration.
+
+    **Raises:** `ValueError` where the batch, the games or the replay do not divide over the
+    devices.
+    """
+    devices = mesh.shape["data"]
+    for name in ("envs", "batch"):
+        value = getattr(config, name)
+        if value % devices:
+            raise ValueError(
+                f"--{name} {value} does not divide over --devices {devices}; "
+                f"give a multiple of {devices}."
+            )
+    env = build_env()
+    return Loop(
+        env=env,
+        agent=build_agent(config, env),
+        buffer=EpisodeBuffer(
+            capacity=config.capacity,
+            num_envs=config.envs,
+            batch_size=config.batch,
+            num_players=2,
+            num_shards=_shards(config, devices),
+        ),
+        augment=random_symmetry if config.symmetries else None,
+        num_envs=config.envs,
+        unroll_length=config.unroll,
+        num_updates=config.updates,
+        mesh=mesh,
+    )
+
+
+def learning_rate(config: Config) -> optax.Schedule:
+    """The learning rate by gradient update."""
+    total = config.steps * config.updates
+    if config.decay == 1.0 and config.warmup == 0:
+        return optax.constant_schedule(config.learning_rate)
+    return optax.warmup_cosine_decay_schedule(
+        init_value=config.learning_rate / max(config.warmup, 1),
+        peak_value=config.learning_rate,
+        warmup_steps=config.warmup,
+        decay_steps=max(total, config.warmup + 1),
+        end_value=config.learning_rate * config.decay,
+    )
+
+
+def player_planner(config: Config, simulations: int) -> AbstractPlanner:
+    """The planner for playing at full strength: no noise, the best move, the subtree kept."""
+    return TreeSearch(
+        rule=PUCT(config.exploration),
+        num_simulations=simulations,
+        max_nodes=2 * simulations + 1,
+        temperature=0.0,
+        reuse=True,
+    )
+
+
+def random_symmetry(row: Experience, *, key: PRNGKeyArray) -> Experience:
+    """The row as seen in one of the board's eight symmetries, drawn uniformly."""
+    symmetries = BoardSymmetries(rows=8, columns=8, num_actions=65)
+    index = jr.randint(key, (), 0, symmetries.size)
+    turn = ft.partial(symmetries.actions, index=index)
+    moved: Array = turn(jnp.arange(65) == row.action)
+    assert row.obs.legal is not None
+    return Experience(
+        obs=type(row.obs)(symmetries.features(row.obs.features, index), turn(row.obs.legal)),
+        action=jnp.argmax(moved).astype(row.action.dtype),
+        reward=row.reward,
+        discount=row.discount,
+        last=row.last,
+        record=PlanRecord(turn(row.record.weights), row.record.value),
+    )
+
+
+def _optimiser(config: Config) -> optax.GradientTransformation:
+    adam = optax.adamw(learning_rate(config), weight_decay=config.weight_decay)
+    return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam
+
+
+def _explorer(config: Config) -> AbstractPlanner:
+    temperature = Temperature(first=1.0, then=0.0, moves=config.temperature_moves)
+    if config.engine == "mctx":
+        policy = "gumbel" if config.search == "gumbel" else "muzero"
+        return MctxSearch(policy=policy, num_simulations=config.simulations)
+    if config.search == "gumbel":
+        return GumbelSearch(
+            num_simulations=config.simulations,
+            max_nodes=config.simulations + 1,
+            max_num_considered_actions=config.considered,
+        )
+    return TreeSearch(
+        rule=PUCT(config.exploration) if config.search == "puct" else MuZeroPUCT(),
+        noise=DirichletNoise(config.noise, config.concentration),
+        num_simulations=config.simulations,
+        max_nodes=config.nodes,
+        temperature=temperature,
+        reuse=True,
+    )
+
+
+def _shards(config: Config, devices: int) -> int:
+    """`SHARDS` where everything divides over them, else one a device."""
+    even = config.envs % SHARDS == 0 and config.batch % SHARDS == 0 and SHARDS % devices == 0
+    return SHARDS if even else devices

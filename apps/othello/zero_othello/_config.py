@@ -1,0 +1,168 @@
+"""Every hyperparameter of a training run, and the presets."""
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What a run trains, and how. The run folder's config.json holds exactly these."""
+
+    seed: int = 0
+    """Everything random in the run derives from it."""
+
+    # --- how much
+    steps: int = 300
+    """Steps of the loop: each collects from every game, then updates."""
+    envs: int = 128
+    """Games played at once, over all devices."""
+    unroll: int = 4
+    """Moves played in every game per step."""
+    updates: int = 2
+    """Gradient updates per step."""
+    batch: int = 512
+    """Positions per gradient update, over all devices."""
+    capacity: int = 500
+    """Positions kept for replay, per game played at once."""
+
+    # --- search
+    search: Literal["puct", "muzero", "gumbel"] = "gumbel"
+    """AlphaZero PUCT, MuZero PUCT, or Gumbel sequential halving."""
+    engine: Literal["zero", "mctx"] = "zero"
+    """Whose search collects; mctx (muzero or gumbel only) is there to compare with."""
+    simulations: int = 32
+    """Simulations per move while collecting."""
+    nodes: int = 64
+    """Nodes of the tree per game (puct and muzero keep the played move's subtree)."""
+    considered: int = 16
+    """Gumbel: moves considered at the root."""
+    exploration: float = 1.25
+    """PUCT: weight of the prior."""
+    noise: float = 0.25
+    """PUCT: share of Dirichlet noise in the root's prior."""
+    concentration: float = 10.0
+    """PUCT: total Dirichlet concentration, divided by the number of legal moves."""
+    temperature_moves: int = 20
+    """PUCT: plies of a game that sample from the visits; later ones play the most visited."""
+    player_simulations: int = 64
+    """Simulations per move at full strength, when not said otherwise."""
+
+    # --- network
+    blocks: int = 3
+    """Residual blocks."""
+    channels: int = 32
+    """Channels of the tower."""
+
+    # --- learning
+    learning_rate: float = 2e-3
+    """Peak learning rate of AdamW."""
+    warmup: int = 50
+    """Updates over which the learning rate rises to its peak."""
+    decay: float = 0.05
+    """The learning rate falls along a cosine to this share of its peak; 1 keeps it constant."""
+    weight_decay: float = 1e-4
+    """AdamW's decoupled weight decay."""
+    l2: float = 0.0
+    """Weight of the squared parameters in the loss."""
+    clip: float = 1.0
+    """Gradients are scaled down to this global norm."""
+    value_weight: float = 1.0
+    """Weight of the value loss."""
+    value_mix: float = 0.0
+    """Share of the searched value in the value target; the rest is the game's outcome."""
+    average: float = 0.0
+    """Decay of the parameters' moving average, which plays; 0 plays the newest parameters."""
+    symmetries: bool = True
+    """Learn from each sampled position in a random one of its eight symmetries."""
+
+    # --- watching
+    ladder_every: int = 40
+    """Steps between two players of the Elo ladder."""
+    ladder_games: int = 100
+    """Games for each pair of the ladder that plays."""
+    ladder_simulations: int = 0
+    """Simulations per move in the ladder; 0 is the network alone."""
+    checkpoint_every: int = 100
+    """Steps between two checkpoints of the whole state."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "envs", "unroll", "updates", "batch", "capacity", "simulations"):
+            _at_least(self, name, 1)
+        for name in ("ladder_every", "ladder_games", "checkpoint_every", "blocks", "channels"):
+            _at_least(self, name, 1)
+        if self.ladder_games % 2:
+            raise ValueError(
+                f"--ladder-games {self.ladder_games} is odd; every opening is played from both "
+                "seats, so give an even number."
+            )
+        if self.nodes <= self.simulations:
+            raise ValueError(
+                f"--nodes {self.nodes} cannot hold the root and --simulations "
+                f"{self.simulations}; give at least {self.simulations + 1}."
+            )
+        if self.engine == "mctx" and self.search == "puct":
+            raise ValueError(
+                "--engine mctx has no --search puct; use --search muzero or --search gumbel."
+            )
+
+
+def _at_least(config: Config, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value < least:
+        raise ValueError(f"--{name.replace('_', '-')} {value} is too small; give at least {least}.")
+
+
+#: `tiny` is a hello-world of the size of turbozero's; `quick` fills ten minutes of two cores.
+PRESETS: dict[str, Config] = {
+    "tiny": Config(
+        steps=10,
+        envs=16,
+        unroll=10,
+        updates=10,
+        batch=16,
+        search="puct",
+        simulations=25,
+        nodes=50,
+        exploration=1.0,
+        blocks=2,
+        channels=4,
+        learning_rate=1e-4,
+        warmup=0,
+        decay=1.0,
+        weight_decay=0.0,
+        l2=1e-4,
+        symmetries=False,
+        ladder_every=1,
+        checkpoint_every=1,
+    ),
+    "quick": Config(),
+    "standard": Config(
+        steps=4000,
+        envs=1024,
+        unroll=16,
+        updates=16,
+        batch=2048,
+        simulations=64,
+        nodes=65,
+        blocks=6,
+        channels=128,
+        ladder_every=250,
+        ladder_simulations=32,
+        checkpoint_every=250,
+    ),
+    "large": Config(
+        steps=20000,
+        envs=4096,
+        unroll=16,
+        updates=16,
+        batch=4096,
+        simulations=128,
+        nodes=129,
+        blocks=10,
+        channels=192,
+        player_simulations=256,
+        ladder_every=1000,
+        ladder_simulations=32,
+        checkpoint_every=500,
+    ),
+}

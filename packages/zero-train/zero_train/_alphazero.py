@@ -1,0 +1,125 @@
+"""AlphaZero: imitate the search, predict the outcome."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from zero_memory import Batch
+from zero_search import AbstractPlanner, AbstractPriorModel
+
+from ._actors import PlanningActor
+from ._agent import AbstractAgent, Metrics
+from ._experience import Experience
+from ._model import FeatureEvaluator
+
+
+class AlphaZeroState(eqx.Module):
+    """**Attributes:**
+
+    - `params`: what the gradient acts on.
+    - `average`: their exponential moving average, which acts.
+    - `optimiser`: the optimiser's state.
+    - `updates`: gradient steps taken.
+    """
+
+    params: PyTree[Array]
+    average: PyTree[Array]
+    optimiser: PyTree[Array]
+    updates: Int[Array, ""]
+
+
+class AlphaZero(AbstractAgent[AlphaZeroState]):
+    """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
+
+    The loss of one row is `-sum(w * log pi) + value_weight / 2 * (v - z)^2`, plus
+    `l2 * |params|^2`, with the plan's weights `w` and a value target `z`, both from the view of
+    the player to move: `z = (1 - value_mix) * outcome + value_mix * searched value`.
+
+    **Attributes:**
+
+    - `network`: `(*, key) -> net`, and `net(features) -> (logits, value)` for one example.
+    - `optimiser`: any optax transformation.
+    - `model`: makes the planners' model of an evaluator, e.g.
+        `functools.partial(zero_train.EnvironmentModel, env)`.
+    - `explorer`, `player`: the planner to collect with, and the one to play at full strength.
+    - `average_decay`: decay of the parameters' moving average; 0 acts with the newest ones.
+    """
+
+    network: Callable[..., Any]
+    optimiser: optax.GradientTransformation
+    model: Callable[[Callable], AbstractPriorModel]
+    explorer: AbstractPlanner
+    player: AbstractPlanner
+    value_weight: float = 1.0
+    value_mix: float = 0.0
+    l2: float = 1e-4
+    average_decay: float = 0.0
+
+    def init(self, *, key: PRNGKeyArray) -> AlphaZeroState:
+        params = eqx.filter(self.network(key=key), eqx.is_array)
+        with jax.numpy_dtype_promotion("standard"):
+            optimiser = self.optimiser.init(params)
+        # A copy: a donated state may not hold one buffer twice.
+        average = jax.tree.map(jnp.copy, params)
+        return AlphaZeroState(params, average, optimiser, jnp.zeros((), jnp.int32))
+
+    def evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
+        """The network with these parameters, as an evaluator of one observation."""
+        skeleton = eqx.filter_eval_shape(self.network, key=jax.random.key(0))
+        static = eqx.filter(skeleton, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
+        return FeatureEvaluator(eqx.combine(params, static))
+
+    def actor(self, state: AlphaZeroState, *, explore: bool) -> PlanningActor:
+        planner = self.explorer if explore else self.player
+        return PlanningActor(planner, self.model(self.evaluator(state.average)))
+
+    def update(
+        self, state: AlphaZeroState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[AlphaZeroState, Metrics]:
+        """One gradient step. A step that is not finite leaves the state as it was, and its
+        metrics say so."""
+        del key
+        (_, metrics), gradient = jax.value_and_grad(self._loss, has_aux=True)(state.params, batch)
+        metrics = {**metrics, "gradient_norm": optax.global_norm(gradient)}
+        with jax.numpy_dtype_promotion("standard"):
+            change, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
+            params = optax.apply_updates(state.params, change)
+        # The average of the first few steps would be mostly the random start: warm up its decay.
+        count = state.updates.astype(jnp.float32)
+        decay = jnp.minimum(self.average_decay, (1 + count) / (10 + count))
+        average = jax.tree.map(lambda a, p: decay * a + (1 - decay) * p, state.average, params)
+        new = AlphaZeroState(params, average, optimiser, state.updates + 1)
+        finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
+        return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state), metrics
+
+    def _loss(self, params: PyTree[Array], batch: Batch) -> tuple[Array, Metrics]:
+        rows: Experience = batch.items
+        logits, value = jax.vmap(self.evaluator(params))(rows.obs)
+        weights = batch.weights * ~rows.last
+        total = jnp.maximum(jnp.sum(weights), 1.0)
+
+        def mean(x: Float[Array, " batch"]) -> Float[Array, ""]:
+            return jnp.sum(weights * x) / total
+
+        # Finite instead of -inf, so that 0 * log-probability is 0 and its gradient is too.
+        log_policy = jax.nn.log_softmax(jnp.where(rows.obs.legal, logits, -1e9))
+        target = rows.record.weights
+        outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
+        policy_loss = mean(-jnp.sum(target * log_policy, axis=-1))
+        value_loss = mean(0.5 * jnp.square(value - outcome))
+        squares = [jnp.sum(jnp.square(x)) for x in jax.tree.leaves(params)]
+        l2_loss = self.l2 * jnp.sum(jnp.stack(squares))
+        loss = policy_loss + self.value_weight * value_loss + l2_loss
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "l2_loss": l2_loss,
+            "policy_entropy": mean(-jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)),
+            "target_entropy": mean(-jnp.sum(jax.scipy.special.xlogy(target, target), axis=-1)),
+            "value_error": mean(jnp.abs(value - rows.reward)),
+        }

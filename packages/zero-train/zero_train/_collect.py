@@ -1,0 +1,103 @@
+"""Acting in a batch of environments and writing down what happened."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
+from zero_envs import AbstractEnvironment, Transition
+
+from ._actor import AbstractActor
+from ._experience import Experience
+from ._rows import row_keys, select_rows, split_rows
+
+
+class Actors(eqx.Module):
+    """Environments being acted in, between two calls of [`zero_train.collect`][].
+
+    **Attributes:**
+
+    - `state`: the environments' states.
+    - `carry`: the actor's carry.
+    - `ended`: the state is final; the next row will say so and reset.
+    """
+
+    state: PyTree[Array]
+    carry: PyTree[Array]
+    ended: Bool[Array, " envs"]
+
+
+def start(env: AbstractEnvironment, actor: AbstractActor, *, keys: Key[Array, " envs"]) -> Actors:
+    """Fresh environments, one a key."""
+    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    return Actors(state, actor.init(state), jnp.zeros(keys.shape, bool))
+
+
+def collect(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    actors: Actors,
+    *,
+    rows: Int[Array, " envs"],
+    key: PRNGKeyArray,
+    num_steps: int,
+) -> tuple[Actors, Experience]:
+    """Acts `num_steps` times in every environment, resetting the finished ones.
+
+    Every step writes one row an environment: an ordinary one, or, after a transition with
+    `last`, the true final observation (`Experience.last`), whereupon the environment restarts
+    with fresh randomness. The observation is always the one *before* the action.
+
+    **Arguments:**
+
+    - `rows`: global index of each environment, from which its randomness derives.
+    - `key`: consumed; a new one for every call.
+    - `num_steps`: rows to write for each environment.
+
+    **Returns:** the environments, and [`zero_train.Experience`][] of `[envs, time]`.
+    """
+
+    def body(actors: Actors, time: Array) -> tuple[Actors, Experience]:
+        keys = row_keys(jr.fold_in(key, time), rows)
+        akeys, skeys, ikeys = split_rows(keys, 3)
+        obs = jax.vmap(env.observe)(actors.state)
+        action, record, carry = actor.act(actors.state, obs, actors.carry, key=akeys)
+        step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
+        next_state, transition = step(actors.state, action, skeys)
+
+        ended = actors.ended
+        # Resetting is rare and may be dear, so it only runs where some row needs it.
+        next_state = jax.lax.cond(
+            jnp.any(ended),
+            lambda: select_rows(ended, jax.vmap(lambda key: env.init(key=key))(ikeys), next_state),
+            lambda: next_state,
+        )
+        zero = jnp.zeros_like(transition.reward)
+        reward = jnp.where(ended, zero, transition.reward)
+        discount = jnp.where(ended, zero, transition.discount)
+        row = Experience(obs, action, reward, discount, ended, record)
+        heard = Transition(reward, discount, transition.last | ended)
+        carry = actor.advance(carry, action, next_state, heard)
+        return Actors(next_state, carry, transition.last & ~ended), row
+
+    actors, experience = jax.lax.scan(body, actors, jnp.arange(num_steps, dtype=jnp.int32))
+    return actors, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)
+
+
+@eqx.filter_jit
+def rollout(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    *,
+    num_steps: int,
+    num_envs: int,
+    key: PRNGKeyArray,
+) -> Experience:
+    """Acts in `num_envs` fresh environments for `num_steps` rows each, with auto-reset.
+
+    **Returns:** [`zero_train.Experience`][] of `[envs, time]`; see [`zero_train.collect`][].
+    """
+    ikey, ckey = jr.split(key)
+    rows = jnp.arange(num_envs, dtype=jnp.int32)
+    actors = start(env, actor, keys=row_keys(ikey, rows))
+    return collect(env, actor, actors, rows=rows, key=ckey, num_steps=num_steps)[1]

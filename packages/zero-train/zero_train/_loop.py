@@ -1,0 +1,202 @@
+"""Collect, store, learn: one jitted step over a mesh."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from zero_envs import AbstractEnvironment
+from zero_memory import AbstractBuffer, Batch
+
+from ._agent import AbstractAgent, Metrics
+from ._collect import Actors, collect, start
+from ._rows import row_keys
+
+
+class LoopState(eqx.Module):
+    """Everything that evolves: saved whole, a run resumes exactly where it was.
+
+    **Attributes:**
+
+    - `agent`: parameters and optimiser state, the same on every device.
+    - `actors`: the environments and what the actor keeps between moves, split over the mesh.
+    - `buffer`: replay, split over the mesh.
+    - `key`: never consumed, only folded with `step`.
+    - `step`: how often [`zero_train.step`][] and `fill` have collected.
+    """
+
+    agent: PyTree[Array]
+    actors: Actors
+    buffer: PyTree[Array]
+    key: PRNGKeyArray
+    step: Int[Array, ""]
+
+
+class Loop(eqx.Module):
+    """What is trained, on what, and how much of each.
+
+    **Attributes:**
+
+    - `env`, `agent`, `buffer`: the parts.
+    - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
+    - `num_envs`: environments acted in at once, over all devices.
+    - `unroll_length`: rows collected from each environment per step.
+    - `num_updates`: batches sampled and learned from per step.
+    - `mesh`: see [`zero_train.data_mesh`][].
+    """
+
+    env: AbstractEnvironment
+    agent: AbstractAgent
+    buffer: AbstractBuffer
+    augment: Callable[..., PyTree[Array]] | None
+    num_envs: int
+    unroll_length: int
+    num_updates: int
+    mesh: Mesh
+
+    def __check_init__(self) -> None:
+        for name in ("num_envs", "unroll_length", "num_updates"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} was given; it must be at least 1.")
+        devices = self.mesh.shape["data"]
+        if self.num_envs % devices:
+            raise ValueError(
+                f"num_envs={self.num_envs} does not divide over {devices} devices; "
+                f"use a multiple of {devices}."
+            )
+
+
+def shardings(loop: Loop, state: LoopState) -> LoopState:
+    """Where every leaf of `state` lives: a pytree of `NamedSharding`s in its structure."""
+    split = NamedSharding(loop.mesh, P("data"))
+    whole = NamedSharding(loop.mesh, P())
+    return eqx.tree_at(
+        lambda s: (s.actors, s.buffer),
+        jax.tree.map(lambda _: whole, state),
+        jax.tree.map(lambda _: split, (state.actors, state.buffer)),
+    )
+
+
+def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
+    """Fresh parameters, environments and an empty buffer, laid out over the mesh."""
+
+    def build(key: PRNGKeyArray) -> LoopState:
+        akey, ekey, lkey = jr.split(key, 3)
+        agent = loop.agent.init(key=akey)
+        rows = jnp.arange(loop.num_envs, dtype=jnp.int32)
+        actor = loop.agent.actor(agent, explore=True)
+        actors = start(loop.env, actor, keys=row_keys(ekey, rows))
+        one_row = jax.eval_shape(
+            lambda: collect(loop.env, actor, actors, rows=rows, key=lkey, num_steps=1)[1]
+        )
+        example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), one_row)
+        buffer = loop.buffer.init(example)
+        return LoopState(agent, actors, buffer, lkey, jnp.zeros((), jnp.int32))
+
+    shape = jax.eval_shape(build, key)
+    return jax.jit(build, out_shardings=shardings(loop, shape))(key)
+
+
+def fill(loop: Loop, state: LoopState) -> LoopState:
+    """Collects and stores, without learning, until the buffer is ready."""
+    while not bool(loop.buffer.ready(state.buffer)):
+        state, _ = _step((loop, jnp.zeros((), bool)), state)
+    return state
+
+
+def step(loop: Loop, state: LoopState) -> tuple[LoopState, Metrics]:
+    """Collects, stores, then `num_updates` times samples, augments and updates.
+
+    One jitted call; `state` is donated. Metrics are means over the updates, with `positions`
+    (ordinary rows collected) and `games` (episodes finished) of this step.
+    """
+    return _step((loop, jnp.ones((), bool)), state)
+
+
+def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Array]:
+    """The part of a step that runs on every device by itself, without communication.
+
+    **Returns:** the actors, the buffer, and `[envs, 2]` counts of positions and finished games.
+    """
+
+    def local(agent: PyTree, actors: Actors, buffer: PyTree, key: PRNGKeyArray) -> Any:
+        num_rows = actors.ended.shape[0]
+        actor = loop.agent.actor(agent, explore=True)
+        actors, rows = collect(
+            loop.env,
+            actor,
+            actors,
+            rows=_global_rows(num_rows),
+            key=key,
+            num_steps=loop.unroll_length,
+        )
+        games = jnp.sum(rows.last, axis=1, dtype=jnp.int32)
+        counts = jnp.stack([loop.unroll_length - games, games], axis=1)
+        return actors, loop.buffer.add(buffer, rows), counts
+
+    key = jr.fold_in(state.key, 2 * state.step)
+    run = _on_every_device(loop.mesh, local, (P(), P("data"), P("data"), P()))
+    return run(state.agent, state.actors, state.buffer, key)
+
+
+def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
+    """Samples and augments one global batch, every device from its own part of the buffer."""
+
+    def local(buffer: PyTree, key: PRNGKeyArray) -> Batch:
+        skey, akey = jr.split(key)
+        batch = loop.buffer.sample(buffer, key=skey)
+        if loop.augment is None:
+            return batch
+        augment = loop.augment
+        keys = row_keys(akey, _global_rows(batch.weights.shape[0]))
+        items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
+        return Batch(items, batch.weights, batch.indices)
+
+    return _on_every_device(loop.mesh, local, (P("data"), P()))(buffer, key)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _step(
+    loop_and_flag: tuple[Loop, Bool[Array, ""]], state: LoopState
+) -> tuple[LoopState, dict[str, Array]]:
+    # `fill` shares this one compilation: learning is switched by a traced flag.
+    loop, learn = loop_and_flag
+    actors, buffer, counts = collect_and_store(loop, state)
+    key = jr.fold_in(state.key, 2 * state.step + 1)
+
+    def update(agent: PyTree, index: Array) -> tuple[PyTree, Metrics]:
+        dkey, ukey = jr.split(jr.fold_in(key, index))
+        return loop.agent.update(agent, draw(loop, buffer, key=dkey), key=ukey)
+
+    def updates(agent: PyTree) -> tuple[PyTree, Metrics]:
+        indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+        agent, metrics = jax.lax.scan(update, agent, indices)
+        return agent, jax.tree.map(jnp.mean, metrics)
+
+    def nothing(agent: PyTree) -> tuple[PyTree, Metrics]:
+        metrics = jax.eval_shape(updates, agent)[1]
+        return agent, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+
+    agent, metrics = jax.lax.cond(learn, updates, nothing, state.agent)
+    positions, games = jnp.sum(counts, axis=0)
+    metrics = {**metrics, "positions": positions, "games": games}
+    state = LoopState(agent, actors, buffer, state.key, state.step + 1)
+    return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
+
+
+def _on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:
+    """`function` on every device's own rows: loops inside may run a different number of times."""
+    # Checking of varying axes is off: loop carries made inside (zeros, counters) would all need
+    # casts, in planners and buffers that know of no mesh.
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=in_specs, out_specs=P("data"), check_vma=False
+    )
+
+
+def _global_rows(num_rows: int) -> Int[Array, " rows"]:
+    first = jax.lax.axis_index("data").astype(jnp.int32) * num_rows
+    return first + jnp.arange(num_rows, dtype=jnp.int32)
