@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 from jaxtyping import Array, Key, PyTree
+
 from zero_envs import Observation, Transition
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
 from zero_memory import Batch
 from zero_search import AbstractPlanner, AbstractPriorModel
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
+
 from zero_envs import AbstractEnvironment, Transition
 
 from ._actor import AbstractActor

@@ -2,6 +2,7 @@
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PyTree
+
 from zero_envs import Observation
 
 

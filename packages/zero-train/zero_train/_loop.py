@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+
 from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
 
