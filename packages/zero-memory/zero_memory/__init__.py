@@ -6,10 +6,8 @@ from ._buffer import (
     AbstractBuffer as AbstractBuffer,
     Batch as Batch,
 )
-from ._episode import (
-    EpisodeBuffer as EpisodeBuffer,
-    EpisodeState as EpisodeState,
-)
+from ._episode import EpisodeBuffer as EpisodeBuffer
+from ._rings import EpisodeState as EpisodeState
 
 
 __version__ = importlib.metadata.version("zero-memory")

@@ -10,7 +10,9 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
+from ._checks import check_accessor, check_items
 from ._distinct import distinct_ranks
+from ._rings import empty_rings, EpisodeState, finish, forget, store
 
 
 def _last(item: Any) -> Array:
@@ -23,43 +25,6 @@ def _reward(item: Any) -> Array:
 
 def _discount(item: Any) -> Array:
     return item.discount
-
-
-class EpisodeState(eqx.Module):
-    """The contents of an [`zero_memory.EpisodeBuffer`][].
-
-    Each environment writes its own ring. Going back from the next slot to write lie first the
-    entries of the running episode, then the finished ones, then nothing: so three integers an
-    environment say what every slot is, and no slot carries a flag.
-
-    **Attributes:**
-
-    - `items`: the rings, as they were added.
-    - `episode`: which row of `returns` an entry's outcome is read from.
-    - `seat`: which column of it: the player who moved.
-    - `before`: what that player had already won when the entry was written.
-    - `returns`: what every player won in each episode that still has entries, in a ring.
-    - `start`: slot of the running episode's first entry.
-    - `ply`: entries written since then (more than `capacity` if it has eaten its own head).
-    - `finished`: entries with an outcome; they end just before `start`.
-    - `running`: row of `returns` that the running episode will fill.
-    - `side`: 0 when the next to move is on the side of the episode's first mover, else 1.
-    - `gain`: rewards of the running episode so far, for that first mover.
-    - `shard`: the number of each shard among all of them.
-    """
-
-    items: PyTree[Array]
-    episode: Int[Array, "envs capacity"]
-    seat: Int[Array, "envs capacity"]
-    before: Float[Array, "envs capacity"]
-    returns: Float[Array, "envs capacity players"]
-    start: Int[Array, " envs"]
-    ply: Int[Array, " envs"]
-    finished: Int[Array, " envs"]
-    running: Int[Array, " envs"]
-    side: Int[Array, " envs"]
-    gain: Float[Array, " envs"]
-    shard: Int[Array, " shards"]
 
 
 class EpisodeBuffer(AbstractBuffer[EpisodeState]):
@@ -108,24 +73,14 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
         out are items that can be computed with.
         """
-        _float_scalar("reward", self.reward, example)
-        rings = (self.num_envs, self.capacity)
-        envs = (self.num_envs,)
-        # Two columns at least: the signs of `add` know two sides, whatever is dealt.
-        players = max(self.num_players, 2)
-        return EpisodeState(
-            items=jax.tree.map(lambda x: _repeat(x, rings), example),
-            episode=jnp.zeros(rings, jnp.int32),
-            seat=jnp.zeros(rings, jnp.int32),
-            before=jnp.zeros(rings, jnp.float32),
-            returns=jnp.zeros((*rings, players), jnp.float32),
-            start=jnp.zeros(envs, jnp.int32),
-            ply=jnp.zeros(envs, jnp.int32),
-            finished=jnp.zeros(envs, jnp.int32),
-            running=jnp.zeros(envs, jnp.int32),
-            side=jnp.zeros(envs, jnp.int32),
-            gain=jnp.zeros(envs, jnp.float32),
-            shard=jnp.arange(self.num_shards, dtype=jnp.int32),
+        check_accessor("reward", self.reward, example, ())
+        return empty_rings(
+            example,
+            num_envs=self.num_envs,
+            capacity=self.capacity,
+            # Two at least: the signs of `add` know two sides, whatever is dealt.
+            num_players=max(self.num_players, 2),
+            num_shards=self.num_shards,
         )
 
     def add(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
@@ -142,16 +97,16 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         Outcomes are differences of sums in float32, exact for the results of games.
         """
-        _check_items(state.items, items, 2)
+        check_items(state.items, items, 2)
+        envs_time = jax.tree.leaves(items)[0].shape[:2]
         for name in ("last", "reward", "discount"):
-            _accessed(name, getattr(self, name), items)
-        num_rows = jax.tree.leaves(items)[0].shape[1]
+            check_accessor(name, getattr(self, name), items, envs_time)
 
         def row(state: EpisodeState, t: Int[Array, ""]) -> tuple[EpisodeState, None]:
             item = jax.tree.map(lambda x: x[:, t], items)
             return self._add_row(state, item), None
 
-        state, _ = jax.lax.scan(row, state, jnp.arange(num_rows, dtype=jnp.int32))
+        state, _ = jax.lax.scan(row, state, jnp.arange(envs_time[1], dtype=jnp.int32))
         return state
 
     def add_experience(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
@@ -159,8 +114,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         `items[envs]`; what their `reward` leaf holds does not matter.
         """
-        _check_items(state.items, items, 1)
-        return self._store(
+        check_items(state.items, items, 1)
+        return store(
             state,
             items,
             mask=jnp.ones(state.ply.shape, bool),
@@ -182,14 +137,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         """
         if rewards.ndim == 1:
             rewards = rewards[:, None]
-        if rewards.shape[1] != self.num_players:
+        if rewards.shape != (state.ply.shape[0], self.num_players):
             raise ValueError(
-                f"rewards for {rewards.shape[1]} players in a buffer of "
-                f"num_players={self.num_players}: give [envs, num_players]."
+                f"rewards of shape {list(rewards.shape)} for {state.ply.shape[0]} environments "
+                f"and num_players={self.num_players}: give [envs, num_players]."
             )
-        players = state.returns.shape[2]
-        rewards = jnp.pad(rewards, ((0, 0), (0, players - self.num_players)))
-        return self._finish(state, rewards, mask)
+        unused = state.returns.shape[2] - self.num_players
+        return finish(state, jnp.pad(rewards, ((0, 0), (0, unused))), mask)
 
     def truncate(self, state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
         """Drops the running episode of the environments in `mask`; finished ones are untouched.
@@ -197,15 +151,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Their next entry is written where it started. Old entries that it had overwritten stay
         lost.
         """
-        return eqx.tree_at(
-            lambda s: (s.ply, s.side, s.gain),
-            state,
-            (
-                jnp.where(mask, 0, state.ply),
-                jnp.where(mask, 0, state.side),
-                jnp.where(mask, 0.0, state.gain),
-            ),
-        )
+        return forget(state, mask)
 
     def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
         """Draws `batch_size` items, uniformly without replacement among the finished entries.
@@ -269,114 +215,11 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     def _add_row(self, state: EpisodeState, item: PyTree[Array]) -> EpisodeState:
         last, reward, discount = self.last(item), self.reward(item), self.discount(item)
         sign = jnp.where(state.side == 0, 1.0, -1.0)
-        state = self._store(state, item, mask=~last, seat=state.side, before=sign * state.gain)
+        state = store(state, item, mask=~last, seat=state.side, before=sign * state.gain)
         gain = state.gain + sign * reward.astype(jnp.float32)
         side = jnp.where(discount < 0, 1 - state.side, state.side)
         state = eqx.tree_at(lambda s: (s.gain, s.side), state, (gain, side))
         returns = jnp.zeros((gain.shape[0], state.returns.shape[2]), jnp.float32)
         returns = returns.at[:, 0].set(gain).at[:, 1].set(-gain)
-        state = self._finish(state, returns, ~last & (discount == 0))
-        return self.truncate(state, last)
-
-    def _store(
-        self,
-        state: EpisodeState,
-        items: PyTree[Array],
-        *,
-        mask: Bool[Array, " envs"],
-        seat: Int[Array, " envs"],
-        before: Float[Array, " envs"],
-    ) -> EpisodeState:
-        env = jnp.arange(state.ply.shape[0], dtype=jnp.int32)
-        # Environments that write nothing write past the end, where it is dropped: nothing is
-        # read back, so the rings are changed in place.
-        slot = jnp.where(mask, (state.start + state.ply) % self.capacity, self.capacity)
-
-        def write(ring: Array, value: Array) -> Array:
-            return ring.at[env, slot].set(value, mode="drop", unique_indices=True)
-
-        ply = state.ply + mask.astype(jnp.int32)
-        room = self.capacity - jnp.minimum(ply, self.capacity)
-        return eqx.tree_at(
-            lambda s: (s.items, s.episode, s.seat, s.before, s.ply, s.finished),
-            state,
-            (
-                jax.tree.map(write, state.items, items),
-                write(state.episode, state.running),
-                write(state.seat, seat),
-                write(state.before, before),
-                ply,
-                jnp.minimum(state.finished, room),
-            ),
-        )
-
-    def _finish(
-        self,
-        state: EpisodeState,
-        returns: Float[Array, "envs players"],
-        mask: Bool[Array, " envs"],
-    ) -> EpisodeState:
-        env = jnp.arange(state.ply.shape[0], dtype=jnp.int32)
-        mask = mask & (state.ply > 0)
-        # Episodes take their rows of `returns` in turn and each owns a slot, so of `capacity`
-        # rows none is taken again while an entry still reads it.
-        row = jnp.where(mask, state.running, self.capacity)
-        written = state.returns.at[env, row].set(returns, mode="drop", unique_indices=True)
-        done = mask.astype(jnp.int32)
-        waiting = jnp.minimum(state.ply, self.capacity)
-        state = eqx.tree_at(
-            lambda s: (s.returns, s.start, s.finished, s.running),
-            state,
-            (
-                written,
-                (state.start + done * state.ply) % self.capacity,
-                state.finished + done * waiting,
-                (state.running + done) % self.capacity,
-            ),
-        )
-        return self.truncate(state, mask)
-
-
-def _repeat(x: Array, axes: tuple[int, ...]) -> Array:
-    # A dtype named outright also strips a weak one, which would retrace the caller's loop.
-    x = jnp.asarray(x, dtype=jnp.asarray(x).dtype)
-    return jnp.broadcast_to(x, (*axes, *x.shape))
-
-
-def _accessed(name: str, accessor: Callable[[Any], Array], items: PyTree[Array]) -> Array:
-    try:
-        return accessor(items)
-    except (AttributeError, KeyError, IndexError, TypeError) as e:
-        raise ValueError(
-            f"the items have no {name} where EpisodeBuffer looks for it ({e}): give "
-            f"`EpisodeBuffer(..., {name}=lambda item: <its leaf>)`."
-        ) from e
-
-
-def _float_scalar(name: str, accessor: Callable[[Any], Array], example: PyTree[Array]) -> None:
-    leaf = jnp.asarray(_accessed(name, accessor, example))
-    if leaf.shape != () or not jnp.issubdtype(leaf.dtype, jnp.floating):
-        raise ValueError(
-            f"the {name} of the example is {leaf.dtype}{list(leaf.shape)}: give one float, the "
-            "outcome takes its place."
-        )
-
-
-def _check_items(rings: PyTree[Array], items: PyTree[Array], num_axes: int) -> None:
-    """Refuses items that differ from the example: a scatter would broadcast or cast them."""
-    if jax.tree.structure(rings) != jax.tree.structure(items):
-        raise ValueError(
-            f"items of structure {jax.tree.structure(items)} in a buffer of "
-            f"{jax.tree.structure(rings)}: give items like the example."
-        )
-    lead = None
-    for (path, ring), x in zip(
-        jax.tree_util.tree_leaves_with_path(rings), jax.tree.leaves(items), strict=True
-    ):
-        lead = x.shape[:num_axes] if lead is None else lead
-        allowed = (ring.shape[0], *lead[1:], *ring.shape[2:])
-        if x.shape != allowed or x.dtype != ring.dtype:
-            raise ValueError(
-                f"items{jax.tree_util.keystr(path)} is {x.dtype}{list(x.shape)}: give "
-                f"{ring.dtype}{list(allowed)}, like the example."
-            )
+        state = finish(state, returns, ~last & (discount == 0))
+        return forget(state, last)
