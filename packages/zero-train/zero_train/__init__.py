@@ -16,7 +16,16 @@ from ._agent import (
     Metrics as Metrics,
 )
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
+from ._checkpoint import (
+    CheckpointError as CheckpointError,
+    Checkpoints as Checkpoints,
+)
 from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
+from ._evaluation import (
+    evaluate as evaluate,
+    Evaluation as Evaluation,
+    EvaluationSummary as EvaluationSummary,
+)
 from ._experience import (
     Experience as Experience,
 )
@@ -29,6 +38,12 @@ from ._loop import (
     LoopState as LoopState,
     shardings as shardings,
     step as step,
+)
+from ._match import (
+    match as match,
+    MatchResult as MatchResult,
+    MatchSummary as MatchSummary,
+    score_interval as score_interval,
 )
 from ._mesh import data_mesh as data_mesh
 from ._model import (

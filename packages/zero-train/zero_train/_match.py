@@ -1,0 +1,272 @@
+"""Two actors against each other: both seats, the same openings, nobody idle."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from zero_envs import AbstractEnvironment, Observation
+
+from ._actor import AbstractActor
+from ._actors import RandomActor
+from ._rows import row_keys, select_rows, split_rows
+from ._tally import check_positive, check_rows, start_tally, Tally
+
+
+#: How often an opening that ends the game is drawn anew before it is cut short instead.
+_OPENING_ATTEMPTS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchSummary:
+    """A [`zero_train.MatchResult`][] as plain numbers, from the first actor's view.
+
+    **Attributes:**
+
+    - `games`, `wins`, `draws`, `losses`: counts; an unfinished game is a draw.
+    - `unfinished`: games cut off by `max_steps` or truncated by the environment.
+    - `score`: `(wins + draws / 2) / games`.
+    - `score_low`, `score_high`: 95 % confidence interval of the score, see
+        [`zero_train.score_interval`][].
+    - `mean_length`: mean number of moves after the opening.
+    """
+
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    unfinished: int
+    score: float
+    score_low: float
+    score_high: float
+    mean_length: float
+
+
+class MatchResult(eqx.Module):
+    """Every game of a [`zero_train.match`][], from the first actor's view.
+
+    Games `i` and `i + games / 2` start from the same position; the first actor moves first in the
+    former, the second actor in the latter.
+
+    **Attributes:**
+
+    - `outcomes`: the sign of the return: 1, 0 or -1; 0 for an unfinished game.
+    - `returns`: undiscounted rewards from the opening on.
+    - `lengths`: moves made after the opening.
+    - `terminated`: the game came to its own end.
+    """
+
+    outcomes: Float[Array, " games"]
+    returns: Float[Array, " games"]
+    lengths: Int[Array, " games"]
+    terminated: Bool[Array, " games"]
+
+    def summary(self) -> MatchSummary:
+        """Waits for the device and gives plain numbers."""
+        outcomes = np.asarray(self.outcomes, np.float64)
+        points = (outcomes + 1) / 2
+        low, high = score_interval(points.reshape(2, -1).T)
+        return MatchSummary(
+            games=outcomes.size,
+            wins=int((outcomes > 0).sum()),
+            draws=int((outcomes == 0).sum()),
+            losses=int((outcomes < 0).sum()),
+            unfinished=int((~np.asarray(self.terminated)).sum()),
+            score=float(points.mean()),
+            score_low=low,
+            score_high=high,
+            mean_length=float(np.asarray(self.lengths).mean()),
+        )
+
+
+def score_interval(
+    points: Float[np.ndarray, "clusters games"], *, z: float = 1.959964
+) -> tuple[float, float]:
+    """Confidence interval of a mean score, for games that come in clusters.
+
+    Wilson's score interval (Wilson, 1927), which stays within `[0, 1]` and is not empty at 0 or
+    100 %, with the number of games divided by the design effect of the clusters (Kish, 1965; this
+    combination: Korn & Graubard, 1998): how much the scatter of the clusters' means exceeds that
+    of independent wins and losses. Two games from one opening are not independent if the opening
+    or the actors settle both. The design effect is taken as 1 where it is less (draws,
+    openings that favour one seat), so the interval is never narrower than Wilson's own.
+
+    **Arguments:**
+
+    - `points`: 1 for a win, 1/2 for a draw, 0 for a loss; one row a cluster (a pair of games).
+    - `z`: normal quantile; the default gives 95 %.
+
+    **Returns:** `(low, high)`.
+    """
+    clusters, games = points.shape[0], points.size
+    mean = float(points.mean())
+    binomial = mean * (1 - mean) / games
+    effect = 1.0
+    if clusters > 1 and binomial > 0:
+        effect = max(1.0, float(points.mean(axis=1).var(ddof=1)) / clusters / binomial)
+    count = games / effect
+    shrink = 1 + z**2 / count
+    middle = (mean + z**2 / (2 * count)) / shrink
+    half = z / shrink * math.sqrt(mean * (1 - mean) / count + z**2 / (4 * count**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+class _Games(eqx.Module):
+    """All games of a match. The tally's sign is +1 where the first actor is to move."""
+
+    state: PyTree[Array]
+    carries: tuple[PyTree[Array], PyTree[Array]]
+    count: Tally
+
+
+@eqx.filter_jit
+def match(
+    env: AbstractEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    *,
+    num_games: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int = 0,
+) -> MatchResult:
+    """Plays two actors against each other in a two-player game.
+
+    Every opening is played twice, with the seats exchanged. The two halves run in lockstep: while
+    the first actor moves in one half, the second moves in the other, so no move is computed for
+    nothing as long as the players alternate. Whose move it is follows the sign of the discount;
+    where somebody moves twice, the row waits one turn, unchanged. Both actors hear of every move
+    after the opening. Every leaf of their carries must have a leading `[batch]` axis.
+
+    **Arguments:**
+
+    - `env`: a two-player zero-sum environment.
+    - `first`, `second`: the actors. Pass networks as pytrees of arrays, and a second match of
+        other parameters does not compile again.
+    - `num_games`: an even number.
+    - `max_steps`: moves after which a game is broken off and counted as a draw.
+    - `key`: consumed. A game's opening and its environment's randomness depend on the key and
+        its pair, its actors' randomness on the key and the game's index.
+    - `opening_plies`: each pair starts after so many uniformly random legal moves. An opening
+        that ends the game is drawn anew; where that keeps happening it is cut short.
+
+    **Returns:** a [`zero_train.MatchResult`][]; `result.summary()` has the score.
+    """
+    check_positive("match", num_games=num_games, max_steps=max_steps)
+    if num_games % 2:
+        raise ValueError(
+            f"match(num_games={num_games}): every opening is played from both seats, so the "
+            f"number of games must be even; try {num_games + 1}"
+        )
+    if opening_plies < 0:
+        raise ValueError(f"match(opening_plies={opening_plies}) must not be negative")
+    okey, akey, ekey = jr.split(key, 3)
+    half = num_games // 2
+    opening = _openings(env, half, opening_plies, key=okey)
+    state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
+    carries = tuple(check_rows(actor, actor.init(state), num_games) for actor in (first, second))
+    sign = jnp.where(jnp.arange(num_games) < half, 1.0, -1.0)
+    games = _Games(state, carries, start_tally(sign))
+
+    def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
+        turn, games = loop
+        return turn + 1, _turn(env, first, second, games, turn, max_steps, (akey, ekey))
+
+    loop = (jnp.zeros((), jnp.int32), games)
+    _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
+    count = games.count
+    outcomes = jnp.where(count.terminated, jnp.sign(count.returns), 0.0)
+    return MatchResult(outcomes, count.returns, count.lengths, count.terminated)
+
+
+def _turn(
+    env: AbstractEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    games: _Games,
+    turn: Int[Array, ""],
+    max_steps: int,
+    keys: tuple[PRNGKeyArray, PRNGKeyArray],
+) -> _Games:
+    """One actor moves in one half of the games while the other moves in the other half."""
+    count = games.count
+    num_games = count.over.shape[0]
+    half = num_games // 2
+    rows = jnp.arange(num_games, dtype=jnp.int32)
+    akey, ekey = keys
+    # By the pair and its own ply: both games of a pair meet the same dice.
+    ekeys = jax.vmap(jr.fold_in)(row_keys(ekey, rows % half), count.lengths)
+
+    even = turn % 2 == 0
+    obs = jax.vmap(env.observe)(games.state)
+
+    def act(actor: AbstractActor, carry: PyTree, lower: Bool[Array, ""]) -> tuple[PyTree, PyTree]:
+        begin = jnp.where(lower, 0, half)
+
+        def take(x: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(x, begin, half)
+
+        def put(x: Array, y: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(x, y, begin, 0)
+
+        args = jax.tree.map(take, (games.state, obs, carry))
+        akeys = row_keys(jr.fold_in(akey, turn), take(rows))
+        action, _, part = actor.act(*args, key=akeys)
+        return action, jax.tree.map(put, carry, part)
+
+    action1, carry1 = act(first, games.carries[0], even)
+    action2, carry2 = act(second, games.carries[1], ~even)
+    action = jax.tree.map(
+        lambda x, y: jnp.where(even, jnp.concatenate([x, y]), jnp.concatenate([y, x])),
+        action1,
+        action2,
+    )
+    state, transition = jax.vmap(env.step)(games.state, action, key=ekeys)
+    carries = (
+        first.advance(carry1, action, state, transition),
+        second.advance(carry2, action, state, transition),
+    )
+    first_acts = (rows < half) == even
+    moved = ~count.over & (first_acts == (count.sign > 0))
+    state, carries = select_rows(moved, (state, carries), (games.state, games.carries))
+    count = count.add(moved, transition.reward, transition.discount, transition.last, max_steps)
+    return _Games(state, carries, count)
+
+
+def _openings(
+    env: AbstractEnvironment, pairs: int, plies: int, *, key: PRNGKeyArray
+) -> PyTree[Array]:
+    """One position a pair, none of them final."""
+    rows = jnp.arange(pairs, dtype=jnp.int32)
+    init = jax.vmap(lambda key: env.init(key=key))
+    if plies == 0:
+        return init(row_keys(key, rows))
+    player = RandomActor()
+
+    def ply(i: Array, loop: tuple) -> tuple:
+        state, ended, keys = loop
+        akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(keys, i), 2)
+        obs: Observation = jax.vmap(env.observe)(state)
+        action, _, _ = player.act(state, obs, None, key=akeys)
+        next_state, transition = jax.vmap(env.step)(state, action, key=skeys)
+        ended = ended | transition.last
+        return select_rows(ended, state, next_state), ended, keys
+
+    def attempt(loop: tuple) -> tuple:
+        tries, state, ended = loop
+        ikeys, pkeys = split_rows(row_keys(jr.fold_in(key, tries), rows), 2)
+        begun = (init(ikeys), jnp.zeros(pairs, bool), pkeys)
+        fresh, failed, _ = jax.lax.fori_loop(0, plies, ply, begun)
+        return tries + 1, select_rows(ended, fresh, state), ended & failed
+
+    def retry(loop: tuple) -> Bool[Array, ""]:
+        tries, _, ended = loop
+        return jnp.any(ended) & (tries < _OPENING_ATTEMPTS)
+
+    loop = (jnp.zeros((), jnp.int32), init(row_keys(key, rows)), jnp.ones(pairs, bool))
+    return jax.lax.while_loop(retry, attempt, loop)[1]
