@@ -21,6 +21,11 @@ from ._checkpoint import (
     Checkpoints as Checkpoints,
 )
 from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
+from ._elo import (
+    EloLadder as EloLadder,
+    EloRatings as EloRatings,
+    fit_elo as fit_elo,
+)
 from ._evaluation import (
     evaluate as evaluate,
     Evaluation as Evaluation,
@@ -52,6 +57,9 @@ from ._model import (
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
+)
+from ._testers import (
+    challenge as challenge,
 )
 
 

@@ -1,0 +1,198 @@
+"""Elo ratings with error bars from a table of results."""
+
+import dataclasses
+import math
+
+import numpy as np
+from jaxtyping import Float, Real
+
+
+_SCALE = 400 / math.log(10)
+_MAX_NEWTON_STEPS = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class EloRatings:
+    """Ratings in Elo points relative to the anchor, which has 0.
+
+    **Attributes:**
+
+    - `ratings`: the maximum of the regularised likelihood.
+    - `covariance`: inverse Fisher information with the anchor held fixed (its row and column
+        are 0). The variance of a difference is `c[i, i] + c[j, j] - 2 c[i, j]`.
+    """
+
+    ratings: Float[np.ndarray, " players"]
+    covariance: Float[np.ndarray, "players players"]
+
+    @property
+    def standard_errors(self) -> Float[np.ndarray, " players"]:
+        """Of every rating's distance from the anchor."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def fit_elo(
+    scores: Real[np.ndarray, "players players"],
+    games: Real[np.ndarray, "players players"],
+    *,
+    anchor: int = 0,
+    prior: float = 0.5,
+) -> EloRatings:
+    """Fits Bradley-Terry ratings to a table of results by maximum likelihood.
+
+    Player `i` is expected to score `1 / (1 + 10^((R_j - R_i) / 400))` against `j` (Bradley &
+    Terry, 1952; a draw counts as half a win). The log-likelihood is concave; Newton's method with
+    step halving finds its maximum in double precision, the same for the same table.
+
+    Every pair that has met is given `prior` virtual draws more, which keeps ratings finite when
+    one side has won every game (Davidson & Solomon, 1973), and does not depend on who is the
+    anchor or in which order players are listed. The result is pulled a little towards equality:
+    75 % of 100 games makes 189.7 points instead of 190.8.
+
+    Standard errors take games as independent wins and losses; draws and paired openings that
+    favour one seat make the true ones smaller.
+
+    **Arguments:**
+
+    - `scores`: `scores[i, j]` is what `i` scored against `j`, so `scores + scores.T == games`.
+    - `games`: how many games `i` and `j` have played; symmetric, zero on the diagonal.
+    - `anchor`: the player whose rating is 0.
+    - `prior`: virtual draws a pair; 0 for plain maximum likelihood.
+
+    **Returns:** [`zero_train.EloRatings`][].
+
+    Raises a `ValueError` for an impossible table, and where no finite rating exists: players that
+    are not connected by games or, without a prior, by both wins and losses.
+    """
+    scores, games = np.asarray(scores, np.float64), np.asarray(games, np.float64)
+    _check(scores, games, anchor, prior)
+    met = games > 0
+    scores, games = scores + met * (prior / 2), games + met * prior
+    _check_connected(scores, anchor)
+
+    free = np.arange(len(games)) != anchor
+    theta = np.zeros(len(games))
+    for _ in range(_MAX_NEWTON_STEPS):
+        gradient, information = _derivatives(theta, scores, games)
+        step = np.zeros_like(theta)
+        step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
+        size = 1.0
+        before = _log_likelihood(theta, scores)
+        while size > 1e-12 and _log_likelihood(theta + size * step, scores) < before:
+            size /= 2
+        theta = theta + size * step
+        if np.max(np.abs(size * step)) < 1e-12:
+            break
+    _, information = _derivatives(theta, scores, games)
+    covariance = np.zeros_like(games)
+    covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
+    return EloRatings(_SCALE * theta, _SCALE**2 * covariance)
+
+
+def _log_likelihood(theta: np.ndarray, scores: np.ndarray) -> float:
+    return float(-np.sum(scores * np.logaddexp(0.0, theta[None, :] - theta[:, None])))
+
+
+def _derivatives(
+    theta: np.ndarray, scores: np.ndarray, games: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient of the log-likelihood, and the Fisher information (minus its Hessian)."""
+    # tanh does not overflow, unlike 1 / (1 + exp(-x)).
+    expected = 0.5 * (1 + np.tanh((theta[:, None] - theta[None, :]) / 2))
+    gradient = np.sum(scores - games * expected, axis=1)
+    weight = games * expected * expected.T
+    return gradient, np.diag(weight.sum(axis=1)) - weight
+
+
+def _check(scores: np.ndarray, games: np.ndarray, anchor: int, prior: float) -> None:
+    players = len(games)
+    if not 0 <= anchor < players:
+        raise ValueError(
+            f"fit_elo(anchor={anchor}): must be below the number of players, {players}"
+        )
+    if not (prior >= 0 and math.isfinite(prior)):
+        raise ValueError(f"fit_elo(prior={prior}): the number of virtual draws must be 0 or more")
+    if not (np.isfinite(games).all() and np.isfinite(scores).all()):
+        raise ValueError("fit_elo: scores and games must be finite numbers")
+    if (scores < 0).any() or np.diag(games).any() or np.diag(scores).any():
+        raise ValueError(
+            "fit_elo: scores must not be negative and nobody can have played against themselves"
+        )
+    if not (np.allclose(scores + scores.T, games) and (games == games.T).all()):
+        raise ValueError(
+            "fit_elo: a pair's scores do not add up to its games; scores[i, j] + scores[j, i] must "
+            "be games[i, j] = games[j, i], a draw giving both 1/2"
+        )
+
+
+def _check_connected(scores: np.ndarray, anchor: int) -> None:
+    """A finite maximum exists iff points flow from everybody to everybody (Ford, 1957)."""
+    reach = (scores > 0) | np.eye(len(scores), dtype=bool)
+    for _ in range(max(1, len(scores).bit_length())):
+        reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
+    cut = np.flatnonzero(~(reach[anchor] & reach[:, anchor]))
+    if cut.size:
+        raise ValueError(
+            f"fit_elo: players {cut.tolist()} cannot be rated relative to player {anchor}: no "
+            "chain of games links them or, with prior=0, nobody on one side ever scored; play "
+            "those games or give a prior"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EloLadder:
+    """A pool of players and what they have scored against each other.
+
+    Immutable and made of plain values: `json.dumps(dataclasses.asdict(ladder))` stores it, and
+    `EloLadder(anchor, tuple(map(tuple, results)), prior)` restores it.
+
+    **Attributes:**
+
+    - `anchor`: name of the player rated 0, such as a random one: it never changes, so ratings of
+        different days can be compared.
+    - `results`: `(name, name, score of the former, games)`, in the order they came.
+    - `prior`: see [`zero_train.fit_elo`][].
+    """
+
+    anchor: str
+    results: tuple[tuple[str, str, float, int], ...] = ()
+    prior: float = 0.5
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The anchor, then everybody else in order of appearance."""
+        both = (name for result in self.results for name in result[:2])
+        return tuple(dict.fromkeys((self.anchor, *both)))
+
+    def add_result(self, name: str, opponent: str, score: float, games: int) -> "EloLadder":
+        """The ladder after `games` more games, of which `name` scored `score` points.
+
+        Raises a `ValueError` if that cannot be.
+        """
+        if name == opponent:
+            raise ValueError(f"add_result({name!r}, {opponent!r}): nobody plays against themselves")
+        if games < 1 or not 0 <= score <= games:
+            raise ValueError(
+                f"add_result(score={score}, games={games}): needs at least 1 game and a score "
+                "between 0 and the number of games (points, not a percentage)"
+            )
+        result = (name, opponent, float(score), int(games))
+        return dataclasses.replace(self, results=(*self.results, result))
+
+    def table(self) -> tuple[Float[np.ndarray, "players players"], ...]:
+        """`(scores, games)` in the order of `names`, as [`zero_train.fit_elo`][] takes them."""
+        index = {name: i for i, name in enumerate(self.names)}
+        scores, games = np.zeros((2, len(index), len(index)))
+        for name, opponent, score, count in self.results:
+            i, j = index[name], index[opponent]
+            scores[i, j] += score
+            scores[j, i] += count - score
+            games[i, j] += count
+            games[j, i] += count
+        return scores, games
+
+    def ratings(self) -> dict[str, tuple[float, float]]:
+        """Every player's `(rating, standard error)`; the anchor has `(0, 0)`."""
+        fit = fit_elo(*self.table(), prior=self.prior)
+        values = zip(fit.ratings.tolist(), fit.standard_errors.tolist(), strict=True)
+        return dict(zip(self.names, values, strict=True))
