@@ -1,0 +1,267 @@
+import errno
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zero_train._checkpoint as implementation
+from zero_train import CheckpointError, Checkpoints
+
+
+def _state() -> dict:
+    bits = np.random.default_rng(0).integers(0, 2**16, (3, 8), dtype=np.uint16)
+    return {
+        "bool": jnp.asarray([True, False, True]),
+        "int8": jnp.asarray([-128, 0, 127], jnp.int8),
+        "uint32": jnp.asarray(2**32 - 1, jnp.uint32),
+        "float32": jnp.asarray([-0.0, jnp.inf, jnp.nan, 1e-45, 0.1], jnp.float32),
+        # Every kind of bits, signalling NaNs among them.
+        "bfloat16": jax.lax.bitcast_convert_type(jnp.asarray(bits), jnp.bfloat16),
+        "nested": (None, [jax.random.key(1), jax.random.split(jax.random.key(2), (2, 3))]),
+        "rbg": jax.random.key(4, impl="rbg"),
+        "numpy": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "empty": jnp.zeros((0, 4), jnp.float32),
+        "no keys": jax.random.split(jax.random.key(5), 3)[:0],
+    }
+
+
+def _bits(leaf) -> bytes:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf).tobytes()
+
+
+def _assert_same(first, second) -> None:
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for x, y in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        assert _bits(x) == _bits(y)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("saved")
+    Checkpoints(folder).save(7, _state())
+    return folder
+
+
+@pytest.fixture
+def copy(saved, tmp_path) -> Checkpoints:
+    """A checkpoint of its own for a test that breaks it."""
+    subprocess.run(["cp", "-r", f"{saved}/.", str(tmp_path)], check=True)
+    return Checkpoints(tmp_path)
+
+
+def test_round_trip_is_bitwise(saved):
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), _state())
+    restored = Checkpoints(saved).restore(like)
+    _assert_same(restored, _state())
+    assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(restored))
+    # A restored key draws what the saved one would have drawn.
+    before, after = jax.random.key(1), restored["nested"][1][0]
+    assert jax.random.bits(before) == jax.random.bits(after)
+
+
+def test_a_template_of_arrays_gives_its_layout(saved):
+    restored = Checkpoints(saved).restore(_state(), step=7)
+    assert restored["int8"].sharding == _state()["int8"].sharding
+
+
+def test_only_the_latest_are_kept(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "a" / "b", keep=2)
+    assert checkpoints.steps() == [] and checkpoints.latest is None
+    for step in (1, 20, 3):
+        checkpoints.save(step, {"x": jnp.asarray(step, jnp.int32)})
+    assert checkpoints.steps() == [3, 20] and checkpoints.latest == 20
+    like = {"x": jnp.zeros((), jnp.int32)}
+    assert checkpoints.restore(like)["x"] == 20
+    assert checkpoints.restore(like, step=3)["x"] == 3
+    players = Checkpoints(tmp_path / "players", keep=None)
+    for step in range(4):
+        players.save(step, like)
+    assert players.steps() == [0, 1, 2, 3]
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for value in (1, 2):
+        checkpoints.save(5, jnp.asarray(value, jnp.int32))
+    assert checkpoints.restore(jnp.zeros((), jnp.int32)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["00000005"]
+
+
+def test_a_replacement_that_was_interrupted_leaves_the_old_one(copy):
+    # What is on disk between the two renames.
+    (copy.directory / "00000007").rename(copy.directory / "00000007.old")
+    assert copy.steps() == [7]
+    _assert_same(copy.restore(_state()), _state())
+
+
+def test_an_interrupted_save_does_not_count_and_is_cleaned(copy, monkeypatch):
+    def interrupt(folder, arrays):
+        folder.mkdir()
+        (folder / "half").write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(implementation, "_write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            copy.save(8, {"x": jnp.zeros((), jnp.int32)})
+    assert (copy.directory / ".00000008.tmp").exists()
+    assert copy.steps() == [7]
+    copy.save(9, _state())
+    assert sorted(path.name for path in copy.directory.iterdir()) == ["00000007", "00000009"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        ValueError("RESOURCE_EXHAUSTED: Error writing file [OS error: No space left on device]"),
+    ],
+)
+def test_a_full_disk_keeps_the_previous_checkpoint(copy, monkeypatch, error):
+    def refuse(folder, arrays):
+        raise error
+
+    monkeypatch.setattr(implementation, "_write", refuse)
+    with pytest.raises(CheckpointError, match="8 could not be saved.*no free disk space") as info:
+        copy.save(8, {"x": jnp.zeros((250_000, 10), jnp.float32)})
+    assert "up to 10 MB" in str(info.value) and "\n" not in str(info.value)
+    assert [path.name for path in copy.directory.iterdir()] == ["00000007"]
+    _assert_same(copy.restore(_state()), _state())
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="could not be saved in .*file"):
+        Checkpoints(tmp_path / "file").save(1, jnp.zeros(()))
+
+
+def test_missing(saved, tmp_path):
+    with pytest.raises(CheckpointError, match="No checkpoint was found in .*nowhere"):
+        Checkpoints(tmp_path / "nowhere").restore(_state())
+    with pytest.raises(CheckpointError, match="Checkpoint 8 was not found in .*; it has 7"):
+        Checkpoints(saved).restore(_state(), step=8)
+
+
+def _largest(folder: pathlib.Path) -> pathlib.Path:
+    return max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+def test_damage_is_named(copy):
+    folder = copy.directory / "00000007"
+    largest = _largest(folder / "arrays")
+    whole = largest.read_bytes()
+    largest.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} has .* instead of"):
+        copy.restore(_state())
+    largest.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(CheckpointError, match=rf"{largest.name} is not what was written"):
+        copy.restore(_state())
+    largest.unlink()
+    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} is missing. Remove"):
+        copy.restore(_state())
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged: manifest.json cannot be read"):
+        copy.restore(_state())
+
+
+def test_what_the_store_raises_becomes_one_line(copy, monkeypatch):
+    def refuse(folder, targets):
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr(implementation, "_read", refuse)
+    with pytest.raises(CheckpointError, match="damaged: first line second line"):
+        copy.restore(_state())
+
+
+def test_another_configuration_names_the_first_difference(saved):
+    checkpoints = Checkpoints(saved)
+    like = _state()
+    like["int8"] = jnp.zeros((4,), jnp.int8)
+    with pytest.raises(CheckpointError, match=r"\['int8'\] is int8\[3\] in it and int8\[4\]"):
+        checkpoints.restore(like)
+    like["int8"] = jnp.zeros((3,), jnp.int32)
+    with pytest.raises(CheckpointError, match=r"\['int8'\] is int8\[3\] in it and int32\[3\]"):
+        checkpoints.restore(like)
+    like = _state()
+    like["rbg"] = jax.random.key(0)
+    with pytest.raises(CheckpointError, match=r"key<rbg>\[\] in it and key<fry>\[\] is expected"):
+        checkpoints.restore(like)
+    like = _state()
+    del like["uint32"]
+    with pytest.raises(CheckpointError, match=r"it has \['uint32'\], which is not expected"):
+        checkpoints.restore(like)
+    like = {**_state(), "z": jnp.zeros(())}
+    with pytest.raises(CheckpointError, match=r"it lacks \['z'\]. Use the configuration"):
+        checkpoints.restore(like)
+    like = _state()
+    like["inr8"] = like.pop("int8")
+    with pytest.raises(CheckpointError, match=r"has \['int8'\] where \['inr8'\] is expected"):
+        checkpoints.restore(like)
+
+
+def test_only_arrays_and_a_sensible_keep(tmp_path):
+    with pytest.raises(CheckpointError, match=r"\['x'\] is a float; only arrays can be saved"):
+        Checkpoints(tmp_path).save(0, {"x": 1.0})
+    with pytest.raises(ValueError, match="keep=0 was given"):
+        Checkpoints(tmp_path, keep=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+_HERE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def sharded(devices):
+    mesh = Mesh(np.asarray(jax.devices()[:devices]), ("data",))
+    layout = {"rows": P("data"), "keys": P("data"), "key": P(), "whole": P()}
+    layout = jax.tree.map(lambda p: NamedSharding(mesh, p), layout)
+
+    def state():
+        return {
+            "rows": jnp.arange(48, dtype=jnp.float32).reshape(16, 3),
+            "keys": jax.random.split(jax.random.key(1), 8),
+            "key": jax.random.key(2),
+            "whole": jnp.arange(5, dtype=jnp.int8),
+        }
+
+    return jax.jit(state, out_shardings=layout)()
+
+def check(restored, devices):
+    for x, y in zip(jax.tree.leaves(restored), jax.tree.leaves(sharded(devices)), strict=True):
+        assert x.dtype == y.dtype
+        assert x.sharding.is_equivalent_to(y.sharding, x.ndim), (x.sharding, y.sharding)
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jax.random.key_data(x), jax.random.key_data(y)
+        assert x.sharding.is_equivalent_to(y.sharding, x.ndim), (x.sharding, y.sharding)
+        assert np.array_equal(x, y)
+"""
+
+_ON_EIGHT = f"""
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+from zero_train import Checkpoints
+# It takes seconds to import; commands that need no checkpoint should not wait for it.
+assert "orbax.checkpoint" not in sys.modules
+{_HERE}
+checkpoints = Checkpoints(sys.argv[1])
+check(checkpoints.restore(sharded(8), step=1), 8)
+checkpoints.save(8, sharded(8))
+"""
+
+
+def test_another_number_of_devices(tmp_path):
+    here: dict = {}
+    exec(_HERE, here)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, here["sharded"](1))
+    subprocess.run([sys.executable, "-c", _ON_EIGHT, str(tmp_path)], check=True)
+    here["check"](checkpoints.restore(here["sharded"](1), step=8), 1)

@@ -1,0 +1,300 @@
+"""Checkpoints of any pytree of arrays, stored by Orbax."""
+
+import errno
+import json
+import os
+import pathlib
+import re
+import shutil
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+from jaxtyping import PyTree
+
+from ._disk import checksum, children, inventory, remove, sync, to_disk
+
+
+_MANIFEST = "manifest.json"
+_ARRAYS = "arrays"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be saved or restored. Its message is one line for the user."""
+
+
+class Checkpoints:
+    """A folder of checkpoints, one for each saved step.
+
+    A state is any pytree whose leaves are arrays, typed keys among them, and what is restored is
+    bitwise what was saved, on however many devices. Saving is synchronous and atomic: a
+    checkpoint appears under its step when it is whole and on disk, so whatever interrupts a save
+    leaves the earlier ones as they were. Nothing is written or removed before the first `save`.
+
+    With more than one process, all of them must call `save` and `restore`, on a shared disk.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, keep: int | None = 2):
+        """**Arguments:**
+
+        - `directory`: created by the first `save`.
+        - `keep`: how many of the latest checkpoints survive a `save`; `None` keeps all.
+
+        **Raises:** `ValueError` where `keep` is less than 1.
+        """
+        if keep is not None and keep < 1:
+            raise ValueError(f"keep={keep} was given; give at least 1, or None to keep all.")
+        self.directory = pathlib.Path(directory).absolute()
+        self.keep = keep
+
+    def __repr__(self) -> str:
+        return f"Checkpoints({str(self.directory)!r}, keep={self.keep})"
+
+    def steps(self) -> list[int]:
+        """The saved steps, ascending. A save that was interrupted is none of them."""
+        return sorted(self._folders())
+
+    @property
+    def latest(self) -> int | None:
+        """The last saved step, or `None`."""
+        return max(self._folders(), default=None)
+
+    def save(self, step: int, state: PyTree) -> None:
+        """Saves `state` as `step`, replacing a checkpoint of the same step.
+
+        **Raises:** [`zero_train.CheckpointError`][] where the disk refuses (full, read-only); the
+        checkpoints saved before are untouched.
+        """
+        leaves, specs = _flatten(state)
+        temporary = self.directory / f".{step:08d}.tmp"
+        try:
+            if _is_writer():
+                self.directory.mkdir(parents=True, exist_ok=True)
+                for leftover in self.directory.glob(".*.tmp"):
+                    shutil.rmtree(leftover)
+                temporary.mkdir()
+            _barrier("begin")
+            _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
+            if _is_writer():
+                manifest = {"step": step, "leaves": specs, "files": inventory(temporary)}
+                (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+                to_disk(temporary)
+                self._commit(step, temporary)
+            _barrier("end")
+        except Exception as e:  # Orbax passes on whatever its storage raises
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise CheckpointError(self._complaint(step, leaves, e)) from e
+
+    def restore(self, like: PyTree, *, step: int | None = None) -> Any:
+        """The state saved as `step`.
+
+        **Arguments:**
+
+        - `like`: a pytree of the same structure, shapes and dtypes, of arrays or
+            `jax.ShapeDtypeStruct`s. Each leaf is laid out as this one's `sharding` says, or on
+            the default device where it has none.
+        - `step`: by default the latest.
+
+        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, files of
+        it are missing or damaged, or it holds another structure than `like`.
+        """
+        folder = self._folder(step)
+        manifest = _read_manifest(folder)
+        _check_files(folder, manifest)
+        paths, treedef = jax.tree_util.tree_flatten_with_path(like)
+        _check_leaves(folder, manifest["leaves"], [(_name(p), leaf) for p, leaf in paths])
+        targets = {}
+        for index, (_, leaf) in enumerate(paths):
+            if leaf.size:
+                targets[_label(index)] = _target(leaf)
+        try:
+            arrays = _read(folder / _ARRAYS, targets)
+        except Exception as e:  # whatever Orbax's storage raises
+            raise _damaged(folder, " ".join(str(e).split())[:200]) from e
+        restored = []
+        for index, (_, leaf) in enumerate(paths):
+            impl = manifest["leaves"][index].get("key")
+            if not leaf.size:
+                restored.append(_empty(leaf, impl))
+            elif impl is None:
+                restored.append(arrays[_label(index)])
+            else:
+                restored.append(jax.random.wrap_key_data(arrays[_label(index)], impl=impl))
+        return jax.tree.unflatten(treedef, restored)
+
+    def _folders(self) -> dict[int, pathlib.Path]:
+        found = {}
+        # A `.old` counts only where the checkpoint that was to replace it did not arrive; it
+        # sorts after its own step, hence the reversal.
+        for path in sorted(children(self.directory), reverse=True):
+            match = re.fullmatch(r"(\d{8,})(\.old)?", path.name)
+            if match and path.is_dir():
+                found[int(match[1])] = path
+        return found
+
+    def _folder(self, step: int | None) -> pathlib.Path:
+        folders = self._folders()
+        if not folders:
+            raise CheckpointError(f"No checkpoint was found in {self.directory}.")
+        if step is None:
+            return folders[max(folders)]
+        if step not in folders:
+            saved = ", ".join(map(str, sorted(folders)))
+            raise CheckpointError(
+                f"Checkpoint {step} was not found in {self.directory}; it has {saved}."
+            )
+        return folders[step]
+
+    def _commit(self, step: int, temporary: pathlib.Path) -> None:
+        final = self.directory / f"{step:08d}"
+        old = self.directory / f"{step:08d}.old"
+        if final.exists():
+            remove(old)
+            final.rename(old)
+        temporary.rename(final)
+        sync(self.directory)
+        remove(old)
+        if self.keep is not None:
+            for surplus in self.steps()[: -self.keep]:
+                remove(self._folders()[surplus])
+
+    def _complaint(self, step: int, leaves: dict[str, Any], error: Exception) -> str:
+        start = f"Checkpoint {step} could not be saved in {self.directory}: "
+        reason = " ".join(str(error).split())
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or "No space left" in reason or "quota exceeded" in reason:
+            size = sum(x.nbytes for x in leaves.values()) / 1e6
+            return (
+                f"{start}no free disk space (it takes up to {size:.0f} MB). "
+                "Free some; what was saved before is untouched."
+            )
+        return f"{start}{reason[:300]}"
+
+
+def _label(index: int) -> str:
+    return f"{index:05d}"
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path) or "the state"
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The arrays by label, keys as their data, and what the manifest says of each."""
+    leaves, specs = {}, []
+    for index, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(state)[0]):
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            raise CheckpointError(
+                f"{_name(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
+                "the state with equinox.filter(state, equinox.is_array)."
+            )
+        spec: dict[str, Any] = {"path": _name(path), **_spec(leaf)}
+        if _is_key(leaf):
+            spec["key"] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+        leaves[_label(index)] = leaf
+        specs.append(spec)
+    return leaves, specs
+
+
+def _spec(leaf: Any) -> dict[str, Any]:
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def _target(leaf: Any) -> jax.ShapeDtypeStruct:
+    sharding = getattr(leaf, "sharding", None)
+    if sharding is None:
+        sharding = SingleDeviceSharding(jax.local_devices()[0])
+    if _is_key(leaf):
+        # A key's sharding names its own axes; its data has more at the end, which are whole.
+        leaf = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _empty(leaf: Any, impl: str | None) -> jax.Array:
+    # Orbax stores no arrays without elements.
+    target = _target(leaf)
+    data = jax.device_put(jnp.zeros(target.shape, target.dtype), target.sharding)
+    return data if impl is None else jax.random.wrap_key_data(data, impl=impl)
+
+
+def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> None:
+    import orbax.checkpoint as ocp  # seconds to import
+
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        checkpointer.save(folder, args=ocp.args.StandardSave(arrays))
+
+
+def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
+    import orbax.checkpoint as ocp
+
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        return checkpointer.restore(folder, args=ocp.args.StandardRestore(targets))
+
+
+def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
+    try:
+        return json.loads((folder / _MANIFEST).read_text())
+    except (OSError, ValueError) as e:
+        raise _damaged(folder, f"{_MANIFEST} cannot be read") from e
+
+
+def _check_files(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
+    for name, (size, written) in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise _damaged(folder, f"{name} is missing")
+        if path.stat().st_size != size:
+            raise _damaged(folder, f"{name} has {path.stat().st_size} bytes instead of {size}")
+        if checksum(path) != written:
+            raise _damaged(folder, f"{name} is not what was written")
+
+
+def _check_leaves(
+    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
+) -> None:
+    problem = None
+    for saved, (name, leaf) in zip(stored, wanted, strict=False):
+        if saved["path"] != name:
+            problem = f"it has {saved['path']} where {name} is expected"
+        elif (saved["shape"], saved["dtype"]) != tuple(_spec(leaf).values()):
+            problem = f"{name} is {_words(saved)} in it and {_words(_spec(leaf))} is expected"
+        if problem:
+            break
+    else:
+        if len(stored) > len(wanted):
+            problem = f"it has {stored[len(wanted)]['path']}, which is not expected"
+        elif len(stored) < len(wanted):
+            problem = f"it lacks {wanted[len(stored)][0]}"
+    if problem:
+        raise CheckpointError(
+            f"{folder} is a checkpoint of another configuration: {problem}. "
+            "Use the configuration it was saved with."
+        )
+
+
+def _words(spec: dict[str, Any]) -> str:
+    return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
+
+
+def _damaged(folder: pathlib.Path, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"{folder} is damaged: {what}. Remove that folder to go on from the checkpoint before it."
+    )
+
+
+def _is_writer() -> bool:
+    return jax.process_index() == 0
+
+
+def _barrier(name: str) -> None:
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(f"zero_train.Checkpoints.{name}")
