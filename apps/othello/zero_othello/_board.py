@@ -1,0 +1,160 @@
+"""Squares, moves and how a position looks. Plain Python and NumPy: nothing here starts JAX.
+
+Columns are A to H from left to right and rows 1 to 8 from top to bottom, so A1 is the upper left
+corner and action 0. Action `8 * (row - 1) + column` is a disc, action 64 a pass.
+"""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Int8
+from rich.text import Text
+
+
+SIZE = 8
+PASS = SIZE * SIZE
+COLUMNS = "ABCDEFGH"
+
+Colour = Literal["black", "white"]
+
+
+def other(colour: Colour) -> Colour:
+    """The opponent's colour."""
+    return "white" if colour == "black" else "black"
+
+
+def name(action: int) -> str:
+    """`"D3"` for a square, `"pass"` for a pass."""
+    if action == PASS:
+        return "pass"
+    if not 0 <= action < PASS:
+        raise ValueError(f"action {action} is none of Othello's: use 0 to 63, or 64 for a pass")
+    return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
+
+
+def parse(text: str) -> int:
+    """The action that `text` names: `d3`, `D3` or `pass`. Knows no position, so no legality.
+
+    Raises a `ValueError` of one line for anything else.
+    """
+    move = text.strip().upper()
+    if move == "PASS":
+        return PASS
+    if len(move) == 2 and move[0] in COLUMNS and move[1] in "12345678":
+        return SIZE * (int(move[1]) - 1) + COLUMNS.index(move[0])
+    raise ValueError(f'"{text.strip()}" is no square: give a1 to h8 (column, then row) or pass')
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """A board with everything a person or a protocol asks about it.
+
+    **Attributes:**
+
+    - `black`, `white`: where the discs are; row 0 is the top row.
+    - `colour`: who is to move.
+    - `legal`: the actions that may be played, in ascending order; empty when the game is over.
+    - `over`: nobody can move any more.
+    """
+
+    black: Bool[np.ndarray, "8 8"]
+    white: Bool[np.ndarray, "8 8"]
+    colour: Colour
+    legal: tuple[int, ...]
+    over: bool
+
+    @property
+    def must_pass(self) -> bool:
+        """The side to move has no square to play."""
+        return self.legal == (PASS,)
+
+    @property
+    def margin(self) -> int:
+        """Black discs minus white discs."""
+        return int(self.black.sum()) - int(self.white.sum())
+
+    @property
+    def discs(self) -> Int8[np.ndarray, "8 8"]:
+        """1 black, -1 white, 0 empty."""
+        return self.black.astype(np.int8) - self.white.astype(np.int8)
+
+
+def position(
+    features: Bool[np.ndarray, "8 8 2"],
+    legal: Bool[np.ndarray, " 65"],
+    *,
+    colour: Colour,
+    over: bool,
+) -> Position:
+    """A position from what the player to move sees.
+
+    **Arguments:**
+
+    - `features`: the discs of the player to move, then the opponent's.
+    - `legal`: which actions may be played; ignored when the game is over.
+    - `colour`: who is to move. Every ply of Othello changes it, passes included, and black
+        begins: black when an even number of plies was played.
+    - `over`: the game has ended.
+    """
+    own, opponent = features[..., 0], features[..., 1]
+    black, white = (own, opponent) if colour == "black" else (opponent, own)
+    moves = () if over else tuple(int(action) for action in np.flatnonzero(legal))
+    return Position(black, white, colour, moves, over)
+
+
+def draw(position: Position, last: int | None = None) -> str:
+    """The position in ASCII, without blank lines: `X` black, `O` white, `*` legal, `(X)` last."""
+    lines = ["    " + "  ".join(COLUMNS)]
+    for row in range(SIZE):
+        cells = []
+        for column in range(SIZE):
+            action = SIZE * row + column
+            mark = "."
+            if position.black[row, column]:
+                mark = "X"
+            elif position.white[row, column]:
+                mark = "O"
+            elif action in position.legal:
+                mark = "*"
+            cells.append(f"({mark})" if action == last else f" {mark} ")
+        lines.append(f"{row + 1:>2} {''.join(cells)}".rstrip())
+    return "\n".join([*lines, caption(position, "X", "O")])
+
+
+def draw_rich(position: Position, last: int | None = None) -> Text:
+    """The position in colour: dots are legal moves, the last move has a background of its own."""
+    text = Text("    " + "  ".join(COLUMNS) + "\n", no_wrap=True)
+    for row in range(SIZE):
+        text.append(f"{row + 1:>2} ")
+        for column in range(SIZE):
+            action = SIZE * row + column
+            ground = "dark_orange3" if action == last else "dark_green"
+            if position.black[row, column]:
+                text.append(" ● ", f"black on {ground}")
+            elif position.white[row, column]:
+                text.append(" ● ", f"bright_white on {ground}")
+            else:
+                text.append(" · " if action in position.legal else "   ", f"white on {ground}")
+        text.append("\n")
+    return text.append(caption(position, "", ""))
+
+
+def caption(position: Position, black: str, white: str) -> str:
+    """Disc counts and who is to move, or who won; `black` and `white` are the discs' signs."""
+    counts = "   ".join(
+        f"{colour}{f' ({sign})' if sign else ''} {int(discs.sum())}"
+        for colour, sign, discs in (
+            ("black", black, position.black),
+            ("white", white, position.white),
+        )
+    )
+    return f"   {counts}   {result(position) if position.over else f'{position.colour} to move'}"
+
+
+def result(position: Position) -> str:
+    """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
+    if position.margin == 0:
+        return "draw"
+    winner = "black" if position.margin > 0 else "white"
+    return f"{winner} wins by {abs(position.margin)}"

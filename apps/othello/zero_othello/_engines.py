@@ -1,0 +1,170 @@
+"""Opponents that need no training, to measure a trained player against."""
+
+from typing import Any, get_args, Literal
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int32, Key, PRNGKeyArray, PyTree
+
+from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
+from zero_search import AbstractPriorModel, TreeSearch, UCB1
+from zero_train import AbstractActor, PlanningActor, RandomActor
+
+
+Opponent = Literal["random", "greedy", "positional", "uct"]
+
+#: Opponents from the weakest to the strongest, as far as anybody knows beforehand.
+OPPONENTS: tuple[Opponent, ...] = get_args(Opponent)
+
+_QUADRANT = np.array(
+    [
+        [100, -20, 10, 5],
+        [-20, -50, -2, -2],
+        [10, -2, -1, -1],
+        [5, -2, -1, -1],
+    ],
+    np.int32,
+)
+
+#: What a disc on each square is worth to `positional`: corners can never be flipped, and the
+#: squares beside them give them away. The table of the positional player in van Eck and van Wezel,
+#: "Application of reinforcement learning to the game of Othello", Computers & Operations Research
+#: 35, 2008.
+SQUARE_WEIGHTS = np.block(
+    [[_QUADRANT, _QUADRANT[:, ::-1]], [_QUADRANT[::-1], _QUADRANT[::-1, ::-1]]]
+)
+
+
+def opponent(
+    name: str, env: AbstractDiscreteEnvironment, *, num_playouts: int = 200
+) -> AbstractActor:
+    """The opponent of that name, for `env` = Othello.
+
+    - `random`: every legal move is equally likely.
+    - `greedy`: flips the most discs.
+    - `positional`: one ply on [`zero_othello.SQUARE_WEIGHTS`][].
+    - `uct`: UCB1 with c = sqrt(2) over win rates (Kocsis and Szepesvari, "Bandit based Monte-Carlo
+        planning", 2006), `num_playouts` uniformly random games a move, then the most visited
+        move; nothing is kept between moves.
+
+    Ties are broken at random. Raises a `ValueError` that lists the names for any other name.
+    """
+    if name == "random":
+        return RandomActor()
+    if name == "greedy":
+        return SquareActor(env, np.ones((8, 8), np.int32))
+    if name == "positional":
+        return SquareActor(env, SQUARE_WEIGHTS)
+    if name == "uct":
+        planner = TreeSearch(
+            selection=UCB1(), num_simulations=num_playouts, reuse=False, temperature=0.0
+        )
+        return PlanningActor(planner, PlayoutModel(env))
+    raise ValueError(f'no opponent is called "{name}": choose one of {", ".join(OPPONENTS)}')
+
+
+class SquareActor(AbstractActor[None]):
+    """Looks one ply ahead and sums up square weights, own discs minus the opponent's.
+
+    With equal weights that is the move which flips the most discs: `f` flips change the sum by
+    `2 f + 1`. Ties are broken uniformly at random. Its record is `None`.
+
+    **Attributes:**
+
+    - `env`: Othello, whose features are the mover's discs, then the opponent's, as `[8, 8, 2]`.
+    - `weights`: what a disc on each square is worth.
+    """
+
+    env: AbstractDiscreteEnvironment
+    weights: Int32[Array | np.ndarray, "8 8"]
+
+    def _scores(self, state: PyTree[Array]) -> Int32[Array, " actions"]:
+        def after(action: Int[Array, ""]) -> Int32[Array, ""]:
+            # Nothing in Othello is left to chance, so any key will do.
+            board, _ = self.env.step(state, action, key=jr.key(0))
+            discs = self.env.observe(board).features.astype(jnp.int32)
+            # The opponent is to move there, so the discs of whoever moves here come second.
+            return jnp.sum(self.weights * (discs[..., 1] - discs[..., 0]))
+
+        return jax.vmap(after)(jnp.arange(self.env.num_actions, dtype=jnp.int32))
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], None, None]:
+        del carry
+        scores = jax.vmap(self._scores)(state)
+        lowest = jnp.iinfo(jnp.int32).min
+        scores = jnp.where(obs.legal, scores, lowest)
+        best = scores == jnp.max(scores, axis=-1, keepdims=True)
+        return jax.vmap(_choose)(best, key), None, None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+
+class PlayoutModel(AbstractPriorModel[PyTree[Array]]):
+    """Othello with no idea of its own: a flat prior, and the outcome of one random game as the
+    value.
+
+    **Attributes:**
+
+    - `env`: an environment with discrete actions whose games end.
+    """
+
+    env: AbstractDiscreteEnvironment
+
+    def step(
+        self, state: PyTree[Array], action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[
+        PyTree[Array], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
+    ]:
+        state, transition = jax.vmap(self.env.step)(state, action, key=key)
+        return state, transition.reward, transition.discount, transition.last
+
+    def predict(
+        self, state: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        """Equal logits for all legal actions, and the return of one game of uniformly random
+        moves for the player to move: 1, 0 or -1. A finished game is worth 0."""
+        legal = _legal(self.env, state)
+        return jnp.where(legal, 0.0, -jnp.inf), self._playout(state, key)
+
+    def _playout(self, state: PyTree[Array], key: Key[Array, " batch"]) -> Float[Array, " batch"]:
+        # One loop for the whole batch; finished rows have weight 0 and wait for the longest game.
+        def unfinished(loop: tuple[Any, ...]) -> Bool[Array, ""]:
+            weight = loop[2]
+            return jnp.any(weight != 0)
+
+        def body(loop: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, value, weight, ply = loop
+            keys = jax.vmap(lambda k: jr.split(jr.fold_in(k, ply)))(key)
+            action = jax.vmap(_choose)(_legal(self.env, state), keys[:, 0])
+            state, transition = jax.vmap(self.env.step)(state, action, key=keys[:, 1])
+            value = value + weight * transition.reward
+            weight = jnp.where(transition.last, 0.0, weight * transition.discount)
+            return state, value, weight, ply + 1
+
+        zeros = jnp.zeros(key.shape, jnp.float32)
+        start = (state, zeros, jnp.ones(key.shape, jnp.float32), jnp.zeros((), jnp.int32))
+        return jax.lax.while_loop(unfinished, body, start)[1]
+
+
+def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array, "batch actions"]:
+    legal = jax.vmap(env.observe)(state).legal
+    assert legal is not None  # the actions are discrete
+    return legal
+
+
+def _choose(among: Bool[Array, " actions"], key: PRNGKeyArray) -> Int32[Array, ""]:
+    """A uniformly random action out of those marked, from a single random number."""
+    upto = jnp.cumsum(among, dtype=jnp.int32)
+    rank = (jr.uniform(key) * upto[-1].astype(jnp.float32)).astype(jnp.int32)
+    # Rounding may take the product up to the count itself.
+    return jnp.argmax(upto > jnp.minimum(rank, upto[-1] - 1)).astype(jnp.int32)

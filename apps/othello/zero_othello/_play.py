@@ -1,0 +1,181 @@
+"""A person against a player, in the terminal."""
+
+from collections.abc import Callable
+
+import numpy as np
+import rich.box
+from rich.console import Console
+from rich.table import Table
+
+from ._board import Colour, draw, draw_rich, name, parse, PASS, result
+from ._player import Player, Thought
+
+
+_HELP = """\
+  d3        play on that square (column A-H, row 1-8 from the top)
+  hint, ?   what the search thinks of your moves
+  why       what it thought before its last move
+  undo      take back your last move and the reply
+  board     draw the board again
+  help      this list
+  quit      leave"""
+
+
+class _Leave(Exception):
+    """The person has had enough."""
+
+
+class Session:
+    """One game between a person and a [`zero_othello.Player`][].
+
+    Drawn in colour where the terminal has colours and Unicode, in plain ASCII elsewhere.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        console: Console,
+        *,
+        read: Callable[[str], str] = input,
+        colour: Colour = "black",
+        num_hints: int = 5,
+    ):
+        """**Arguments:**
+
+        - `player`: the opponent and the board.
+        - `console`: where everything is written.
+        - `read`: shows its argument and returns a line; `EOFError` or `KeyboardInterrupt` leaves.
+        - `colour`: the person's; black begins.
+        - `num_hints`: how many moves `hint` and `why` list.
+        """
+        self._player = player
+        self._console = console
+        self._read = read
+        self._colour: Colour = colour
+        self._num_hints = num_hints
+        self._moves: list[int] = []  # how many plies were played before each move of the person
+        self._reason: Thought | None = None
+        self._commands: dict[str, Callable[[], None]] = {
+            "?": self._hint,
+            "hint": self._hint,
+            "why": self._why,
+            "undo": self._undo,
+            "board": self._board,
+            "help": self._help,
+            "quit": self._quit,
+            "exit": self._quit,
+        }
+        self._plain = console.color_system is None or console.options.ascii_only
+
+    def run(self) -> None:
+        """Plays a game to its end, or until the person leaves. Never raises for bad input."""
+        try:
+            self._play()
+        except (_Leave, EOFError, KeyboardInterrupt):
+            self._say("\nYou left the game.")
+
+    def _play(self) -> None:
+        player = self._player
+        player.new()
+        self._say(f'You play {self._colour}. Type a move such as d3, or "help".')
+        self._board()
+        while not player.position.over:
+            mine = player.position.colour == self._colour
+            if player.position.must_pass:
+                self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
+                player.play(PASS)
+            elif mine:
+                self._turn()
+            else:
+                self._reply()
+        self._end()
+
+    def _turn(self) -> None:
+        text = self._read(f"{self._colour}> ").strip()
+        command = self._commands.get(text.lower())
+        if command is not None:
+            command()
+        elif text:
+            self._move(text)
+
+    def _move(self, text: str) -> None:
+        before = self._player.num_plies
+        try:
+            self._player.play(parse(text))
+        except ValueError as error:
+            self._say(f'{error}. Type "help" for the commands.')
+            return
+        self._moves.append(before)
+        self._board()
+
+    def _reply(self) -> None:
+        self._say("Thinking ...")
+        self._reason = self._player.think()
+        self._player.play(self._reason.action)
+        self._say(f"I play {name(self._reason.action).lower()}.")
+        self._board()
+
+    def _end(self) -> None:
+        margin = self._player.position.margin
+        won = (margin > 0) == (self._colour == "black")
+        verdict = "" if margin == 0 else ", you win" if won else ", you lose"
+        self._say(f"The game is over: {result(self._player.position)}{verdict}.")
+
+    # ---- what a person may ask for
+
+    def _hint(self) -> None:
+        self._table("What I think of your moves", self._player.think())
+
+    def _why(self) -> None:
+        if self._reason is None:
+            self._say("I have not moved yet.")
+        else:
+            self._table(f"Why I played {name(self._reason.action).lower()}", self._reason)
+
+    def _undo(self) -> None:
+        if not self._moves:
+            self._say("There is no move of yours to take back.")
+            return
+        before = self._moves.pop()
+        while self._player.num_plies > before:
+            self._player.undo()
+        self._reason = None
+        self._board()
+
+    def _help(self) -> None:
+        self._say(_HELP)
+
+    def _quit(self) -> None:
+        raise _Leave
+
+    def _board(self) -> None:
+        position, last = self._player.position, self._player.last_action
+        self._console.print()
+        if self._plain:
+            self._say(draw(position, last))
+        else:
+            self._console.print(draw_rich(position, last))
+        self._console.print()
+
+    def _table(self, title: str, thought: Thought) -> None:
+        box = rich.box.ASCII if self._plain else rich.box.SIMPLE
+        table = Table(title=title, title_justify="left", box=box)
+        table.add_column("move")
+        for column in ("visits", "value", "prior"):
+            table.add_column(column, justify="right")
+        order = np.lexsort((-thought.prior, -thought.weights))[: self._num_hints]
+        for action in order:
+            if thought.prior[action] > 0 or thought.weights[action] > 0:
+                table.add_row(
+                    name(int(action)).lower(),
+                    f"{thought.weights[action]:.1%}",
+                    f"{thought.qvalues[action]:+.2f}",
+                    f"{thought.prior[action]:.1%}",
+                )
+        self._console.print(table)
+        self._say(
+            f"The position is worth {thought.value:+.2f} to its mover (1 is a win, -1 a loss)."
+        )
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
