@@ -1,0 +1,211 @@
+"""What can be run on the workspace: `uv run nox -l` lists it, `uv run nox -s NAME` runs it.
+
+Every session has an environment of its own under `.nox`; nothing has to be set up before.
+"""
+
+import pathlib
+import shutil
+import tomllib
+from typing import Any
+
+import nox
+
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+nox.options.sessions = ["lint", "typecheck", "tests"]
+nox.options.error_on_external_run = True
+
+ROOT = pathlib.Path(__file__).parent
+MEMBERS = {
+    path.name: path for path in sorted(ROOT.glob("packages/*")) + sorted(ROOT.glob("apps/*"))
+}
+PYTHONS = ["3.11", "3.12", "3.13"]
+#: Prints the name of every installed distribution, with "editable" before those that are.
+LIST_INSTALLED = """
+import importlib.metadata, json
+for found in importlib.metadata.distributions():
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    editable = origin.get("dir_info", {}).get("editable", False)
+    print(("editable-" if editable else "") + found.name)
+"""
+#: Own tests must cover this many percent of a package's lines.
+COVERAGE = 85
+
+
+def pyproject(path: pathlib.Path) -> dict[str, Any]:
+    return tomllib.loads((path / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+DISTRIBUTIONS = {pyproject(path)["project"]["name"]: path for path in MEMBERS.values()}
+
+
+def siblings(name: str) -> set[str]:
+    """The members of this workspace that a member declares, and those that they declare."""
+    found: set[str] = set()
+    for requirement in pyproject(DISTRIBUTIONS[name])["project"]["dependencies"]:
+        sibling = requirement.split("[")[0].split(">")[0].strip()
+        if sibling in DISTRIBUTIONS:
+            found |= {sibling} | siblings(sibling)
+    return found
+
+
+def sync(session: nox.Session, *groups: str, packages: bool = True) -> None:
+    """Installs what uv.lock says: the groups, and all packages in editable form."""
+    selection = ["--all-packages", "--no-default-groups"] if packages else []
+    option = "--group" if packages else "--only-group"
+    for group in groups:
+        selection += [option, group]
+    session.run_install(
+        *("uv", "sync", "--locked", *selection),
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+        external=True,
+    )
+    share_compilations(session)
+
+
+def share_compilations(session: nox.Session) -> None:
+    """What one session compiled, the others and the next run need not compile again."""
+    session.env["JAX_COMPILATION_CACHE_DIR"] = str(cache() / "jax")
+    session.env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+
+
+def cache() -> pathlib.Path:
+    folder = ROOT / ".nox" / "shared"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Code style and format: ruff."""
+    sync(session, "lint", packages=False)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """Static types: pyright."""
+    sync(session, "tests", "typecheck", "dev")
+    session.run("pyright", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All fast tests. Arguments after `--` go to pytest."""
+    sync(session, "tests")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def tests_slow(session: nox.Session) -> None:
+    """The tests that take minutes: end to end, training to a strength."""
+    sync(session, "tests")
+    session.run("pytest", "-m", "slow", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def tests_python(session: nox.Session) -> None:
+    """All fast tests on each supported Python; uv fetches the ones that are missing."""
+    sync(session, "tests")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
+def isolated(session: nox.Session, name: str) -> None:
+    """Each package alone: its wheel and a git address install only what it declares, its own
+    tests pass on the wheel and cover it."""
+    dist = cache() / "wheels" / name
+    shutil.rmtree(dist, ignore_errors=True)
+    needed = siblings(name)
+    for package in sorted(needed | {name}):
+        session.run_install(
+            *("uv", "build", "--quiet", "--wheel", "--package", package, "--out-dir", str(dist)),
+            external=True,
+        )
+    # Versions as in uv.lock, so that this fails for our reasons only; ours are these wheels.
+    locked = str(dist / "constraints.txt")
+    session.run_install(
+        *("uv", "export", "--quiet", "--locked", "--all-packages", "--group", "tests"),
+        *("--no-hashes", "--no-emit-workspace", "--no-header", "--no-annotate", "-o", locked),
+        external=True,
+    )
+    with open(locked, "a", encoding="utf-8") as file:
+        for wheel in dist.glob("*.whl"):
+            file.write(f"{wheel.name.split('-')[0]} @ {wheel.as_uri()}\n")
+    module = name.replace("-", "_")
+    install = ["--constraints", locked, "--no-sources"]
+
+    session.install(*install, *(str(wheel) for wheel in dist.glob(f"{module}-*.whl")))
+    check_installed(session, needed | {name})
+    session.run("python", "-c", f"import {module}")
+
+    folder = DISTRIBUTIONS[name]
+    groups = [ROOT / "pyproject.toml"]
+    if "tests" in pyproject(folder).get("dependency-groups", {}):
+        groups.append(folder / "pyproject.toml")
+    session.install(*install, *(f"--group={path}:tests" for path in groups))
+    check_installed(session, needed | {name})
+    share_compilations(session)
+    session.run(
+        *("pytest", str(folder), f"--cov={module}", f"--cov-fail-under={COVERAGE}"),
+        *session.posargs,
+    )
+
+    clone = str(pathlib.Path(session.create_tmp()) / "from-git")
+    session.run_install("uv", "venv", "--quiet", "--clear", clone, external=True)
+    address = f"{name} @ git+{ROOT.as_uri()}#subdirectory={folder.relative_to(ROOT)}"
+    session.run_install(
+        *("uv", "pip", "install", "--quiet", "--python", clone, "--constraints", locked, address),
+        external=True,
+    )
+    session.run(f"{clone}/bin/python", "-c", f"import {module}", external=True)
+
+
+def check_installed(session: nox.Session, expected: set[str]) -> None:
+    """Of our packages exactly the expected ones are installed, and none from the source tree."""
+    listing = session.run("python", "-c", LIST_INSTALLED, silent=True)
+    installed = {name for name in str(listing).split() if "zero-" in name}
+    if installed != expected:
+        session.error(f"installed {sorted(installed)}, expected {sorted(expected)}")
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """All fast tests with the lowest versions that the packages declare."""
+    pinned = cache() / "lowest.txt"
+    files = [str(path / "pyproject.toml") for path in MEMBERS.values()]
+    groups = [
+        f"{path}/pyproject.toml:tests"
+        for path in [ROOT, *MEMBERS.values()]
+        if "tests" in pyproject(path).get("dependency-groups", {})
+    ]
+    session.run_install(
+        *("uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *files),
+        *(f"--group={group}" for group in groups),
+        *("--no-emit-workspace", "--output-file", str(pinned)),
+        external=True,
+    )
+    session.install("--requirements", str(pinned))
+    session.install("--no-deps", *(f"--editable={path}" for path in MEMBERS.values()))
+    share_compilations(session)
+    # Old releases ask newer ones for what is deprecated since.
+    session.run("pytest", "-W", "ignore::DeprecationWarning", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Every benchmark, or those named after `--`: one JSON line each, beside its peer."""
+    sync(session, "tests")
+    names = session.posargs or sorted(path.stem for path in ROOT.glob("benchmarks/*.py"))
+    for name in names:
+        session.run("python", str(ROOT / "benchmarks" / f"{name}.py"))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, into site/. `-- serve` shows it while it is written."""
+    sync(session, "docs")
+    session.run("mkdocs", *(session.posargs or ["build", "--strict"]))
