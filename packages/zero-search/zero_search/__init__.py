@@ -6,9 +6,27 @@ from ._model import (
     AbstractModel as AbstractModel,
     AbstractPriorModel as AbstractPriorModel,
 )
+from ._noise import (
+    AbstractRootNoise as AbstractRootNoise,
+    DirichletNoise as DirichletNoise,
+)
 from ._planner import (
     AbstractPlanner as AbstractPlanner,
     Plan as Plan,
+)
+from ._sample import (
+    sample_action as sample_action,
+    Temperature as Temperature,
+)
+from ._select import (
+    AbstractSelection as AbstractSelection,
+    MuZeroPUCT as MuZeroPUCT,
+    PUCT as PUCT,
+    UCB1 as UCB1,
+)
+from ._tree_search import (
+    SearchCarry as SearchCarry,
+    TreeSearch as TreeSearch,
 )
 
 

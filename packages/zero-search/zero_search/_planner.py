@@ -4,7 +4,7 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from ._model import AbstractModel
 

@@ -1,0 +1,56 @@
+"""From weights to an action: temperature, and softmax on rows that may be all illegal."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, Key
+
+
+class Temperature(eqx.Module):
+    """A temperature by move number: `first` for the first `moves` moves, `then` afterwards.
+
+    Moves of both players count, from 0 at the start of an episode.
+    """
+
+    first: float = 1.0
+    then: float = 0.0
+    moves: int = 30
+
+    def __check_init__(self):
+        for name, value in (("first", self.first), ("then", self.then), ("moves", self.moves)):
+            if value < 0:
+                raise ValueError(f"`Temperature({name}={value})`: must be 0 or more.")
+
+    def __call__(self, ply: Int[Array, " batch"]) -> Float[Array, " batch"]:
+        """The temperature of each row."""
+        return jnp.where(ply < self.moves, jnp.float32(self.first), jnp.float32(self.then))
+
+
+def sample_action(
+    weights: Float[Array, "batch actions"],
+    temperature: float | Float[Array, ""] | Float[Array, " batch"],
+    *,
+    key: Key[Array, " batch"],
+) -> Int[Array, " batch"]:
+    """Draws an action with probability proportional to `weights ** (1 / temperature)`.
+
+    Temperature 0 takes the largest weight, the lowest index among equals. An action of weight 0
+    is never drawn; a row without any weight returns 0.
+    """
+    batch, num_actions = weights.shape
+    heat = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), (batch,))[:, None]
+    logits = jnp.log(weights / jnp.maximum(jnp.max(weights, axis=1, keepdims=True), 1e-30))
+    noise = jax.vmap(lambda k: jr.gumbel(k, (num_actions,), jnp.float32))(key)
+    # The largest weight has logit 0, so no temperature overflows it.
+    warm = logits / jnp.where(heat > 0, heat, 1.0) + noise
+    scores = jnp.where(heat > 0, warm, logits)
+    return jnp.argmax(scores, axis=1).astype(jnp.int32)
+
+
+def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows actions"]:
+    """Softmax that gives 0 to `-inf` and zeros to a row of nothing else."""
+    highest = jnp.max(logits, axis=1, keepdims=True)
+    weights = jnp.exp(logits - jnp.where(highest > -jnp.inf, highest, 0.0))
+    total = jnp.sum(weights, axis=1, keepdims=True)
+    return weights / jnp.where(total > 0, total, 1.0)
