@@ -13,6 +13,7 @@ from ._environment import (
     Transition as Transition,
 )
 from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
 
 __version__ = importlib.metadata.version("zero-envs")

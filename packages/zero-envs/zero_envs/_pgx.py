@@ -25,8 +25,9 @@ _KEY_FIELD = "_rng_key"
 
 _MISSING_PGX = 'PgxEnvironment needs pgx, which is not installed: pip install "zero-envs[pgx]".'
 _NEEDS_DATA = (
-    'PgxEnvironment("{game}"): this game needs a data file that has to be downloaded first; '
-    "construct the pgx game with the path of that file and pass the object: PgxEnvironment(game)."
+    'PgxEnvironment("{game}"): this game reads a data file that has to be downloaded first, so it '
+    "has no id to make it by; pass the pgx game that you constructed with the file, or one of: "
+    "{allowed}."
 )
 _UNKNOWN = 'PgxEnvironment("{game}"): no such game; allowed: {allowed}.'
 
@@ -88,7 +89,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """A fresh game; which of pgx's two players moves first is random."""
         with _pgx_numerics():
-            return PgxState(_strip(self.game.init(key)))
+            return PgxState(_strip(self.game.init(_pgx_key(key))))
 
     def step(
         self, state: PgxState, action: Int[Array, ""], *, key: PRNGKeyArray
@@ -102,7 +103,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             carried = ckey if typed else jax.random.key_data(ckey)
             restored = restored.replace(**{_KEY_FIELD: carried})
         with _pgx_numerics():
-            after = self.game.step(restored, action, key)
+            after = self.game.step(restored, action, _pgx_key(key))
         over = before.terminated | before.truncated
         reward = after.rewards[before.current_player]
         sign = jnp.where(after.current_player == before.current_player, 1.0, -1.0)
@@ -145,11 +146,10 @@ def _make(game: str) -> Any:
         import pgx
     except ImportError as error:
         raise ImportError(_MISSING_PGX) from error
-    if game in DOWNLOADED_GAMES:
-        raise ValueError(_NEEDS_DATA.format(game=game))
     allowed = pgx.available_envs()
     if game not in allowed:
-        raise ValueError(_UNKNOWN.format(game=game, allowed=", ".join(allowed)))
+        message = _NEEDS_DATA if game in DOWNLOADED_GAMES else _UNKNOWN
+        raise ValueError(message.format(game=game, allowed=", ".join(allowed)))
     with _pgx_numerics():
         return pgx.make(game)
 
@@ -159,6 +159,16 @@ def _pgx_numerics() -> Iterator[None]:
     """pgx mixes dtypes and ranks freely, so it is traced under JAX's default rules."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
+
+
+def _pgx_key(key: PRNGKeyArray) -> Array:
+    """The raw key that pgx is written for.
+
+    pgx passes keys through `lax.cond`, which under `vmap` selects between two copies of a typed
+    key, and `jax_debug_key_reuse` takes that for reuse. A raw key is always of JAX's default kind.
+    """
+    default = jax.eval_shape(jax.random.key, 0).dtype
+    return jax.random.key_data(key) if key.dtype == default else key
 
 
 def _with_rewards(position: Any, num_players: int) -> Any:
