@@ -85,6 +85,8 @@ def test_only_the_latest_are_kept(tmp_path):
     for step in range(4):
         players.save(step, like)
     assert players.steps() == [0, 1, 2, 3]
+    players.rewind(1)
+    assert players.steps() == [0, 1]
 
 
 def test_saving_a_step_again_replaces_it(tmp_path):

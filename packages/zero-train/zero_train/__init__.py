@@ -51,12 +51,25 @@ from ._match import (
     score_interval as score_interval,
 )
 from ._mesh import data_mesh as data_mesh
+from ._metrics import (
+    check_finite as check_finite,
+    cut_lines as cut_lines,
+    JsonLines as JsonLines,
+    NonFiniteError as NonFiniteError,
+    read_lines as read_lines,
+    RunError as RunError,
+    Sink as Sink,
+)
 from ._model import (
     AbstractResampledModel as AbstractResampledModel,
     EnvironmentModel as EnvironmentModel,
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
+)
+from ._run import (
+    RunFolder as RunFolder,
+    StopSignal as StopSignal,
 )
 from ._testers import (
     challenge as challenge,

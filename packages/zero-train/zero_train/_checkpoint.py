@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import checksum, children, inventory, remove, sync, to_disk
+from ._disk import changed, children, inventory, remove, sync, to_disk
 
 
 _MANIFEST = "manifest.json"
@@ -102,7 +102,8 @@ class Checkpoints:
         """
         folder = self._folder(step)
         manifest = _read_manifest(folder)
-        _check_files(folder, manifest)
+        if damage := changed(folder, manifest["files"]):
+            raise _damaged(folder, damage)
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
         _check_leaves(folder, manifest["leaves"], [(_name(p), leaf) for p, leaf in paths])
         targets = {}
@@ -123,6 +124,12 @@ class Checkpoints:
             else:
                 restored.append(jax.random.wrap_key_data(arrays[_label(index)], impl=impl))
         return jax.tree.unflatten(treedef, restored)
+
+    def rewind(self, step: int) -> None:
+        """Removes the checkpoints after `step`: a run resumed there saves them again."""
+        for later in self.steps():
+            if later > step and _is_writer():
+                remove(self._folders()[later])
 
     def _folders(self) -> dict[int, pathlib.Path]:
         found = {}
@@ -243,17 +250,6 @@ def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
         return json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError) as e:
         raise _damaged(folder, f"{_MANIFEST} cannot be read") from e
-
-
-def _check_files(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
-    for name, (size, written) in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise _damaged(folder, f"{name} is missing")
-        if path.stat().st_size != size:
-            raise _damaged(folder, f"{name} has {path.stat().st_size} bytes instead of {size}")
-        if checksum(path) != written:
-            raise _damaged(folder, f"{name} is not what was written")
 
 
 def _check_leaves(

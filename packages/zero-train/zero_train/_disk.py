@@ -16,6 +16,7 @@ def write_whole(path: pathlib.Path, text: str) -> None:
 
 
 def children(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What is directly in `folder`; nothing where there is no such folder."""
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
@@ -24,13 +25,28 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def inventory(folder: pathlib.Path) -> dict[str, tuple[int, int]]:
+    """Size and checksum of every file in `folder`, by relative name."""
     return {
         path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path))
         for path in _files(folder)
     }
 
 
+def changed(folder: pathlib.Path, files: dict[str, tuple[int, int]]) -> str | None:
+    """What is no longer as `inventory` found it, in words; `None` where everything is."""
+    for name, (size, written) in files.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes instead of {size}"
+        if checksum(path) != written:
+            return f"{name} is not what was written"
+    return None
+
+
 def checksum(path: pathlib.Path) -> int:
+    """CRC-32 of a file."""
     value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -39,12 +55,14 @@ def checksum(path: pathlib.Path) -> int:
 
 
 def to_disk(folder: pathlib.Path) -> None:
+    """Waits until everything in `folder` would survive a loss of power."""
     for path in _files(folder):
         sync(path)
     sync(folder)
 
 
 def sync(path: pathlib.Path) -> None:
+    """Waits until a file, or a folder's list of names, is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -53,6 +71,7 @@ def sync(path: pathlib.Path) -> None:
 
 
 def remove(folder: pathlib.Path) -> None:
+    """Removes `folder` if it is there."""
     if folder.exists():
         # Renamed first: a removal cut short must not leave half a checkpoint under its step.
         hidden = folder.rename(folder.with_name(f".{folder.name}.tmp"))

@@ -1,0 +1,160 @@
+import errno
+import json
+import math
+import os
+import signal
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from zero_train import (
+    check_finite,
+    JsonLines,
+    NonFiniteError,
+    read_lines,
+    RunError,
+    RunFolder,
+    StopSignal,
+)
+
+
+CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}
+
+
+def _names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_run_and_its_resumption(tmp_path):
+    folder = tmp_path / "runs" / "a"
+    with RunFolder.create(folder, CONFIG) as run:
+        run.log(1, {"loss": jnp.asarray(0.1, jnp.float32)}, {"seconds": 2.5})
+        run.log_evaluation(1, {"opponent": "random", "score": 0.5})
+        # Flushed: another process sees the line while the run goes on.
+        assert (folder / "metrics.jsonl").read_text() == '{"loss": 0.1, "step": 1}\n'
+    with RunFolder.create(folder, CONFIG, resume=True) as run:
+        run.log(2, {"loss": 1}, {"seconds": 3.5})
+        assert run.config == {**CONFIG, "shape": [8, 8]}
+    assert json.loads((folder / "config.json").read_text()) == run.config
+    assert [row["step"] for row in read_lines(folder / "metrics.jsonl")] == [1, 2]
+    assert read_lines(folder / "timings.jsonl")[1] == {"seconds": 3.5, "step": 2}
+    assert read_lines(folder / "evaluations.jsonl")[0]["opponent"] == "random"
+
+
+def test_rewinding_leaves_every_step_once(tmp_path):
+    def run(steps, folder):
+        for step in steps:
+            folder.log(step, {"loss": 1 / step}, {"seconds": step})
+            folder.log_evaluation(step, {"score": 1 / step})
+
+    with RunFolder.create(tmp_path / "undisturbed", CONFIG) as folder:
+        run(range(1, 8), folder)
+    with RunFolder.create(tmp_path / "killed", CONFIG) as folder:
+        run(range(1, 6), folder)
+    with (tmp_path / "killed" / "metrics.jsonl").open("a") as file:
+        file.write('{"loss": 0.16')  # killed while writing
+    with RunFolder.create(tmp_path / "killed", CONFIG, resume=True) as folder:
+        folder.rewind(3)
+        run(range(4, 8), folder)
+    assert _names(tmp_path / "killed") == _names(tmp_path / "undisturbed")
+    for name in _names(tmp_path / "killed"):
+        left, right = (tmp_path / run / name for run in ("killed", "undisturbed"))
+        assert left.read_bytes() == right.read_bytes()
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("irreplaceable")
+    with pytest.raises(RunError, match="is not empty; give another one, or --resume"):
+        RunFolder.create(tmp_path, CONFIG)
+    with pytest.raises(RunError, match=r"no run to resume in .* \(no config.json\)"):
+        RunFolder.create(tmp_path, CONFIG, resume=True)
+    with pytest.raises(RunError, match="thesis.txt is a file; give a folder"):
+        RunFolder.create(tmp_path / "thesis.txt", CONFIG)
+    assert _names(tmp_path) == ["thesis.txt"]
+    with pytest.raises(RunError, match="no run to resume"):
+        RunFolder.create(tmp_path / "missing", CONFIG, resume=True)
+    assert not (tmp_path / "missing").exists()
+
+
+def test_another_configuration_names_the_keys(tmp_path):
+    RunFolder.create(tmp_path, CONFIG).close()
+    other = {**CONFIG, "seed": 1, "new": True}
+    del other["extra"]
+    with pytest.raises(RunError) as info:
+        RunFolder.create(tmp_path, other, resume=True)
+    for part in (
+        "extra absent (stored: null)",
+        "new true (stored: absent)",
+        "seed 1 (stored: 0)",
+    ):
+        assert part in str(info.value)
+    assert "rate" not in str(info.value)
+    may_differ = ("seed", "new", "extra")
+    RunFolder.create(tmp_path, other, resume=True, may_differ=may_differ).close()
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 1
+
+
+@pytest.mark.parametrize(("text", "match"), [("{", "cannot be read"), ("1", "a JSON object")])
+def test_a_broken_configuration(tmp_path, text, match):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(RunError, match=f"config.json .*{match}"):
+        RunFolder.create(tmp_path, CONFIG, resume=True)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"file/run cannot be written \(Not a directory\)"):
+        RunFolder.create(tmp_path / "file" / "run", CONFIG)
+    with pytest.raises(RunError, match="cannot be written: Is a directory"):
+        JsonLines(tmp_path)
+
+
+def test_a_full_disk_while_logging(tmp_path, monkeypatch):
+    class Full:
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    lines = JsonLines(tmp_path / "a.jsonl")
+    lines.close()
+    monkeypatch.setattr(lines, "_file", Full())
+    with pytest.raises(RunError, match="a.jsonl cannot be written: No space left"):
+        lines.log(1, {"loss": 1.0})
+
+
+def test_numbers_keep_their_bits_in_the_fewest_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 2**32, 200, dtype=np.uint32).view(np.float32)
+    values = values[np.isfinite(values)]
+    lines = JsonLines(tmp_path / "a.jsonl")
+    for step, value in enumerate(values):
+        lines.log(step, {"x": jnp.asarray(value), "n": np.int64(2**40), "b": jnp.bfloat16(0.1)})
+    lines.log(-1, {"list": np.asarray([0.1, math.nan], np.float32), "double": np.float64(0.1)})
+    lines.close()
+    *rows, last = read_lines(lines.path)
+    assert np.array_equal(np.asarray([row["x"] for row in rows], np.float32), values)
+    assert rows[0]["n"] == 2**40 and rows[0]["b"] == 0.100097656
+    assert last == {"list": [0.1, None], "double": 0.1, "step": -1}
+    assert read_lines(tmp_path / "missing.jsonl") == []
+
+
+def test_not_finite_names_the_metrics():
+    good = {"a": jnp.asarray(1.0), "b": 3, "c": jnp.bfloat16(2)}
+    check_finite(1, good)
+    bad = {**good, "loss": jnp.asarray(jnp.nan), "norm": float("inf")}
+    with pytest.raises(NonFiniteError, match="Step 12 gave loss=nan, norm=inf, which is not"):
+        check_finite(12, bad)
+    with pytest.raises(NonFiniteError, match="c=nan"):
+        check_finite(12, {**good, "c": jnp.bfloat16(jnp.nan)})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_signal_asks_and_two_interrupt(number):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with StopSignal() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested and stop.name == signal.Signals(number).name
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
