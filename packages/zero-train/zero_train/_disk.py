@@ -4,15 +4,18 @@ import os
 import pathlib
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:
     """Replaces `path` at once: whoever reads it sees the old text or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
-    sync(temporary)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        sync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def children(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -32,7 +35,7 @@ def inventory(folder: pathlib.Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def changed(folder: pathlib.Path, files: dict[str, tuple[int, int]]) -> str | None:
+def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | None:
     """What is no longer as `inventory` found it, in words; `None` where everything is."""
     for name, (size, written) in files.items():
         path = folder / name
