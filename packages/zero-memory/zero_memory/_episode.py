@@ -15,15 +15,16 @@ from ._distinct import distinct_ranks
 from ._rings import empty_rings, EpisodeState, finish, forget, store
 
 
-def _last(item: Any) -> Array:
+# Untyped results: `eqx.tree_at` calls an accessor on stand-ins for the leaves.
+def _last(item: Any) -> Any:
     return item.last
 
 
-def _reward(item: Any) -> Array:
+def _reward(item: Any) -> Any:
     return item.reward
 
 
-def _discount(item: Any) -> Array:
+def _discount(item: Any) -> Any:
     return item.discount
 
 

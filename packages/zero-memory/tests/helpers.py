@@ -1,0 +1,102 @@
+"""The specification of the buffer in plain Python: a flag on every slot, and lists of floats."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Row(eqx.Module):
+    """An item as a collector writes it, where the accessors' defaults look."""
+
+    name: Int[Array, "*axes"]
+    grid: Float[Array, "*axes 2 3"]
+    reward: Float[Array, "*axes"]
+    discount: Float[Array, "*axes"]
+    last: Bool[Array, "*axes"]
+
+
+def rows(name, reward=None, discount=None, last=None) -> Row:
+    """Items named by the integers in `name`; `grid` is a function of the name."""
+    name = np.asarray(name, np.int32)
+    grid = name[..., None, None] + np.arange(6, dtype=np.float32).reshape(2, 3) / 8
+
+    def leaf(x, default, dtype):
+        return jnp.asarray(np.broadcast_to(default if x is None else x, name.shape), dtype)
+
+    return Row(
+        name=jnp.asarray(name),
+        grid=jnp.asarray(grid, jnp.float32),
+        reward=leaf(reward, np.nan, jnp.float32),
+        discount=leaf(discount, np.nan, jnp.float32),
+        last=leaf(last, False, bool),
+    )
+
+
+@dataclasses.dataclass
+class Slot:
+    name: int
+    ply: int
+    waiting: bool
+    outcome: float | None = None
+
+
+class Ring:
+    """One environment's ring as the specification tells it, with the flags on every slot."""
+
+    def __init__(self, capacity: int):
+        self.slots: list[Slot | None] = [None] * capacity
+        self.next, self.first, self.ply = 0, 0, 0
+
+    def add(self, name: int):
+        self.slots[self.next] = Slot(name, self.ply, waiting=True)
+        self.next = (self.next + 1) % len(self.slots)
+        self.ply += 1
+
+    def assign(self, outcomes):
+        """`outcomes`: of ply to what it is worth."""
+        for slot in self.slots:
+            if slot is not None and slot.waiting:
+                slot.waiting, slot.outcome = False, outcomes(slot.ply)
+        self.first, self.ply = self.next, 0
+
+    def truncate(self):
+        self.slots = [None if slot and slot.waiting else slot for slot in self.slots]
+        self.next, self.ply = self.first, 0
+
+
+def expected(rings: list[Ring]) -> dict[int, tuple[int, float]]:
+    """Flat index -> name and outcome, of what may be sampled."""
+    return {
+        env * len(ring.slots) + at: (slot.name, slot.outcome)
+        for env, ring in enumerate(rings)
+        for at, slot in enumerate(ring.slots)
+        if slot is not None and not slot.waiting
+    }
+
+
+def reader(buffer):
+    """A function of a state: flat index -> name and outcome, of what may be sampled.
+
+    It asks for as many samples as there are slots, so it gets every finished entry, from outside.
+    """
+    size = buffer.num_envs * buffer.capacity
+    every = dataclasses.replace(buffer, batch_size=size)
+    sample = jax.jit(every.sample)
+
+    def read(state) -> dict[int, tuple[int, float]]:
+        batch = jax.device_get(sample(state, key=jax.random.key(0)))
+        counted = batch.weights == 1
+        assert np.all(counted | (batch.weights == 0))
+        items = jax.tree.map(lambda x: x[counted], batch.items)
+        indices = batch.indices[counted].tolist()
+        assert len(set(indices)) == len(indices)
+        np.testing.assert_array_equal(items.grid, np.asarray(rows(items.name).grid))
+        return dict(
+            zip(indices, zip(items.name.tolist(), items.reward.tolist(), strict=True), strict=True)
+        )
+
+    return read

@@ -1,0 +1,97 @@
+"""The same contents and the same draws on one device and on eight, in place and apart."""
+
+import functools as ft
+import re
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+from zero_memory import EpisodeBuffer
+
+from .helpers import rows
+
+
+ENVS, TIME = 16, 24
+
+
+@pytest.fixture(scope="module")
+def buffer():
+    return EpisodeBuffer(capacity=20, num_envs=ENVS, batch_size=24, num_shards=8)
+
+
+@pytest.fixture(scope="module")
+def items():
+    random = np.random.default_rng(0)
+    discount = random.choice([-1.0, 0.0, 1.0], (ENVS, TIME), p=[0.6, 0.2, 0.2])
+    # The first shard has too few entries for its part of the batch.
+    discount[:2] = -1.0
+    discount[0, 1] = 0.0
+    last = np.roll(discount == 0, 1, axis=1)
+    reward = random.integers(-2, 3, (ENVS, TIME))
+    return rows(np.arange(ENVS * TIME).reshape(ENVS, TIME), reward, discount, last)
+
+
+@pytest.mark.parametrize("num_devices", (2, 8))
+def test_eight_devices_draw_the_rows_that_one_draws(buffer, items, num_devices):
+    mesh = Mesh(np.array(jax.devices()[:num_devices]), ("data",))
+    split = ft.partial(jax.shard_map, mesh=mesh, out_specs=P("data"), check_vma=False)
+    add = jax.jit(split(buffer.add, in_specs=(P("data"), P("data"))), donate_argnums=0)
+    sample = jax.jit(split(lambda s, key: buffer.sample(s, key=key), in_specs=(P("data"), P())))
+
+    lone = buffer.add(buffer.init(rows(0)), items)
+    data = NamedSharding(mesh, P("data"))
+    state = jax.device_put(buffer.init(rows(0)), data)
+    spread = jax.device_put(items, data)
+    for lowered in (add.lower(state, spread), sample.lower(state, jr.key(5))):
+        text = lowered.compile().as_text()
+        assert not re.findall(r"all-reduce|all-gather|all-to-all|collective|reduce-scatter", text)
+    state = add(state, spread)
+    jax.tree.map(np.testing.assert_array_equal, lone, state)
+    assert not buffer.ready(lone) and not buffer.ready(state)
+
+    one = buffer.sample(lone, key=jr.key(5))
+    jax.tree.map(np.testing.assert_array_equal, one, sample(state, jr.key(5)))
+    env = np.asarray(one.indices) // 20
+    assert (env // 2).tolist() == np.repeat(np.arange(8), 3).tolist()
+    assert one.weights.tolist() == [1.0, 1.0, 0.0] + [1.0] * 21
+
+
+def test_shards_draw_apart_from_each_other():
+    # Equal shards with one key would draw the same ranks.
+    buffer = EpisodeBuffer(capacity=20, num_envs=8, batch_size=32, num_shards=8)
+    discount = np.where(np.arange(20) == 19, 0.0, -1.0) * np.ones((8, 1))
+    state = buffer.add(buffer.init(rows(0)), rows(np.zeros((8, 20)), 0.0, discount))
+    slots = np.asarray(buffer.sample(state, key=jr.key(0)).indices).reshape(8, 4) % 20
+    assert len({tuple(draw) for draw in slots.tolist()}) == 8
+
+
+def test_a_slice_has_to_hold_whole_shards(buffer):
+    state = buffer.init(rows(0))
+    half = jax.tree.map(lambda x: x[: x.shape[0] // 2], state)
+    assert buffer.ready(half).shape == ()
+    odd = jax.tree.map(lambda x: x[:3], state)
+    with pytest.raises(ValueError, match=r"3 environments and 3 shards.*num_shards=8"):
+        buffer.sample(odd, key=jr.key(0))
+
+
+def test_a_donated_state_is_changed_in_place():
+    buffer = EpisodeBuffer(capacity=500, num_envs=8, batch_size=8)
+    state = buffer.init(rows(0))
+    size = sum(x.nbytes for x in jax.tree.leaves(state))
+    window = rows(np.zeros((8, 4)))
+    mask = jnp.zeros(8, bool)
+    for method, *given in (
+        (buffer.add, window),
+        (buffer.add_experience, rows(np.zeros(8))),
+        (buffer.assign_rewards, jnp.zeros((8, 2)), mask),
+        (buffer.truncate, mask),
+    ):
+        # Arguments that are not used are dropped, and then not aliased.
+        jitted = jax.jit(method, donate_argnums=0, keep_unused=True)
+        memory = jitted.lower(state, *given).compile().memory_analysis()
+        assert memory.alias_size_in_bytes == size
+        assert memory.temp_size_in_bytes < size / 20

@@ -1,0 +1,78 @@
+"""What the buffer refuses, in one line that says what was given and what is allowed."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from zero_memory import EpisodeBuffer
+
+from .helpers import rows
+
+
+GOOD = {"capacity": 3, "num_envs": 4, "batch_size": 6}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"capacity": 0}, r"capacity=0: give at least 1"),
+        ({"num_envs": 0}, r"num_envs=0: give at least 1"),
+        ({"batch_size": -1}, r"batch_size=-1: give at least 1"),
+        ({"num_players": 0}, r"num_players=0: give at least 1"),
+        ({"num_shards": 0}, r"num_shards=0: give at least 1"),
+        ({"num_shards": 3}, r"num_envs=4 does not divide over num_shards=3"),
+        ({"num_shards": 4}, r"batch_size=6 does not divide over num_shards=4"),
+    ],
+)
+def test_sizes(change, message):
+    EpisodeBuffer(**GOOD)
+    with pytest.raises(ValueError, match=message):
+        EpisodeBuffer(**(GOOD | change))
+
+
+def test_capacity_need_not_be_a_multiple_of_the_players():
+    assert EpisodeBuffer(**GOOD, num_players=2).init(rows(0)).before.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "example, message",
+    [
+        ({"obs": jnp.zeros(2)}, r"the items have no reward where .*`reward=lambda item"),
+        ({"reward": jnp.zeros(1)}, r"the reward of the items has shape \[1\]: give \[\]"),
+        ({"reward": jnp.zeros((), jnp.int32)}, r"the reward of the items is int32: give a float"),
+    ],
+)
+def test_examples(example, message):
+    buffer = EpisodeBuffer(**GOOD, reward=lambda item: item["reward"])
+    with pytest.raises(ValueError, match=message):
+        buffer.init(example)
+
+
+def test_items_unlike_the_example():
+    buffer = EpisodeBuffer(**GOOD)
+    state = buffer.init(rows(0))
+    good = rows(np.zeros((4, 5)))
+    with pytest.raises(ValueError, match=r"items of structure .* give items like the example"):
+        buffer.add(state, {"reward": good.reward})
+    wide = eqx.tree_at(lambda row: row.grid, good, jnp.zeros((4, 5, 2, 1)))
+    with pytest.raises(ValueError, match=r"items\.grid is float32\[4, 5, 2, 1\]: give .*2, 3\]"):
+        buffer.add(state, wide)
+    cast = eqx.tree_at(lambda row: row.name, good, jnp.zeros((4, 5)))
+    with pytest.raises(ValueError, match=r"items\.name is float32\[4, 5\]: give int32"):
+        buffer.add(state, cast)
+    with pytest.raises(ValueError, match=r"items\.name is int32\[1\]: give int32\[4\]"):
+        buffer.add_experience(state, rows(np.zeros(1)))
+
+
+def test_rows_without_an_end():
+    buffer = EpisodeBuffer(**GOOD, last=lambda item: item.done)
+    with pytest.raises(ValueError, match=r"the items have no last where .*`last=lambda item"):
+        buffer.add(buffer.init(rows(0)), rows(np.zeros((4, 5))))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (1, 2)])
+def test_rewards_for_others_than_the_players(shape):
+    buffer = EpisodeBuffer(**GOOD)
+    with pytest.raises(ValueError, match=r"4 environments and num_players=2: give \[envs"):
+        buffer.assign_rewards(buffer.init(rows(0)), jnp.zeros(shape), jnp.ones(4, bool))
