@@ -1,11 +1,13 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
-import errno
+import contextlib
 import json
+import logging
 import os
 import pathlib
 import re
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -48,9 +50,6 @@ class Checkpoints:
             raise ValueError(f"keep={keep} was given; give at least 1, or None to keep all.")
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
-
-    def __repr__(self) -> str:
-        return f"Checkpoints({str(self.directory)!r}, keep={self.keep})"
 
     def steps(self) -> list[int]:
         """The saved steps, ascending. A save that was interrupted is none of them."""
@@ -106,10 +105,7 @@ class Checkpoints:
             raise _damaged(folder, damage)
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
         _check_leaves(folder, manifest["leaves"], [(_name(p), leaf) for p, leaf in paths])
-        targets = {}
-        for index, (_, leaf) in enumerate(paths):
-            if leaf.size:
-                targets[_label(index)] = _target(leaf)
+        targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)
         except Exception as e:  # whatever Orbax's storage raises
@@ -148,9 +144,9 @@ class Checkpoints:
         if step is None:
             return folders[max(folders)]
         if step not in folders:
-            saved = ", ".join(map(str, sorted(folders)))
+            has = ", ".join(map(str, sorted(folders)))
             raise CheckpointError(
-                f"Checkpoint {step} was not found in {self.directory}; it has {saved}."
+                f"Checkpoint {step} was not found in {self.directory}; it has {has}."
             )
         return folders[step]
 
@@ -170,8 +166,7 @@ class Checkpoints:
     def _complaint(self, step: int, leaves: dict[str, Any], error: Exception) -> str:
         start = f"Checkpoint {step} could not be saved in {self.directory}: "
         reason = " ".join(str(error).split())
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or "No space left" in reason or "quota exceeded" in reason:
+        if "No space left" in reason or "quota exceeded" in reason:
             size = sum(x.nbytes for x in leaves.values()) / 1e6
             return (
                 f"{start}no free disk space (it takes up to {size:.0f} MB). "
@@ -234,15 +229,26 @@ def _empty(leaf: Any, impl: str | None) -> jax.Array:
 def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> None:
     import orbax.checkpoint as ocp  # seconds to import
 
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with _quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         checkpointer.save(folder, args=ocp.args.StandardSave(arrays))
 
 
 def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
     import orbax.checkpoint as ocp
 
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with _quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         return checkpointer.restore(folder, args=ocp.args.StandardRestore(targets))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    # Orbax's threads log what they raise with a traceback; it is raised here anyway.
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
