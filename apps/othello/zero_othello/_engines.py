@@ -96,10 +96,10 @@ class SquareActor(AbstractActor[None]):
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
-        del carry
+        del obs, carry
         scores = jax.vmap(self._scores)(state)
         lowest = jnp.iinfo(jnp.int32).min
-        scores = jnp.where(obs.legal, scores, lowest)
+        scores = jnp.where(_legal(self.env, state), scores, lowest)
         best = scores == jnp.max(scores, axis=-1, keepdims=True)
         return jax.vmap(_choose)(best, key), None, None
 

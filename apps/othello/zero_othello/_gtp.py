@@ -8,7 +8,7 @@ boards are 8 by 8, A1 is the upper left corner, a pass is legal only for a side 
 import io
 import re
 from collections.abc import Callable, Iterable
-from typing import TextIO
+from typing import Any, Protocol, runtime_checkable
 
 from ._board import Colour, draw, name, parse, PASS, SIZE
 from ._player import Player
@@ -17,6 +17,15 @@ from ._player import Player
 _COLOURS: dict[str, Colour] = {"b": "black", "black": "black", "w": "white", "white": "white"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SYNTAX = "syntax error"
+
+
+@runtime_checkable
+class Output(Protocol):
+    """Where responses go: any text stream."""
+
+    def write(self, text: str, /) -> Any: ...
+
+    def flush(self) -> Any: ...
 
 
 class _GtpError(Exception):
@@ -221,7 +230,7 @@ class GtpEngine:
             self._player.undo()
 
 
-def serve(engine: GtpEngine, stdin: Iterable[str], stdout: TextIO) -> None:
+def serve(engine: GtpEngine, stdin: Iterable[str], stdout: Output) -> None:
     """Answers line by line, each at once, until `quit` or the end of the input."""
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="replace")  # a stray byte is a syntax error, not the end

@@ -161,13 +161,15 @@ class Session:
         box = rich.box.ASCII if self._plain else rich.box.SIMPLE
         table = Table(title=title, title_justify="left", box=box)
         table.add_column("move")
-        for column in ("visits", "value", "prior"):
+        visits = () if thought.visits is None else ("visits",)
+        for column in (*visits, "share", "value", "prior"):
             table.add_column(column, justify="right")
         order = np.lexsort((-thought.prior, -thought.weights))[: self._num_hints]
         for action in order:
             if thought.prior[action] > 0 or thought.weights[action] > 0:
                 table.add_row(
                     name(int(action)).lower(),
+                    *(() if thought.visits is None else (str(thought.visits[action]),)),
                     f"{thought.weights[action]:.1%}",
                     f"{thought.qvalues[action]:+.2f}",
                     f"{thought.prior[action]:.1%}",

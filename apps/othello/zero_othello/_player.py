@@ -28,6 +28,8 @@ class Thought:
 
     - `action`: the move it would play.
     - `weights`: the share of the search each action got; 0 where illegal.
+    - `visits`: how many simulations began with each action, those kept from earlier moves
+        included; `None` if the planner does not say how many it makes.
     - `qvalues`: the value of each action; the position's own where it was never tried.
     - `prior`: the network's policy before any search.
     - `value`: the value of the position.
@@ -36,10 +38,11 @@ class Thought:
 
     action: int
     weights: Float[np.ndarray, " actions"]
+    visits: Int[np.ndarray, " actions"] | None
     qvalues: Float[np.ndarray, " actions"]
     prior: Float[np.ndarray, " actions"]
     value: float
-    stats: Mapping[str, np.ndarray]
+    stats: Mapping[str, float]
 
 
 @dataclasses.dataclass
@@ -108,7 +111,7 @@ class Player:
 
     def new(self) -> None:
         """Starts a new game."""
-        state, carry, *seen = _start(self._env, self._planner, self._model, self._key)
+        state, carry, *seen = _start(self._env, self._planner, self._model, self._keys(0, 2))
         board = _position(*seen, colour="black")
         self._history = [_Ply(state, carry, board, None)]
 
@@ -126,7 +129,7 @@ class Player:
             raise ValueError(f"{name(action)} is not legal; {colour} may play {moves}")
         moves = jnp.asarray([action], jnp.int32)
         state, carry, *seen = _advance(
-            self._env, self._planner, now.state, now.carry, moves, self._ply_key(1)
+            self._env, self._planner, now.state, now.carry, moves, self._keys(self.num_plies, 1)
         )
         board = _position(*seen, colour=other(now.position.colour))
         self._history.append(_Ply(state, carry, board, action))
@@ -147,9 +150,10 @@ class Player:
             raise ValueError("nothing to think about: the game is over")
         if now.thought is None:
             plan, prior, now.carry = _think(
-                self._planner, self._model, now.state, now.carry, self._ply_key(0)
+                self._planner, self._model, now.state, now.carry, self._keys(self.num_plies, 0)
             )
-            now.thought = _thought(plan, prior)
+            simulations = getattr(self._planner, "num_simulations", None)
+            now.thought = _thought(plan, prior, simulations)
         return now.thought
 
     def warm_up(self) -> None:
@@ -159,8 +163,8 @@ class Player:
         self.play(self.think().action)
         self.new()
 
-    def _ply_key(self, purpose: int) -> Key[Array, " batch"]:
-        return jr.fold_in(jr.fold_in(self._key, self.num_plies), purpose)[None]
+    def _keys(self, ply: int, purpose: int) -> Key[Array, " batch"]:
+        return jr.fold_in(jr.fold_in(self._key, ply), purpose)[None]
 
 
 def _observe(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> tuple[Array, Array]:
@@ -174,9 +178,9 @@ def _start(
     env: AbstractDiscreteEnvironment,
     planner: AbstractPlanner,
     model: AbstractPriorModel,
-    key: PRNGKeyArray,
+    keys: Key[Array, " batch"],
 ) -> tuple[Any, ...]:
-    state = jax.vmap(lambda key: env.init(key=key))(key[None])
+    state = jax.vmap(lambda key: env.init(key=key))(keys)
     return state, planner.init(model, state), *_observe(env, state), jnp.zeros((), bool)
 
 
@@ -212,13 +216,21 @@ def _position(features: Array, legal: Array, last: Array, *, colour: Any) -> Pos
     return position(np.asarray(features), np.asarray(legal), colour=colour, over=bool(last))
 
 
-def _thought(plan: Plan, prior: Float[Array, "batch actions"]) -> Thought:
+def _thought(
+    plan: Plan, prior: Float[Array, "batch actions"], num_simulations: int | None
+) -> Thought:
     row = ft.partial(jax.tree.map, lambda x: np.asarray(x)[0])
+    weights = row(plan.weights)
+    stats = {name: float(value[0]) for name, value in plan.stats.items()}
+    visits = None
+    if num_simulations is not None:
+        visits = np.rint(weights * (num_simulations + stats.get("reused", 0))).astype(np.int32)
     return Thought(
         action=int(plan.action[0]),
-        weights=row(plan.weights),
+        weights=weights,
+        visits=visits,
         qvalues=row(plan.qvalues),
         prior=row(prior),
         value=float(plan.value[0]),
-        stats=row(plan.stats),
+        stats=stats,
     )

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from zero_othello._board import draw, draw_rich, name, parse, PASS, Position, position, result
+
+from .oracle import Game
+
+
+def of(game: Game) -> Position:
+    own, opponent = game.board == game.mover, game.board == -game.mover
+    legal = np.isin(np.arange(65), game.legal())
+    colour = "black" if game.mover == 1 else "white"
+    return position(np.stack([own, opponent], -1), legal, colour=colour, over=game.over)
+
+
+def played(*moves: str) -> Position:
+    game = Game()
+    for move in moves:
+        game.play(parse(move))
+    return of(game)
+
+
+def test_names_and_actions_are_one_to_one():
+    names = [name(action) for action in range(65)]
+    assert len(set(names)) == 65
+    assert [parse(text) for text in names] == list(range(65))
+    assert [parse(text.lower()) for text in names] == list(range(65))
+
+
+def test_columns_are_letters_from_the_left_and_rows_numbers_from_the_top():
+    corners = {"a1": 0, "h1": 7, "a8": 56, "h8": 63, " D3 ": 8 * 2 + 3, "Pass": PASS}
+    assert {text: parse(text) for text in corners} == corners
+
+
+@pytest.mark.parametrize(
+    "text", ["i1", "a9", "a0", "3d", "d33", "d", "", "a\u00b2", "\u0661a", "d 3"]
+)
+def test_what_is_no_square_gets_one_line_that_says_what_is(text):
+    with pytest.raises(ValueError, match="a1 to h8") as error:
+        parse(text)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("action", [-1, 65])
+def test_actions_out_of_range_have_no_name(action):
+    with pytest.raises(ValueError, match=f"action {action}"):
+        name(action)
+
+
+def test_drawing_of_the_start():
+    assert draw(played()) == (
+        "    A  B  C  D  E  F  G  H\n"
+        " 1  .  .  .  .  .  .  .  .\n"
+        " 2  .  .  .  .  .  .  .  .\n"
+        " 3  .  .  .  *  .  .  .  .\n"
+        " 4  .  .  *  O  X  .  .  .\n"
+        " 5  .  .  .  X  O  *  .  .\n"
+        " 6  .  .  .  .  *  .  .  .\n"
+        " 7  .  .  .  .  .  .  .  .\n"
+        " 8  .  .  .  .  .  .  .  .\n"
+        "   black (X) 2   white (O) 2   black to move"
+    )
+
+
+def test_drawing_marks_the_last_move_and_the_replies():
+    assert draw(played("d3"), parse("d3")) == (
+        "    A  B  C  D  E  F  G  H\n"
+        " 1  .  .  .  .  .  .  .  .\n"
+        " 2  .  .  .  .  .  .  .  .\n"
+        " 3  .  .  * (X) *  .  .  .\n"
+        " 4  .  .  .  X  X  .  .  .\n"
+        " 5  .  .  *  X  O  .  .  .\n"
+        " 6  .  .  .  .  .  .  .  .\n"
+        " 7  .  .  .  .  .  .  .  .\n"
+        " 8  .  .  .  .  .  .  .  .\n"
+        "   black (X) 4   white (O) 1   white to move"
+    )
+
+
+def test_colours_say_the_same_as_letters():
+    # Cell by cell: what a person with colours sees is what a person without them sees.
+    board, last = played("d3", "c3"), parse("c3")
+    cells = [line[3:27] for line in draw(board, last).splitlines()[1:9]]
+    text = draw_rich(board, last)
+    for row, line in enumerate(text.split("\n")[1:9]):
+        for column in range(8):
+            plain = cells[row].ljust(24)[3 * column : 3 * column + 3]
+            styles = [str(s.style) for s in line.spans if s.start <= 4 + 3 * column < s.end]
+            mark = line.plain[4 + 3 * column]
+            assert (mark == "●") == (plain[1] in "XO")
+            assert (mark == "·") == (plain[1] == "*")
+            assert any("orange" in style for style in styles) == (plain[0] == "(")
+            if plain[1] in "XO":
+                want = "black on" if plain[1] == "X" else "white on"
+                assert any(want in style for style in styles)
+
+
+def test_results():
+    def final(black: int, white: int) -> str:
+        squares = np.arange(64).reshape(8, 8)
+        board = Position(
+            squares < black, (squares >= black) & (squares < black + white), "black", (), True
+        )
+        return result(board)
+
+    assert final(13, 0) == "black wins by 13"
+    assert final(20, 44) == "white wins by 24"
+    assert final(32, 32) == "draw"
+    board = played(*"e6 f4 e3 f6 g5 d6 e7 f5 c5".split())
+    assert board.over and board.legal == () and draw(board).endswith("black wins by 13")
