@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,11 @@ import jax.random as jr
 import mctx
 import pgx
 
-import zero_search
-from zero_search import AbstractPriorModel, MuZeroPUCT, TreeSearch
+from zero_search import AbstractPriorModel, GumbelSearch, MuZeroPUCT, TreeSearch
+
+
+# chex dataclasses hide their constructors from type checkers.
+engine: Any = mctx
 
 
 class Slim(NamedTuple):
@@ -51,7 +54,7 @@ class Othello(AbstractPriorModel[Slim]):
     """pgx Othello with a linear evaluator."""
 
     weights: jax.Array
-    template: pgx.State
+    template: Any
 
     def step(self, state, action, *, key):
         del key
@@ -103,7 +106,7 @@ def positions(batch: int, seed: int) -> tuple[Othello, Slim]:
 def ours(policy: str, num_simulations: int, model: Othello):
     """A jitted `(states, key) -> visits` of this library."""
     if policy == "gumbel":
-        planner = zero_search.GumbelSearch(num_simulations)
+        planner = GumbelSearch(num_simulations)
     else:
         planner = TreeSearch(num_simulations, selection=MuZeroPUCT())
 
@@ -121,15 +124,15 @@ def theirs(policy: str, num_simulations: int, model: Othello):
     def recurrent(_, key, action, state):
         state, reward, discount, _ = model.step(state, action, key=key)
         logits, value = model.predict(state, key=key)
-        return mctx.RecurrentFnOutput(
+        return engine.RecurrentFnOutput(
             reward=reward, discount=discount, prior_logits=logits, value=value
         ), state
 
     def run(state, key):
         logits, value = model.predict(state, key=key)
-        root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
+        root = engine.RootFnOutput(prior_logits=logits, value=value, embedding=state)
         kwargs = {} if policy == "gumbel" else {"dirichlet_fraction": 0.0}
-        search = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
+        search = engine.gumbel_muzero_policy if policy == "gumbel" else engine.muzero_policy
         out = search((), key, root, recurrent, num_simulations, ~state.legal, **kwargs)
         return out.action_weights * (1 if policy == "gumbel" else num_simulations)
 

@@ -2,6 +2,12 @@
 
 import importlib.metadata
 
+from ._gumbel import (
+    GumbelSearch as GumbelSearch,
+)
+from ._mctx import (
+    MctxSearch as MctxSearch,
+)
 from ._model import (
     AbstractModel as AbstractModel,
     AbstractPriorModel as AbstractPriorModel,
