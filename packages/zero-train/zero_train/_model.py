@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from zero_envs import AbstractDiscreteEnvironment, AbstractHiddenEnvironment, Observation
+from zero_envs import (
+    AbstractDiscreteEnvironment,
+    AbstractEnvironment,
+    AbstractHiddenEnvironment,
+    Observation,
+)
 from zero_search import AbstractModel, AbstractPriorModel
 
 
@@ -97,7 +102,7 @@ class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State],
         [`zero_train.FeatureEvaluator`][]) and new parameters do not compile anew.
     """
 
-    env: AbstractDiscreteEnvironment
+    env: AbstractEnvironment
     evaluate: Evaluator
 
     def __check_init__(self):

@@ -1,0 +1,197 @@
+"""Actors and the model that planners plan over."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import stats
+
+from zero_envs import Observation, Transition
+from zero_envs.testing import Nim, NimState
+from zero_search import TreeSearch
+from zero_train import (
+    EnvironmentModel,
+    evaluate_batch,
+    FeatureEvaluator,
+    PlanningActor,
+    PolicyActor,
+    RandomActor,
+)
+
+from .games import Cups, CupsState, Drift, perfect_nim, SealedCups
+
+
+LEGAL = jnp.asarray([[True, True, True], [True, False, True], [False, False, False]])
+LOGITS = jnp.asarray([[0.0, 1.0, -1.0], [0.5, 9.0, 1.5], [2.0, 0.0, 0.0]])
+OBS = Observation(features=LOGITS, legal=LEGAL)
+
+
+def echo(obs: Observation):
+    """The features are the logits, their sum is the value."""
+    return obs.features, jnp.sum(obs.features)
+
+
+def keys(key, num: int):
+    return jr.split(key, num)
+
+
+def test_illegal_logits_are_masked_and_all_else_passes():
+    features = LOGITS.at[0, 0].set(jnp.nan)
+    logits, value = evaluate_batch(echo, Observation(features, LEGAL))
+    np.testing.assert_array_equal(logits, np.where(LEGAL, features, -np.inf))
+    np.testing.assert_array_equal(value, np.sum(features, axis=1))
+
+
+@pytest.mark.parametrize(
+    "evaluate",
+    [
+        lambda obs: (obs.features, jnp.sum(obs.features, keepdims=True)),
+        lambda obs: (obs.features[:2], jnp.sum(obs.features)),
+    ],
+    ids=["value with an axis", "too few logits"],
+)
+def test_an_evaluator_of_the_wrong_shape_is_named(evaluate):
+    with pytest.raises(ValueError, match=r"must return \(3,\) and \(\)"):
+        evaluate_batch(evaluate, OBS)
+
+
+def test_a_feature_evaluator_shows_the_network_the_features():
+    logits, value = FeatureEvaluator(lambda features: (features, features[0]))(
+        Observation(LOGITS[1], LEGAL[1])
+    )
+    np.testing.assert_array_equal(logits, LOGITS[1])
+    assert value == LOGITS[1, 0]
+
+
+def test_the_model_is_its_environment_row_by_row(getkey):
+    env = Nim(heap=7, most=3)
+    model = EnvironmentModel(env, perfect_nim)
+    heaps = jnp.asarray([7, 2, 0, 4], jnp.int32)
+    actions = jnp.asarray([2, 1, 0, 1], jnp.int32)
+    states = jax.vmap(NimState)(heaps)
+    state, reward, discount, last = model.step(states, actions, key=keys(getkey(), 4))
+    for row in range(4):
+        one = env.step(NimState(heaps[row]), actions[row], key=getkey())
+        assert one[0].heap == state.heap[row]
+        assert (one[1].reward, one[1].discount) == (reward[row], discount[row])
+        assert one[1].last == last[row]
+    logits, value = model.predict(states, key=keys(getkey(), 4))
+    # From 2, taking 3 is illegal; in the final row everything is filler.
+    np.testing.assert_array_equal(jnp.isneginf(logits).sum(axis=1), [0, 1, 0, 0])
+    np.testing.assert_array_equal(value, [1, 1, -1, -1])
+    assert model.resample(state, key=keys(getkey(), 4)) is state
+
+
+def test_a_model_needs_discrete_actions():
+    with pytest.raises(ValueError, match="Drift.*no discrete actions"):
+        EnvironmentModel(Drift(), echo)
+    with pytest.raises(ValueError, match="continuous actions"):
+        evaluate_batch(echo, Observation(LOGITS, None))
+
+
+def test_planners_may_not_see_what_cannot_be_resampled():
+    with pytest.raises(ValueError, match="SealedCups.*resample"):
+        EnvironmentModel(SealedCups(), echo)
+
+
+def cups(obs: Observation):
+    return jnp.zeros(3), jnp.zeros(())
+
+
+PLANNER, MODEL = TreeSearch(num_simulations=12, reuse=True), EnvironmentModel(Cups(), cups)
+
+
+def cups_states(ball: int) -> CupsState:
+    return jax.vmap(CupsState)(jnp.full(6, ball, jnp.int32), jnp.zeros(6, bool))
+
+
+@eqx.filter_jit
+def plan_blind(state: CupsState, key):
+    """All that an actor comes to know in a move."""
+    actor = PlanningActor(PLANNER, MODEL)
+    obs = jax.vmap(Cups().observe)(state)
+    action, record, carry = actor.act(state, obs, actor.init(state), key=key)
+    transition = Transition(jnp.zeros(6), jnp.ones(6), jnp.zeros(6, bool))
+    return action, record, actor.advance(carry, action, state, transition)
+
+
+@eqx.filter_jit
+def plan_seeing(state: CupsState, key):
+    """The same search, shown the real state."""
+    plan, _ = PLANNER.plan(MODEL, state, PLANNER.init(MODEL, state), key=key)
+    return plan.weights
+
+
+def test_a_plan_is_the_same_wherever_the_hidden_ball_is():
+    plans = [plan_blind(cups_states(ball), keys(jr.key(0), 6)) for ball in range(3)]
+    for other in plans[1:]:
+        jax.tree.map(np.testing.assert_array_equal, plans[0], other)
+    # A search that sees the ball finds it, so the test could fail.
+    for ball in range(3):
+        weights = plan_seeing(cups_states(ball), keys(jr.key(0), 6))
+        assert (jnp.argmax(weights, axis=1) == ball).all()
+
+
+def test_a_planner_finds_the_winning_moves_of_nim(getkey):
+    env = Nim(heap=7, most=3)
+    model = EnvironmentModel(env, lambda obs: (jnp.zeros(3), jnp.zeros(())))
+    actor = PlanningActor(TreeSearch(num_simulations=200), model)
+    state = jax.vmap(NimState)(jnp.asarray([7, 6, 5, 3, 0], jnp.int32))
+
+    @eqx.filter_jit
+    def act(state, key):
+        obs = jax.vmap(env.observe)(state)
+        return actor.act(state, obs, actor.init(state), key=key)
+
+    action, record, _ = act(state, keys(getkey(), 5))
+    np.testing.assert_array_equal(action[:4], [2, 1, 0, 2])
+    assert jnp.isfinite(record.weights).all() and jnp.isfinite(record.value).all()
+    np.testing.assert_allclose(record.weights[:4].sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_policy_plays_its_best_legal_move(getkey):
+    actor = PolicyActor(echo)
+    action, record, carry = actor.act(LOGITS, OBS, actor.init(LOGITS), key=keys(getkey(), 3))
+    np.testing.assert_array_equal(action[:2], [1, 2])
+    expected = np.exp(np.asarray(LOGITS)) * np.asarray(LEGAL)
+    expected /= np.maximum(expected.sum(axis=1, keepdims=True), 1e-9)
+    np.testing.assert_allclose(record.weights, expected, rtol=1e-6)
+    assert record.weights[1, 1] == 0
+    np.testing.assert_array_equal(record.value, LOGITS.sum(axis=1))
+    assert carry is None
+
+
+def frequencies(actor, row: int, key, num: int = 4000):
+    obs = jax.tree.map(lambda x: jnp.broadcast_to(x[row], (num, *x[row].shape)), OBS)
+    action, _, _ = actor.act(None, obs, None, key=jr.split(key, num))
+    return np.bincount(action, minlength=3)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_a_policy_is_sampled_at_its_temperature(temperature):
+    counts = frequencies(PolicyActor(echo, temperature), 0, jr.key(3))
+    expected = np.exp(np.asarray(LOGITS[0], np.float64) / temperature)
+    expected *= counts.sum() / expected.sum()
+    assert stats.chisquare(counts, expected).pvalue > 1e-3
+
+
+def test_a_random_player_is_uniform_over_legal_moves():
+    assert stats.chisquare(frequencies(RandomActor(), 0, jr.key(4))).pvalue > 1e-3
+    counts = frequencies(RandomActor(), 1, jr.key(5))
+    assert counts[1] == 0
+    assert stats.chisquare(counts[[0, 2]]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("actor", [PolicyActor(echo), PolicyActor(echo, 1.0), RandomActor()])
+def test_a_row_without_legal_moves_is_filler(actor, getkey):
+    action, record, _ = actor.act(LOGITS, OBS, None, key=keys(getkey(), 3))
+    assert 0 <= action[2] < 3
+    np.testing.assert_array_equal(record.weights[2], 0)
+    assert jnp.isfinite(record.value).all()
+
+
+def test_a_negative_temperature_is_refused():
+    with pytest.raises(ValueError, match="temperature=-1"):
+        PolicyActor(echo, -1.0)
