@@ -81,7 +81,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             )
         self.hidden = self.game.id in HIDDEN_GAMES if hidden is None else hidden
         with _pgx_numerics():
-            state = jax.eval_shape(self.game.init, jax.random.key(0))
+            state = jax.eval_shape(lambda: self.game.init(_pgx_key(jax.random.key(0))))
         self.num_actions = int(state.legal_action_mask.shape[-1])
         carried = getattr(state, _KEY_FIELD, None)
         self._carried_key = None if carried is None else carried.dtype

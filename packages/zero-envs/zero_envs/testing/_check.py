@@ -226,7 +226,7 @@ def _check_same(env: Any, name: str, first: Any, second: Any) -> None:
     for (where, x), (_, y) in zip(_leaves(first), _leaves(second), strict=True):
         if _is_typed_key(x):
             continue
-        if not np.array_equal(np.asarray(x), np.asarray(y), equal_nan=False):
+        if not np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True):
             _fail(env, f"{name} called twice with the same arguments differs in {where}.")
 
 

@@ -1,0 +1,275 @@
+"""Each check of `check_environment` fires on an environment that breaks just that promise."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from zero_envs import (
+    AbstractContinuousEnvironment,
+    AbstractDiscreteEnvironment,
+    AbstractEnvironment,
+    Observation,
+    Transition,
+)
+from zero_envs.testing import check_environment
+
+
+def _init(key: Array) -> Any:
+    del key
+    return {"t": jnp.zeros((), jnp.int32)}
+
+
+def _step(state: Any, action: Array, key: Array) -> Any:
+    """A countdown of three steps, each worth 1."""
+    del action, key
+    over = state["t"] >= 3
+    t = jnp.minimum(state["t"] + 1, 3)
+    last = t >= 3
+    transition = Transition(
+        reward=jnp.where(over, 0.0, 1.0).astype(jnp.float32),
+        discount=jnp.where(last, 0.0, 1.0).astype(jnp.float32),
+        last=last,
+    )
+    return state | {"t": t}, transition
+
+
+def _observe(state: Any) -> Any:
+    return Observation(features=state["t"].astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
+
+
+class Discrete(AbstractDiscreteEnvironment[Any]):
+    """Three steps, and any part of it can be replaced by a broken one."""
+
+    init_fn: Callable = _init
+    step_fn: Callable = _step
+    observe_fn: Callable = _observe
+    num_actions: Any = 2
+    hidden: Any = False
+
+    def init(self, *, key):
+        return self.init_fn(key)
+
+    def step(self, state, action, *, key):
+        return self.step_fn(state, action, key)
+
+    def observe(self, state):
+        return self.observe_fn(state)
+
+
+class Continuous(AbstractContinuousEnvironment[Any]):
+    """The same with actions in `[-1, 1]`."""
+
+    legal: Any = None
+    action_size: Any = 3
+    hidden: Any = False
+
+    def init(self, *, key):
+        return _init(key)
+
+    def step(self, state, action, *, key):
+        state, transition = _step(state, action, key)
+        reward = jnp.where(transition.reward > 0, action.sum(), jnp.float32(0))
+        return state, eqx.tree_at(lambda t: t.reward, transition, reward)
+
+    def observe(self, state):
+        return Observation(features=state["t"].astype(jnp.float32), legal=self.legal)
+
+
+class Neither(AbstractEnvironment[Any, Any]):
+    """Derived from the root, so nobody knows its actions."""
+
+    hidden: bool = False
+
+    def init(self, *, key):
+        return _init(key)
+
+    def step(self, state, action, *, key):
+        return _step(state, action, key)
+
+    def observe(self, state):
+        return _observe(state)
+
+
+def _with(**extra: Callable[[Array], Array]) -> Callable:
+    """`init` with further leaves."""
+    return lambda key: _init(key) | {name: fn(key) for name, fn in extra.items()}
+
+
+def _returning(change: Callable) -> Callable:
+    """`step` with its results changed."""
+    return lambda state, action, key: change(*_step(state, action, key))
+
+
+def _transition(**fields: Callable[[Transition], Array]) -> Callable:
+    """`step` with fields of its transition replaced, past what their types would let through."""
+
+    def change(state: Any, transition: Transition) -> Any:
+        for name, fn in fields.items():
+            where = lambda t, name=name: getattr(t, name)
+            transition = eqx.tree_at(where, transition, fn(transition))
+        return state, transition
+
+    return _returning(change)
+
+
+def _seeing(**fields: Any) -> Callable:
+    """`observe` with fields replaced by functions of the time."""
+    return lambda state: Observation(
+        **{
+            "features": state["t"].astype(jnp.float32),
+            "legal": jnp.ones(2, jnp.bool_),
+            **{name: fn(state["t"]) for name, fn in fields.items()},
+        }
+    )
+
+
+_CALLS = itertools.count()
+
+
+def _count() -> Array:
+    """Another number each time it is run."""
+    shape = jax.ShapeDtypeStruct((), jnp.int32)
+    return jax.pure_callback(lambda: np.int32(next(_CALLS)), shape, vmap_method="sequential")
+
+
+def _python_count() -> Array:
+    """Another number each time it is traced."""
+    return jnp.asarray(next(_CALLS), jnp.int32)
+
+
+BROKEN = {
+    "kind": (Neither(), "must be an AbstractDiscreteEnvironment or"),
+    "num_actions": (Discrete(num_actions=0), "num_actions is 0"),
+    "action_size": (Continuous(action_size=2.0), "action_size is 2.0"),
+    "hidden": (Discrete(hidden=None), "hidden is None"),
+    "random init": (
+        Discrete(init_fn=lambda key: {"t": jnp.int32(0) * _count(), "x": _count()}),
+        r"init called twice with the same arguments differs in \['x'\]",
+    ),
+    "typed key": (Discrete(init_fn=_with(x=lambda key: key)), r"state\['x'\] is a PRNG key"),
+    "raw key": (Discrete(init_fn=_with(rng=jr.key_data)), r"state\['rng'\] is a PRNG key"),
+    "weak init": (
+        Discrete(init_fn=lambda key: {"t": 0}),
+        r"state\['t'\] of init is weakly typed",
+    ),
+    "structure": (
+        Discrete(step_fn=_returning(lambda s, t: (s | {"new": s["t"]}, t))),
+        "changes the state's structure",
+    ),
+    "dtype": (
+        Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"].astype(jnp.int16)}, t))),
+        r"state\['t'\] is int32\[\] after init and int16\[\] after step",
+    ),
+    "shape": (
+        Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"][None]}, t))),
+        r"state\['t'\] is int32\[\] after init and int32\[1\] after step",
+    ),
+    "weak step": (
+        Discrete(step_fn=_returning(lambda s, t: ({"t": 1}, t))),
+        "weakly typed after step",
+    ),
+    "observation": (Discrete(observe_fn=lambda s: s["t"]), "observe returns a .*Array"),
+    "features": (Discrete(observe_fn=_seeing(features=lambda t: ())), "no features"),
+    "no mask": (Discrete(observe_fn=_seeing(legal=lambda t: None)), "mask is None"),
+    "mask size": (
+        Discrete(observe_fn=_seeing(legal=lambda t: jnp.ones(3, jnp.bool_))),
+        r"mask is bool\[3\]; it must be bool\[2\]",
+    ),
+    "continuous mask": (Continuous(legal=jnp.ones(2, jnp.bool_)), "must be None"),
+    "initial mask": (
+        Discrete(observe_fn=_seeing(legal=lambda t: jnp.zeros(2, jnp.bool_))),
+        "an initial state has no legal action",
+    ),
+    "later mask": (
+        Discrete(observe_fn=_seeing(legal=lambda t: jnp.ones(2, jnp.bool_) & (t != 2))),
+        "step 1: a state that is not final has no legal action",
+    ),
+    "transition": (
+        Discrete(step_fn=_returning(lambda s, t: (s, t.reward))),
+        "step returns a .*Array",
+    ),
+    "reward shape": (
+        Discrete(step_fn=_transition(reward=lambda t: t.reward[None])),
+        r"reward is float32\[1\]; it must be a floating scalar",
+    ),
+    "discount dtype": (
+        Discrete(step_fn=_transition(discount=lambda t: t.discount.astype(jnp.int32))),
+        r"discount is int32\[\]",
+    ),
+    "random step": (
+        Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"] + _count()}, t))),
+        "step called twice with the same arguments differs",
+    ),
+    "counting init": (
+        Discrete(init_fn=lambda key: {"t": _python_count()}),
+        "init is another program each time",
+    ),
+    "counting step": (
+        Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"] * _python_count()}, t))),
+        "step is another program each time",
+    ),
+    "counting observe": (
+        Discrete(observe_fn=_seeing(features=lambda t: t * _python_count())),
+        "observe is another program each time",
+    ),
+    "reward value": (
+        Discrete(step_fn=_transition(reward=lambda t: t.reward * jnp.float32(jnp.nan))),
+        "step 0: a reward is not finite",
+    ),
+    "discount value": (
+        Discrete(step_fn=_transition(discount=lambda t: t.discount * jnp.float32(0.99))),
+        "step 0: a discount is not -1, 0 or 1",
+    ),
+    "early end": (
+        Discrete(step_fn=_transition(discount=lambda t: t.discount * jnp.float32(0))),
+        "step 0: discount is 0 where last is False",
+    ),
+    "absorbing reward": (
+        Discrete(step_fn=_transition(reward=lambda t: jnp.ones_like(t.reward))),
+        "step 3: a final state is not absorbing",
+    ),
+    "absorbing discount": (
+        Discrete(step_fn=_transition(discount=lambda t: jnp.ones_like(t.discount))),
+        "step 3: a final state is not absorbing",
+    ),
+    "features value": (
+        Discrete(observe_fn=_seeing(features=lambda t: jnp.float32(0) / (t - 2).astype(jnp.float32))),
+        "step 1: features are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_promise_is_named(name: str):
+    """Were a check dropped, the environment would pass or fail with another message."""
+    env, message = BROKEN[name]
+    with pytest.raises(AssertionError, match=message) as raised:
+        check_environment(env, key=jr.key(0), num_steps=5, num_envs=2)
+    assert str(raised.value).startswith(f"check_environment({type(env).__name__}): ")
+
+
+def test_last_must_stay():
+    """Forgetting that it was over is the third way not to be absorbing."""
+
+    def step(state: Any, action: Array, key: Array) -> Any:
+        state, transition = _step(state, action, key)
+        again = state | {"t": jnp.where(transition.last, 0, state["t"]).astype(jnp.int32)}
+        return again, transition
+
+    with pytest.raises(AssertionError, match="not absorbing"):
+        check_environment(Discrete(step_fn=step), key=jr.key(0), num_steps=5, num_envs=2)
+
+
+@pytest.mark.parametrize("env", [Discrete(), Continuous()])
+def test_the_unbroken_ones_pass(env):
+    """Otherwise the tests above would prove nothing."""
+    report = check_environment(env, key=jr.key(0), num_steps=5, num_envs=2)
+    assert (report.steps, report.terminated, report.same_player) == (6, 2, 4)
