@@ -105,7 +105,7 @@ def learning_rate(config: Config) -> optax.Schedule:
 def player_planner(config: Config, simulations: int) -> AbstractPlanner:
     """The planner for playing at full strength: no noise, the best move, the subtree kept."""
     return TreeSearch(
-        rule=PUCT(config.exploration),
+        selection=PUCT(config.exploration),
         num_simulations=simulations,
         max_nodes=2 * simulations + 1,
         temperature=0.0,
@@ -147,7 +147,7 @@ def _explorer(config: Config) -> AbstractPlanner:
             max_num_considered_actions=config.considered,
         )
     return TreeSearch(
-        rule=PUCT(config.exploration) if config.search == "puct" else MuZeroPUCT(),
+        selection=PUCT(config.exploration) if config.search == "puct" else MuZeroPUCT(),
         noise=DirichletNoise(config.noise, config.concentration),
         num_simulations=config.simulations,
         max_nodes=config.nodes,

@@ -43,6 +43,7 @@ from ._loop import (
     LoopState as LoopState,
     shardings as shardings,
     step as step,
+    template as template,
 )
 from ._match import (
     match as match,

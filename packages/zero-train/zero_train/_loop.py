@@ -85,21 +85,14 @@ def shardings(loop: Loop, state: LoopState) -> LoopState:
 def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
     """Fresh parameters, environments and an empty buffer, laid out over the mesh."""
 
-    def build(key: PRNGKeyArray) -> LoopState:
-        akey, ekey, lkey = jr.split(key, 3)
-        agent = loop.agent.init(key=akey)
-        rows = jnp.arange(loop.num_envs, dtype=jnp.int32)
-        actor = loop.agent.actor(agent, explore=True)
-        actors = start(loop.env, actor, keys=row_keys(ekey, rows))
-        one_row = jax.eval_shape(
-            lambda: collect(loop.env, actor, actors, rows=rows, key=lkey, num_steps=1)[1]
-        )
-        example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), one_row)
-        buffer = loop.buffer.init(example)
-        return LoopState(agent, actors, buffer, lkey, jnp.zeros((), jnp.int32))
+    return jax.jit(_build(loop), out_shardings=shardings(loop, _shape(loop)))(key)
 
-    shape = jax.eval_shape(build, key)
-    return jax.jit(build, out_shardings=shardings(loop, shape))(key)
+
+def template(loop: Loop) -> LoopState:
+    """Shapes, dtypes and places of a state, without one: what a checkpoint is restored into."""
+    shape = _shape(loop)
+    place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
+    return jax.tree.map(place, shape, shardings(loop, shape))
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
@@ -187,6 +180,27 @@ def _step(
     metrics = {**metrics, "positions": positions, "games": games}
     state = LoopState(agent, actors, buffer, state.key, state.step + 1)
     return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
+
+
+def _shape(loop: Loop) -> LoopState:
+    return jax.eval_shape(_build(loop), jr.key(0))
+
+
+def _build(loop: Loop) -> Callable[[PRNGKeyArray], LoopState]:
+    def build(key: PRNGKeyArray) -> LoopState:
+        akey, ekey, lkey = jr.split(key, 3)
+        agent = loop.agent.init(key=akey)
+        rows = jnp.arange(loop.num_envs, dtype=jnp.int32)
+        actor = loop.agent.actor(agent, explore=True)
+        actors = start(loop.env, actor, keys=row_keys(ekey, rows))
+        one_row = jax.eval_shape(
+            lambda: collect(loop.env, actor, actors, rows=rows, key=lkey, num_steps=1)[1]
+        )
+        example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), one_row)
+        buffer = loop.buffer.init(example)
+        return LoopState(agent, actors, buffer, lkey, jnp.zeros((), jnp.int32))
+
+    return build
 
 
 def _on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:

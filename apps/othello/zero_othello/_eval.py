@@ -1,0 +1,68 @@
+"""`othello eval`: a match against anybody, with an honest error bar."""
+
+import json
+import pathlib
+
+import jax.random as jr
+
+from zero_train import AbstractActor
+
+from ._engines import opponent, OPPONENTS
+from ._errors import as_usage_error, UsageError
+from ._ladder import OPENING_PLIES, play_match, result_row
+from ._load import load, Trained
+
+
+def evaluate(
+    run: str,
+    *,
+    against: str,
+    games: int,
+    simulations: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Plays a match of the run's newest player and prints the result.
+
+    **Arguments:**
+
+    - `against`: a name of [`zero_othello.OPPONENTS`][] or the folder of another run, which plays
+        with as many simulations.
+    - `games`: an even number; every opening is played from both seats.
+    - `simulations`: per move; 0 is the bare network, `None` what the run's configuration says.
+    """
+    if games < 2 or games % 2:
+        raise UsageError(f"--games {games} was given; give an even number of at least 2.")
+    if simulations is not None and simulations < 0:
+        raise UsageError(f"--simulations {simulations} was given; give 0 (no search) or more.")
+    trained = load(run)
+    if simulations is None:
+        simulations = trained.config.player_simulations
+    other = _opponent(against, trained, simulations)
+    summary = play_match(
+        trained.env, trained.actor(simulations), other, games=games, key=jr.key(seed)
+    )
+    row = result_row(against, summary, simulations)
+    if as_json:
+        print(json.dumps(row))
+        return
+    search = f"{simulations} simulations a move" if simulations else "the network alone"
+    print(f"{run} (step {trained.step}, {search}) against {against}:")
+    print(
+        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost of {games} games, "
+        f"each opening of {OPENING_PLIES} random plies from both seats"
+    )
+    print(
+        f"score {100 * summary.score:.1f} % "
+        f"(95 % interval {100 * summary.score_low:.1f} to {100 * summary.score_high:.1f} %)"
+    )
+
+
+def _opponent(against: str, trained: Trained, simulations: int) -> AbstractActor:
+    if against in OPPONENTS:
+        return opponent(against, trained.env)
+    if pathlib.Path(against).is_dir():
+        return load(against, trained.env).actor(simulations)
+    with as_usage_error():
+        # Not a folder either: the complaint lists the names.
+        return opponent(against, trained.env)

@@ -1,0 +1,176 @@
+"""How strong is it now? Matches during training, and the Elo they amount to."""
+
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.random as jr
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from zero_envs import PgxEnvironment
+from zero_train import (
+    AbstractActor,
+    AlphaZero,
+    EloLadder,
+    match,
+    MatchSummary,
+    PlanningActor,
+    PolicyActor,
+)
+
+from ._build import player_planner
+from ._config import Config
+from ._engines import opponent
+
+
+#: Every match starts from this many uniformly random plies, each opening from both seats.
+OPENING_PLIES = 6
+#: An Othello game has 60 discs to place; passes come on top.
+MAX_STEPS = 128
+#: The fixed players of the ladder; the first is the anchor, rated 0.
+BASELINES = ("random", "positional")
+
+
+def build_actor(
+    config: Config, agent: AlphaZero, params: PyTree[Array], simulations: int
+) -> AbstractActor:
+    """A trained player: search with `simulations` a move, or the bare network for 0."""
+    if simulations == 0:
+        return PolicyActor(agent.evaluator(params))
+    return PlanningActor(
+        player_planner(config, simulations), agent.model(agent.evaluator(params))
+    )
+
+
+def play_match(
+    env: PgxEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    *,
+    games: int,
+    key: PRNGKeyArray,
+) -> MatchSummary:
+    """A match from random openings, both seats, from the first player's view."""
+    result = match(
+        env,
+        first,
+        second,
+        num_games=games,
+        max_steps=MAX_STEPS,
+        key=key,
+        opening_plies=OPENING_PLIES,
+    )
+    return result.summary()
+
+
+def result_row(opponent_name: str, summary: MatchSummary, simulations: int) -> dict[str, Any]:
+    """A match as one JSON line."""
+    return {
+        "opponent": opponent_name,
+        "games": summary.games,
+        "wins": summary.wins,
+        "draws": summary.draws,
+        "losses": summary.losses,
+        "score": summary.score,
+        "score_low": summary.score_low,
+        "score_high": summary.score_high,
+        "simulations": simulations,
+    }
+
+
+class Ladder:
+    """The players of a run and their matches.
+
+    Every new player meets the one before it, the best so far and the fixed baselines. The best is
+    replaced by whoever has a positive mean outcome against it. All of it follows from the rows of
+    evaluations.jsonl, so a resumed run needs nothing else.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        env: PgxEnvironment,
+        agent: AlphaZero,
+        load: Callable[[int], PyTree[Array]],
+        rows: Sequence[dict[str, Any]] = (),
+    ):
+        """**Arguments:**
+
+        - `load`: the parameters of the player saved at a step.
+        - `rows`: the matches so far, in order.
+        """
+        self._config = config
+        self._env = env
+        self._agent = agent
+        self._load = load
+        self.rows: list[dict[str, Any]] = []
+        self._elo = EloLadder(BASELINES[0])
+        self._steps: list[int] = []
+        self._best: int | None = None
+        for row in rows:
+            self._enter(row)
+
+    def meet(self, step: int, params: PyTree[Array]) -> list[dict[str, Any]]:
+        """Plays the matches of the player of `step` and returns their new rows."""
+        actor = self._actor(params)
+        opponents: list[tuple[str, AbstractActor]] = [
+            (name, opponent(name, self._env)) for name in BASELINES
+        ]
+        past = dict.fromkeys(s for s in (*self._steps[-1:], self._best) if s is not None)
+        opponents += [(player_name(s), self._actor(self._load(s))) for s in past]
+        new = []
+        for index, (name, other) in enumerate(opponents):
+            # Stream 1 of the seed: stream 0 is the training's.
+            run_key = jr.fold_in(jr.key(self._config.seed), 1)
+            key = jr.fold_in(jr.fold_in(run_key, step), index)
+            summary = play_match(
+                self._env, actor, other, games=self._config.ladder_games, key=key
+            )
+            row = result_row(name, summary, self._config.ladder_simulations)
+            new.append({"step": step, "player": player_name(step), **row})
+            self._enter(new[-1])
+        return new
+
+    def ratings(self) -> list[dict[str, Any]]:
+        """Everybody's Elo, the weakest first; the anchor is 0 and has no error."""
+        steps = {player_name(step): step for step in self._steps}
+        rated = self._elo.ratings()
+        rows = [
+            {"name": name, "step": steps.get(name), "elo": elo, "se": se}
+            for name, (elo, se) in rated.items()
+        ]
+        return sorted(rows, key=lambda row: row["elo"])
+
+    def rating(self, step: int) -> tuple[float, float]:
+        """Elo and standard error of the player of `step`."""
+        return self._elo.ratings()[player_name(step)]
+
+    def write(self, path: pathlib.Path) -> None:
+        """Writes everybody's rating to a JSON file."""
+        path.write_text(json.dumps({"players": self.ratings()}, indent=1) + "\n")
+
+    @property
+    def best(self) -> int | None:
+        """The step of the best player so far."""
+        return self._best
+
+    def _actor(self, params: PyTree[Array]) -> AbstractActor:
+        return build_actor(self._config, self._agent, params, self._config.ladder_simulations)
+
+    def _enter(self, row: dict[str, Any]) -> None:
+        step, name = row["step"], row["opponent"]
+        self.rows.append(row)
+        points = row["wins"] + row["draws"] / 2
+        self._elo = self._elo.add_result(row["player"], name, points, row["games"])
+        if step not in self._steps:
+            self._steps.append(step)
+        if self._best is None:
+            self._best = step
+        elif name == player_name(self._best) and row["wins"] > row["losses"]:
+            self._best = step
+
+
+def player_name(step: int) -> str:
+    """What the ladder calls the player of a step."""
+    return f"step {step}"

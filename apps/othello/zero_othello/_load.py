@@ -1,0 +1,72 @@
+"""A trained player, back from its run folder."""
+
+import dataclasses
+import json
+import pathlib
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, PyTree
+
+from zero_envs import PgxEnvironment
+from zero_train import AbstractActor, AlphaZero, Checkpoints
+
+from ._build import build_agent, build_env
+from ._config import Config
+from ._errors import UsageError
+from ._ladder import build_actor
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What a run folder holds of its player.
+
+    **Attributes:**
+
+    - `config`: what it was trained with.
+    - `env`, `agent`: the parts built from it.
+    - `params`: the parameters that play.
+    - `step`: how many steps they were trained for.
+    """
+
+    config: Config
+    env: PgxEnvironment
+    agent: AlphaZero
+    params: PyTree[Array]
+    step: int
+
+    def actor(self, simulations: int) -> AbstractActor:
+        """The player with so many simulations a move; 0 is the bare network."""
+        return build_actor(self.config, self.agent, self.params, simulations)
+
+
+def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
+    """The newest player of a run.
+
+    **Raises:** [`zero_othello.UsageError`][] where the folder holds no run;
+    [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
+    configuration than config.json says.
+    """
+    folder = pathlib.Path(run)
+    config = _read_config(folder)
+    env = build_env() if env is None else env
+    agent = build_agent(config, env)
+    players = Checkpoints(folder / "players", keep=None)
+    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
+    params = players.restore(like)
+    return Trained(config, env, agent, jax.device_put(params), players.steps()[-1])
+
+
+def _read_config(folder: pathlib.Path) -> Config:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no run (no config.json); give the folder of a run, "
+            "as `othello train --out` made it."
+        )
+    try:
+        stored = json.loads(path.read_text())
+        return Config(**stored)
+    except (OSError, ValueError, TypeError) as e:
+        raise UsageError(f"{path} is not the configuration of a run: {e}") from e

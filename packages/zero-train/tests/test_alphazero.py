@@ -1,0 +1,132 @@
+"""AlphaZero's loss against NumPy, its guard against NaN, and that it learns Nim."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+from zero_envs import Observation
+from zero_envs.testing import Nim
+from zero_memory import Batch
+from zero_train import Experience, fill, init, PlanRecord, step
+
+from .nim_agent import nim_agent, nim_loop
+
+
+ENV = Nim(heap=7, most=3)
+
+
+def make_batch(seed: int) -> Batch:
+    """Eight rows: two are final observations, one has no weight, two heaps have illegal moves."""
+    draws = np.random.default_rng(seed)
+    heaps = np.array([7, 5, 3, 2, 1, 4, 6, 7])
+    legal = np.arange(1, 4)[None] <= heaps[:, None]
+    weights = draws.random((8, 3)) * legal
+    weights /= weights.sum(axis=1, keepdims=True)
+    last = np.array([0, 0, 1, 0, 0, 0, 1, 0], bool)
+    rows = Experience(
+        obs=Observation(jnp.asarray(np.eye(8)[heaps], jnp.float32), jnp.asarray(legal)),
+        action=jnp.zeros(8, jnp.int32),
+        reward=jnp.asarray(draws.choice([-1.0, 1.0], 8), jnp.float32),
+        discount=-jnp.ones(8, jnp.float32),
+        last=jnp.asarray(last),
+        record=PlanRecord(
+            jnp.asarray(weights, jnp.float32), jnp.asarray(draws.uniform(-1, 1, 8), jnp.float32)
+        ),
+    )
+    counts = jnp.asarray([1, 1, 1, 0, 1, 1, 1, 1], jnp.float32)
+    return Batch(rows, counts, jnp.arange(8, dtype=jnp.int32))
+
+
+def test_loss_is_the_formula():
+    """Every term against a NumPy loop over the rows that count."""
+    agent = nim_agent(ENV, value_weight=0.7, value_mix=0.25, l2=0.01)
+    state = agent.init(key=jr.key(0))
+    batch = make_batch(0)
+    _, metrics = agent.update(state, batch, key=jr.key(1))
+
+    rows = batch.items
+    logits, values = jax.vmap(agent.evaluator(state.params))(rows.obs)
+    logits, values = np.asarray(logits, np.float64), np.asarray(values, np.float64)
+    policy, value, entropy, count = 0.0, 0.0, 0.0, 0
+    for i in range(8):
+        if rows.last[i] or batch.weights[i] == 0:
+            continue
+        legal = np.flatnonzero(rows.obs.legal[i])
+        log_pi = logits[i, legal] - np.log(np.exp(logits[i, legal]).sum())
+        target = 0.75 * float(rows.reward[i]) + 0.25 * float(rows.record.value[i])
+        policy -= float((np.asarray(rows.record.weights[i])[legal] * log_pi).sum())
+        value += 0.5 * (values[i] - target) ** 2
+        entropy -= float((np.exp(log_pi) * log_pi).sum())
+        count += 1
+    squares = sum(float((np.asarray(x) ** 2).sum()) for x in jax.tree.leaves(state.params))
+    assert count == 5
+    assert float(metrics["policy_loss"]) == pytest.approx(policy / count, rel=1e-5)
+    assert float(metrics["value_loss"]) == pytest.approx(value / count, rel=1e-5)
+    assert float(metrics["l2_loss"]) == pytest.approx(0.01 * squares, rel=1e-5)
+    assert float(metrics["policy_entropy"]) == pytest.approx(entropy / count, rel=1e-5)
+    total = policy / count + 0.7 * value / count + 0.01 * squares
+    assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
+
+
+def test_rows_without_weight_teach_nothing():
+    """Final rows and rows of weight 0 may hold anything, even where nothing else counts."""
+    agent = nim_agent(ENV, l2=0.0)
+    state = agent.init(key=jr.key(0))
+    batch = make_batch(1)
+    spoilt = eqx.tree_at(
+        lambda b: b.items.reward, batch, batch.items.reward.at[jnp.array([2, 3, 6])].set(1e6)
+    )
+    one, _ = agent.update(state, batch, key=jr.key(1))
+    two, _ = agent.update(state, spoilt, key=jr.key(1))
+    for x, y in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+        np.testing.assert_array_equal(x, y)
+    nothing = eqx.tree_at(lambda b: b.weights, batch, jnp.zeros(8))
+    three, metrics = agent.update(state, nothing, key=jr.key(1))
+    assert float(metrics["gradient_norm"]) == 0.0
+    for x, y in zip(jax.tree.leaves(three.params), jax.tree.leaves(state.params), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_nan_never_reaches_the_parameters():
+    agent = nim_agent(ENV)
+    state = agent.init(key=jr.key(0))
+    batch = make_batch(2)
+    bad = eqx.tree_at(lambda b: b.items.reward, batch, batch.items.reward.at[0].set(jnp.nan))
+    new, metrics = agent.update(state, bad, key=jr.key(1))
+    assert not np.isfinite(float(metrics["value_loss"]))
+    assert np.isfinite(float(metrics["policy_loss"]))
+    for x, y in zip(jax.tree.leaves(new), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_average_is_a_moving_average():
+    agent = nim_agent(ENV, average_decay=0.9, optimiser=optax.sgd(0.1))
+    state = agent.init(key=jr.key(0))
+    expected = [np.asarray(x) for x in jax.tree.leaves(state.params)]
+    for count in range(3):
+        state, _ = agent.update(state, make_batch(count), key=jr.key(1))
+        decay = min(0.9, (1 + count) / (10 + count))
+        params = [np.asarray(x) for x in jax.tree.leaves(state.params)]
+        expected = [decay * a + (1 - decay) * p for a, p in zip(expected, params, strict=True)]
+    for x, y in zip(jax.tree.leaves(state.average), expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+
+
+def test_learns_nim():
+    """From self-play alone, the bare network finds every winning move and who is winning."""
+    loop = nim_loop(1)
+    state = fill(loop, init(loop, key=jr.key(4)))
+    for _ in range(150):
+        state, _ = step(loop, state)
+    heaps = jnp.arange(1, 8)
+    obs = jax.vmap(ENV.observe)(jax.vmap(type(ENV.init(key=jr.key(0))))(heaps))
+    logits, values = jax.vmap(loop.agent.evaluator(state.agent.params))(obs)
+    best = np.argmax(np.where(obs.legal, logits, -np.inf), axis=-1) + 1
+    for heap in range(1, 8):
+        if heap % 4:
+            assert best[heap - 1] == heap % 4, heap
+    assert float(values[3]) < 0 < float(values[6])

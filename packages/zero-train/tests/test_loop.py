@@ -1,0 +1,171 @@
+"""The loop: rows that follow the rules, the same on any number of devices."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs.testing import Nim
+from zero_train import (
+    collect_and_store,
+    data_mesh,
+    draw,
+    fill,
+    init,
+    LoopState,
+    RandomActor,
+    rollout,
+    shardings,
+    step,
+)
+
+from .nim_agent import nim_loop
+
+
+COLLECTIVES = re.compile(
+    r"= [^=]*?\b(all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|"
+    r"collective-broadcast)(?:-start)?\("
+)
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """Loop, state after filling and three steps, and the metrics, on 1 and on 8 devices."""
+    results = {}
+    for devices in (1, 8):
+        loop = nim_loop(devices)
+        state = fill(loop, init(loop, key=jr.key(0)))
+        metrics = []
+        for _ in range(3):
+            state, row = step(loop, state)
+            metrics.append({name: float(x) for name, x in row.items()})
+        results[devices] = (loop, state, metrics)
+    return results
+
+
+def plain(tree):
+    """Arrays on the host; keys as their data."""
+
+    def convert(x):
+        return np.asarray(jr.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+    return [convert(x) for x in jax.tree.leaves(tree)]
+
+
+def test_devices_do_not_matter(ran):
+    """The same rows, replay, parameters and metrics on 1 and on 8 devices."""
+    (_, one, metrics_one), (_, eight, metrics_eight) = ran[1], ran[8]
+    for x, y in zip(plain(one), plain(eight), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+    for x, y in zip(metrics_one, metrics_eight, strict=True):
+        assert x.keys() == y.keys()
+        for name in x:
+            assert x[name] == pytest.approx(y[name], rel=1e-4, abs=1e-6), name
+
+
+def test_state_is_laid_out_as_said(ran):
+    loop, state, _ = ran[8]
+    for leaf, where in zip(
+        jax.tree.leaves(state), jax.tree.leaves(shardings(loop, state)), strict=True
+    ):
+        assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
+    assert len(state.buffer.start.sharding.device_set) == 8
+    assert not state.buffer.start.sharding.is_fully_replicated
+    assert state.agent.updates.sharding.is_fully_replicated
+
+
+def test_only_the_gradient_crosses_devices(ran):
+    """Collect, add and sample have no collective; a whole step has all-reduces only."""
+    loop, state, _ = ran[8]
+
+    def compiled(function, *args):
+        text = eqx.filter_jit(function).lower(*args).compile().as_text()
+        return {m.group(1) for m in COLLECTIVES.finditer(text)}
+
+    def whole(state: LoopState):
+        agent, buffer = state.agent, state.buffer
+        return loop.agent.update(agent, draw(loop, buffer, key=state.key), key=state.key)
+
+    assert compiled(lambda s: collect_and_store(loop, s), state) == set()
+    assert compiled(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
+    # Also proves that the pattern finds what it looks for.
+    assert compiled(whole, state) == {"all-reduce"}
+
+
+def test_step_compiles_once_and_fill_shares_it():
+    traces = []
+
+    loop = nim_loop(1)
+    augment = lambda row, *, key: (traces.append(None), row)[1]
+    loop = eqx.tree_at(lambda l: l.augment, loop, augment, is_leaf=lambda x: x is None)
+    state = fill(loop, init(loop, key=jr.key(1)))
+    counted = len(traces)
+    for _ in range(3):
+        state, _ = step(loop, state)
+    assert len(traces) == counted > 0
+
+
+def test_metrics_count_positions_and_games(ran):
+    loop, _, metrics = ran[1]
+    for row in metrics:
+        # Every row is a position or the final row of a game.
+        assert row["positions"] + row["games"] == loop.num_envs * loop.unroll_length
+        assert row["games"] > 0
+
+
+def test_rows_replay_the_game():
+    """Every row's observation, reward, discount and end follow from the rows before it."""
+    env = Nim(heap=7, most=3)
+    rows = rollout(env, RandomActor(), num_steps=40, num_envs=5, key=jr.key(2))
+    heaps = np.argmax(np.asarray(rows.obs.features), axis=-1)
+    actions, rewards = np.asarray(rows.action), np.asarray(rows.reward)
+    discounts, lasts = np.asarray(rows.discount), np.asarray(rows.last)
+    for i in range(5):
+        heap, ended = 7, False
+        for t in range(40):
+            assert heaps[i, t] == heap
+            assert lasts[i, t] == ended
+            if ended:
+                assert rewards[i, t] == 0 and discounts[i, t] == 0
+                heap, ended = 7, False
+                continue
+            heap -= actions[i, t] + 1
+            ended = heap == 0
+            assert rewards[i, t] == (1.0 if ended else 0.0)
+            assert discounts[i, t] == (0.0 if ended else -1.0)
+    assert lasts.sum() > 10
+
+
+def test_games_differ_between_rows_and_after_a_reset():
+    """No environment replays another's randomness, or its own after a reset."""
+    env = Nim(heap=7, most=3)
+    rows = rollout(env, RandomActor(), num_steps=64, num_envs=8, key=jr.key(3))
+    games = set()
+    for i in range(8):
+        games.add(tuple(np.asarray(rows.action[i])))
+    assert len(games) == 8
+    first = np.asarray(rows.action[0])
+    ends = np.flatnonzero(np.asarray(rows.last[0]))
+    played = {tuple(first[a + 1 : b]) for a, b in zip(ends[:-1], ends[1:], strict=True)}
+    assert len(played) > 3
+
+
+@pytest.mark.parametrize(
+    "devices, changes, message",
+    [
+        (8, {"num_envs": 12}, "num_envs=12 does not divide over 8 devices"),
+        (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be at least 1"),
+    ],
+)
+def test_bad_loops_are_refused(devices, changes, message):
+    with pytest.raises(ValueError, match=message):
+        nim_loop(devices, **changes)
+
+
+def test_too_many_devices_are_refused():
+    with pytest.raises(ValueError, match="99 devices were asked for and 8 cpu device"):
+        data_mesh(99)
