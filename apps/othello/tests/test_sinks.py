@@ -1,0 +1,70 @@
+import struct
+import sys
+import types
+
+import jax.numpy as jnp
+import pytest
+from tensorboardX.proto import event_pb2
+
+from zero_othello._sinks import TensorBoardSink, WandbSink
+
+
+_Event = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it
+
+
+def _events(folder) -> list:
+    """Reads event files: length, checksum of it, data, checksum of that, and again."""
+    events = []
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        while data:
+            (size,) = struct.unpack("<Q", data[:8])
+            events.append(_Event.FromString(data[12 : 12 + size]))
+            data = data[16 + size :]
+    return events
+
+
+def _scalars(events) -> list[tuple[int, str, float]]:
+    return [(e.step, v.tag, v.simple_value) for e in events for v in e.summary.value]
+
+
+def test_tensorboard_gets_every_scalar(tmp_path):
+    sink = TensorBoardSink(tmp_path / "events")
+    sink.log(3, {"loss": jnp.asarray(0.5), "games": 7})
+    sink.close()
+    assert _scalars(_events(tmp_path / "events")) == [(3, "loss", 0.5), (3, "games", 7.0)]
+
+
+def test_a_resumed_run_purges_what_it_writes_again(tmp_path):
+    TensorBoardSink(tmp_path, resumed_at=20).close()
+    starts = [e for e in _events(tmp_path) if e.HasField("session_log")]
+    assert [e.step for e in starts] == [21]
+
+
+class _FakeRun:
+    def __init__(self, **settings):
+        self.settings, self.sent, self.finished = settings, [], False
+
+    def log(self, metrics, step):
+        self.sent.append((step, metrics))
+
+    def finish(self):
+        self.finished = True
+
+
+def test_wandb_resumes_under_the_folders_name(tmp_path, monkeypatch):
+    runs = []
+    fake = types.ModuleType("wandb")
+    fake.__dict__["init"] = lambda **settings: runs.append(_FakeRun(**settings)) or runs[0]
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    sink = WandbSink("othello", tmp_path, {"seed": 1})
+    sink.log(2, {"loss": jnp.asarray(0.25)})
+    sink.close()
+    assert runs[0].settings["id"] == tmp_path.name and runs[0].settings["resume"] == "allow"
+    assert runs[0].sent == [(2, {"loss": 0.25})] and runs[0].finished
+
+
+def test_wandb_is_an_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match=r"install zero-othello\[wandb\]"):
+        WandbSink("othello", tmp_path, {})

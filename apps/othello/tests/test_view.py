@@ -1,0 +1,89 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from zero_othello._view import clock, number, View
+
+
+METRICS = {"loss": 3.25, "policy_loss": 2.9, "value_error": 0.625, "games": 12, "positions": 4096}
+EVALUATION = {
+    "opponent": "random",
+    "wins": 90,
+    "draws": 4,
+    "losses": 6,
+    "score": 0.92,
+    "score_low": 0.85,
+    "score_high": 0.957,
+}
+
+
+def _timings(seconds: float, **more: float) -> dict[str, float]:
+    return {"seconds": seconds, "positions_per_second": 1234.5, "games_per_second": 20.25, **more}
+
+
+def _run(console: Console) -> None:
+    with View(40, start=10, console=console) as view:
+        view.note("[not markup] starting")
+        view.update(11, METRICS, _timings(50.0, compile_seconds=48.0))
+        for step in range(12, 21):
+            view.update(step, METRICS, _timings(3.0))
+        view.standing(512.4, 31.6, EVALUATION)
+
+
+def test_without_a_terminal_there_are_plain_lines():
+    text = io.StringIO()
+    _run(Console(file=text, width=60))
+    assert text.getvalue().splitlines() == [
+        "[not markup] starting",
+        # 20 steps of 3 s to go: the first step's compilation does not count.
+        "step 20/40  loss 3.25  policy loss 2.9  value error 0.625  1,234 positions/s  "
+        "20.2 games/s  1:00 left",
+        "Elo 512 ± 32; 92.0 % against random (85.0 to 95.7; 90 won, 4 drawn, 6 lost)",
+    ]
+
+
+def test_a_terminal_shows_everything():
+    text = io.StringIO()
+    _run(Console(file=text, force_terminal=True, color_system=None, width=90))
+    lines = text.getvalue().splitlines()
+    assert any("[not markup] starting" in line for line in lines)
+    last = [" ".join(line.split()) for line in lines[-16:]]
+    assert any(line.endswith("20/40 steps, 1:00 left") for line in last)
+    shown = " ".join(last)
+    for part in (
+        "loss 3.25",
+        "policy loss 2.9",
+        "value error 0.625",
+        "positions 4,096",
+        "positions a second 1,234",
+        "games 12",
+        "games a second 20.2",
+        "last step 3 s",
+        "compilation 48 s",
+        "Elo 512 ± 32",
+        "92.0 % against random (85.0 to 95.7; 90 won, 4 drawn, 6 lost)",
+    ):
+        assert part in shown
+
+
+def test_the_terminal_is_given_back_after_an_error():
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=80)
+    with pytest.raises(RuntimeError), View(3, console=console):
+        raise RuntimeError
+    assert text.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(125.2, "2:05"), (7384.0, "2:03:04"), (0.4, "0:00"), (59.7, "1:00")]
+)
+def test_clock(value, text):
+    assert clock(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.123456, "0.123"), (99.94, "99.9"), (123456.7, "123,457")]
+)
+def test_number(value, text):
+    assert number(value) == text

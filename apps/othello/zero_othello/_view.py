@@ -1,0 +1,190 @@
+"""What a person sees of a run while it trains."""
+
+import collections
+import statistics
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+
+#: Metrics shown, by their names in metrics.jsonl.
+_LEARNING = {
+    "loss": "loss",
+    "policy_loss": "policy loss",
+    "value_loss": "value loss",
+    "policy_entropy": "policy entropy",
+    "value_error": "value error",
+    "learning_rate": "learning rate",
+}
+
+
+class View:
+    """A live view in a terminal, or else one plain line every few steps.
+
+    Use it in a `with` statement: on leaving, the terminal is given back with the last numbers on
+    it. Whatever is printed meanwhile must go through `note`.
+    """
+
+    def __init__(
+        self, total: int, *, start: int = 0, every: int = 10, console: Console | None = None
+    ):
+        """**Arguments:**
+
+        - `total`, `start`: the run's steps, and how many of them were done before.
+        - `every`: without a terminal, steps between two lines.
+        - `console`: by default standard output.
+        """
+        self._total = total
+        self._step = start
+        self._every = every
+        self._console = Console(highlight=False) if console is None else console
+        self._metrics: dict[str, Any] = {}
+        self._timings: dict[str, Any] = {}
+        self._elo: tuple[float, float] | None = None
+        self._evaluation: Mapping[str, Any] | None = None
+        # The first step also compiles, so it says nothing about the others.
+        self._seconds: collections.deque[float] = collections.deque(maxlen=20)
+        self._fresh = True
+        live = Live(console=self._console, get_renderable=self._render, refresh_per_second=4)
+        self._live = live if self._console.is_terminal else None
+
+    def __enter__(self) -> "View":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
+        """A step is done.
+
+        **Arguments:**
+
+        - `metrics`: as in metrics.jsonl; what is missing is not shown.
+        - `timings`: `seconds` (of this step) and any of `positions_per_second`,
+            `games_per_second`, `compile_seconds`. What was given once is kept.
+        """
+        self._step = step
+        self._metrics.update(metrics)
+        self._timings.update(timings)
+        if not self._fresh and "seconds" in timings:
+            self._seconds.append(float(timings["seconds"]))
+        self._fresh = False
+        if self._live is None and (step % self._every == 0 or step == self._total):
+            self._console.print(self._line(), soft_wrap=True)
+
+    def standing(self, elo: float, error: float, evaluation: Mapping[str, Any]) -> None:
+        """The newest player's Elo with its standard error, and its last evaluation: a row of
+        evaluations.jsonl."""
+        self._elo, self._evaluation = (elo, error), evaluation
+        if self._live is None:
+            self.note(f"Elo {self._elo_text()}; {self._evaluation_text()}")
+
+    def note(self, text: str) -> None:
+        """Prints a line, above the live view."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _left(self) -> str:
+        if self._step >= self._total:
+            return "done"
+        if not self._seconds:
+            return "time left unknown"
+        mean = statistics.fmean(self._seconds)
+        return f"{clock(mean * (self._total - self._step))} left"
+
+    def _rate(self, what: str) -> str | None:
+        rate = self._timings.get(f"{what}_per_second")
+        return None if rate is None else f"{number(float(rate))} {what}/s"
+
+    def _elo_text(self) -> str:
+        assert self._elo is not None
+        return f"{self._elo[0]:.0f} ± {self._elo[1]:.0f}"
+
+    def _evaluation_text(self) -> str:
+        row = self._evaluation
+        assert row is not None
+        score, low, high = (100 * row[k] for k in ("score", "score_low", "score_high"))
+        return (
+            f"{score:.1f} % against {row['opponent']} ({low:.1f} to {high:.1f}; "
+            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost)"
+        )
+
+    def _line(self) -> str:
+        """The plain form."""
+        parts = [f"step {self._step}/{self._total}"]
+        for name, label in _LEARNING.items():
+            if name in self._metrics:
+                parts.append(f"{label} {float(self._metrics[name]):.4g}")
+        parts += [x for x in (self._rate("positions"), self._rate("games")) if x is not None]
+        return "  ".join([*parts, self._left()])
+
+    def _render(self) -> RenderableType:
+        """The live form: a bar, then two columns."""
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(ratio=1)
+        bar.add_column(justify="right", no_wrap=True)
+        state = f"{self._step}/{self._total} steps, {self._left()}"
+        bar.add_row(ProgressBar(total=self._total, completed=self._step), state)
+
+        columns = Table.grid(padding=(0, 4))
+        columns.add_row(_pairs(self._learning()), _pairs(self._progress()))
+        parts: list[RenderableType] = [bar, Text(), columns]
+        if self._evaluation is not None:
+            parts.append(Text(f"\n {self._evaluation_text()}"))
+        return Group(*parts)
+
+    def _learning(self) -> dict[str, str]:
+        return {
+            label: f"{float(self._metrics[name]):.4g}"
+            for name, label in _LEARNING.items()
+            if name in self._metrics
+        }
+
+    def _progress(self) -> dict[str, str]:
+        shown = {}
+        for what in ("positions", "games"):
+            if what in self._metrics:
+                shown[what] = f"{int(self._metrics[what]):,}"
+            if (rate := self._rate(what)) is not None:
+                shown[f"{what} a second"] = rate.split()[0]
+        for name, label in (("seconds", "last step"), ("compile_seconds", "compilation")):
+            if name in self._timings:
+                shown[label] = f"{float(self._timings[name]):.3g} s"
+        if self._elo is not None:
+            shown["Elo"] = self._elo_text()
+        return shown
+
+
+def clock(seconds: float) -> str:
+    """`125.2` as `2:05`, `7384` as `2:03:04`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def number(value: float) -> str:
+    """Three digits of a small number, whole thousands of a large one."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _pairs(rows: Mapping[str, str]) -> Table:
+    table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1), pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right", min_width=8)
+    for label, value in rows.items():
+        table.add_row(label, value)
+    return table
