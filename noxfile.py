@@ -185,7 +185,8 @@ def lowest(session: nox.Session) -> None:
     session.run_install(
         *("uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *files),
         *(f"--group={group}" for group in groups),
-        *("--no-emit-workspace", "--output-file", str(pinned)),
+        *(f"--no-emit-package={name}" for name in DISTRIBUTIONS),
+        *("--output-file", str(pinned)),
         external=True,
     )
     session.install("--requirements", str(pinned))

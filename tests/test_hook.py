@@ -30,12 +30,12 @@ def test_a_wrong_shape_is_caught_in_every_package():
 
 def test_mixed_dtypes_are_an_error():
     with pytest.raises(Exception, match="no available implicit dtype promotion path"):
-        jnp.zeros(2, jnp.int32) + jnp.zeros(2, jnp.float32)
+        _ = jnp.zeros(2, jnp.int32) + jnp.zeros(2, jnp.float32)
 
 
 def test_mixed_ranks_are_an_error():
     with pytest.raises(ValueError, match="rank"):
-        jnp.zeros((2, 3)) + jnp.zeros(3)
+        _ = jnp.zeros((2, 3)) + jnp.zeros(3)
 
 
 def test_a_reused_key_is_an_error(getkey):
