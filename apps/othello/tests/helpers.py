@@ -7,7 +7,7 @@ import jax.random as jr
 
 from zero_envs import PgxEnvironment
 from zero_othello._player import Player
-from zero_search import TreeSearch
+from zero_search import AbstractPlanner, TreeSearch
 from zero_train import EnvironmentModel
 
 
@@ -28,9 +28,9 @@ def othello() -> PgxEnvironment:
     return PgxEnvironment("othello")
 
 
-def new_player() -> Player:
+def new_player(planner: AbstractPlanner | None = None) -> Player:
     """A fresh game; all of them share one compilation."""
-    planner = TreeSearch(num_simulations=12, max_nodes=48, reuse=True)
+    planner = planner or TreeSearch(num_simulations=12, max_nodes=48, reuse=True)
     return Player(othello(), planner, EnvironmentModel(othello(), by_discs), key=jr.key(0))
 
 

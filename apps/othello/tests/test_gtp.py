@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 
 import pytest
 
@@ -36,7 +37,7 @@ def session(engine: GtpEngine, *lines: str) -> list[str]:
     return responses
 
 
-def alternately(moves: list[str]) -> list[str]:
+def alternately(moves: Sequence[str]) -> list[str]:
     return [f"play {'bw'[ply % 2]} {move}" for ply, move in enumerate(moves)]
 
 
@@ -200,6 +201,15 @@ def test_serving_stops_at_quit_and_at_the_end_of_input(engine):
     stdout = io.StringIO()
     serve(GtpEngine(new_player()), io.StringIO("name\n"), stdout)
     assert stdout.getvalue() == "= zero-othello\n\n"
+
+
+def test_a_controller_that_has_gone_ends_it(engine):
+    class Broken(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    serve(engine, iter(["name", "genmove b"]), Broken())
+    assert engine.respond("undo") == "? cannot undo\n\n"
 
 
 def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error(engine):

@@ -1,11 +1,13 @@
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import draw, parse
+from zero_othello._board import Colour, draw, parse
 from zero_othello._play import Session
+from zero_othello._player import NetworkAlone
 
 from .helpers import BEFORE_PASS, new_player, WIPE_OUT
 from .oracle import Game
@@ -31,7 +33,7 @@ class Script:
         return line
 
 
-def run(player, *lines, colour="black", **options) -> tuple[str, Script]:
+def run(player, *lines, colour: Colour = "black", **options) -> tuple[str, Script]:
     script, out = Script(*lines), io.StringIO()
     Session(player, Console(file=out, width=100, **options), read=script, colour=colour).run()
     assert not script.lines, "the session ended before its input did"
@@ -102,6 +104,17 @@ def test_hint_shows_what_the_search_found_and_moves_nothing(player):
     assert list(rows)[0] == min(rows, key=lambda move: -thought.visits[parse(move)])
     assert f"worth {thought.value:+.2f}" in text
     assert player.num_plies == 0
+
+
+def test_a_network_without_search_has_no_visits_to_show():
+    player = new_player(NetworkAlone())
+    text, _ = run(player, "hint", "c4")
+    assert "visits" not in text and "share" in text
+    thought = player.think()
+    # The evaluator prefers low squares.
+    assert thought.action == player.position.legal[0] and thought.visits is None
+    np.testing.assert_array_equal(thought.weights, thought.prior)
+    assert replies(text) == [min(replies(text))] and player.num_plies == 2
 
 
 def test_why_explains_the_last_reply(player):

@@ -46,7 +46,7 @@ def parse(text: str) -> int:
     raise ValueError(f'"{text.strip()}" is no square: give a1 to h8 (column, then row) or pass')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Position:
     """A board with everything a person or a protocol asks about it.
 

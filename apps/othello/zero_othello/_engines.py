@@ -44,7 +44,7 @@ def opponent(
 
     - `random`: every legal move is equally likely.
     - `greedy`: flips the most discs.
-    - `positional`: one ply on [`zero_othello.SQUARE_WEIGHTS`][].
+    - `positional`: one ply on `SQUARE_WEIGHTS`.
     - `uct`: UCB1 with c = sqrt(2) over win rates (Kocsis and Szepesvari, "Bandit based Monte-Carlo
         planning", 2006), `num_playouts` uniformly random games a move, then the most visited
         move; nothing is kept between moves.

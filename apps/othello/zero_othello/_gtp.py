@@ -231,14 +231,18 @@ class GtpEngine:
 
 
 def serve(engine: GtpEngine, stdin: Iterable[str], stdout: Output) -> None:
-    """Answers line by line, each at once, until `quit` or the end of the input."""
+    """Answers line by line, each at once, until `quit`, the end of the input or a controller that
+    has gone."""
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="replace")  # a stray byte is a syntax error, not the end
     for line in stdin:
         response = engine.respond(line)
-        if response is not None:
-            stdout.write(response)
-            stdout.flush()
+        try:
+            if response is not None:
+                stdout.write(response)
+                stdout.flush()
+        except BrokenPipeError:
+            return
         if not engine.running:
             return
 

@@ -26,7 +26,7 @@ class _Leave(Exception):
 
 
 class Session:
-    """One game between a person and a [`zero_othello.Player`][].
+    """One game between a person and a `Player`.
 
     Drawn in colour where the terminal has colours and Unicode, in plain ASCII elsewhere.
     """

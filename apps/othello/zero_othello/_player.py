@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment
 from zero_search import AbstractPlanner, AbstractPriorModel, Plan
@@ -18,7 +18,7 @@ from zero_search import AbstractPlanner, AbstractPriorModel, Plan
 from ._board import name, other, Position, position
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Thought:
     """What the planner thinks of one position, as NumPy without a batch axis.
 
@@ -100,11 +100,6 @@ class Player:
         return self._history[-1].action
 
     @property
-    def last_thought(self) -> Thought | None:
-        """What was thought before the last move was played, if anything was."""
-        return self._history[-2].thought if self.num_plies else None
-
-    @property
     def num_plies(self) -> int:
         """Moves played so far, passes included."""
         return len(self._history) - 1
@@ -165,6 +160,48 @@ class Player:
 
     def _keys(self, ply: int, purpose: int) -> Key[Array, " batch"]:
         return jr.fold_in(jr.fold_in(self._key, ply), purpose)[None]
+
+
+class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
+    """No search: the network's most likely move, for a player with 0 simulations.
+
+    The plan's weights are the network's policy, and every value is the network's own.
+    """
+
+    def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> None:
+        del model, state
+
+    def plan(
+        self,
+        model: AbstractPriorModel,
+        state: PyTree[Array],
+        carry: None,
+        *,
+        key: Key[Array, " batch"],
+    ) -> tuple[Plan, None]:
+        del carry
+        logits, value = model.predict(state, key=key)
+        weights = jax.nn.softmax(logits, axis=-1)
+        actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
+        plan = Plan(
+            action=jnp.argmax(logits, axis=-1).astype(jnp.int32),
+            candidates=jnp.broadcast_to(actions[None], logits.shape),
+            weights=weights,
+            qvalues=jnp.broadcast_to(value[:, None], logits.shape),
+            advantages=jnp.zeros_like(weights),
+            value=value,
+            stats={},
+        )
+        return plan, None
+
+    def advance(
+        self,
+        carry: None,
+        action: Int[Array, " batch"],
+        next_state: PyTree[Array],
+        last: Bool[Array, " batch"],
+    ) -> None:
+        del carry, action, next_state, last
 
 
 def _observe(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> tuple[Array, Array]:
