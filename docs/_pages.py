@@ -1,0 +1,51 @@
+"""Pages are made of what stands elsewhere, so that they cannot fall behind it: a line
+`@include PATH` becomes that file, a line `@api zero_x` one entry for each public name of `zero_x`.
+"""
+
+import ast
+import pathlib
+import posixpath
+import re
+
+
+ROOT = pathlib.Path(__file__).parent.parent
+#: Where the files that pages include, and links between them, end up.
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+for _folder in [*ROOT.glob("packages/*"), *ROOT.glob("apps/*")]:
+    _path = _folder.relative_to(ROOT).as_posix()
+    PAGES[_path] = PAGES[f"{_path}/README.md"] = f"{_folder.name}.md"
+    PAGES[f"docs/{_folder.name}.md"] = f"{_folder.name}.md"
+
+
+def include(path: str) -> str:
+    """The file, with its relative links turned into links between pages."""
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
+        return f"]({PAGES.get(target, target.removeprefix('docs/'))}{match[2] or ''})"
+
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
+
+
+def public_names(module: str) -> list[str]:
+    """What the module re-exports as `from ._x import Y as Y`, or defines itself."""
+    (init,) = ROOT.glob(f"packages/*/{module.replace('.', '/')}/__init__.py")
+    names = []
+    for node in ast.parse(init.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ImportFrom(names=aliases):
+                names += [alias.name for alias in aliases if alias.name == alias.asname]
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name[0] != "_":
+                names.append(name)
+    return sorted(names, key=str.lower)
+
+
+def api(module: str) -> str:
+    return "\n\n".join(f"::: {module}.{name}" for name in public_names(module))
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Called by mkdocs for every page."""
+    markdown = re.sub(r"^@include (\S+)$", lambda m: include(m[1]), markdown, flags=re.MULTILINE)
+    return re.sub(r"^@api (\S+)$", lambda m: api(m[1]), markdown, flags=re.MULTILINE)
