@@ -1,0 +1,153 @@
+"""Charts as SVG text that takes its colours from the page it stands in."""
+
+import dataclasses
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+
+# Placeholders in the SVG, replaced by the page's own colours.
+_COLOURS = {"#010203": "var(--soft)", "#040506": "var(--line)"} | {
+    f"#0708{i:02x}": f"var(--series-{i})" for i in range(6)
+}
+_SOFT, _LINE, *_SERIES = _COLOURS
+#: How many series a chart can tell apart.
+MAX_SERIES = len(_SERIES)
+_MAX_POINTS = 600
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text, in the page's font
+    "svg.hashsalt": "zero",  # equal charts give equal bytes
+    "font.size": 9,
+    "text.color": _SOFT,
+    "xtick.color": _SOFT,
+    "ytick.color": _SOFT,
+    "axes.labelcolor": _SOFT,
+    "axes.edgecolor": _LINE,
+    "grid.color": _LINE,
+    "grid.linewidth": 0.8,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """**Attributes:**
+
+    - `label`: for the legend, which a single unnamed series does without.
+    - `x`, `y`: the points, in order.
+    - `error`: lengths `(below, above)` of error bars; such points are drawn as marks.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: tuple[Sequence[float], Sequence[float]] | None = None
+
+
+def draw(
+    series: Sequence[Series],
+    *,
+    levels: Sequence[tuple[str, float]] = (),
+    percent: bool = False,
+    from_zero: bool = False,
+) -> str | None:
+    """An `<svg>` element as wide as its surroundings, or `None` where there is nothing to draw.
+
+    **Arguments:**
+
+    - `levels`: labelled horizontal lines.
+    - `percent`: `y` is a share of 1.
+    - `from_zero`: the axis starts at 0.
+    """
+    series = [s for s in series if len(s.x)][:MAX_SERIES]
+    if not series:
+        return None
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(5.6, 2.7), layout="constrained")
+        axes = figure.add_subplot()
+        for colour, one in zip(_SERIES, series, strict=False):
+            _plot(axes, one, colour)
+        for label, height in levels:
+            axes.axhline(height, color=_SOFT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+            axes.annotate(
+                label,
+                (1, height),
+                xycoords=("axes fraction", "data"),
+                xytext=(-2, 3),
+                textcoords="offset points",
+                horizontalalignment="right",
+                fontsize=8,
+            )
+        _dress(axes, percent)
+        if from_zero:
+            axes.set_ylim(bottom=0)
+        if any(one.label for one in series):
+            axes.legend(
+                frameon=False,
+                ncols=3,
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                borderaxespad=0.2,
+                handlelength=1.2,
+                columnspacing=1.4,
+            )
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    return _embeddable(text.getvalue())
+
+
+def smoothed(y: Sequence[float], window: int) -> np.ndarray:
+    """Means over `window` neighbours, over fewer of them near the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    index = np.arange(len(y))
+    first = np.maximum(index - window // 2, 0)
+    last = np.minimum(index + window // 2 + 1, len(y))
+    return (sums[last] - sums[first]) / (last - first)
+
+
+def _plot(axes: Axes, one: Series, colour: str) -> None:
+    x, y = np.asarray(one.x, float), np.asarray(one.y, float)
+    if one.error is not None:
+        axes.plot(x, y, color=colour, linewidth=1.4, label=one.label, marker="o", markersize=3.5)
+        axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
+        return
+    if len(x) > _MAX_POINTS:
+        # A chart has fewer pixels than a long run has steps: draw means of neighbours.
+        bins = np.array_split(np.arange(len(x)), _MAX_POINTS)
+        x, y = (np.asarray([np.mean(v[b]) for b in bins]) for v in (x, y))
+    window = len(x) // 20
+    if window > 1:
+        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.35)
+        y = smoothed(y.tolist(), window)
+    marker = "o" if len(x) == 1 else None
+    axes.plot(x, y, color=colour, linewidth=1.8, label=one.label, marker=marker)
+
+
+def _dress(axes: Axes, percent: bool) -> None:
+    axes.set_xlabel("step", fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda v, _: f"{100 * v:.0f} %" if percent else f"{v:,.6g}")
+    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0, labelsize=8)
+
+
+def _embeddable(svg: str) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for placeholder, colour in _COLOURS.items():
+        svg = svg.replace(placeholder, colour)
+    return svg
