@@ -68,7 +68,7 @@ class Ring:
         self.next, self.ply = self.first, 0
 
 
-def expected(rings: list[Ring]) -> dict[int, tuple[int, float]]:
+def expected(rings: list[Ring]) -> dict[int, tuple[int, float | None]]:
     """Flat index -> name and outcome, of what may be sampled."""
     return {
         env * len(ring.slots) + at: (slot.name, slot.outcome)

@@ -20,16 +20,13 @@ def _episode(random, game):
     length = random.integers(1, 14)
     # Quarters, so that sums in any order are exact.
     rewards = random.integers(-8, 9, length) / 4
-    match game:
-        case "alternating":
-            discounts = -np.ones(length)
-        case "any turn order":
-            discounts = random.choice([-1.0, 1.0], length)
-        case "one player":
-            discounts = np.ones(length)
-        case "result only":
-            rewards[:-1], rewards[-1] = 0.0, random.choice([-1.0, 0.0, 1.0])
-            discounts = -np.ones(length)
+    discounts = -np.ones(length)
+    if game == "any turn order":
+        discounts = random.choice([-1.0, 1.0], length)
+    elif game == "one player":
+        discounts = np.ones(length)
+    elif game == "result only":
+        rewards[:-1], rewards[-1] = 0.0, random.choice([-1.0, 0.0, 1.0])
     if terminated := random.random() < 0.7:
         discounts[-1] = 0.0
     return rewards.tolist(), discounts.tolist(), terminated

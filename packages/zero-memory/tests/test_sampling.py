@@ -101,7 +101,7 @@ def _filled(buffer, *plan):
     padded = np.array([[(0.0, True)] * (longest - len(s)) + s for s in streams])
     discount, last = padded[..., 0], padded[..., 1]
     names = np.arange(last.size).reshape(last.shape)
-    return buffer.add(buffer.init(rows(-1)), rows(names, 1.0, discount, last))
+    return jax.jit(buffer.add)(buffer.init(rows(-1)), rows(names, 1.0, discount, last))
 
 
 def test_entries_of_uneven_rings_are_equally_likely():
@@ -122,11 +122,16 @@ def sharded():
     return EpisodeBuffer(capacity=5, num_envs=4, batch_size=8, num_shards=2)
 
 
-def test_too_few_entries_are_handed_out_once_and_repeats_weigh_nothing(sharded):
+@pytest.fixture(scope="module")
+def sample(sharded):
+    return jax.jit(sharded.sample)
+
+
+def test_too_few_entries_are_handed_out_once_and_repeats_weigh_nothing(sharded, sample):
     # 3 and 5 finished entries, for 4 draws each.
     state = _filled(sharded, (2, 1), (1, 0), (2, 2, 0), (1, 3))
     table = reader(sharded)(state)
-    batch = sharded.sample(state, key=jr.key(0))
+    batch = sample(state, key=jr.key(0))
     assert batch.weights.tolist() == [1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     indices, names = batch.indices.tolist(), batch.items.name.tolist()
     assert set(indices[:3]) == {i for i in table if i < 10}
@@ -136,9 +141,9 @@ def test_too_few_entries_are_handed_out_once_and_repeats_weigh_nothing(sharded):
     assert not sharded.ready(state)
 
 
-def test_with_nothing_finished_every_weight_is_0_and_no_item_is_made_up(sharded):
+def test_with_nothing_finished_every_weight_is_0_and_no_item_is_made_up(sharded, sample):
     for state in (sharded.init(rows(-1)), _filled(sharded, (3,), (9,), (0,), (1,))):
-        batch = sharded.sample(state, key=jr.key(0))
+        batch = sample(state, key=jr.key(0))
         assert batch.weights.tolist() == [0.0] * 8
         assert not sharded.ready(state)
         assert jnp.isfinite(batch.items.reward).all()

@@ -28,29 +28,23 @@ def distinct_ranks(
     dkey, pkey = jr.split(key)
     large = population >= 2 * num_draws
 
-    def draw(round: Int[Array, ""]) -> Int[Array, " draws"]:
-        # An empty range is not defined by `randint`; its draws are not used below.
-        bound = jnp.maximum(population, 1)
-        return jr.randint(jr.fold_in(dkey, round), (num_draws,), 0, bound, dtype=jnp.int32)
-
-    def again(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
-        _, _, repeated = carry
-        return large & jnp.any(repeated)
-
     def redraw(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        round, ranks, repeated = carry
-        ranks = jnp.where(repeated, draw(round), ranks)
+        round, ranks, unsettled = carry
+        draw = jr.randint(jr.fold_in(dkey, round), (num_draws,), 0, population, dtype=jnp.int32)
+        ranks = jnp.where(unsettled, draw, ranks)
         return round + 1, ranks, _repeats(ranks)
 
-    first = draw(jnp.zeros((), jnp.int32))
+    blank = jnp.zeros((num_draws,), jnp.int32)
     _, sparse, _ = jax.lax.while_loop(
-        again, redraw, (jnp.ones((), jnp.int32), first, _repeats(first))
+        lambda carry: large & jnp.any(carry[2]),
+        redraw,
+        (jnp.zeros((), jnp.int32), blank, jnp.ones((num_draws,), bool)),
     )
 
     order = jr.permutation(pkey, jnp.arange(2 * num_draws, dtype=jnp.int32))
     inside_first = jnp.argsort(order >= population, stable=True)[:num_draws]
     dense = order[inside_first]
-    # Position i >= population holds a value outside: point it at the i-th draw, cyclically.
+    # Positions past the population hold values outside it: they repeat the others in turn.
     position = jnp.arange(num_draws, dtype=jnp.int32)
     dense = dense[position % jnp.clip(population, 1, num_draws)]
     dense = jnp.where(population > 0, dense, 0)
