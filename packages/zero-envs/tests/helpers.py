@@ -1,5 +1,7 @@
 """A pgx game of our own, with what pgx's games do not have: truncation and a key in the state."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import jax.random as jr
 import pgx
@@ -8,18 +10,18 @@ from pgx._src.struct import dataclass
 
 @dataclass
 class MovingState(pgx.State):
-    current_player: object
-    observation: object
-    rewards: object
-    terminated: object
-    truncated: object
-    legal_action_mask: object
-    _step_count: object
-    _die: object
-    _rng_key: object
+    current_player: Any
+    observation: Any
+    rewards: Any
+    terminated: Any
+    truncated: Any
+    legal_action_mask: Any
+    _step_count: Any
+    _die: Any
+    _rng_key: Any
 
     @property
-    def env_id(self):
+    def env_id(self) -> Any:
         return "moving"
 
 
@@ -51,12 +53,12 @@ class MovingGame(pgx.Env):
             _die=jr.randint(state._rng_key, (), 0, 6, jnp.int32),
         )
 
-    def _observe(self, state, player_id):
+    def _observe(self, state: Any, player_id):
         del player_id
         return jnp.float32([0, 1, 2]) * state._die
 
     @property
-    def id(self):
+    def id(self) -> Any:
         return "moving"
 
     @property

@@ -241,7 +241,9 @@ BROKEN = {
         "step 3: a final state is not absorbing",
     ),
     "features value": (
-        Discrete(observe_fn=_seeing(features=lambda t: jnp.float32(0) / (t - 2).astype(jnp.float32))),
+        Discrete(
+            observe_fn=_seeing(features=lambda t: jnp.float32(0) / (t - 2).astype(jnp.float32))
+        ),
         "step 1: features are not finite",
     ),
 }

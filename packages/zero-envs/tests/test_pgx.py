@@ -23,6 +23,12 @@ NUM_GAMES = 8
 LENGTHS = {"othello": 70, "backgammon": 400, "2048": 250}
 
 
+def _legal(env: PgxEnvironment, state: PgxState) -> Array:
+    legal = env.observe(state).legal
+    assert legal is not None
+    return legal
+
+
 class Games(NamedTuple):
     """Random games, `[games, steps, ...]`, and the same ones replayed by pgx alone."""
 
@@ -46,7 +52,7 @@ def games(request) -> Games:
     def ours(seed: Array):
         def body(state: PgxState, step: Array):
             akey, skey = jr.split(jr.fold_in(jr.key(seed), step))
-            legal = env.observe(state).legal
+            legal = _legal(env, state)
             logits = jnp.where(legal, jnp.float32(0), jnp.float32(-jnp.inf))
             action = jr.categorical(akey, logits).astype(jnp.int32)
             player = state.position.current_player
@@ -124,7 +130,7 @@ def test_othello_perft():
         def one(row: Array, action: Array) -> tuple[PgxState, Array]:
             state = jax.tree.map(lambda x: x[row], states)
             state = env.step(state, action, key=jr.key(0))[0]
-            return state, env.observe(state).legal
+            return state, _legal(env, state)
 
         return jax.vmap(one)(rows, actions)
 
@@ -164,7 +170,9 @@ def test_step_does_not_compute_the_observation(othello):
 
     def instructions(env: PgxEnvironment) -> int:
         program = jax.jit(lambda s: env.step(s, jnp.int32(19), key=jr.key(0))).lower(state)
-        return program.compile().as_text().count("\n")
+        text = program.compile().as_text()
+        assert text
+        return text.count("\n")
 
     assert instructions(env) == instructions(_without_observe(env))
 
