@@ -113,9 +113,7 @@ def _dispatch(words: list[str]) -> None:
         print(_HELP)
         return
     if words[0] not in commands:
-        raise UsageError(
-            f"no command is called {words[0]!r}; choose one of {', '.join(commands)}."
-        )
+        raise UsageError(f"no command is called {words[0]!r}; choose one of {', '.join(commands)}.")
     commands[words[0]](words[1:])
 
 

@@ -7,6 +7,7 @@ import jax.random as jr
 import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
+
 from zero_envs import PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries

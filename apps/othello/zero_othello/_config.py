@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from ._errors import UsageError
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -65,7 +67,7 @@ class Config:
     l2: float = 0.0
     """Weight of the squared parameters in the loss."""
     clip: float = 1.0
-    """Gradients are scaled down to this global norm."""
+    """Gradients are scaled down to this global norm; 0 leaves them."""
     value_weight: float = 1.0
     """Weight of the value loss."""
     value_mix: float = 0.0
@@ -91,17 +93,17 @@ class Config:
         for name in ("ladder_every", "ladder_games", "checkpoint_every", "blocks", "channels"):
             _at_least(self, name, 1)
         if self.ladder_games % 2:
-            raise ValueError(
+            raise UsageError(
                 f"--ladder-games {self.ladder_games} is odd; every opening is played from both "
                 "seats, so give an even number."
             )
         if self.nodes <= self.simulations:
-            raise ValueError(
+            raise UsageError(
                 f"--nodes {self.nodes} cannot hold the root and --simulations "
                 f"{self.simulations}; give at least {self.simulations + 1}."
             )
         if self.engine == "mctx" and self.search == "puct":
-            raise ValueError(
+            raise UsageError(
                 "--engine mctx has no --search puct; use --search muzero or --search gumbel."
             )
 
@@ -109,7 +111,7 @@ class Config:
 def _at_least(config: Config, name: str, least: int) -> None:
     value = getattr(config, name)
     if value < least:
-        raise ValueError(f"--{name.replace('_', '-')} {value} is too small; give at least {least}.")
+        raise UsageError(f"--{name.replace('_', '-')} {value} is too small; give at least {least}.")
 
 
 #: `tiny` is a hello-world of the size of turbozero's; `quick` fills ten minutes of two cores.
@@ -131,6 +133,7 @@ PRESETS: dict[str, Config] = {
         decay=1.0,
         weight_decay=0.0,
         l2=1e-4,
+        clip=0.0,
         symmetries=False,
         ladder_every=1,
         checkpoint_every=1,

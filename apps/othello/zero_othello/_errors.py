@@ -1,7 +1,7 @@
 """What went wrong on the user's side."""
 
-from collections.abc import Iterator
 import contextlib
+from collections.abc import Iterator
 
 
 class UsageError(ValueError):

@@ -38,9 +38,7 @@ def build_actor(
     """A trained player: search with `simulations` a move, or the bare network for 0."""
     if simulations == 0:
         return PolicyActor(agent.evaluator(params))
-    return PlanningActor(
-        player_planner(config, simulations), agent.model(agent.evaluator(params))
-    )
+    return PlanningActor(player_planner(config, simulations), agent.model(agent.evaluator(params)))
 
 
 def play_match(
@@ -124,9 +122,7 @@ class Ladder:
             # Stream 1 of the seed: stream 0 is the training's.
             run_key = jr.fold_in(jr.key(self._config.seed), 1)
             key = jr.fold_in(jr.fold_in(run_key, step), index)
-            summary = play_match(
-                self._env, actor, other, games=self._config.ladder_games, key=key
-            )
+            summary = play_match(self._env, actor, other, games=self._config.ladder_games, key=key)
             row = result_row(name, summary, self._config.ladder_simulations)
             new.append({"step": step, "player": player_name(step), **row})
             self._enter(new[-1])

@@ -30,7 +30,7 @@ from ._config import Config
 from ._errors import as_usage_error
 from ._ladder import Ladder
 from ._report import write_report
-from ._sinks import open_sinks
+from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
 
@@ -61,10 +61,11 @@ def train(config: Config, options: Options) -> None:
     with RunFolder.create(
         options.out, stored, resume=options.resume, may_differ=MAY_DIFFER
     ) as folder:
-        run = _Run(config, loop, folder, open_sinks(folder.path, stored, wandb=options.wandb))
+        run = _Run(config, loop, folder)
         if options.resume:
             run.restore()
-        with StopSignal() as stop, View(config.steps) as view:
+        run.open_sinks(wandb=options.wandb)
+        with StopSignal() as stop, View(config.steps, start=run.done) as view:
             run.go(stop, view, started, options.max_minutes)
         write_report(folder.path)
     print(f"The run is in {options.out}; play against it with: othello play {options.out}")
@@ -73,11 +74,11 @@ def train(config: Config, options: Options) -> None:
 class _Run:
     """One run in progress: the training state and everything that is kept of it on disk."""
 
-    def __init__(self, config: Config, loop: Loop, folder: RunFolder, sinks: list[Sink]):
+    def __init__(self, config: Config, loop: Loop, folder: RunFolder):
         self.config = config
         self.loop = loop
         self.folder = folder
-        self.sinks = sinks
+        self.sinks: list[Sink] = []
         self.checkpoints = Checkpoints(folder.path / "checkpoints")
         self.players = Checkpoints(folder.path / "players", keep=None)
         self.schedule = learning_rate(config)
@@ -98,9 +99,16 @@ class _Run:
             self.totals = {name: int(lines[-1][name]) for name in self.totals}
         self.ladder = self._new_ladder(read_lines(self.folder.path / "evaluations.jsonl"))
 
-    def go(
-        self, stop: StopSignal, view: View, started: float, max_minutes: float | None
-    ) -> None:
+    def open_sinks(self, *, wandb: bool) -> None:
+        """TensorBoard always, Weights & Biases on request."""
+        resumed_at = self.done if self.done else None
+        self.sinks.append(TensorBoardSink(self.folder.path, resumed_at=resumed_at))
+        if wandb:
+            with as_usage_error():
+                sink = WandbSink("zero-othello", self.folder.path, self.folder.config)
+            self.sinks.append(sink)
+
+    def go(self, stop: StopSignal, view: View, started: float, max_minutes: float | None) -> None:
         """Steps until done, out of time or asked to stop; then saves."""
         state = self.state
         if state is None:
@@ -157,7 +165,7 @@ class _Run:
             self.folder.log_evaluation(self.done, row)
         self.ladder.write(self.folder.path / "elo.json")
         elo, error = self.ladder.rating(self.done)
-        view.note(f"step {self.done}: Elo {elo:.0f} ± {error:.0f} (random is 0)")
+        view.standing(elo, error, self.ladder.rows[-1])
         return {"elo": elo, "elo_se": error}
 
     def _save(self, state: LoopState) -> None:

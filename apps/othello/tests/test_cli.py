@@ -1,0 +1,119 @@
+"""Bad input to the command line: one clear line, exit code 2, nothing written."""
+
+import json
+import sys
+
+import pytest
+
+from zero_othello.__main__ import main
+
+
+@pytest.fixture
+def othello(monkeypatch, capsys):
+    """Runs `othello WORDS` in this process; returns its exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["othello", *map(str, words)])
+        try:
+            main()
+            code = 0
+        except SystemExit as e:
+            code = int(e.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian"], "no command is called 'trian'; choose one of train, eval, play, gtp."),
+        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
+        (["train", "--simulation", "8"], "--simulation is no flag of othello train; did you mean"),
+        (["train", "--envs", "0"], "--envs 0 is too small; give at least 1."),
+        (["train", "--nodes", "8"], "--nodes 8 cannot hold the root and --simulations"),
+        (["train", "--ladder-games", "7"], "--ladder-games 7 is odd"),
+        (["train", "--engine", "mctx", "--search", "puct"], "--engine mctx has no --search puct"),
+        (["train", "--devices", "8", "--batch", "100"], "--batch 100 does not divide over"),
+        (["train", "--devices", "8", "--envs", "12"], "--envs 12 does not divide over"),
+        (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["eval", "nowhere", "--games", "7"], "--games 7 was given; give an even number"),
+        (["eval", "nowhere", "--simulations", "-1"], "--simulations -1 was given; give 0"),
+        (["play", "nowhere"], "nowhere holds no run"),
+        (["gtp", "nowhere"], "nowhere holds no run"),
+    ],
+)
+def test_bad_input_gets_one_line(othello, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = othello(*words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1 and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_left_alone(othello, tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path)
+    assert code == 2 and "is not empty" in err and "--resume" in err
+    assert [x.name for x in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_resuming_needs_the_same_configuration(othello, tmp_path):
+    import dataclasses
+
+    from zero_othello._config import PRESETS
+
+    config = dataclasses.asdict(PRESETS["tiny"]) | {"envs": 32}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path, "--resume")
+    assert code == 2 and "envs 16 (stored: 32)" in err
+    assert json.loads((tmp_path / "config.json").read_text()) == config
+
+
+def test_resuming_needs_a_checkpoint(othello, tmp_path):
+    import dataclasses
+
+    from zero_othello._config import PRESETS
+
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(PRESETS["tiny"])))
+    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path, "--resume")
+    assert code == 2 and "No checkpoint was found" in err and err.count("\n") == 1
+
+
+def test_unknown_opponents_are_refused(othello, tiny_run):
+    code, _, err = othello("eval", tiny_run, "--opponent", "edax")
+    assert code == 2 and 'no opponent is called "edax"' in err and "positional" in err
+
+
+def test_eval_prints_one_json_line(othello, tiny_run):
+    code, out, _ = othello(
+        "eval", tiny_run, "--opponent", "random", "--games", 4, "--simulations", 0, "--json"
+    )
+    assert code == 0 and out.count("\n") == 1
+    row = json.loads(out)
+    assert list(row) == [
+        "opponent",
+        "games",
+        "wins",
+        "draws",
+        "losses",
+        "score",
+        "score_low",
+        "score_high",
+        "simulations",
+    ]
+    assert row["games"] == 4 == row["wins"] + row["draws"] + row["losses"]
+    assert row["score"] == (row["wins"] + row["draws"] / 2) / 4
+
+
+def test_help_lists_every_hyperparameter(othello):
+    import dataclasses
+
+    from zero_othello._config import Config
+
+    code, out, _ = othello("train", "--help")
+    assert code == 0
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in out

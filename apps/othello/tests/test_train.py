@@ -1,0 +1,91 @@
+"""A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
+
+import json
+import math
+import os
+import signal
+
+import jax
+import pytest
+
+from zero_othello import _train
+from zero_othello._load import load
+from zero_othello._train import Options, train
+from zero_train import Checkpoints, NonFiniteError, read_lines
+
+
+def test_the_folder_holds_what_it_should(tiny_run, small_config):
+    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "evaluations.jsonl",
+        "elo.json",
+        "events",
+        "checkpoints",
+        "players",
+        "report.html",
+    } <= names
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert [line["step"] for line in lines] == list(range(1, 25))
+    for line in lines:
+        assert all(math.isfinite(x) for x in line.values())
+    # Cumulative counts; every row is a position or the end of a game.
+    collected = small_config.envs * small_config.unroll * 24
+    assert lines[-1]["positions"] + lines[-1]["games"] == collected
+    elo = {p["name"]: p["elo"] for p in json.loads((tiny_run / "elo.json").read_text())["players"]}
+    assert elo.keys() == {"random", "positional", "step 12", "step 24"} and elo["random"] == 0
+    opponents = [x["opponent"] for x in read_lines(tiny_run / "evaluations.jsonl")]
+    assert opponents == ["random", "positional", "random", "positional", "step 12"]
+
+
+def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeypatch):
+    """SIGTERM after step 4; resumed, the next 20 lines are those of the undisturbed run."""
+    folder = tmp_path / "stopped"
+    update = _train.View.update
+
+    def stop_at_four(view, number, metrics, timings):
+        update(view, number, metrics, timings)
+        if number == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_train.View, "update", stop_at_four)
+        train(small_config, Options(out=folder))
+    assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 4
+    assert Checkpoints(folder / "checkpoints").latest == 4
+
+    train(small_config, Options(out=folder, resume=True))
+    expected = (tiny_run / "metrics.jsonl").read_bytes().splitlines()
+    resumed = (folder / "metrics.jsonl").read_bytes().splitlines()
+    assert len(expected) == 24
+    assert resumed[4:] == expected[4:] and resumed[:4] == expected[:4]
+    for name in ("evaluations.jsonl", "elo.json"):
+        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+
+
+def test_nan_stops_the_run_and_keeps_the_last_checkpoint(small_config, tmp_path, monkeypatch):
+    real = _train.step
+
+    def poisoned(loop, state):
+        state, metrics = real(loop, state)
+        if int(state.agent.updates) > 7:
+            metrics = metrics | {"value_loss": jax.numpy.asarray(math.nan)}
+        return state, metrics
+
+    monkeypatch.setattr(_train, "step", poisoned)
+    folder = tmp_path / "nan"
+    with pytest.raises(NonFiniteError, match=r"8.*value_loss"):
+        train(small_config, Options(out=folder))
+    assert Checkpoints(folder / "checkpoints").latest == 6
+    assert read_lines(folder / "metrics.jsonl")[-1]["step"] == 7
+
+
+def test_the_newest_player_is_loaded(tiny_run, small_config):
+    trained = load(tiny_run)
+    assert trained.step == 24 and trained.config == small_config
+    like = jax.eval_shape(lambda: trained.params)
+    stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=24)
+    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+        assert (x == y).all()
