@@ -1,6 +1,6 @@
 """The AlphaZero network: a residual tower with a policy head and a value head."""
 
-from typing import Literal
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from numpy.typing import DTypeLike
 
 from ._conv import Conv
 
@@ -43,7 +44,7 @@ class ResidualBlock(eqx.Module):
     norms: tuple[ChannelNorm, ChannelNorm] | None
     convs: tuple[Conv, Conv]
 
-    def __init__(self, channels: int, norm: Literal["none", "layer"], *, key: PRNGKeyArray):
+    def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
         layer = norm == "layer"
         self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
         first_key, last_key = jr.split(key)
@@ -82,21 +83,21 @@ class AlphaZeroNet(eqx.Module):
     value_conv: Conv
     value_hidden: eqx.nn.Linear
     value_out: eqx.nn.Linear
-    board_shape: tuple[int, int, int] = eqx.field(static=True)
+    board_shape: tuple[int, ...] = eqx.field(static=True)
     dtype: np.dtype = eqx.field(static=True)
 
     def __init__(
         self,
-        board_shape: tuple[int, int, int],
+        board_shape: tuple[int, ...],
         num_actions: int,
         *,
         channels: int = 32,
         blocks: int = 3,
-        norm: Literal["none", "layer"] = "none",
+        norm: str = "none",
         policy_channels: int = 2,
         value_channels: int = 1,
         value_width: int = 64,
-        dtype: np.typing.DTypeLike = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -112,9 +113,15 @@ class AlphaZeroNet(eqx.Module):
             results are float32 all the same.
         - `key`: for the initial parameters.
         """
+        _check(board_shape, dtype, norm, blocks=blocks)
+        _check_positive(
+            num_actions=num_actions,
+            channels=channels,
+            policy_channels=policy_channels,
+            value_channels=value_channels,
+            value_width=value_width,
+        )
         rows, columns, features = board_shape
-        if norm not in ("none", "layer"):
-            raise ValueError(f"`norm` is {norm!r}; it must be 'none' or 'layer'.")
         stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
         self.stem = Conv(features, channels, key=stem_key)
         self.blocks = tuple(
@@ -177,3 +184,23 @@ def _small(layer: eqx.nn.Linear) -> eqx.nn.Linear:
 def _wide(dtype: np.dtype) -> np.dtype:
     """The same dtype, or float32 if that is wider."""
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+
+
+def _check(board_shape: Sequence[int], dtype: DTypeLike, norm: str, *, blocks: int) -> None:
+    if len(board_shape) != 3 or min(board_shape) < 1:
+        raise ValueError(
+            f"`board_shape` is {board_shape}; it must be the rows, columns and channels of one "
+            "observation, each at least 1."
+        )
+    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
+        raise ValueError(f"`dtype` is {jnp.dtype(dtype)}; it must be a floating-point type.")
+    if norm not in ("none", "layer"):
+        raise ValueError(f"`norm` is {norm!r}; it must be 'none' or 'layer'.")
+    if blocks < 0:
+        raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
+
+
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"`{name}` is {size}; it must be at least 1.")

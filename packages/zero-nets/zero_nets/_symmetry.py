@@ -52,7 +52,7 @@ class BoardSymmetries(eqx.Module):
                 f"{(self.rows, self.columns)}. Use `jax.vmap` over a batch."
             )
         cells = self.rows * self.columns
-        source = jnp.asarray(_sources(self.rows, self.columns, cells))[index]
+        source = self._row(_sources(self.rows, self.columns, cells), index)
         return x.reshape(cells, *x.shape[2:])[source].reshape(x.shape)
 
     def actions(
@@ -64,21 +64,31 @@ class BoardSymmetries(eqx.Module):
                 f"The actions' values have shape {x.shape}, expected {(self.num_actions,)}. "
                 "Use `jax.vmap` over a batch."
             )
-        source = jnp.asarray(_sources(self.rows, self.columns, self.num_actions))[index]
+        source = self._row(_sources(self.rows, self.columns, self.num_actions), index)
         return x[source]
 
     def action(self, action: Int[Array, ""], index: Int[Array, ""] | int) -> Int[Array, ""]:
         """The one action that `action` becomes: `actions(x, i)[action(a, i)] == x[a]`."""
-        target = jnp.asarray(_targets(self.rows, self.columns, self.num_actions))
-        return target[index, action].astype(action.dtype)
+        target = self._row(_targets(self.rows, self.columns, self.num_actions), index)
+        return target[action].astype(action.dtype)
 
     def inverse(self, index: Int[Array, ""] | int) -> Int[Array, ""]:
         """The index of the symmetry that undoes this one."""
-        return jnp.asarray(_inverses(self.rows, self.columns))[index]
+        return self._row(_inverses(self.rows, self.columns), index)
+
+    def _row(
+        self, table: Int[np.ndarray, "size ..."], index: Int[Array, ""] | int
+    ) -> Int[Array, "..."]:
+        # A traced index cannot be checked; JAX clamps it.
+        if isinstance(index, int) and not 0 <= index < self.size:
+            raise ValueError(
+                f"There is no symmetry of index {index}: it must be below {self.size}."
+            )
+        return jnp.asarray(table)[index]
 
 
 @ft.lru_cache
-def _sources(rows: int, columns: int, num_actions: int) -> np.ndarray:
+def _sources(rows: int, columns: int, num_actions: int) -> Int[np.ndarray, "size actions"]:
     # [symmetry, new place] -> old place.
     grid = np.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
     turns = range(4) if rows == columns else (0, 2)
@@ -88,13 +98,13 @@ def _sources(rows: int, columns: int, num_actions: int) -> np.ndarray:
 
 
 @ft.lru_cache
-def _targets(rows: int, columns: int, num_actions: int) -> np.ndarray:
+def _targets(rows: int, columns: int, num_actions: int) -> Int[np.ndarray, "size actions"]:
     # [symmetry, old place] -> new place.
     return np.argsort(_sources(rows, columns, num_actions), axis=1).astype(np.int32)
 
 
 @ft.lru_cache
-def _inverses(rows: int, columns: int) -> np.ndarray:
+def _inverses(rows: int, columns: int) -> Int[np.ndarray, " size"]:
     # Turning back undoes a turn; a reflection, turned or not, undoes itself.
     half = 4 if rows == columns else 2
     turns = np.arange(half, dtype=np.int32)

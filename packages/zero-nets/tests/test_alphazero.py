@@ -1,0 +1,209 @@
+"""The network: its parts against Equinox and NumPy, its gradient against differences."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import zero_nets
+
+
+BOARD = (3, 5, 2)
+ACTIONS = 16
+
+
+def _net(**kwargs) -> zero_nets.AlphaZeroNet:
+    settings = {"channels": 8, "blocks": 2, "value_width": 6, "key": jr.key(0)} | kwargs
+    # One compilation for the whole network, not one for every array's shape.
+    return eqx.filter_jit(zero_nets.AlphaZeroNet)(BOARD, ACTIONS, **settings)
+
+
+def _shaken(module, *, seed: int = 0):
+    """The same module with every parameter moved, also those that start at zero."""
+    draws = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda x: jnp.asarray(np.asarray(x) + 0.3 * draws.normal(size=x.shape), x.dtype), module
+    )
+
+
+def _inputs(batch: int, *, key):
+    return jr.bernoulli(key, 0.4, (batch, *BOARD))
+
+
+@pytest.fixture(scope="module")
+def forward():
+    return eqx.filter_jit(lambda net, x: jax.vmap(net)(x))
+
+
+@pytest.mark.parametrize("size", (1, 3))
+@pytest.mark.parametrize("board", ((8, 8), (3, 5)))
+def test_conv_is_equinox_conv(size, board, getkey):
+    ours = zero_nets.Conv(4, 6, size, key=getkey())
+    ours = eqx.tree_at(lambda conv: conv.bias, ours, jr.normal(getkey(), (6,)))
+    theirs = eqx.nn.Conv2d(4, 6, size, padding="SAME", key=getkey())
+    theirs = eqx.tree_at(
+        lambda conv: (conv.weight, conv.bias),
+        theirs,
+        (ours.weight.transpose(3, 2, 0, 1), ours.bias[:, None, None]),
+    )
+    x = jr.normal(getkey(), (*board, 4))
+    expected = theirs(x.transpose(2, 0, 1)).transpose(1, 2, 0)
+    np.testing.assert_allclose(ours(x), expected, atol=1e-5)
+
+
+def test_vmap_is_one_convolution_in_value_and_gradient(getkey):
+    # A grouped convolution, or one a row, would be many times slower.
+    conv = zero_nets.Conv(4, 4, key=getkey())
+
+    def loss(conv, x):
+        return jnp.sum(jax.vmap(conv)(x) ** 2)
+
+    x = jr.normal(getkey(), (7, 3, 5, 4))
+    text = str(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(conv, x))
+    assert text.count("conv_general_dilated[") == 3
+    assert text.count("batch_group_count=1") == 3
+    assert text.count("feature_group_count=1") == 3
+
+
+def test_channel_norm_is_equinox_layer_norm(getkey):
+    ours = _shaken(zero_nets.ChannelNorm(6))
+    theirs = eqx.tree_at(
+        lambda norm: (norm.weight, norm.bias), eqx.nn.LayerNorm(6), (ours.scale, ours.offset)
+    )
+    x = 5 + 3 * jr.normal(getkey(), (3, 5, 6))
+    np.testing.assert_allclose(ours(x), jax.vmap(jax.vmap(theirs))(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ("none", "layer"))
+def test_a_block_starts_as_the_identity(norm, getkey):
+    block = zero_nets.ResidualBlock(8, norm, key=getkey())
+    x = jr.normal(getkey(), (3, 5, 8))
+    np.testing.assert_array_equal(block(x), x)
+
+
+def test_parameters_are_the_arrays_and_their_number_is_known():
+    # 3x32 on Othello, by hand: stem 608, blocks 3 * 2 * 9248, policy 66 + 8385,
+    # value 33 + 4160 + 65; normalisation adds 2 * 32 before each of 6 convolutions and after.
+    for norm, expected in (("none", 68_805), ("layer", 68_805 + 7 * 64)):
+        net = eqx.filter_eval_shape(zero_nets.AlphaZeroNet, (8, 8, 2), 65, norm=norm, key=jr.key(0))
+        leaves = jax.tree.leaves(net)
+        assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+        assert {leaf.dtype for leaf in leaves} == {jnp.dtype(jnp.float32)}
+        assert sum(leaf.size for leaf in leaves) == expected
+    params, static = eqx.partition(_net(), eqx.is_array)
+    assert jax.tree.leaves(static) == []
+    assert jax.tree.structure(params) == jax.tree.structure(_net())
+
+
+@pytest.mark.parametrize(
+    ("norm", "dtype"), (("none", bool), ("none", jnp.int8), ("layer", jnp.float32))
+)
+def test_starts_near_uniform_and_near_zero(norm, dtype, forward, getkey):
+    logits, value = forward(_net(norm=norm, key=getkey()), _inputs(4, key=getkey()).astype(dtype))
+    assert logits.shape == (4, ACTIONS) and logits.dtype == jnp.float32
+    assert value.shape == (4,) and value.dtype == jnp.float32
+    np.testing.assert_allclose(jax.nn.softmax(logits), 1 / ACTIONS, rtol=0.1)
+    np.testing.assert_allclose(value, 0, atol=0.05)
+
+
+@pytest.mark.parametrize("norm", ("none", "layer"))
+def test_a_row_does_not_depend_on_its_neighbours(norm, forward, getkey):
+    net = _shaken(_net(norm=norm))
+    x = _inputs(4, key=getkey())
+    logits, value = forward(net, x)
+    others = jnp.concatenate([x[:1], ~x[1:]])
+    other_logits, other_value = forward(net, others)
+    np.testing.assert_allclose(other_logits[0], logits[0], atol=1e-4)
+    np.testing.assert_allclose(other_value[0], value[0], atol=1e-4)
+    # ... and vmap is a loop over single calls.
+    single = eqx.filter_jit(net)
+    for i in range(4):
+        one_logits, one_value = single(x[i])
+        np.testing.assert_allclose(one_logits, logits[i], atol=1e-4)
+        np.testing.assert_allclose(one_value, value[i], atol=1e-4)
+    assert np.ptp(np.asarray(logits), axis=0).max() > 1e-2
+
+
+def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
+    wide = _shaken(_net(norm="layer"))
+    half = _net(norm="layer", dtype=jnp.bfloat16)
+    half = jax.tree.unflatten(jax.tree.structure(half), jax.tree.leaves(wide))
+    x = _inputs(4, key=getkey())
+    expected, result = forward(wide, x), forward(half, x)
+    for a, b in zip(result, expected, strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, atol=0.1 * float(jnp.abs(b).max()))
+    assert "bf16" in str(jax.make_jaxpr(half)(x[0]))
+    gradient = jax.eval_shape(jax.grad(lambda net: jnp.sum(net(x[0])[0])), half)
+    assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype(jnp.float32)}
+
+
+@pytest.fixture
+def double():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("norm", ("none", "layer"))
+def test_gradient_is_the_difference_quotient(norm):
+    net = _net(norm=norm, channels=4, blocks=1, dtype=jnp.float64)
+    net = jax.tree.map(lambda x: x.astype(jnp.float64), net)
+    net = _shaken(net, seed=1)
+    draws = np.random.default_rng(2)
+    weights = jnp.asarray(draws.normal(size=ACTIONS))
+    x = jnp.asarray(draws.normal(size=BOARD))
+
+    def loss(net):
+        logits, value = net(x)
+        return logits @ weights + 3 * value
+
+    along = jax.tree.map(lambda a, b: a - b, _shaken(net, seed=4), net)
+
+    @jax.jit
+    def moved(size):
+        return loss(jax.tree.map(lambda a, b: a + size * b, net, along))
+
+    quotient = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    gradient = jax.jit(jax.grad(loss))(net)
+    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(along), strict=True)
+    exact = sum(np.vdot(a, b) for a, b in pairs)
+    np.testing.assert_allclose(exact, quotient, rtol=1e-6)
+
+
+def test_the_tower_learns_from_the_first_step(getkey):
+    x = _inputs(8, key=getkey())
+
+    def loss(net):
+        logits, value = jax.vmap(net)(x)
+        return -jnp.mean(jax.nn.log_softmax(logits)[:, 0]) + jnp.mean((value - 1) ** 2)
+
+    gradient = jax.jit(jax.grad(loss))(_net(key=getkey()))
+    for leaf in (
+        gradient.stem.weight,
+        gradient.blocks[0].convs[1].weight,
+        gradient.policy_out.weight,
+        gradient.value_out.weight,
+    ):
+        assert float(jnp.abs(leaf).max()) > 0
+
+
+def test_refuses_what_does_not_fit(getkey):
+    net = _net()
+    with pytest.raises(ValueError, match=r"\(4, 3, 5, 2\).*built for \(3, 5, 2\).*vmap"):
+        net(jnp.zeros((4, *BOARD)))
+    with pytest.raises(ValueError, match=r"\(5, 3, 2\).*built for \(3, 5, 2\)"):
+        net(jnp.zeros((5, 3, 2)))
+    with pytest.raises(ValueError, match=r"`board_shape` is \(8, 8\).*rows, columns and channels"):
+        zero_nets.AlphaZeroNet((8, 8), 65, key=getkey())
+    with pytest.raises(ValueError, match="`norm` is 'batch'"):
+        _net(norm="batch")
+    with pytest.raises(ValueError, match="`channels` is 0"):
+        _net(channels=0)
+    with pytest.raises(ValueError, match="`blocks` is -1"):
+        _net(blocks=-1)
+    with pytest.raises(ValueError, match="`dtype` is int32.*floating"):
+        _net(dtype=jnp.int32)

@@ -1,0 +1,135 @@
+"""The symmetries: a group, the one NumPy means, and one that Othello has."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pgx
+import pytest
+
+import zero_nets
+
+
+BOARDS = ((3, 3, 10), (8, 8, 65), (2, 3, 6), (6, 7, 44))
+
+
+def _symmetries(rows, columns, num_actions):
+    return zero_nets.BoardSymmetries(rows=rows, columns=columns, num_actions=num_actions)
+
+
+def _all(symmetries, x):
+    """`actions` under every symmetry, by a traced index: [size, actions]."""
+    indices = jnp.arange(symmetries.size)
+    return np.asarray(jax.jit(jax.vmap(lambda i: symmetries.actions(x, i)))(indices))
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_group(board):
+    symmetries = _symmetries(*board)
+    identity = np.arange(board[2])
+    tables = _all(symmetries, jnp.asarray(identity))
+    names = {tuple(table): i for i, table in enumerate(tables)}
+    assert len(names) == symmetries.size == (8 if board[0] == board[1] else 4)
+    np.testing.assert_array_equal(tables[0], identity)
+    for first, second in itertools.product(range(symmetries.size), repeat=2):
+        assert tuple(tables[first][tables[second]]) in names
+    for i, table in enumerate(tables):
+        undo = int(symmetries.inverse(jnp.asarray(i)))
+        np.testing.assert_array_equal(table[tables[undo]], identity)
+        # A permutation, so sums are kept; cells stay cells and the rest stay put.
+        np.testing.assert_array_equal(np.sort(table), identity)
+        cells = board[0] * board[1]
+        np.testing.assert_array_equal(table[cells:], identity[cells:])
+
+
+def test_a_square_board_turns_as_numpy_says(getkey):
+    symmetries = _symmetries(5, 5, 26)
+    x = jr.normal(getkey(), (5, 5, 3))
+    for k in range(4):
+        np.testing.assert_array_equal(symmetries.features(x, k), np.rot90(x, k))
+        np.testing.assert_array_equal(symmetries.features(x, 4 + k), np.rot90(np.fliplr(x), k))
+
+
+def test_any_other_board_keeps_its_shape(getkey):
+    symmetries = _symmetries(2, 3, 7)
+    x = np.asarray(jr.normal(getkey(), (2, 3, 4)))
+    expected = (x, x[::-1, ::-1], x[:, ::-1], x[::-1])
+    for index, board in enumerate(expected):
+        np.testing.assert_array_equal(symmetries.features(jnp.asarray(x), index), board)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_actions_move_with_the_board(board, getkey):
+    rows, columns, num_actions = board
+    cells = rows * columns
+    symmetries = _symmetries(*board)
+    weights = jr.uniform(getkey(), (num_actions,))
+    for index in range(symmetries.size):
+        moved = symmetries.actions(weights, index)
+        grid = symmetries.features(weights[:cells].reshape(rows, columns), index)
+        np.testing.assert_array_equal(moved[:cells], grid.reshape(-1))
+        for action in (0, 1, cells - 1, num_actions - 1):
+            target = symmetries.action(jnp.asarray(action, jnp.int32), index)
+            assert moved[target] == weights[action]
+
+
+@pytest.fixture(scope="module")
+def othello():
+    """64 random Othello positions of all lengths, and their successors by a random move."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        env = pgx.make("othello")
+        step = jax.jit(jax.vmap(env.step))
+
+        @jax.jit
+        def choose(state, key):
+            logits = jnp.where(state.legal_action_mask, 0.0, -jnp.inf)
+            return jr.categorical(key, logits)
+
+        state = jax.jit(jax.vmap(env.init))(jr.split(jr.key(0), 64))
+        kept = [state]
+        for ply in range(58):
+            state = step(state, choose(state, jr.fold_in(jr.key(1), ply)))
+            kept.append(state)
+        # Row i stops after i plies (at most 58), so the beginning is there too.
+        rows = [jax.tree.map(lambda x, i=i: x[i], kept[min(i, 58)]) for i in range(64)]
+        state = jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+        action = choose(state, jr.key(2))
+        return step, state, action, step(state, action)
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_othello_steps_commute(index, othello):
+    step, state, action, after = othello
+    symmetries = _symmetries(8, 8, 65)
+
+    @jax.vmap
+    def turned(state):
+        board = symmetries.features(state._x.board.reshape(8, 8), index).reshape(64)
+        return state.replace(
+            _x=state._x._replace(board=board),
+            observation=symmetries.features(state.observation, index),
+            legal_action_mask=symmetries.actions(state.legal_action_mask, index),
+        )
+
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        moved = jax.vmap(lambda a: symmetries.action(a, index))(action)
+        result = step(turned(state), moved)
+    expected = turned(after)
+    jax.tree.map(np.testing.assert_array_equal, result, expected)
+    # The positions are not all symmetric themselves, or this would hold for any table.
+    if index:
+        assert np.any(np.asarray(expected.observation) != np.asarray(after.observation))
+
+
+def test_refuses_what_does_not_fit():
+    symmetries = _symmetries(2, 3, 7)
+    with pytest.raises(ValueError, match=r"shape \(4, 2, 3, 1\).*\(2, 3\).*vmap"):
+        symmetries.features(jnp.zeros((4, 2, 3, 1)), 0)
+    with pytest.raises(ValueError, match=r"shape \(6,\), expected \(7,\)"):
+        symmetries.actions(jnp.zeros(6), 0)
+    with pytest.raises(ValueError, match="num_actions=63"):
+        _symmetries(8, 8, 63)
+    with pytest.raises(ValueError, match="index 8: .*below 8"):
+        _symmetries(8, 8, 65).features(jnp.zeros((8, 8)), 8)
