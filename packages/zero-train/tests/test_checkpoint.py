@@ -12,6 +12,8 @@ import pytest
 import zero_train._checkpoint as implementation
 from zero_train import CheckpointError, Checkpoints
 
+from .sharded import check_sharded, sharded_state
+
 
 def _state() -> dict:
     bits = np.random.default_rng(0).integers(0, 2**16, (3, 8), dtype=np.uint16)
@@ -217,53 +219,9 @@ def test_only_arrays_and_a_sensible_keep(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-_HERE = """
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-def sharded(devices):
-    mesh = Mesh(np.asarray(jax.devices()[:devices]), ("data",))
-    layout = {"rows": P("data"), "keys": P("data"), "key": P(), "whole": P()}
-    layout = jax.tree.map(lambda p: NamedSharding(mesh, p), layout)
-
-    def state():
-        return {
-            "rows": jnp.arange(48, dtype=jnp.float32).reshape(16, 3),
-            "keys": jax.random.split(jax.random.key(1), 8),
-            "key": jax.random.key(2),
-            "whole": jnp.arange(5, dtype=jnp.int8),
-        }
-
-    return jax.jit(state, out_shardings=layout)()
-
-def check(restored, devices):
-    for x, y in zip(jax.tree.leaves(restored), jax.tree.leaves(sharded(devices)), strict=True):
-        assert x.dtype == y.dtype
-        assert x.sharding.is_equivalent_to(y.sharding, x.ndim), (x.sharding, y.sharding)
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            x, y = jax.random.key_data(x), jax.random.key_data(y)
-        assert x.sharding.is_equivalent_to(y.sharding, x.ndim), (x.sharding, y.sharding)
-        assert np.array_equal(x, y)
-"""
-
-_ON_EIGHT = f"""
-import os, sys
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-os.environ["JAX_PLATFORMS"] = "cpu"
-from zero_train import Checkpoints
-# It takes seconds to import; commands that need no checkpoint should not wait for it.
-assert "orbax.checkpoint" not in sys.modules
-{_HERE}
-checkpoints = Checkpoints(sys.argv[1])
-check(checkpoints.restore(sharded(8), step=1), 8)
-checkpoints.save(8, sharded(8))
-"""
-
-
 def test_another_number_of_devices(tmp_path):
-    here: dict = {}
-    exec(_HERE, here)
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(1, here["sharded"](1))
-    subprocess.run([sys.executable, "-c", _ON_EIGHT, str(tmp_path)], check=True)
-    here["check"](checkpoints.restore(here["sharded"](1), step=8), 1)
+    checkpoints.save(1, sharded_state(1))
+    script = pathlib.Path(__file__).with_name("sharded.py")
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    check_sharded(checkpoints.restore(sharded_state(1), step=8), 1)

@@ -168,11 +168,8 @@ class Checkpoints:
         reason = " ".join(str(error).split())
         if "No space left" in reason or "quota exceeded" in reason:
             size = sum(x.nbytes for x in leaves.values()) / 1e6
-            return (
-                f"{start}no free disk space (it takes up to {size:.0f} MB). "
-                "Free some; what was saved before is untouched."
-            )
-        return f"{start}{reason[:300]}"
+            reason = f"no free disk space (it takes up to {size:.0f} MB); free some"
+        return f"{start}{reason[:300]}. What was saved before is untouched."
 
 
 def _label(index: int) -> str:
