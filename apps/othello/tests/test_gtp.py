@@ -1,3 +1,4 @@
+import importlib.metadata
 import io
 from collections.abc import Sequence
 
@@ -199,8 +200,9 @@ def test_serving_stops_at_quit_and_at_the_end_of_input(engine):
     serve(engine, io.StringIO("1 name\n\n# nothing\n2 quit\n3 name\n"), stdout)
     assert stdout.getvalue() == "=1 zero-othello\n\n=2\n\n" and not engine.running
     stdout = io.StringIO()
-    serve(GtpEngine(new_player()), io.StringIO("name\n"), stdout)
-    assert stdout.getvalue() == "= zero-othello\n\n"
+    serve(GtpEngine(new_player()), io.StringIO("name\nversion\n"), stdout)
+    version = importlib.metadata.version("zero-othello")
+    assert stdout.getvalue() == f"= zero-othello\n\n= {version}\n\n"
 
 
 def test_a_controller_that_has_gone_ends_it(engine):

@@ -5,6 +5,7 @@ boards are 8 by 8, A1 is the upper left corner, a pass is legal only for a side 
 `final_score` counts discs.
 """
 
+import importlib.metadata
 import io
 import re
 from collections.abc import Callable, Iterable
@@ -41,13 +42,15 @@ class GtpEngine:
     `genmove` for the side that is not to move is refused otherwise.
     """
 
-    def __init__(self, player: Player, *, name: str = "zero-othello", version: str = "0"):
+    def __init__(self, player: Player, *, name: str = "zero-othello", version: str | None = None):
         """**Arguments:**
 
         - `player`: the game; it need not be warmed up.
-        - `name`, `version`: what the commands of those names answer.
+        - `name`, `version`: what the commands of those names answer; the version is this
+            package's unless given.
         """
         self._player = player
+        version = version or importlib.metadata.version("zero-othello")
         self._identity = {"name": name, "version": version}
         self._plies: list[int] = []  # plies of each GTP move: an implicit pass makes two
         self._running = True
