@@ -88,7 +88,8 @@ def lint(session: nox.Session) -> None:
 def typecheck(session: nox.Session) -> None:
     """Static types: pyright."""
     sync(session, "tests", "typecheck", "dev")
-    session.run("pyright", *session.posargs)
+    python = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
+    session.run("pyright", "--pythonpath", str(python).strip(), *session.posargs)
 
 
 @nox.session

@@ -24,7 +24,7 @@ def test_a_file_is_one_idea(path):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
-            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
             assert lines <= 60, node.name
 
 
