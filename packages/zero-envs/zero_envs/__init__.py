@@ -12,7 +12,12 @@ from ._environment import (
     Observation as Observation,
     Transition as Transition,
 )
-from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+from ._pgx import (
+    DOWNLOADED_GAMES as DOWNLOADED_GAMES,
+    HIDDEN_GAMES as HIDDEN_GAMES,
+    PgxEnvironment as PgxEnvironment,
+    PgxState as PgxState,
+)
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
 

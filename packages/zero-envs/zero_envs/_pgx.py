@@ -50,7 +50,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     With two players the game must be zero-sum, as every game of pgx is: `reward` is the one of the
     player who just acted, and `discount` is -1 exactly where `current_player` changed. An illegal
-    action ends the game and costs the one who played it (reward -1), as in pgx.
+    action ends the game and costs the one who played it what pgx says (1, in backgammon 3).
 
     `hidden` is true for card games. Other games keep nothing secret except how chance will fall,
     and that comes from the `key` given to `step`.
