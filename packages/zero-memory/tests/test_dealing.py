@@ -143,6 +143,17 @@ def test_assigned_then_truncated_counts_as_ended(small):
     assert read(state) == {0: (1, 1.0)}
 
 
+def test_a_ring_full_of_one_move_episodes_keeps_every_outcome(small):
+    buffer, add, assign, _, read = small
+    state = buffer.init(rows(0))
+    for name in range(7):
+        state = assign(_play(add, state, [name]), jnp.asarray([[10.0 + name, 0.0]]), YES)
+    whole = {3: (3, 13.0), 0: (4, 14.0), 1: (5, 15.0), 2: (6, 16.0)}
+    assert read(state) == whole
+    del whole[3]
+    assert read(_play(add, state, [7])) == whole
+
+
 def test_an_episode_longer_than_the_ring_keeps_its_tail_in_phase(small):
     buffer, add, assign, truncate, read = small
     state = _play(add, buffer.init(rows(0)), range(7))
