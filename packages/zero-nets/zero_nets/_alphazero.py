@@ -105,8 +105,10 @@ class AlphaZeroNet(eqx.Module):
         - `board_shape`: rows, columns and channels of one observation.
         - `num_actions`: the length of the logits.
         - `channels`, `blocks`: width and number of the residual blocks.
-        - `norm`: `"layer"` normalises every cell over its channels before every convolution of a
-            block; `"none"` does not.
+        - `norm`: `"none"`, or `"layer"` to normalise every cell over its channels before every
+            convolution of a block. With 3 blocks of 32 channels on a CPU it cost 16 % of a
+            forward pass and 30 % of a gradient, and learned no more from as many updates (200 of
+            256 Othello positions, one seed); deeper towers may need it.
         - `policy_channels`, `value_channels`: channels left by each head's 1x1 convolution.
         - `value_width`: width of the value head's hidden layer.
         - `dtype`: what the network computes in, e.g. `jnp.bfloat16` on a GPU. Parameters and
