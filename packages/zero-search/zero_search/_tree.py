@@ -177,11 +177,11 @@ def subtree(
     node = move(tree.node, 0)
     renumbered = [
         (NEXT, _renumber(node[..., NEXT].astype(jnp.int32), number)),
-        (INDEX, jnp.where(live, slot[None], 0)),
+        (INDEX, jnp.broadcast_to(slot[None], live.shape)),
         (PARENT, jnp.maximum(_renumber(node[..., PARENT].astype(jnp.int32), number), 0)),
     ]
     for column, value in renumbered:
-        node = node.at[..., column].set(value.astype(jnp.float32))
+        node = node.at[..., column].set(jnp.where(live, value, 0).astype(jnp.float32))
     child = move(tree.child, UNSTORED)
     return Tree(
         node=node,

@@ -1,0 +1,276 @@
+"""Models to search over, exact answers for them, and a slow search to compare with."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from zero_search import AbstractPriorModel, Plan, TreeSearch
+
+
+class Slim(NamedTuple):
+    """A pgx Othello state without its observation."""
+
+    player: jax.Array
+    board: jax.Array
+    passed: jax.Array
+    turn: jax.Array
+    legal: jax.Array
+    terminated: jax.Array
+
+
+class Othello(AbstractPriorModel[Slim]):
+    """pgx Othello with a random linear evaluator."""
+
+    weights: jax.Array
+    env: Any
+    template: Any
+
+    def step(self, state, action, *, key):
+        del key
+
+        def one(state, action):
+            x = self.template._x._replace(
+                board=state.board.astype(jnp.int32), passed=state.passed, turn=state.turn
+            )
+            after = self.env.step(
+                self.template.replace(
+                    current_player=state.player,
+                    legal_action_mask=state.legal,
+                    terminated=state.terminated,
+                    _x=x,
+                ),
+                action,
+            )
+            discount = jnp.where(after.terminated, 0.0, -1.0)
+            return self.slim(after), after.rewards[state.player], discount, after.terminated
+
+        # pgx promotes types freely.
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            return jax.vmap(one)(state, action)
+
+    def predict(self, state, *, key):
+        del key
+        out = state.board.astype(jnp.float32) @ self.weights
+        return jnp.where(state.legal, out[:, :65], -jnp.inf), jnp.tanh(out[:, 65])
+
+    def slim(self, state) -> Slim:
+        return Slim(
+            player=state.current_player,
+            board=state._x.board.astype(jnp.int8),
+            passed=state._x.passed,
+            turn=state._x.turn,
+            legal=state.legal_action_mask,
+            terminated=state.terminated,
+        )
+
+
+def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
+    """A model and positions after up to 55 random plies."""
+    import pgx  # starts the backend
+
+    env = pgx.make("othello")
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        template = env.init(jr.key(0))
+    weights = 0.2 * jr.normal(jr.key(seed), (64, 66))
+    model = Othello(weights=weights, env=env, template=template)
+    first = jax.tree.map(
+        lambda x: jnp.broadcast_to(jnp.asarray(x)[None], (batch, *jnp.shape(x))),
+        model.slim(template),
+    )
+    plies = 2 + jnp.arange(batch) % 54
+
+    def body(i, state):
+        keys = jr.split(jr.fold_in(jr.key(seed), i), batch)
+        draw = lambda k, legal: jr.categorical(k, jnp.where(legal, 0.0, -jnp.inf))
+        action = jax.vmap(draw)(keys, state.legal)
+        after, _, _, last = model.step(state, action, key=keys)
+        stay = (i >= plies) | last
+        pick = lambda x, y: jnp.where(stay.reshape((-1,) + (1,) * (x.ndim - 1)), x, y)
+        return jax.tree.map(pick, state, after)
+
+    return model, jax.jit(lambda s: jax.lax.fori_loop(0, 55, body, s))(first)
+
+
+class Node(NamedTuple):
+    """A state of `RandomTree`."""
+
+    name: jax.Array
+    depth: jax.Array
+    done: jax.Array
+
+
+class RandomTree(AbstractPriorModel[Node]):
+    """A deterministic tree whose rewards, turns, ends and priors are hashes of the path."""
+
+    num_actions: int = 6
+    discounts: tuple[float, ...] = (1.0, -1.0, -1.0, 0.0)
+    truncate: float = 0.0
+    illegal: float = 0.3
+    horizon: int = 1000
+    noise: float = 1.0
+    sharpness: float = 3.0
+
+    def root(self, batch: int, seed: int = 0) -> Node:
+        name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
+        return Node(name, jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), bool))
+
+    def step(self, state, action, *, key):
+        del key
+        name = _mix(state.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
+        reward = jnp.where(_unit(name, 1) < 0.5, 2 * _unit(name, 2) - 1, 0.0)
+        which = (_unit(name, 3) * len(self.discounts)).astype(jnp.int32)
+        discount = jnp.asarray(self.discounts, jnp.float32)[which]
+        depth = state.depth + 1
+        discount = jnp.where(depth >= self.horizon, 0.0, discount)
+        last = (discount == 0) | (_unit(name, 4) < self.truncate)
+        done = state.done
+        after = Node(jnp.where(done, state.name, name), depth, done | last)
+        still = lambda x: jnp.where(done, 0.0, x)
+        return after, still(reward), still(discount), done | last
+
+    def predict(self, state, *, key):
+        del key
+        lanes = jnp.arange(self.num_actions, dtype=jnp.uint32)[None] + jnp.uint32(11)
+        each = _mix(state.name[:, None] * jnp.uint32(17) + lanes)
+        legal = _unit(each, 5) >= self.illegal
+        legal = legal.at[:, 0].set(legal[:, 0] | ~jnp.any(legal, axis=1))
+        logits = self.sharpness * _unit(each, 6)
+        value = self.noise * (2 * _unit(state.name, 7) - 1)
+        return jnp.where(legal, logits, -jnp.inf), value
+
+
+def _mix(x):
+    """An integer hash."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = (x ^ (x >> jnp.uint32(shift))) * jnp.uint32(factor)
+    return x ^ (x >> jnp.uint32(16))
+
+
+def _unit(x, salt: int):
+    mixed = _mix(x ^ jnp.uint32(0x9E3779B9 * salt % 2**32))
+    return (mixed >> jnp.uint32(8)).astype(jnp.float32) / 2**24
+
+
+class Nim(AbstractPriorModel[jax.Array]):
+    """Take 1 to 3; whoever takes the last one wins. The evaluator knows nothing."""
+
+    def step(self, state, action, *, key):
+        del key
+        left = jnp.maximum(state - action - 1, 0)
+        over = left == 0
+        return left, jnp.where(over, 1.0, 0.0), jnp.where(over, 0.0, -1.0), over
+
+    def predict(self, state, *, key):
+        del key
+        legal = jnp.arange(3, dtype=jnp.int32)[None] < state[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.shape, jnp.float32)
+
+
+class Jitted:
+    """`plan` and `advance` of a planner on a model, compiled once."""
+
+    def __init__(self, planner, model):
+        self.planner, self.model, self.traces = planner, model, 0
+
+        def plan(state, carry, key):
+            self.traces += 1
+            batch = jax.tree.leaves(state)[0].shape[0]
+            return planner.plan(model, state, carry, key=jr.split(key, batch))
+
+        self.plan = jax.jit(plan)
+        self.advance = jax.jit(planner.advance)
+        self.step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
+
+    def fresh(self, state, seed: int = 0) -> Plan:
+        return self.plan(state, self.planner.init(self.model, state), jr.key(seed))[0]
+
+
+def exact_values(model: RandomTree, state: Node, gamma: float) -> np.ndarray:
+    """Optimal Q-values of every root action, `nan` where illegal, by exhaustion."""
+    step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
+    predict = jax.jit(lambda s: model.predict(s, key=jr.split(jr.key(0), s.name.shape[0])))
+
+    def qvalues(state):
+        batch, n = state.name.shape[0], model.num_actions
+        wide = jax.tree.map(lambda x: jnp.repeat(x, n), state)
+        after, reward, discount, last = step(wide, jnp.tile(jnp.arange(n), batch))
+        reward, discount = np.asarray(reward, np.float64), np.asarray(discount, np.float64)
+        value = np.zeros(batch * n)
+        if not np.all(np.asarray(last)):
+            value = np.nanmax(qvalues(after), axis=1)
+        total = (reward + gamma * discount * value).reshape(batch, n)
+        return np.where(np.isfinite(np.asarray(predict(state)[0])), total, np.nan)
+
+    return qvalues(state)
+
+
+class Reference:
+    """AlphaZero PUCT with one Python object a node: the oracle for everything mctx has not."""
+
+    def __init__(self, planner: TreeSearch, model: RandomTree):
+        self.planner, self.model = planner, model
+        self.max_nodes = planner.max_nodes or planner.num_simulations + 1
+        self._step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), 1)))
+        self._predict = jax.jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 1)))
+
+    def node(self, state, final=False) -> dict:
+        logits, value = self._predict(state)
+        logits = np.asarray(logits[0])
+        prior = np.exp(logits - logits.max())
+        visits, qvalues = np.zeros(len(prior)), np.zeros(len(prior))
+        return dict(
+            state=state,
+            legal=np.isfinite(logits),
+            prior=prior / prior.sum(),
+            raw=float(value[0]),
+            mean=float(value[0]),
+            visits=visits,
+            q=qvalues,
+            children={},
+            final=final,
+        )
+
+    def size(self, node) -> int:
+        return 1 + sum(self.size(c[0]) for c in node["children"].values())
+
+    def select(self, node) -> int:
+        seen, mean = node["visits"] > 0, node["mean"]
+        known = np.where(seen, node["q"], mean)
+        low, high = known.min(), known.max()
+        low, high = min(low, mean), max(high, mean)
+        scaled = (np.where(seen, node["q"], low) - low) / max(high - low, 1e-8)
+        count = 1 + node["visits"].sum()
+        c = self.planner.selection.c * np.sqrt(count)  # pyright: ignore[reportAttributeAccessIssue]
+        score = scaled + c * node["prior"] / (node["visits"] + 1)
+        return int(np.argmax(np.where(node["legal"], score, -np.inf)))
+
+    def search(self, root: dict) -> dict:
+        for _ in range(self.planner.num_simulations):
+            self.simulate(root, root)
+        return root
+
+    def simulate(self, root, node) -> float:
+        action = self.select(node)
+        stored = True
+        if action in node["children"]:
+            child, reward, discount = node["children"][action]
+            outcome = child["raw"] if child["final"] else self.simulate(root, child)
+            mean = child["raw"] if child["final"] else child["mean"]
+        else:
+            after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
+            child = self.node(after, bool(last[0]))
+            reward, discount = float(r[0]), self.planner.gamma * float(d[0])
+            outcome = mean = child["raw"]
+            stored = self.size(root) < self.max_nodes
+            if stored:
+                node["children"][action] = (child, reward, discount)
+        n, q = node["visits"][action], reward + discount * mean
+        node["q"][action] = q if stored else (n * node["q"][action] + q) / (n + 1)
+        count = 1 + node["visits"].sum()
+        up = reward + discount * outcome
+        node["mean"] = (count * node["mean"] + up) / (count + 1)
+        node["visits"][action] += 1
+        return up

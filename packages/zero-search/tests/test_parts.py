@@ -1,0 +1,52 @@
+"""Noise and temperature."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from zero_search import DirichletNoise, sample_action, Temperature
+
+
+def test_noise_mixes_probabilities_of_legal_actions_only(getkey):
+    # Mean and variance of the mixture are the Dirichlet's, by number of legal actions.
+    rows, fraction, total = 4000, 0.25, 3.0
+    legal = jnp.asarray([[True, True, False, True, False], [False, True, True, False, False]])
+    logits = jnp.where(legal, jnp.asarray([[1.0, 0.0, 9.0, 2.0, 9.0]]), -jnp.inf)
+    logits = jnp.repeat(logits, rows, axis=0)
+    noise = DirichletNoise(fraction, total=total)
+    noisy = jax.jit(lambda x, k: noise(x, key=k))(logits, jr.split(getkey(), 2 * rows))
+    probs = np.asarray(jnp.exp(noisy)).reshape(2, rows, 5)
+    assert np.allclose(probs.sum(-1), 1, atol=1e-5)
+    assert not np.any(np.isfinite(np.asarray(noisy)) != np.repeat(np.asarray(legal), rows, axis=0))
+    prior = np.asarray(jax.nn.softmax(logits))[::rows]
+    for row, count in ((0, 3), (1, 2)):
+        on = np.asarray(legal[row])
+        mean = (1 - fraction) * prior[row, on] + fraction / count
+        assert np.allclose(probs[row][:, on].mean(0), mean, atol=0.01)
+        spread = fraction**2 * (count - 1) / count**2 / (total + 1)
+        assert np.allclose(probs[row][:, on].var(0), spread, rtol=0.15)
+
+
+def test_temperature_sharpens_by_its_exponent(getkey):
+    weights = jnp.asarray([[0.5, 0.3, 0.2, 0.0]])
+    many = jnp.repeat(weights, 8000, axis=0)
+    for heat in (1.0, 0.5):
+        drawn = sample_action(many, heat, key=jr.split(getkey(), 8000))
+        share = np.bincount(np.asarray(drawn), minlength=4) / 8000
+        expected = np.asarray(weights[0]) ** (1 / heat)
+        assert np.allclose(share, expected / expected.sum(), atol=0.03)
+        assert share[3] == 0
+
+
+def test_temperature_zero_takes_the_first_largest(getkey):
+    weights = jnp.asarray([[0.2, 0.4, 0.4], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    first, second = jr.split(getkey(), 3), jr.split(getkey(), 3)
+    assert sample_action(weights, 0.0, key=first).tolist() == [1, 0, 2]
+    cold = jnp.asarray([1e-6, 1e-6, 1e-6])
+    assert sample_action(weights.at[0, 2].set(0.39), cold, key=second).tolist() == [1, 0, 2]
+
+
+def test_temperature_follows_the_move_number():
+    schedule = Temperature(first=1.0, then=0.25, moves=3)
+    assert schedule(jnp.arange(5, dtype=jnp.int32)).tolist() == [1, 1, 1, 0.25, 0.25]

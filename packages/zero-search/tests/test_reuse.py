@@ -1,0 +1,105 @@
+"""What is kept of a tree between moves, and what is not."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import PUCT, TreeSearch
+
+from .helpers import Jitted, Node, RandomTree, Reference
+
+
+BATCH, SIMULATIONS = 10, 40
+
+
+@pytest.fixture(scope="module")
+def run():
+    planner = TreeSearch(SIMULATIONS, PUCT(1.2), gamma=0.9, reuse=True, max_nodes=60)
+    return Jitted(planner, RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0), truncate=0.1))
+
+
+@pytest.fixture(scope="module")
+def moved(run):
+    """A plan from fresh trees, the states its actions lead to, and the carry in between."""
+    state = run.model.root(BATCH)
+    plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
+    after, _, _, last = run.step(state, plan.action)
+    return plan, carry, after, last
+
+
+def child(root, action):
+    """The subtree of the reference below an action, as a root, or `None`."""
+    if action not in root["children"] or root["children"][action][0]["final"]:
+        return None
+    return root["children"][action][0]
+
+
+def test_game_with_reuse_equals_the_reference(run):
+    # Four moves: kept statistics, the room they take (the tree fills up) and renumbering.
+    oracle = Reference(run.planner, run.model)
+    state = run.model.root(BATCH)
+    carry = run.planner.init(run.model, state)
+    single = lambda i: jax.tree.map(lambda x: x[i : i + 1], state)
+    roots = [oracle.node(single(i)) for i in range(BATCH)]
+    playing = np.ones(BATCH, bool)
+    for move in range(4):
+        plan, carry = run.plan(state, carry, jr.key(move))
+        for i in np.flatnonzero(playing):
+            kept = roots[i]["visits"].sum()
+            root = oracle.search(roots[i])
+            assert float(plan.stats["reused"][i]) == kept
+            visits = np.asarray(plan.weights[i]) * (kept + SIMULATIONS)
+            assert np.array_equal(np.round(visits), root["visits"])
+            seen = root["visits"] > 0
+            assert np.allclose(plan.qvalues[i][seen], root["q"][seen], atol=1e-5)
+            assert int(plan.stats["nodes"][i]) == oracle.size(root)
+        action = plan.action
+        state, _, _, last = run.step(state, action)
+        carry = run.advance(carry, action, state, last)
+        playing &= ~np.asarray(last)
+        for i in np.flatnonzero(playing):
+            roots[i] = child(roots[i], int(action[i])) or oracle.node(single(i))
+    assert playing.sum() >= 2
+
+
+def test_kept_visits_are_those_of_the_played_edge(run, moved):
+    plan, carry, after, last = moved
+    kept = run.advance(carry, plan.action, after, last).tree
+    visits = carry.tree.edge[jnp.arange(BATCH), 0, 0, plan.action]
+    # The edge's first visit is the evaluation of the child itself.
+    expected = jnp.where(last, 0.0, visits - 1)
+    assert jnp.array_equal(jnp.sum(kept.edge[:, 0, 0], axis=1), expected)
+    assert jnp.any(expected > 1)
+
+
+@pytest.mark.parametrize("why", ["last", "another state", "unvisited"])
+def test_what_no_longer_holds_is_dropped(run, moved, why):
+    plan, carry, after, last = moved
+    action = plan.action
+    if why == "last":
+        last = jnp.ones_like(last)
+    elif why == "another state":
+        after = Node(after.name + jnp.uint32(1), after.depth, after.done)
+    else:
+        fresh = run.planner.init(run.model, after)
+        carry = type(carry)(ply=carry.ply, tree=fresh.tree)
+    carry = run.advance(carry, action, after, last)
+    empty = run.planner.init(run.model, after)
+    for kept, new in zip(jax.tree.leaves(carry.tree), jax.tree.leaves(empty.tree), strict=True):
+        assert jnp.array_equal(kept, new)
+    # A plan on what is left is a plan from scratch.
+    again, _ = run.plan(after, carry, jr.key(1))
+    first, _ = run.plan(after, empty, jr.key(1))
+    assert jnp.array_equal(again.weights, first.weights)
+
+
+def test_only_the_differing_row_is_dropped(run, moved):
+    plan, carry, after, last = moved
+    row = int(np.flatnonzero(~np.asarray(last))[0])
+    other = Node(after.name.at[row].add(jnp.uint32(1)), after.depth, after.done)
+    sizes = run.advance(carry, plan.action, after, last).tree.size
+    changed = run.advance(carry, plan.action, other, last).tree.size
+    assert sizes[row] > 0
+    assert jnp.array_equal(changed, sizes.at[row].set(0))
