@@ -8,9 +8,10 @@ import signal
 import jax
 import pytest
 
-from zero_othello import _train
+import zero_train
 from zero_othello._load import load
 from zero_othello._train import Options, train
+from zero_othello._view import View
 from zero_train import Checkpoints, NonFiniteError, read_lines
 
 
@@ -43,7 +44,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
 def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeypatch):
     """SIGTERM after step 4; resumed, the next 20 lines are those of the undisturbed run."""
     folder = tmp_path / "stopped"
-    update = _train.View.update
+    update = View.update
 
     def stop_at_four(view, number, metrics, timings):
         update(view, number, metrics, timings)
@@ -51,7 +52,7 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_train.View, "update", stop_at_four)
+        patch.setattr(View, "update", stop_at_four)
         train(small_config, Options(out=folder))
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 4
     assert Checkpoints(folder / "checkpoints").latest == 4
@@ -66,7 +67,7 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
 
 
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(small_config, tmp_path, monkeypatch):
-    real = _train.step
+    real = zero_train.step
 
     def poisoned(loop, state):
         state, metrics = real(loop, state)
@@ -74,7 +75,7 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(small_config, tmp_path,
             metrics = metrics | {"value_loss": jax.numpy.asarray(math.nan)}
         return state, metrics
 
-    monkeypatch.setattr(_train, "step", poisoned)
+    monkeypatch.setattr("zero_othello._train.step", poisoned)
     folder = tmp_path / "nan"
     with pytest.raises(NonFiniteError, match=r"8.*value_loss"):
         train(small_config, Options(out=folder))

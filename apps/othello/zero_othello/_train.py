@@ -94,6 +94,7 @@ class _Run:
         self.state = state
         self.done = self.saved = int(state.agent.updates) // self.config.updates
         self.folder.rewind(self.done)
+        self.players.rewind(self.done)
         lines = read_lines(self.folder.path / "metrics.jsonl")
         if lines:
             self.totals = {name: int(lines[-1][name]) for name in self.totals}
@@ -143,7 +144,8 @@ class _Run:
             self.totals[name] += count
         self.done = number
         metrics |= self.totals
-        metrics["learning_rate"] = float(self.schedule(number * self.config.updates - 1))
+        rate: Any = self.schedule(number * self.config.updates - 1)
+        metrics["learning_rate"] = float(rate)
         timings = {"seconds": seconds} | {
             f"{name}_per_second": count / seconds for name, count in counts.items()
         }
@@ -176,8 +178,10 @@ class _Run:
             self.saved = self.done
 
     def _new_ladder(self, rows: list[dict[str, Any]]) -> Ladder:
+        # `build_loop` made them; a Loop only promises any environment and agent.
+        env: Any = self.loop.env
         agent: Any = self.loop.agent
-        return Ladder(self.config, self.loop.env, agent, self._player, rows)
+        return Ladder(self.config, env, agent, self._player, rows)
 
     def _player(self, number: int) -> PyTree[Array]:
         like = jax.eval_shape(lambda: self.loop.agent.init(key=jr.key(0))).average

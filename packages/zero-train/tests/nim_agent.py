@@ -52,9 +52,7 @@ def nim_loop(num_devices: int, **changes) -> Loop:
     fields = dict(
         env=env,
         agent=nim_agent(env),
-        buffer=EpisodeBuffer(
-            capacity=32, num_envs=16, batch_size=32, num_players=2, num_shards=8
-        ),
+        buffer=EpisodeBuffer(capacity=32, num_envs=16, batch_size=32, num_players=2, num_shards=8),
         augment=None,
         num_envs=16,
         unroll_length=4,

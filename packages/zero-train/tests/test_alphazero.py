@@ -1,5 +1,7 @@
 """AlphaZero's loss against NumPy, its guard against NaN, and that it learns Nim."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import pytest
 from zero_envs import Observation
 from zero_envs.testing import Nim
 from zero_memory import Batch
-from zero_train import Experience, fill, init, PlanRecord, step
+from zero_train import evaluate_batch, Experience, fill, init, PlanRecord, step
 
 from .nim_agent import nim_agent, nim_loop
 
@@ -124,8 +126,9 @@ def test_learns_nim():
         state, _ = step(loop, state)
     heaps = jnp.arange(1, 8)
     obs = jax.vmap(ENV.observe)(jax.vmap(type(ENV.init(key=jr.key(0))))(heaps))
-    logits, values = jax.vmap(loop.agent.evaluator(state.agent.params))(obs)
-    best = np.argmax(np.where(obs.legal, logits, -np.inf), axis=-1) + 1
+    agent: Any = loop.agent
+    logits, values = evaluate_batch(agent.evaluator(state.agent.params), obs)
+    best = np.argmax(logits, axis=-1) + 1
     for heap in range(1, 8):
         if heap % 4:
             assert best[heap - 1] == heap % 4, heap

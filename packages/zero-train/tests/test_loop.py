@@ -1,6 +1,7 @@
 """The loop: rows that follow the rules, the same on any number of devices."""
 
 import re
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -83,7 +84,8 @@ def test_only_the_gradient_crosses_devices(ran):
     loop, state, _ = ran[8]
 
     def compiled(function, *args):
-        text = eqx.filter_jit(function).lower(*args).compile().as_text()
+        jitted: Any = eqx.filter_jit(function)
+        text = jitted.lower(*args).compile().as_text()
         return {m.group(1) for m in COLLECTIVES.finditer(text)}
 
     def whole(state: LoopState):

@@ -99,6 +99,11 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
 
     def _loss(self, params: PyTree[Array], batch: Batch) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
+        if rows.obs.legal is None:
+            raise ValueError(
+                "AlphaZero.update was given observations without legal actions, which means "
+                "continuous ones; it learns discrete policies only."
+            )
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
         weights = batch.weights * ~rows.last
         total = jnp.maximum(jnp.sum(weights), 1.0)
