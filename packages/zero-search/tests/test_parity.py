@@ -1,5 +1,7 @@
 """With the same noise, visits equal mctx's: PUCT and Gumbel, Othello and random trees."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -13,6 +15,10 @@ from .helpers import Jitted, othello_positions, RandomTree
 
 
 SIMULATIONS = 40
+# chex dataclasses hide their constructors from type checkers.
+ENGINE: Any = mctx
+# The models here draw nothing.
+UNUSED: Any = None
 
 
 class Fixed(AbstractRootNoise):
@@ -36,7 +42,7 @@ def case(request):
     else:
         model = RandomTree()
         state = model.root(400)
-    logits = jax.jit(lambda s: model.predict(s, key=None))(state)[0]
+    logits = jax.jit(lambda s: model.predict(s, key=UNUSED))(state)[0]
     return model, state, jr.normal(jr.key(5), logits.shape)
 
 
@@ -46,18 +52,16 @@ def run_mctx(policy, model, state, noise, monkeypatch, **kwargs):
     def recurrent(_, key, action, state):
         state, reward, discount, _ = model.step(state, action, key=key)
         logits, value = model.predict(state, key=key)
-        return mctx.RecurrentFnOutput(  # pyright: ignore[reportCallIssue]
+        return ENGINE.RecurrentFnOutput(
             reward=reward, discount=discount, prior_logits=logits, value=value
         ), state
 
     def run(state, noise):
-        logits, value = model.predict(state, key=None)
+        logits, value = model.predict(state, key=UNUSED)
         invalid = jnp.isneginf(logits)
         if policy is mctx.muzero_policy:
             logits = logits + noise
-        root = mctx.RootFnOutput(  # pyright: ignore[reportCallIssue]
-            prior_logits=logits, value=value, embedding=state
-        )
+        root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
         monkeypatch.setattr(jr, "gumbel", lambda *_, **__: noise)
         out = policy((), jr.key(0), root, recurrent, SIMULATIONS, invalid, **kwargs)
         return out.search_tree.summary(), out.action, out.action_weights

@@ -131,7 +131,7 @@ def test_laws_of_a_plan(name, getkey):
         root = tree.root(16, seed)
         state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
-        legal = jnp.isfinite(model.predict(state, key=None)[0])
+        legal = jnp.isfinite(model.predict(state, key=jr.split(getkey(), 16))[0])
         assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
         assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
         assert not jnp.any((plan.weights > 0) & ~legal)
