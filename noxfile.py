@@ -116,57 +116,56 @@ def tests_python(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated(session: nox.Session, name: str) -> None:
-    """Each package alone: its wheel and a git address install only what it declares, its own
-    tests pass on the wheel and cover it."""
+    """Each package alone: installs from its wheel and from git, its own tests cover it."""
+    folder, module, expected = DISTRIBUTIONS[name], name.replace("-", "_"), siblings(name) | {name}
     dist = cache() / "wheels" / name
-    shutil.rmtree(dist, ignore_errors=True)
-    needed = siblings(name)
-    for package in sorted(needed | {name}):
-        session.run_install(
-            *("uv", "build", "--quiet", "--wheel", "--package", package, "--out-dir", str(dist)),
-            external=True,
-        )
-    # Versions as in uv.lock, so that this fails for our reasons only; ours are these wheels.
-    locked = str(dist / "constraints.txt")
+    wheels = build(session, expected, dist)
+    # Third-party versions as in uv.lock, so that this fails for our reasons only.
+    locked = f"--constraints={dist}/locked.txt"
     session.run_install(
         *("uv", "export", "--quiet", "--locked", "--all-packages", "--group", "tests"),
-        *("--no-hashes", "--no-emit-workspace", "--no-header", "--no-annotate", "-o", locked),
+        *("--no-hashes", "--no-emit-workspace", "--no-header", "--no-annotate"),
+        *("--output-file", f"{dist}/locked.txt"),
         external=True,
     )
-    with open(locked, "a", encoding="utf-8") as file:
-        for wheel in dist.glob("*.whl"):
-            file.write(f"{wheel.name.split('-')[0]} @ {wheel.as_uri()}\n")
-    module = name.replace("-", "_")
-    install = ["--constraints", locked, "--no-sources"]
+    # Siblings are these wheels, whatever an index has under their names.
+    lines = [f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()]
+    (dist / "ours.txt").write_text("".join(lines), encoding="utf-8")
+    install = [locked, f"--constraints={dist}/ours.txt", "--no-sources"]
 
-    session.install(*install, *(str(wheel) for wheel in dist.glob(f"{module}-*.whl")))
-    check_installed(session, needed | {name})
-    session.run("python", "-c", f"import {module}")
+    address = f"{name} @ git+{ROOT.as_uri()}#subdirectory={folder.relative_to(ROOT)}"
+    session.install(locked, address)
+    check_installed(session, expected, module)
+    session.run_install("uv", "pip", "uninstall", *expected, external=True)
+    session.install(*install, str(wheels[name]))
+    check_installed(session, expected, module)
 
-    folder = DISTRIBUTIONS[name]
     groups = [ROOT / "pyproject.toml"]
     if "tests" in pyproject(folder).get("dependency-groups", {}):
         groups.append(folder / "pyproject.toml")
     session.install(*install, *(f"--group={path}:tests" for path in groups))
-    check_installed(session, needed | {name})
+    check_installed(session, expected, module)
     share_compilations(session)
     session.run(
         *("pytest", str(folder), f"--cov={module}", f"--cov-fail-under={COVERAGE}"),
         *session.posargs,
     )
 
-    clone = str(pathlib.Path(session.create_tmp()) / "from-git")
-    session.run_install("uv", "venv", "--quiet", "--clear", clone, external=True)
-    address = f"{name} @ git+{ROOT.as_uri()}#subdirectory={folder.relative_to(ROOT)}"
-    session.run_install(
-        *("uv", "pip", "install", "--quiet", "--python", clone, "--constraints", locked, address),
-        external=True,
-    )
-    session.run(f"{clone}/bin/python", "-c", f"import {module}", external=True)
+
+def build(session: nox.Session, names: set[str], dist: pathlib.Path) -> dict[str, pathlib.Path]:
+    """The wheel of each member named."""
+    shutil.rmtree(dist, ignore_errors=True)
+    for name in sorted(names):
+        session.run_install(
+            *("uv", "build", "--quiet", "--wheel", "--package", name, "--out-dir", str(dist)),
+            external=True,
+        )
+    return {wheel.name.split("-")[0].replace("_", "-"): wheel for wheel in dist.glob("*.whl")}
 
 
-def check_installed(session: nox.Session, expected: set[str]) -> None:
-    """Of our packages exactly the expected ones are installed, and none from the source tree."""
+def check_installed(session: nox.Session, expected: set[str], module: str) -> None:
+    """The module imports; of ours exactly what is expected is there, and not in editable form."""
+    session.run("python", "-c", f"import {module}")
     listing = session.run("python", "-c", LIST_INSTALLED, silent=True)
     installed = {name for name in str(listing).split() if "zero-" in name}
     if installed != expected:
