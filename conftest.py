@@ -4,8 +4,10 @@ Nothing under test may be imported here, or the hook would come too late for it.
 """
 
 import os
+import pathlib
 import random
 import sys
+import tomllib
 from collections.abc import Callable
 
 import jax
@@ -14,9 +16,17 @@ import pytest
 from jax import Array
 
 
-# One entry a package, apps included. (jaxtyping's own `--jaxtyping-packages` option cannot take
-# several packages and a configured type checker at once.)
-_CHECKED = ("zero_envs", "zero_search", "zero_memory", "zero_nets", "zero_train", "zero_othello")
+def _members() -> list[str]:
+    """The import name of every member of the workspace, apps included."""
+    root = pathlib.Path(__file__).parent
+    files = [*root.glob("packages/*/pyproject.toml"), *root.glob("apps/*/pyproject.toml")]
+    projects = [tomllib.loads(file.read_text(encoding="utf-8"))["project"] for file in files]
+    return sorted(project["name"].replace("-", "_") for project in projects)
+
+
+# (jaxtyping's own `--jaxtyping-packages` option cannot take several packages and a configured
+# type checker at once.)
+_CHECKED = _members()
 _EARLY = sorted(set(_CHECKED) & set(sys.modules))
 if _EARLY:
     raise RuntimeError(f"{', '.join(_EARLY)} imported before conftest.py: find out by whom.")

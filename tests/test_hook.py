@@ -1,11 +1,14 @@
 """The canary: with the import hook or a strict mode off, many other tests would see nothing."""
 
+import importlib
 import warnings
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jaxtyping import TypeCheckError
+
+from . import workspace
 
 
 def test_a_wrong_shape_is_caught():
@@ -17,15 +20,10 @@ def test_a_wrong_shape_is_caught():
         zero_envs.Transition(reward=scalar, discount=jnp.zeros(3), last=last)
 
 
-def test_a_wrong_shape_is_caught_in_every_package():
-    import zero_envs
-    import zero_memory
-    import zero_nets
-    import zero_search
-    import zero_train
-
-    for package in (zero_envs, zero_memory, zero_nets, zero_search, zero_train):
-        assert type(package.__loader__).__module__.startswith("jaxtyping"), package
+@pytest.mark.parametrize("member", workspace.MEMBERS, ids=lambda member: member.name)
+def test_every_member_is_under_the_hook(member):
+    package = importlib.import_module(workspace.import_name(member))
+    assert type(package.__loader__).__module__.startswith("jaxtyping")
 
 
 def test_mixed_dtypes_are_an_error():
