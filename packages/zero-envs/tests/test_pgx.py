@@ -12,7 +12,7 @@ import pgx
 import pytest
 from jaxtyping import Array
 
-from zero_envs import PgxEnvironment, PgxState
+from zero_envs import DOWNLOADED_GAMES, HIDDEN_GAMES, PgxEnvironment, PgxState
 from zero_envs.testing import check_environment
 
 from .helpers import MovingGame
@@ -223,7 +223,7 @@ def test_an_observation_does_not_depend_on_who_began():
 def test_truncation_keeps_the_sign_and_a_carried_key_stays_out():
     """A game of one's own: truncated after 5 steps, with a PRNG key in pgx's state."""
     for typed in (False, True):
-        env = PgxEnvironment(MovingGame(typed))
+        env = PgxEnvironment(MovingGame(typed), hidden=False)
         step = jax.jit(lambda s, key, env=env: env.step(s, jnp.int32(0), key=key))
         state = env.init(key=jr.key(0))
         assert state.position._rng_key is None
@@ -236,7 +236,7 @@ def test_truncation_keeps_the_sign_and_a_carried_key_stays_out():
 
 def test_a_carried_key_is_replaced_by_the_keys_of_the_steps():
     """The dice must follow the step's key, and nothing else."""
-    env = PgxEnvironment(MovingGame(typed=False))
+    env = PgxEnvironment(MovingGame(typed=False), hidden=False)
     state = env.init(key=jr.key(0))
     step = jax.jit(lambda seed: env.step(state, jnp.int32(0), key=jr.key(seed))[0].position._die)
     dice = [int(step(seed)) for seed in range(20)]
@@ -262,10 +262,19 @@ def test_rendering(othello):
 
 
 def test_card_games_are_hidden():
-    """And may be said to be, for games pgx does not know."""
+    """A game pgx does not know would otherwise be planned over with its cards open."""
     assert PgxEnvironment("kuhn_poker").hidden
     assert not PgxEnvironment("othello").hidden
-    assert PgxEnvironment(MovingGame(typed=False), hidden=True).hidden
+    game = MovingGame(typed=False)
+    assert [PgxEnvironment(game, hidden=hidden).hidden for hidden in (False, True)] == [False, True]
+    with pytest.raises(ValueError, match='"moving".*pass hidden=True or hidden=False') as raised:
+        PgxEnvironment(game)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_game_is_in_its_list():
+    """An entry that cannot be made would promise what the constructor refuses."""
+    assert HIDDEN_GAMES < set(pgx.available_envs()) and not DOWNLOADED_GAMES & HIDDEN_GAMES
 
 
 @pytest.mark.parametrize(
@@ -286,5 +295,5 @@ def test_bad_games(game: str, message: str):
 def test_pgx_missing(monkeypatch):
     """Names what to install."""
     monkeypatch.setitem(sys.modules, "pgx", None)
-    with pytest.raises(ImportError, match=r'pip install "zero-envs\[pgx\]"'):
+    with pytest.raises(ImportError, match="install zero-envs with its extra `pgx`"):
         PgxEnvironment("hearts")

@@ -1,12 +1,20 @@
 """The small exact games, and the wrapper that cuts episodes off."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import TimeLimit
+from zero_envs import (
+    AbstractChanceEnvironment,
+    AbstractHiddenEnvironment,
+    Observation,
+    TimeLimit,
+    Transition,
+)
 from zero_envs.testing import check_environment, Corridor, Nim, NimState
 
 
@@ -62,6 +70,65 @@ def test_time_limit_keeps_the_opponents_sign():
     state, transition = env.step(env.init(key=jr.key(0)), jnp.int32(0), key=jr.key(0))
     assert (transition.reward, transition.discount, transition.last) == (0, -1, True)
     assert int(state.inner.heap) == 6
+
+
+class Cards(AbstractHiddenEnvironment[Any]):
+    """As much of a hidden environment as a wrapper looks at."""
+
+    num_actions: int = 2
+    num_signals: int = 1
+    hidden: bool = True
+
+    def init(self, *, key: jax.Array) -> Any:
+        return key
+
+    def step(self, state: Any, action: jax.Array, *, key: jax.Array) -> tuple[Any, Transition]:
+        zero = jnp.zeros((), jnp.float32)
+        return state, Transition(reward=zero, discount=zero, last=jnp.ones((), jnp.bool_))
+
+    def observe(self, state: Any) -> Observation:
+        return Observation(features=state, legal=jnp.ones(2, jnp.bool_))
+
+    def resample(self, state: Any, *, key: jax.Array) -> Any:
+        return state
+
+    def signal(self, state: Any, action: jax.Array, next_state: Any) -> jax.Array:
+        return jnp.zeros((), jnp.int32)
+
+
+class Dice(AbstractChanceEnvironment[Any]):
+    """As much of a chance environment as a wrapper looks at."""
+
+    num_actions: int = 2
+    num_outcomes: int = 1
+    hidden: bool = False
+
+    def init(self, *, key: jax.Array) -> Any:
+        return Cards().init(key=key)
+
+    def step(self, state: Any, action: jax.Array, *, key: jax.Array) -> tuple[Any, Transition]:
+        return Cards().step(state, action, key=key)
+
+    def observe(self, state: Any) -> Observation:
+        return Cards().observe(state)
+
+    def afterstate(self, state: Any, action: jax.Array) -> Any:
+        return state
+
+    def outcome_logits(self, afterstate: Any) -> jax.Array:
+        return jnp.zeros(1, jnp.float32)
+
+    def resolve(self, afterstate: Any, outcome: jax.Array) -> tuple[Any, Transition]:
+        return Cards().step(afterstate, outcome, key=jr.key(0))
+
+
+@pytest.mark.parametrize("env", [Cards(), Dice()])
+def test_a_time_limit_refuses_what_it_would_strip(env):
+    """A planner would otherwise ask the wrapper for methods that it cannot have."""
+    with pytest.raises(ValueError, match="would lose them") as raised:
+        TimeLimit(env, max_steps=3)
+    assert str(raised.value).startswith(f"TimeLimit({type(env).__name__})")
+    assert "\n" not in str(raised.value)
 
 
 def test_the_report_counts_what_happened():

@@ -13,23 +13,27 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from ._environment import AbstractDiscreteEnvironment, Observation, Transition
 
 
-#: Card games of pgx: the state holds cards that the player to move cannot see.
-HIDDEN_GAMES = frozenset(
-    {"bridge_bidding", "kuhn_poker", "leduc_holdem", "mahjong", "sparrow_mahjong"}
-)
+#: Card games of pgx for two players: the state holds cards that the player to move cannot see.
+HIDDEN_GAMES = frozenset({"kuhn_poker", "leduc_holdem"})
 
 #: Games of pgx that need a downloaded data file before they can be constructed.
 DOWNLOADED_GAMES = frozenset({"bridge_bidding"})
 
 _KEY_FIELD = "_rng_key"
 
-_MISSING_PGX = 'PgxEnvironment needs pgx, which is not installed: pip install "zero-envs[pgx]".'
+_MISSING_PGX = (
+    "PgxEnvironment needs pgx, which is not installed: install zero-envs with its extra `pgx`."
+)
 _NEEDS_DATA = (
     'PgxEnvironment("{game}"): this game reads a data file that has to be downloaded first, so it '
     "has no id to make it by; pass the pgx game that you constructed with the file, or one of: "
     "{allowed}."
 )
 _UNKNOWN = 'PgxEnvironment("{game}"): no such game; allowed: {allowed}.'
+_HIDDEN_OR_NOT = (
+    'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so nobody but you knows whether '
+    "its state holds what the player to move cannot see; pass hidden=True or hidden=False."
+)
 
 
 class PgxState(eqx.Module):
@@ -67,10 +71,10 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
         - `game`: an id out of `pgx.available_envs()`, for instance `"othello"`, or a `pgx.Env`.
         - `hidden`: whether the state holds what the player to move cannot see. Known for the games
-            that come with pgx; to be given for a card game of your own.
+            that come with pgx, to be given for a game of your own.
 
-        **Raises:** `ValueError` for an unknown id and for more than two players; `ImportError`
-        naming the package to install.
+        **Raises:** `ValueError` for an unknown id, for more than two players and for a game of
+        your own without `hidden`; `ImportError` naming the package to install.
         """
         self.game = _make(game) if isinstance(game, str) else game
         self.num_players = int(self.game.num_players)
@@ -79,7 +83,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
                 f'PgxEnvironment("{self.game.id}"): the game has {self.num_players} players; only '
                 "one- and two-player games have a signed discount. Choose another game."
             )
-        self.hidden = self.game.id in HIDDEN_GAMES if hidden is None else hidden
+        self.hidden = _is_hidden(self.game.id) if hidden is None else hidden
         with _pgx_numerics():
             state = jax.eval_shape(lambda: self.game.init(_pgx_key(jax.random.key(0))))
         self.num_actions = int(state.legal_action_mask.shape[-1])
@@ -142,16 +146,27 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 @ft.cache
 def _make(game: str) -> Any:
     """The pgx game of that id, always the same object, so that nothing is traced twice."""
-    try:
-        import pgx
-    except ImportError as error:
-        raise ImportError(_MISSING_PGX) from error
+    pgx = _pgx()
     allowed = pgx.available_envs()
     if game not in allowed:
         message = _NEEDS_DATA if game in DOWNLOADED_GAMES else _UNKNOWN
         raise ValueError(message.format(game=game, allowed=", ".join(allowed)))
     with _pgx_numerics():
         return pgx.make(game)
+
+
+def _is_hidden(game: str) -> bool:
+    if game not in _pgx().available_envs():
+        raise ValueError(_HIDDEN_OR_NOT.format(game=game))
+    return game in HIDDEN_GAMES
+
+
+def _pgx() -> Any:
+    try:
+        import pgx
+    except ImportError as error:
+        raise ImportError(_MISSING_PGX) from error
+    return pgx
 
 
 @contextlib.contextmanager

@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from ._environment import AbstractDiscreteEnvironment, Observation, State, Transition
+from ._environment import (
+    AbstractChanceEnvironment,
+    AbstractDiscreteEnvironment,
+    AbstractHiddenEnvironment,
+    Observation,
+    State,
+    Transition,
+)
 
 
 class TimeLimitState(eqx.Module, Generic[State]):
@@ -22,8 +29,8 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     The step that reaches the limit has `last` and keeps the discount `env` gave it, so the value of
     what comes next is still bootstrapped. An episode that ends by itself there has discount 0. The
-    player does not see how many steps are left. Of a hidden environment only the steps are
-    wrapped, not `resample`.
+    player does not see how many steps are left. Hidden and chance environments are refused:
+    without their `resample` or `outcome_logits` the result could do less than what it wraps.
     """
 
     env: AbstractDiscreteEnvironment[State]
@@ -38,6 +45,13 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         self.max_steps = max_steps
         self.num_actions = env.num_actions
         self.hidden = env.hidden
+
+    def __check_init__(self):
+        if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment):
+            raise ValueError(
+                f"TimeLimit({type(self.env).__name__}): an environment that can `resample` or "
+                "knows its `outcome_logits` would lose them; count the steps in its own state."
+            )
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
         """A fresh episode with all its steps to go."""

@@ -57,6 +57,11 @@ def check_environment(
     - Every state that is not final has a legal action.
     - A final state is absorbing: reward 0, discount 0, `last` again.
 
+    What [`zero_envs.AbstractHiddenEnvironment`][] and [`zero_envs.AbstractChanceEnvironment`][]
+    promise beyond that is **not checked yet**: that `resample` keeps the observation, that signals
+    are below `num_signals`, that the outcomes' probabilities add up to 1 and that `resolve` agrees
+    with `step`.
+
     **Arguments:**
 
     - `env`: the environment, discrete or continuous.
