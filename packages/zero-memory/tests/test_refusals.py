@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -80,3 +81,24 @@ def test_rewards_for_others_than_the_players(shape):
     buffer = _buffer()
     with pytest.raises(ValueError, match=r"4 environments and num_players=2: give \[envs"):
         buffer.assign_rewards(buffer.init(rows(0)), jnp.zeros(shape), jnp.ones(4, bool))
+
+
+@pytest.fixture
+def unchecked():
+    """What a user without the import hook meets: it would catch some shapes before the buffer."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("size", [1, 3])
+def test_masks_that_are_not_one_value_an_environment(size):
+    buffer = _buffer()
+    state = buffer.init(rows(0))
+    mask = jnp.ones(size, bool)
+    message = rf"mask of shape \[{size}\] for 4 environments: give \[4\]"
+    with pytest.raises(ValueError, match=message):
+        buffer.assign_rewards(state, jnp.zeros((4, 2)), mask)
+    with pytest.raises(ValueError, match=message):
+        buffer.truncate(state, mask)

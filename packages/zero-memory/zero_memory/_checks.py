@@ -26,6 +26,15 @@ def check_items(rings: PyTree[Array], items: PyTree[Array], num_axes: int) -> No
             )
 
 
+def check_mask(mask: Array, num_envs: int) -> None:
+    """Refuses a mask that would be broadcast over the environments."""
+    if mask.shape != (num_envs,):
+        raise ValueError(
+            f"mask of shape {list(mask.shape)} for {num_envs} environments: give [{num_envs}], one "
+            "truth value an environment."
+        )
+
+
 def check_accessor(
     name: str, accessor: Callable[[Any], Array], items: PyTree[Array], axes: tuple[int, ...]
 ) -> None:

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_accessor, check_items
+from ._checks import check_accessor, check_items, check_mask
 from ._distinct import distinct_ranks
 from ._rings import empty_rings, EpisodeState, finish, forget, store
 
@@ -143,6 +143,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"rewards of shape {list(rewards.shape)} for {state.ply.shape[0]} environments "
                 f"and num_players={self.num_players}: give [envs, num_players]."
             )
+        check_mask(mask, state.ply.shape[0])
         unused = state.returns.shape[2] - self.num_players
         return finish(state, jnp.pad(rewards, ((0, 0), (0, unused))), mask)
 
@@ -152,6 +153,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Their next entry is written where it started. Old entries that it had overwritten stay
         lost.
         """
+        check_mask(mask, state.ply.shape[0])
         return forget(state, mask)
 
     def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
