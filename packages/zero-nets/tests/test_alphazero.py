@@ -201,6 +201,10 @@ def test_refuses_what_does_not_fit(getkey):
         zero_nets.AlphaZeroNet((8, 8), 65, key=getkey())
     with pytest.raises(ValueError, match="`norm` is 'batch'"):
         _net(norm="batch")
+    with pytest.raises(ValueError, match="`norm` is 'batch'"):
+        zero_nets.ResidualBlock(8, "batch", key=getkey())
+    with pytest.raises(ValueError, match="`dtype` is float64.*jax_enable_x64"):
+        _net(dtype=jnp.float64)
     with pytest.raises(ValueError, match="`channels` is 0"):
         _net(channels=0)
     with pytest.raises(ValueError, match="`blocks` is -1"):

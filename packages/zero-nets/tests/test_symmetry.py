@@ -131,5 +131,7 @@ def test_refuses_what_does_not_fit():
         symmetries.actions(jnp.zeros(6), 0)
     with pytest.raises(ValueError, match="num_actions=63"):
         _symmetries(8, 8, 63)
-    with pytest.raises(ValueError, match="index 8: .*below 8"):
-        _symmetries(8, 8, 65).features(jnp.zeros((8, 8)), 8)
+    # NumPy and JAX would take 9 for 7 and -1 for 7, or clamp.
+    for index in (8, -1, np.int64(9), jnp.asarray(9, jnp.int32)):
+        with pytest.raises(ValueError, match=f"index {int(index)}: use 0 to 7"):
+            _symmetries(8, 8, 65).features(jnp.zeros((8, 8)), index)

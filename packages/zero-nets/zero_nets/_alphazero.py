@@ -1,7 +1,5 @@
 """The AlphaZero network: a residual tower with a policy head and a value head."""
 
-from collections.abc import Sequence
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -45,6 +43,7 @@ class ResidualBlock(eqx.Module):
     convs: tuple[Conv, Conv]
 
     def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
+        _check(norm=norm, channels=channels)
         layer = norm == "layer"
         self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
         first_key, last_key = jr.split(key)
@@ -115,14 +114,22 @@ class AlphaZeroNet(eqx.Module):
             results are float32 all the same.
         - `key`: for the initial parameters.
         """
-        _check(board_shape, dtype, norm, blocks=blocks)
-        _check_positive(
+        if len(board_shape) != 3 or min(board_shape) < 1:
+            raise ValueError(
+                f"`board_shape` is {board_shape}; it must be the rows, columns and channels of "
+                "one observation, each at least 1."
+            )
+        if blocks < 0:
+            raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
+        _check(
+            norm=norm,
             num_actions=num_actions,
             channels=channels,
             policy_channels=policy_channels,
             value_channels=value_channels,
             value_width=value_width,
         )
+        self.dtype = _computing(dtype)
         rows, columns, features = board_shape
         stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
         self.stem = Conv(features, channels, key=stem_key)
@@ -142,7 +149,6 @@ class AlphaZeroNet(eqx.Module):
         )
         self.value_out = _small(eqx.nn.Linear(value_width, 1, key=out_key))
         self.board_shape = board_shape
-        self.dtype = jnp.dtype(dtype)
 
     def __call__(
         self, features: Shaped[Array, "..."]
@@ -188,21 +194,21 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
-def _check(board_shape: Sequence[int], dtype: DTypeLike, norm: str, *, blocks: int) -> None:
-    if len(board_shape) != 3 or min(board_shape) < 1:
-        raise ValueError(
-            f"`board_shape` is {board_shape}; it must be the rows, columns and channels of one "
-            "observation, each at least 1."
-        )
-    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
-        raise ValueError(f"`dtype` is {jnp.dtype(dtype)}; it must be a floating-point type.")
+def _check(*, norm: str, **sizes: int) -> None:
     if norm not in ("none", "layer"):
         raise ValueError(f"`norm` is {norm!r}; it must be 'none' or 'layer'.")
-    if blocks < 0:
-        raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
-
-
-def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"`{name}` is {size}; it must be at least 1.")
+
+
+def _computing(dtype: DTypeLike) -> np.dtype:
+    dtype = jnp.dtype(dtype)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(f"`dtype` is {dtype}; it must be a floating-point type.")
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise ValueError(
+            f"`dtype` is {dtype}, which JAX would cut down to float32; call "
+            '`jax.config.update("jax_enable_x64", True)` first, or use float32.'
+        )
+    return dtype

@@ -1,6 +1,7 @@
 """The symmetries of a board, acting on observations and on actions alike."""
 
 import functools as ft
+import operator
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ class BoardSymmetries(eqx.Module):
         return 8 if self.rows == self.columns else 4
 
     def features(
-        self, x: Shaped[Array, "rows columns *rest"], index: Int[Array, ""] | int
+        self, x: Shaped[Array, "rows columns *rest"], index: Int[Array, ""] | int | np.integer
     ) -> Shaped[Array, "rows columns *rest"]:
         """The board `x` seen through a symmetry; whatever is in a cell moves as one."""
         if x.shape[:2] != (self.rows, self.columns):
@@ -56,7 +57,7 @@ class BoardSymmetries(eqx.Module):
         return x.reshape(cells, *x.shape[2:])[source].reshape(x.shape)
 
     def actions(
-        self, x: Shaped[Array, " actions"], index: Int[Array, ""] | int
+        self, x: Shaped[Array, " actions"], index: Int[Array, ""] | int | np.integer
     ) -> Shaped[Array, " actions"]:
         """Weights, logits or a mask over all actions, seen through a symmetry."""
         if x.shape != (self.num_actions,):
@@ -67,23 +68,26 @@ class BoardSymmetries(eqx.Module):
         source = self._row(_sources(self.rows, self.columns, self.num_actions), index)
         return x[source]
 
-    def action(self, action: Int[Array, ""], index: Int[Array, ""] | int) -> Int[Array, ""]:
+    def action(
+        self, action: Int[Array, ""], index: Int[Array, ""] | int | np.integer
+    ) -> Int[Array, ""]:
         """The one action that `action` becomes: `actions(x, i)[action(a, i)] == x[a]`."""
         target = self._row(_targets(self.rows, self.columns, self.num_actions), index)
         return target[action].astype(action.dtype)
 
-    def inverse(self, index: Int[Array, ""] | int) -> Int[Array, ""]:
+    def inverse(self, index: Int[Array, ""] | int | np.integer) -> Int[Array, ""]:
         """The index of the symmetry that undoes this one."""
         return self._row(_inverses(self.rows, self.columns), index)
 
     def _row(
-        self, table: Int[np.ndarray, "size ..."], index: Int[Array, ""] | int
+        self, table: Int[np.ndarray, "size ..."], index: Int[Array, ""] | int | np.integer
     ) -> Int[Array, "..."]:
-        # A traced index cannot be checked; JAX clamps it.
-        if isinstance(index, int) and not 0 <= index < self.size:
-            raise ValueError(
-                f"There is no symmetry of index {index}: it must be below {self.size}."
-            )
+        try:
+            number = operator.index(index)
+        except TypeError:
+            number = 0  # A traced index cannot be checked; JAX clamps it.
+        if not 0 <= number < self.size:
+            raise ValueError(f"There is no symmetry of index {number}: use 0 to {self.size - 1}.")
         return jnp.asarray(table)[index]
 
 
