@@ -21,6 +21,8 @@ from .helpers import MovingGame
 NUM_GAMES = 8
 # Long enough for most random games of that id to end.
 LENGTHS = {"othello": 70, "backgammon": 400, "2048": 250}
+# What runs once is not worth optimising: compiling it so takes a third of the time.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def _legal(env: PgxEnvironment, state: PgxState) -> Array:
@@ -74,9 +76,9 @@ def games(request) -> Games:
         return jax.lax.scan(body, start, (steps, actions))[1]
 
     seeds = jnp.arange(NUM_GAMES, dtype=jnp.uint32)
-    player, action, reward, discount, last = jax.jit(jax.vmap(ours))(seeds)
+    player, action, reward, discount, last = jax.jit(jax.vmap(ours), compiler_options=QUICK)(seeds)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        raw = jax.jit(jax.vmap(theirs))(seeds, action)
+        raw = jax.jit(jax.vmap(theirs), compiler_options=QUICK)(seeds, action)
     return Games(*map(np.asarray, (player, action, reward, discount, last, *raw)))
 
 

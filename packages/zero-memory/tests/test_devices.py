@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 from zero_memory import EpisodeBuffer
 
-from .helpers import rows
+from .helpers import QUICK, rows
 
 
 ENVS, CAPACITY, TIME = 16, 30, 24
@@ -39,8 +39,8 @@ def items():
 @pytest.fixture(scope="module")
 def lone(buffer, items):
     """Contents and draw on one device."""
-    state = jax.jit(buffer.add)(buffer.init(rows(0)), items)
-    return state, jax.jit(buffer.sample)(state, key=jr.key(5))
+    state = jax.jit(buffer.add, compiler_options=QUICK)(buffer.init(rows(0)), items)
+    return state, jax.jit(buffer.sample, compiler_options=QUICK)(state, key=jr.key(5))
 
 
 @pytest.mark.parametrize("num_devices", (2, 8))
@@ -53,8 +53,10 @@ def test_many_devices_draw_the_rows_that_one_draws(buffer, items, lone, num_devi
     data = NamedSharding(mesh, P("data"))
     state = jax.device_put(buffer.init(rows(0)), data)
     spread = jax.device_put(items, data)
-    for lowered in (add.lower(state, spread), sample.lower(state, jr.key(5))):
-        assert not COLLECTIVES.findall(lowered.compile().as_text() or "all-reduce")
+    add = add.lower(state, spread).compile(QUICK)
+    sample = sample.lower(state, jr.key(5)).compile(QUICK)
+    for compiled in (add, sample):
+        assert not COLLECTIVES.findall(compiled.as_text() or "all-reduce")
     state = add(state, spread)
     jax.tree.map(np.testing.assert_array_equal, lone, (state, sample(state, jr.key(5))))
     assert not buffer.ready(state)
@@ -69,8 +71,10 @@ def test_shards_draw_apart_from_each_other():
     # Equal shards with one key would draw the same ranks.
     buffer = EpisodeBuffer(capacity=20, num_envs=8, batch_size=32, num_shards=8)
     discount = np.where(np.arange(20) == 19, 0.0, -1.0) * np.ones((8, 1))
-    state = jax.jit(buffer.add)(buffer.init(rows(0)), rows(np.zeros((8, 20)), 0.0, discount))
-    slots = np.asarray(jax.jit(buffer.sample)(state, key=jr.key(0)).indices).reshape(8, 4) % 20
+    add = jax.jit(buffer.add, compiler_options=QUICK)
+    state = add(buffer.init(rows(0)), rows(np.zeros((8, 20)), 0.0, discount))
+    sample = jax.jit(buffer.sample, compiler_options=QUICK)
+    slots = np.asarray(sample(state, key=jr.key(0)).indices).reshape(8, 4) % 20
     assert len({tuple(draw) for draw in slots.tolist()}) == 8
 
 

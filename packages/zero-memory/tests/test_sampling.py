@@ -1,5 +1,7 @@
 """Which entries are drawn, how often, and what is handed out when there are too few."""
 
+import functools as ft
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,7 +11,7 @@ import scipy.stats
 
 from zero_memory import EpisodeBuffer
 
-from .helpers import reader, rows
+from .helpers import QUICK, reader, rows
 
 
 def _reference_draw(table):
@@ -88,6 +90,9 @@ def ranks():
     return lambda population: jax.device_get(draw(jnp.asarray(population, jnp.int32)))
 
 
+LONGEST = 21
+
+
 def _filled(buffer, *plan):
     """A state in which each environment has ended episodes of these lengths, and then one runs."""
     streams = []
@@ -96,12 +101,16 @@ def _filled(buffer, *plan):
         for length in reversed(ended):
             stream = [(-1.0, False)] * (length - 1) + [(0.0, False)] + stream
         streams.append(stream)
-    longest = max(map(len, streams))
-    # Final rows are not stored, so they can fill up the front.
-    padded = np.array([[(0.0, True)] * (longest - len(s)) + s for s in streams])
+    # Final rows are not stored, so they can fill up the front: one length, one compilation.
+    padded = np.array([[(0.0, True)] * (LONGEST - len(s)) + s for s in streams])
     discount, last = padded[..., 0], padded[..., 1]
     names = np.arange(last.size).reshape(last.shape)
-    return jax.jit(buffer.add)(buffer.init(rows(-1)), rows(names, 1.0, discount, last))
+    return _add(buffer, buffer.init(rows(-1)), rows(names, 1.0, discount, last))
+
+
+@ft.partial(jax.jit, compiler_options=QUICK)
+def _add(buffer, state, items):
+    return buffer.add(state, items)
 
 
 def test_entries_of_uneven_rings_are_equally_likely():
@@ -124,7 +133,7 @@ def sharded():
 
 @pytest.fixture(scope="module")
 def sample(sharded):
-    return jax.jit(sharded.sample)
+    return jax.jit(sharded.sample, compiler_options=QUICK)
 
 
 def test_too_few_entries_are_handed_out_once_and_repeats_weigh_nothing(sharded, sample):
