@@ -1,5 +1,7 @@
 """The network: its parts against Equinox and NumPy, its gradient against differences."""
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,18 +16,32 @@ BOARD = (3, 5, 2)
 ACTIONS = 16
 
 
-def _net(**kwargs) -> zero_nets.AlphaZeroNet:
-    settings = {"channels": 8, "blocks": 2, "value_width": 6, "key": jr.key(0)} | kwargs
+SIZES = {"channels": 8, "blocks": 2, "value_width": 6, "norm": "none"}
+# What runs once is not worth optimising: compiling it so takes a third of the time.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+@ft.cache
+def _constructor(**settings):
     # One compilation for the whole network, not one for every array's shape.
-    return eqx.filter_jit(zero_nets.AlphaZeroNet)(BOARD, ACTIONS, **settings)
-
-
-def _shaken(module, *, seed: int = 0):
-    """The same module with every parameter moved, also those that start at zero."""
-    draws = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda x: jnp.asarray(np.asarray(x) + 0.3 * draws.normal(size=x.shape), x.dtype), module
+    return jax.jit(
+        ft.partial(zero_nets.AlphaZeroNet, BOARD, ACTIONS, **settings), compiler_options=QUICK
     )
+
+
+def _net(*, key=None, **kwargs) -> zero_nets.AlphaZeroNet:
+    return _constructor(**(SIZES | kwargs))(key=jr.key(0) if key is None else key)
+
+
+def _random(constructor, *args, seed: int = 0, **kwargs):
+    """A module with NumPy's numbers for parameters, which compiles nothing; none is zero."""
+    draws = np.random.default_rng(seed)
+    shapes = eqx.filter_eval_shape(constructor, *args, key=jr.key(0), **kwargs)
+    return jax.tree.map(lambda x: jnp.asarray(0.3 * draws.normal(size=x.shape), x.dtype), shapes)
+
+
+def _random_net(**kwargs) -> zero_nets.AlphaZeroNet:
+    return _random(zero_nets.AlphaZeroNet, BOARD, ACTIONS, **(SIZES | kwargs))
 
 
 def _inputs(batch: int, *, key):
@@ -37,12 +53,10 @@ def forward():
     return eqx.filter_jit(lambda net, x: jax.vmap(net)(x))
 
 
-@pytest.mark.parametrize("size", (1, 3))
-@pytest.mark.parametrize("board", ((8, 8), (3, 5)))
+@pytest.mark.parametrize(("size", "board"), ((1, (3, 5)), (3, (3, 5)), (3, (8, 8))))
 def test_conv_is_equinox_conv(size, board, getkey):
-    ours = zero_nets.Conv(4, 6, size, key=getkey())
-    ours = eqx.tree_at(lambda conv: conv.bias, ours, jr.normal(getkey(), (6,)))
-    theirs = eqx.nn.Conv2d(4, 6, size, padding="SAME", key=getkey())
+    ours = _random(zero_nets.Conv, 4, 6, size)
+    theirs = _random(eqx.nn.Conv2d, 4, 6, size, padding="SAME")
     theirs = eqx.tree_at(
         lambda conv: (conv.weight, conv.bias),
         theirs,
@@ -53,14 +67,14 @@ def test_conv_is_equinox_conv(size, board, getkey):
     np.testing.assert_allclose(ours(x), expected, atol=1e-5)
 
 
-def test_vmap_is_one_convolution_in_value_and_gradient(getkey):
+def test_vmap_is_one_convolution_in_value_and_gradient():
     # A grouped convolution, or one a row, would be many times slower.
-    conv = zero_nets.Conv(4, 4, key=getkey())
+    conv = _random(zero_nets.Conv, 4, 4)
 
     def loss(conv, x):
         return jnp.sum(jax.vmap(conv)(x) ** 2)
 
-    x = jr.normal(getkey(), (7, 3, 5, 4))
+    x = jnp.zeros((7, 3, 5, 4), jnp.float32)
     text = str(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(conv, x))
     assert text.count("conv_general_dilated[") == 3
     assert text.count("batch_group_count=1") == 3
@@ -68,7 +82,8 @@ def test_vmap_is_one_convolution_in_value_and_gradient(getkey):
 
 
 def test_channel_norm_is_equinox_layer_norm(getkey):
-    ours = _shaken(zero_nets.ChannelNorm(6))
+    draws = np.random.default_rng(0)
+    ours = jax.tree.map(lambda x: jnp.float32(draws.normal(size=x.shape)), zero_nets.ChannelNorm(6))
     theirs = eqx.tree_at(
         lambda norm: (norm.weight, norm.bias), eqx.nn.LayerNorm(6), (ours.scale, ours.offset)
     )
@@ -92,9 +107,10 @@ def test_parameters_are_the_arrays_and_their_number_is_known():
         assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
         assert {leaf.dtype for leaf in leaves} == {jnp.dtype(jnp.float32)}
         assert sum(leaf.size for leaf in leaves) == expected
-    params, static = eqx.partition(_net(), eqx.is_array)
+    net = _random_net()
+    params, static = eqx.partition(net, eqx.is_array)
     assert jax.tree.leaves(static) == []
-    assert jax.tree.structure(params) == jax.tree.structure(_net())
+    assert jax.tree.structure(params) == jax.tree.structure(net)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +126,7 @@ def test_starts_near_uniform_and_near_zero(norm, dtype, forward, getkey):
 
 @pytest.mark.parametrize("norm", ("none", "layer"))
 def test_a_row_does_not_depend_on_its_neighbours(norm, forward, getkey):
-    net = _shaken(_net(norm=norm))
+    net = _random_net(norm=norm)
     x = _inputs(4, key=getkey())
     logits, value = forward(net, x)
     others = jnp.concatenate([x[:1], ~x[1:]])
@@ -127,9 +143,8 @@ def test_a_row_does_not_depend_on_its_neighbours(norm, forward, getkey):
 
 
 def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
-    wide = _shaken(_net(norm="layer"))
-    half = _net(norm="layer", dtype=jnp.bfloat16)
-    half = jax.tree.unflatten(jax.tree.structure(half), jax.tree.leaves(wide))
+    wide = _random_net(norm="layer")
+    half = _random_net(norm="layer", dtype=jnp.bfloat16)
     x = _inputs(4, key=getkey())
     expected, result = forward(wide, x), forward(half, x)
     for a, b in zip(result, expected, strict=True):
@@ -150,9 +165,11 @@ def double():
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("norm", ("none", "layer"))
 def test_gradient_is_the_difference_quotient(norm):
-    net = _net(norm=norm, channels=4, blocks=1, dtype=jnp.float64)
-    net = jax.tree.map(lambda x: x.astype(jnp.float64), net)
-    net = _shaken(net, seed=1)
+    small = {"norm": norm, "channels": 4, "blocks": 1, "dtype": jnp.float64}
+    net, along = (
+        jax.tree.map(lambda x: x.astype(jnp.float64), _random_net(seed=seed, **small))
+        for seed in (1, 4)
+    )
     draws = np.random.default_rng(2)
     weights = jnp.asarray(draws.normal(size=ACTIONS))
     x = jnp.asarray(draws.normal(size=BOARD))
@@ -160,8 +177,6 @@ def test_gradient_is_the_difference_quotient(norm):
     def loss(net):
         logits, value = net(x)
         return logits @ weights + 3 * value
-
-    along = jax.tree.map(lambda a, b: a - b, _shaken(net, seed=4), net)
 
     @jax.jit
     def moved(size):
@@ -181,7 +196,7 @@ def test_the_tower_learns_from_the_first_step(getkey):
         logits, value = jax.vmap(net)(x)
         return -jnp.mean(jax.nn.log_softmax(logits)[:, 0]) + jnp.mean((value - 1) ** 2)
 
-    gradient = jax.jit(jax.grad(loss))(_net(key=getkey()))
+    gradient = jax.jit(jax.grad(loss), compiler_options=QUICK)(_net(key=getkey()))
     for leaf in (
         gradient.stem.weight,
         gradient.blocks[0].convs[1].weight,
@@ -192,7 +207,7 @@ def test_the_tower_learns_from_the_first_step(getkey):
 
 
 def test_refuses_what_does_not_fit(getkey):
-    net = _net()
+    net = _random_net()
     with pytest.raises(ValueError, match=r"\(4, 3, 5, 2\).*built for \(3, 5, 2\).*vmap"):
         net(jnp.zeros((4, *BOARD)))
     with pytest.raises(ValueError, match=r"\(5, 3, 2\).*built for \(3, 5, 2\)"):

@@ -12,6 +12,8 @@ import pytest
 import zero_nets
 
 
+# What runs a few times is not worth optimising: compiling it so takes a third of the time.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 BOARDS = ((3, 3, 10), (8, 8, 65), (2, 3, 6), (6, 7, 44))
 
 
@@ -65,14 +67,22 @@ def test_actions_move_with_the_board(board, getkey):
     rows, columns, num_actions = board
     cells = rows * columns
     symmetries = _symmetries(*board)
-    weights = jr.uniform(getkey(), (num_actions,))
-    for index in range(symmetries.size):
-        moved = symmetries.actions(weights, index)
-        grid = symmetries.features(weights[:cells].reshape(rows, columns), index)
-        np.testing.assert_array_equal(moved[:cells], grid.reshape(-1))
-        for action in (0, 1, cells - 1, num_actions - 1):
-            target = symmetries.action(jnp.asarray(action, jnp.int32), index)
-            assert moved[target] == weights[action]
+    draws = np.random.default_rng(int(jr.bits(getkey())))
+    weights = draws.random(num_actions).astype(np.float32)
+    board_of = jnp.asarray(weights[:cells].reshape(rows, columns))
+    actions = jnp.arange(num_actions, dtype=jnp.int32)
+
+    @jax.jit
+    @jax.vmap
+    def move(index):
+        moved = symmetries.actions(jnp.asarray(weights), index)
+        target = jax.vmap(lambda action: symmetries.action(action, index))(actions)
+        return moved, symmetries.features(board_of, index), target
+
+    moved, grid, target = map(np.asarray, move(jnp.arange(symmetries.size, dtype=jnp.int32)))
+    for i in range(symmetries.size):
+        np.testing.assert_array_equal(moved[i, :cells], grid[i].reshape(-1))
+        np.testing.assert_array_equal(moved[i, target[i]], weights)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +90,7 @@ def othello():
     """64 random Othello positions of all lengths, and their successors by a random move."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         env = pgx.make("othello")
-        step = jax.jit(jax.vmap(env.step))
+        step = jax.jit(jax.vmap(env.step), compiler_options=QUICK)
 
         @jax.jit
         def choose(state, key):
