@@ -116,7 +116,11 @@ def tests_python(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated(session: nox.Session, name: str) -> None:
-    """Each package alone: installs from its wheel and from git, its own tests cover it."""
+    """Each package alone: installs from git (HEAD) and from its wheel, whose tests cover it.
+
+    The git address serves what is committed; the wheel and the tests are those of the working
+    tree.
+    """
     folder, module, expected = DISTRIBUTIONS[name], name.replace("-", "_"), siblings(name) | {name}
     dist = cache() / "wheels" / name
     wheels = build(session, expected, dist)
@@ -129,7 +133,7 @@ def isolated(session: nox.Session, name: str) -> None:
         external=True,
     )
     # Siblings are these wheels, whatever an index has under their names.
-    lines = [f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()]
+    lines = [f"{ours} @ {wheel.as_uri()}\n" for ours, wheel in wheels.items()]
     (dist / "ours.txt").write_text("".join(lines), encoding="utf-8")
     install = [locked, f"--constraints={dist}/ours.txt", "--no-sources"]
 
@@ -174,7 +178,7 @@ def check_installed(session: nox.Session, expected: set[str], module: str) -> No
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """All fast tests with the lowest versions that the packages declare."""
+    """All fast tests of all members, with the lowest versions that the packages declare."""
     pinned = cache() / "lowest.txt"
     files = [str(path / "pyproject.toml") for path in MEMBERS.values()]
     groups = [
