@@ -1,15 +1,24 @@
 """Is a channels-last convolution faster than `equinox.nn.Conv2d`, forward and in the gradient?
 
-One 3x3 convolution with bias under `jax.vmap`: Equinox's own, channels first, beside
-`zero_nets.Conv`. Then the AlphaZero network with as many channels and three blocks, with and
-without normalisation. Everything in one process, taking turns; minima. `cpu_ms` is the process's
-CPU time over all threads: unlike `ms` it says something on a busy machine. One JSON line.
+Three JSON lines, milliseconds, minima; `cpu_ms` is the process's CPU time over all threads, which
+says something on a busy machine too.
+
+- `layout`: one 3x3 convolution with bias under `jax.vmap`, Equinox's own, channels first, beside
+  `zero_nets.Conv`. Then the AlphaZero network with as many channels and three blocks, with and
+  without normalisation. Everything in one process, taking turns.
+- `fusion`: six such convolutions, in processes with and without XLA's YNNPACK fusion, which
+  jaxlib 0.10.2 brought to the CPU. Null where jaxlib does not know the flag.
+- `loop`: an update of the network at top level, and as one of two inside `jax.lax.scan`. At most
+  two runs: on a CPU they take seconds.
 
     python benchmarks/nets_conv_layout.py --channels 32 --batch 256 --board 8
 """
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -70,6 +79,58 @@ def measure(compiled: dict[str, tuple[Callable, tuple]], runs: int) -> dict[str,
     return {name: {"ms": round(wall[name], 2), "cpu_ms": round(cpu[name], 2)} for name in compiled}
 
 
+def stack(channels: int, batch: int, board: int) -> dict[str, tuple[Callable, tuple]]:
+    """Six convolutions, forward and gradient: what XLA can fuse and what it cannot."""
+    keys = jr.split(jr.key(0), 7)
+    layers = [zero_nets.Conv(channels, channels, key=key) for key in keys[:-1]]
+    x = jr.normal(keys[-1], (batch, board, board, channels))
+
+    def forward(layers, x):
+        for layer in layers:
+            x = jax.nn.relu(jax.vmap(layer)(x))
+        return x
+
+    gradient = jax.grad(lambda layers, x: jnp.mean(forward(layers, x) ** 2))
+    return {
+        "forward": (jax.jit(forward), (layers, x)),
+        "gradient": (jax.jit(gradient), (layers, x)),
+    }
+
+
+def without_fusion(options: argparse.Namespace) -> dict[str, dict[str, float]] | None:
+    """The `stack` question in a process of its own, whose XLA does not fuse."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_experimental_ynn_fusion_type="
+    sizes = [
+        f"--{name}={getattr(options, name)}" for name in ("channels", "batch", "board", "runs")
+    ]
+    done = subprocess.run(
+        [sys.executable, __file__, "--question=stack", *sizes],
+        env={**os.environ, "XLA_FLAGS": flags.strip()},
+        capture_output=True,
+        text=True,
+    )
+    return None if done.returncode else json.loads(done.stdout)
+
+
+def loops(channels: int, batch: int, board: int) -> dict[str, tuple[Callable, tuple]]:
+    """One update at top level, and two in a scan."""
+    net = eqx.filter_jit(zero_nets.AlphaZeroNet)(
+        (board, board, 2), board * board + 1, channels=channels, key=jr.key(0)
+    )
+    planes = jr.bernoulli(jr.key(1), 0.3, (batch, board, board, 2))
+
+    def update(net):
+        def loss(net):
+            return sum(jnp.mean(y**2) for y in jax.vmap(net)(planes))
+
+        return jax.tree.map(lambda x, g: x - 1e-3 * g, net, jax.grad(loss)(net))
+
+    def scanned(net):
+        return jax.lax.scan(lambda net, _: (update(net), None), net, length=2)[0]
+
+    return {"update": (jax.jit(update), (net,)), "two_in_scan": (jax.jit(scanned), (net,))}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -77,17 +138,33 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--board", type=int, default=8)
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--question", choices=["layout", "fusion", "loop", "stack"])
     options = parser.parse_args()
-    line = {
-        "question": "channels-last convolution against equinox.nn.Conv2d",
-        "device": jax.devices()[0].device_kind,
-        "jax": jax.__version__,
-        "channels": options.channels,
-        "batch": options.batch,
-        "board": options.board,
+    sizes = {name: getattr(options, name) for name in ("channels", "batch", "board")}
+    if options.question == "stack":
+        print(json.dumps(measure(stack(**sizes), options.runs)))
+        return
+    questions = {
+        "layout": (
+            "channels-last convolution against equinox.nn.Conv2d",
+            lambda: measure(subjects(**sizes), options.runs),
+        ),
+        "fusion": (
+            "six convolutions with and without YNNPACK fusion",
+            lambda: {
+                "default": measure(stack(**sizes), options.runs),
+                "without": without_fusion(options),
+            },
+        ),
+        "loop": (
+            "an update at top level against two in a scan",
+            lambda: measure(loops(**sizes), min(options.runs, 2)),
+        ),
     }
-    times = measure(subjects(options.channels, options.batch, options.board), options.runs)
-    print(json.dumps(line | times))
+    for name, (question, ask) in questions.items():
+        if options.question in (None, name):
+            about = {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
+            print(json.dumps({"question": question} | about | sizes | ask()), flush=True)
 
 
 if __name__ == "__main__":
