@@ -1,5 +1,6 @@
 """Every class is an interface or final: reading one class is enough to know what it does."""
 
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -50,11 +51,25 @@ def concrete_methods(cls: type) -> set[str]:
     }
 
 
+def own_state(cls: type) -> list[str]:
+    """The fields that a class declares otherwise than as `AbstractVar`, and its `__init__`."""
+    fields = {field.name for field in dataclasses.fields(cls)} & set(inspect.get_annotations(cls))
+    init = vars(cls).get("__init__")
+    # The one that `dataclasses` generates has no file.
+    written = init is not None and inspect.unwrap(init).__code__.co_filename != "<string>"
+    return sorted(fields) + ["__init__"] * written
+
+
 def violations(found: Iterable[type], own=is_ours) -> list[str]:
     lines = []
     for cls in found:
         if issubclass(cls, eqx.Module) and is_interface(cls) != bool(abstract_members(cls)):
             lines.append(f"{cls.__qualname__}: named Abstract if and only if it is abstract")
+        if issubclass(cls, eqx.Module) and is_interface(cls):
+            for name in own_state(cls):
+                lines.append(
+                    f"{cls.__qualname__}.{name}: fields and __init__ belong to final classes"
+                )
         for base in filter(own, cls.__mro__[1:]):
             if not is_interface(base):
                 lines.append(f"{cls.__qualname__}: subclasses the final {base.__qualname__}")
@@ -78,6 +93,18 @@ class AbstractGood(eqx.Module):
 
 class Good(AbstractGood):
     size: int
+
+
+class AbstractField(eqx.Module):
+    size: eqx.AbstractVar[int]
+    width: int
+
+
+class AbstractInit(eqx.Module):
+    size: eqx.AbstractVar[int]
+
+    def __init__(self):
+        pass
 
 
 class Unnamed(eqx.Module):
@@ -106,5 +133,7 @@ def test_each_violation_is_seen():
     assert violations([AbstractGood, Good], own) == []
     assert "Unnamed: named" in violations([Unnamed], own)[0]
     assert "AbstractNothing: named" in violations([AbstractNothing], own)[0]
+    assert violations([AbstractField], own)[0].startswith("AbstractField.width: fields")
+    assert violations([AbstractInit], own)[0].startswith("AbstractInit.__init__: fields")
     assert "Subclass: subclasses the final Good" in violations([Subclass], own)
     assert "Override.area: overrides AbstractGood.area" in violations([Override], own)
