@@ -1,13 +1,28 @@
 """Models to search over, exact answers for them, and a slow search to compare with."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
+from mctx._src.seq_halving import get_sequence_of_considered_visits
 
-from zero_search import AbstractPriorModel, Plan, TreeSearch
+from zero_search import (
+    _gumbel,
+    _tree_search,
+    AbstractPriorModel,
+    GumbelSearch,
+    Plan,
+    TreeSearch,
+)
+from zero_search._root import make_plan
+
+
+# Compiling is what these tests cost, not running: LLVM need not try hard.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 class Slim(NamedTuple):
@@ -91,7 +106,7 @@ def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
         pick = lambda x, y: jnp.where(stay.reshape((-1,) + (1,) * (x.ndim - 1)), x, y)
         return jax.tree.map(pick, state, after)
 
-    return model, jax.jit(lambda s: jax.lax.fori_loop(0, 55, body, s))(first)
+    return model, quick_jit(lambda s: jax.lax.fori_loop(0, 55, body, s))(first)
 
 
 class Node(NamedTuple):
@@ -103,15 +118,19 @@ class Node(NamedTuple):
 
 
 class RandomTree(AbstractPriorModel[Node]):
-    """A deterministic tree whose rewards, turns, ends and priors are hashes of the path."""
+    """A deterministic tree whose rewards, turns, ends and priors are hashes of the path.
+
+    Final states stay, with reward 0 and the discount `after_end`.
+    """
 
     num_actions: int = 6
-    discounts: tuple[float, ...] = (1.0, -1.0, -1.0, 0.0)
+    discounts: tuple[float, ...] | jax.Array = (1.0, -1.0, -1.0, 0.0)
     truncate: float = 0.0
     illegal: float = 0.3
     horizon: int = 1000
     noise: float = 1.0
     sharpness: float = 3.0
+    after_end: float = 0.0
 
     def root(self, batch: int, seed: int = 0) -> Node:
         name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
@@ -128,8 +147,8 @@ class RandomTree(AbstractPriorModel[Node]):
         last = (discount == 0) | (_unit(name, 4) < self.truncate)
         done = state.done
         after = Node(jnp.where(done, state.name, name), depth, done | last)
-        still = lambda x: jnp.where(done, 0.0, x)
-        return after, still(reward), still(discount), done | last
+        reward, discount = jnp.where(done, 0.0, reward), jnp.where(done, self.after_end, discount)
+        return after, reward, discount, done | last
 
     def predict(self, state, *, key):
         del key
@@ -180,18 +199,39 @@ class Jitted:
             batch = jax.tree.leaves(state)[0].shape[0]
             return planner.plan(model, state, carry, key=jr.split(key, batch))
 
-        self.plan = jax.jit(plan)
-        self.advance = jax.jit(planner.advance)
-        self.step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
+        self.plan = quick_jit(plan)
+        self.advance = quick_jit(planner.advance)
+        self.step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
 
     def fresh(self, state, seed: int = 0) -> Plan:
         return self.plan(state, self.planner.init(self.model, state), jr.key(seed))[0]
 
+    def visits(self, state) -> tuple[np.ndarray, Plan]:
+        """Root visits as well, which the weights of a Gumbel plan do not tell."""
+        seen = []
+
+        def spy(root, *args, **kwargs):
+            seen.append(root.visits)
+            return make_plan(root, *args, **kwargs)
+
+        def run(state, key):
+            module = _gumbel if isinstance(self.planner, GumbelSearch) else _tree_search
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(module, "make_plan", spy)
+                plan, _ = self.planner.plan(
+                    self.model, state, self.planner.init(self.model, state), key=key
+                )
+            return seen[-1], plan
+
+        batch = jax.tree.leaves(state)[0].shape[0]
+        visits, plan = quick_jit(run)(state, jr.split(jr.key(0), batch))
+        return np.asarray(visits), plan
+
 
 def exact_values(model: RandomTree, state: Node, gamma: float) -> np.ndarray:
     """Optimal Q-values of every root action, `nan` where illegal, by exhaustion."""
-    step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
-    predict = jax.jit(lambda s: model.predict(s, key=jr.split(jr.key(0), s.name.shape[0])))
+    step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
+    predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), s.name.shape[0])))
 
     def qvalues(state):
         batch, n = state.name.shape[0], model.num_actions
@@ -208,13 +248,16 @@ def exact_values(model: RandomTree, state: Node, gamma: float) -> np.ndarray:
 
 
 class Reference:
-    """AlphaZero PUCT with one Python object a node: the oracle for everything mctx has not."""
+    """A search with one Python object a node, for AlphaZero's PUCT and for Gumbel search without
+    noise: the oracle for everything mctx has not.
+    """
 
-    def __init__(self, planner: TreeSearch, model: RandomTree):
-        self.planner, self.model = planner, model
+    def __init__(self, planner: TreeSearch | GumbelSearch, model: RandomTree):
+        self.planner: Any = planner
+        self.model = model
         self.max_nodes = planner.max_nodes or planner.num_simulations + 1
-        self._step = jax.jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), 1)))
-        self._predict = jax.jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 1)))
+        self._step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), 1)))
+        self._predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 1)))
 
     def node(self, state, final=False) -> dict:
         logits, value = self._predict(state)
@@ -224,6 +267,7 @@ class Reference:
         return dict(
             state=state,
             legal=np.isfinite(logits),
+            logits=logits - logits.max(),
             prior=prior / prior.sum(),
             raw=float(value[0]),
             mean=float(value[0]),
@@ -236,16 +280,45 @@ class Reference:
     def size(self, node) -> int:
         return 1 + sum(self.size(c[0]) for c in node["children"].values())
 
-    def select(self, node) -> int:
+    def select(self, root, node) -> int:
+        if isinstance(self.planner, TreeSearch):
+            score = self.puct(node)
+        elif node is root:
+            score = self.halving(node)
+        else:
+            score = self.improved(node) - node["visits"] / (1 + node["visits"].sum())
+        return int(np.argmax(np.where(node["legal"], score, -np.inf)))
+
+    def puct(self, node) -> np.ndarray:
         seen, mean = node["visits"] > 0, node["mean"]
         known = np.where(seen, node["q"], mean)
         low, high = known.min(), known.max()
         low, high = min(low, mean), max(high, mean)
         scaled = (np.where(seen, node["q"], low) - low) / max(high - low, 1e-8)
         count = 1 + node["visits"].sum()
-        c = self.planner.selection.c * np.sqrt(count)  # pyright: ignore[reportAttributeAccessIssue]
-        score = scaled + c * node["prior"] / (node["visits"] + 1)
-        return int(np.argmax(np.where(node["legal"], score, -np.inf)))
+        c = self.planner.selection.c * np.sqrt(count)
+        return scaled + c * node["prior"] / (node["visits"] + 1)
+
+    def transformed(self, node) -> np.ndarray:
+        seen, visits = node["visits"] > 0, node["visits"]
+        average = np.average(node["q"][seen], weights=node["prior"][seen]) if seen.any() else 0.0
+        mixed = (node["raw"] + visits.sum() * average) / (1 + visits.sum())
+        q = np.where(seen, node["q"], mixed)
+        if self.planner.rescale_values:
+            q = (q - q.min()) / max(q.max() - q.min(), 1e-8)
+        return (self.planner.maxvisit_init + visits.max()) * self.planner.value_scale * q
+
+    def improved(self, node) -> np.ndarray:
+        scores = node["logits"] + self.transformed(node)
+        weights = np.exp(scores - scores.max())
+        return weights / weights.sum()
+
+    def halving(self, root) -> np.ndarray:
+        considered = min(int(root["legal"].sum()), self.planner.max_num_considered_actions)
+        schedule = get_sequence_of_considered_visits(considered, self.planner.num_simulations)
+        due = schedule[int(root["visits"].sum())]
+        scores = root["logits"] + self.transformed(root)
+        return np.where(root["visits"] == due, scores, -np.inf)
 
     def search(self, root: dict) -> dict:
         for _ in range(self.planner.num_simulations):
@@ -253,7 +326,7 @@ class Reference:
         return root
 
     def simulate(self, root, node) -> float:
-        action = self.select(node)
+        action = self.select(root, node)
         stored = True
         if action in node["children"]:
             child, reward, discount = node["children"][action]

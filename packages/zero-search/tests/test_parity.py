@@ -1,5 +1,8 @@
 """With the same noise, visits equal mctx's: PUCT and Gumbel, Othello and random trees."""
 
+import contextlib
+import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -8,13 +11,19 @@ import jax.random as jr
 import mctx
 import pytest
 
-from zero_search import _gumbel, AbstractRootNoise, GumbelSearch, MuZeroPUCT, TreeSearch
-from zero_search._tree_search import root_statistics
+from zero_search import (
+    _gumbel,
+    AbstractRootNoise,
+    GumbelSearch,
+    MctxSearch,
+    MuZeroPUCT,
+    TreeSearch,
+)
 
-from .helpers import Jitted, othello_positions, RandomTree
+from .helpers import Jitted, othello_positions, quick_jit, RandomTree
 
 
-SIMULATIONS = 40
+SIMULATIONS, GAMMA = 32, 0.9
 # chex dataclasses hide their constructors from type checkers.
 ENGINE: Any = mctx
 # The models here draw nothing.
@@ -37,23 +46,28 @@ class Fixed(AbstractRootNoise):
 
 @pytest.fixture(scope="module", params=["othello", "tree"])
 def case(request):
+    """Model, states and root noise; the tree has states where an episode is cut off."""
     if request.param == "othello":
         model, state = othello_positions(208, seed=3)
     else:
-        model = RandomTree()
+        model = RandomTree(truncate=0.1)
         state = model.root(400)
-    logits = jax.jit(lambda s: model.predict(s, key=UNUSED))(state)[0]
+    logits = quick_jit(lambda s: model.predict(s, key=UNUSED))(state)[0]
     return model, state, jr.normal(jr.key(5), logits.shape)
 
 
-def run_mctx(policy, model, state, noise, monkeypatch, **kwargs):
-    """One mctx search with `noise` in the place of its own."""
+def run_mctx(policy, case, monkeypatch, **kwargs):
+    """One mctx search with the case's noise in the place of its own."""
+    model, state, noise = case
+    if isinstance(model, RandomTree):
+        # mctx walks on below a final state: there the values must not fade.
+        model = dataclasses.replace(model, after_end=1 / GAMMA)
 
     def recurrent(_, key, action, state):
         state, reward, discount, _ = model.step(state, action, key=key)
         logits, value = model.predict(state, key=key)
         return ENGINE.RecurrentFnOutput(
-            reward=reward, discount=discount, prior_logits=logits, value=value
+            reward=reward, discount=GAMMA * discount, prior_logits=logits, value=value
         ), state
 
     def run(state, noise):
@@ -62,55 +76,63 @@ def run_mctx(policy, model, state, noise, monkeypatch, **kwargs):
         if policy is mctx.muzero_policy:
             logits = logits + noise
         root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        monkeypatch.setattr(jr, "gumbel", lambda *_, **__: noise)
         out = policy((), jr.key(0), root, recurrent, SIMULATIONS, invalid, **kwargs)
         return out.search_tree.summary(), out.action, out.action_weights
 
-    monkeypatch.setattr(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape))
-    with (
-        jax.numpy_dtype_promotion("standard"),
-        jax.numpy_rank_promotion("allow"),
-        jax.debug_key_reuse(False),
-    ):
-        out = jax.jit(run)(state, noise)
-    monkeypatch.undo()
-    return out
+    with quiet_mctx(monkeypatch, noise), jax.debug_key_reuse(False):
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            return quick_jit(run)(state, noise)
+
+
+@contextlib.contextmanager
+def quiet_mctx(monkeypatch, noise):
+    """mctx draws the given root noise and breaks no ties at random."""
+    with monkeypatch.context() as patch:
+        fixed = lambda key, shape, *_, **__: noise if shape == noise.shape else jnp.zeros(shape)
+        patch.setattr(jr, "gumbel", fixed)
+        patch.setattr(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape))
+        yield
+
+
+def assert_same(plan, visits, summary):
+    assert jnp.array_equal(visits.astype(int), summary.visit_counts.astype(jnp.int32))
+    assert jnp.allclose(plan.value, summary.value, atol=1e-5)
+    assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
 
 
 def test_puct_visits_equal_mctx(case, monkeypatch):
     model, state, noise = case
-    summary, _, _ = run_mctx(
-        mctx.muzero_policy, model, state, noise, monkeypatch, dirichlet_fraction=0.0
-    )
-    planner = TreeSearch(SIMULATIONS, selection=MuZeroPUCT(), noise=Fixed(noise))
+    summary, _, _ = run_mctx(mctx.muzero_policy, case, monkeypatch, dirichlet_fraction=0.0)
+    planner = TreeSearch(SIMULATIONS, MuZeroPUCT(), Fixed(noise), gamma=GAMMA)
     plan = Jitted(planner, model).fresh(state)
-    ours = jnp.round(plan.weights * SIMULATIONS).astype(jnp.int32)
-    assert jnp.array_equal(ours, summary.visit_counts.astype(jnp.int32))
-    assert jnp.allclose(plan.value, summary.value, atol=1e-5)
-    seen = ours > 0
-    assert jnp.allclose(jnp.where(seen, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
+    assert_same(plan, jnp.round(plan.weights * SIMULATIONS), summary)
+    if isinstance(model, RandomTree):
+        # The same engine behind our interface minds final states by itself.
+        planner = MctxSearch(SIMULATIONS, noise=Fixed(noise), gamma=GAMMA)
+        with quiet_mctx(monkeypatch, noise):
+            other = Jitted(planner, model).fresh(state)
+        for ours, theirs in zip(jax.tree.leaves(plan), jax.tree.leaves(other), strict=True):
+            assert jnp.allclose(ours, theirs, atol=1e-5)
 
 
-def test_gumbel_visits_equal_mctx(case, monkeypatch):
+@pytest.mark.parametrize(
+    "case, options",
+    [
+        ("othello", {}),
+        ("tree", {"rescale_values": False, "value_scale": 0.3, "maxvisit_init": 10.0}),
+    ],
+    indirect=["case"],
+)
+def test_gumbel_visits_equal_mctx(case, options, monkeypatch):
     model, state, noise = case
-    summary, action, weights = run_mctx(mctx.gumbel_muzero_policy, model, state, noise, monkeypatch)
-    planner = GumbelSearch(SIMULATIONS)
-    seen = []
+    transform = functools.partial(mctx.qtransform_completed_by_mix_value, **options)
+    summary, action, weights = run_mctx(
+        mctx.gumbel_muzero_policy, case, monkeypatch, qtransform=transform
+    )
+    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, **options)
 
-    def spy(tree):
-        seen.append(tree.edge[:, 0, 0])
-        return root_statistics(tree)
-
-    def run(state, noise):
-        monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
-        monkeypatch.setattr(_gumbel, "root_statistics", spy)
-        key = jr.split(jr.key(0), noise.shape[0])
-        plan, _ = planner.plan(model, state, planner.init(model, state), key=key)
-        return plan, seen[-1]
-
-    plan, visits = jax.jit(run)(state, noise)
-    assert jnp.array_equal(visits, summary.visit_counts)
+    monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
+    visits, plan = Jitted(planner, model).visits(state)
+    assert_same(plan, visits, summary)
     assert jnp.array_equal(plan.action, action)
     assert jnp.allclose(plan.weights, weights, atol=1e-5)
-    assert jnp.allclose(plan.value, summary.value, atol=1e-5)
-    assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)

@@ -6,7 +6,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import PUCT, TreeSearch
+from zero_search import AbstractRootNoise, PUCT, TreeSearch
+from zero_search._select import prepare
 
 from .helpers import Jitted, Node, RandomTree, Reference
 
@@ -103,3 +104,37 @@ def test_only_the_differing_row_is_dropped(run, moved):
     changed = run.advance(carry, plan.action, other, last).tree.size
     assert sizes[row] > 0
     assert jnp.array_equal(changed, sizes.at[row].set(0))
+
+
+class Noise(AbstractRootNoise):
+    """Any change will do; a Dirichlet draw takes long to compile."""
+
+    def __call__(self, logits, *, key):
+        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
+
+
+def test_only_the_root_ever_has_noise():
+    planner = TreeSearch(12, noise=Noise(), reuse=True)
+    run = Jitted(planner, RandomTree(num_actions=3, illegal=0.0))
+    state = run.model.root(BATCH)
+    plan, carry = run.plan(state, planner.init(run.model, state), jr.key(0))
+
+    def noisy(tree):
+        """Which stored nodes have another prior than the model's."""
+        states = jax.tree.map(lambda x: x.reshape(-1), tree.state)
+        logits, _ = run.model.predict(states, key=jr.split(jr.key(0), states.name.shape[0]))
+        clean = prepare(planner.selection, logits).reshape(tree.prior.shape)
+        differs = jnp.any(jnp.abs(tree.prior - clean) > 1e-6, axis=(2, 3))
+        return differs & (jnp.arange(differs.shape[1])[None] < tree.size[:, None])
+
+    assert jnp.all(noisy(carry.tree)[:, 0]) and not jnp.any(noisy(carry.tree)[:, 1:])
+    after, _, _, last = run.step(state, plan.action)
+    kept = run.advance(carry, plan.action, after, last).tree
+    assert jnp.sum(kept.size) > 2 * BATCH and not jnp.any(noisy(kept))
+
+
+def test_default_room_holds_the_kept_and_the_new_nodes():
+    planner, model = TreeSearch(12, reuse=True), RandomTree()
+    shape = lambda planner: planner.init(model, model.root(2)).tree.child.shape
+    assert shape(planner) == (2, 25, 6)
+    assert shape(TreeSearch(12, reuse=True, max_nodes=7)) == (2, 7, 6)

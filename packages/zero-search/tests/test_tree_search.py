@@ -1,5 +1,6 @@
 """The search itself: against a slow reference, exact values, and its laws."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,75 +13,105 @@ from zero_search import (
     GumbelSearch,
     MctxSearch,
     MuZeroPUCT,
+    NodeStatistics,
     PUCT,
     Temperature,
     TreeSearch,
     UCB1,
 )
+from zero_search._select import best_action, prepare
 
-from .helpers import exact_values, Jitted, Nim, Node, RandomTree, Reference
+from .helpers import exact_values, Jitted, Nim, Node, quick_jit, RandomTree, Reference
 
 
 TURNS = {
-    "one player": (1.0,),
-    "alternating": (-1.0,),
+    "one player": (1.0, 1.0),
+    "alternating": (-1.0, -1.0),
     "moving twice": (1.0, -1.0),
 }
 
 
-@pytest.mark.parametrize("max_nodes", [61, 12])
-def test_equals_a_slow_reference(max_nodes):
+@pytest.mark.parametrize(
+    "planner",
+    [
+        TreeSearch(60, PUCT(1.5), gamma=0.9),
+        TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=12),
+        GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, max_nodes=12),
+    ],
+    ids=["puct", "puct full", "gumbel full"],
+)
+def test_equals_a_slow_reference(planner):
     # Truncated and final states, moving twice, gamma below 1; with 12 nodes the tree fills up
     # after a fifth of the simulations and every later leaf must still be counted.
     model = RandomTree(num_actions=4, truncate=0.1)
-    planner = TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=max_nodes)
     state = model.root(12)
-    plan = Jitted(planner, model).fresh(state)
+    visits, plan = Jitted(planner, model).visits(state)
     oracle = Reference(planner, model)
     for row in range(12):
         root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
-        visits = np.asarray(plan.weights[row]) * 60
-        assert np.array_equal(np.round(visits), root["visits"])
+        assert np.array_equal(visits[row], root["visits"])
         seen = root["visits"] > 0
         assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
         assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
         assert int(plan.stats["nodes"][row]) == oracle.size(root)
+        if isinstance(planner, GumbelSearch):
+            assert np.allclose(plan.weights[row], oracle.improved(root), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def thorough():
+    """A search in which all 1 + 3 + 9 + 27 nodes fit; compiled once for all `TURNS`."""
+    planner = TreeSearch(2000, PUCT(), gamma=0.8, max_nodes=41)
+
+    def run(model, state):
+        batch = state.name.shape[0]
+        keys = jr.split(jr.key(0), batch)
+        return planner.plan(model, state, planner.init(model, state), key=keys)[0]
+
+    return eqx.filter_jit(run)
 
 
 @pytest.mark.parametrize("turns", TURNS)
-def test_finds_the_exact_best_action(turns):
-    model = RandomTree(num_actions=3, discounts=TURNS[turns], horizon=3, sharpness=0.0)
-    state = model.root(32)
+def test_finds_the_exact_best_action(turns, thorough):
+    # The evaluator knows nothing: one that misleads is corrected in the end, but not always soon.
+    discounts = jnp.asarray(TURNS[turns], jnp.float32)
+    model = RandomTree(num_actions=3, discounts=discounts, horizon=3, sharpness=0.0, noise=0.0)
+    state = model.root(64)
     exact = exact_values(model, state, gamma=0.8)
-    # All 1 + 3 + 9 + 27 nodes fit.
-    plan = Jitted(TreeSearch(2000, PUCT(2.0), gamma=0.8, max_nodes=41), model).fresh(state)
-    chosen = exact[np.arange(32), np.asarray(plan.action)]
-    assert np.allclose(chosen, np.nanmax(exact, axis=1), atol=5e-2)
+    ranked = np.sort(np.where(np.isnan(exact), -np.inf, exact), axis=1)
+    lead = ranked[:, -1] - ranked[:, -2]
+    clear = np.isfinite(lead) & (lead >= 0.2)
+    assert clear.sum() >= 15
+    plan = thorough(model, state)
+    assert np.array_equal(np.asarray(plan.action)[clear], np.nanargmax(exact, axis=1)[clear])
 
 
-@pytest.mark.parametrize("selection", [PUCT(), MuZeroPUCT(), UCB1()])
-def test_wins_nim(selection):
+@pytest.mark.parametrize(
+    "planner",
+    [TreeSearch(400, UCB1()), GumbelSearch(400, gumbel_scale=0.0)],
+    ids=["ucb1", "gumbel"],
+)
+def test_wins_nim(planner):
     heaps = jnp.asarray([1, 2, 3, 5, 6, 7, 9, 10], jnp.int32)
-    plan = Jitted(TreeSearch(400, selection), Nim()).fresh(heaps)
+    plan = Jitted(planner, Nim()).fresh(heaps)
     assert jnp.array_equal(plan.action, heaps % 4 - 1)
 
 
-def test_gumbel_wins_nim():
-    heaps = jnp.asarray([1, 2, 3, 5, 6, 7, 9, 10], jnp.int32)
-    plan = Jitted(GumbelSearch(400, gumbel_scale=0.0), Nim()).fresh(heaps)
-    assert jnp.array_equal(plan.action, heaps % 4 - 1)
-
-
-def test_regret_falls_with_simulations():
-    model = RandomTree(num_actions=4, horizon=4, sharpness=1.0)
-    state = model.root(128)
-    exact = exact_values(model, state, gamma=1.0)
-    regret = []
-    for num_simulations in (2, 24, 240):
-        plan = Jitted(TreeSearch(num_simulations), model).fresh(state)
-        chosen = exact[np.arange(128), np.asarray(plan.action)]
-        regret.append(np.mean(np.nanmax(exact, axis=1) - chosen))
-    assert regret[0] > regret[1] > regret[2] and regret[0] > 2 * regret[2]
+@pytest.mark.parametrize("selection", [PUCT(0.0), MuZeroPUCT(0.0), UCB1(0.0)])
+def test_without_exploration_no_illegal_action_is_taken(selection):
+    # `0 * -inf` is no score. Where all that was seen is bad, an illegal action must not win.
+    logits = jnp.asarray([[-jnp.inf, 1.0, -jnp.inf, 0.0], [0.0, -jnp.inf, -jnp.inf, 0.0]])
+    visits = jnp.asarray([[0.0, 2.0, 0.0, 1.0], [3.0, 0.0, 0.0, 0.0]])
+    node = NodeStatistics(
+        prior=prepare(selection, logits),
+        visits=visits,
+        qvalues=jnp.where(visits > 0, -1.0, 0.0),
+        count=1 + jnp.sum(visits, axis=1),
+        value=jnp.asarray([-0.5, -0.5]),
+        raw_value=jnp.zeros((2,)),
+    )
+    best = best_action(selection, node)
+    assert jnp.all(jnp.isfinite(logits[jnp.arange(2), best]))
 
 
 def test_ucb1_is_the_textbook_bandit():
@@ -98,11 +129,11 @@ def test_ucb1_is_the_textbook_bandit():
 
 
 PLANNERS = {
-    "puct": TreeSearch(20, noise=DirichletNoise(), temperature=1.0),
+    "puct": TreeSearch(20, temperature=1.0),
     "reuse": TreeSearch(20, noise=DirichletNoise(alpha=0.3), reuse=True, max_nodes=30),
-    "ucb": TreeSearch(20, UCB1(), max_nodes=5),
+    "greedy": TreeSearch(20, PUCT(c=0.0), max_nodes=5),
     "gumbel": GumbelSearch(20),
-    "mctx": MctxSearch(20, noise=DirichletNoise(), temperature=Temperature()),
+    "mctx": MctxSearch(20, temperature=Temperature()),
     "mctx gumbel": MctxSearch(20, "gumbel"),
 }
 
@@ -136,7 +167,8 @@ def test_laws_of_a_plan(name, getkey):
         assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
         assert not jnp.any((plan.weights > 0) & ~legal)
         assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
-        assert jnp.all(plan.stats["depth"][1::2] >= 1)
+        assert jnp.array_equal(plan.stats["depth"] >= 1, ~state.done)
+        assert jnp.any(jnp.sum(legal, axis=1) == 1)
         last = jnp.zeros((16,), bool)
         after, _, _, _ = run.step(state, plan.action)
         carry = run.advance(carry, plan.action, after, last)
@@ -145,64 +177,17 @@ def test_laws_of_a_plan(name, getkey):
     assert run.traces == 1
 
 
-def test_one_legal_action_takes_every_visit():
-    model = RandomTree(num_actions=4, illegal=1.1)
-    plan = Jitted(TreeSearch(16, noise=DirichletNoise()), model).fresh(model.root(4))
-    assert jnp.array_equal(plan.weights, jnp.eye(4)[jnp.zeros((4,), jnp.int32)])
-    assert jnp.all(plan.stats["depth"] >= 1)
-
-
-def test_rows_do_not_depend_on_their_batch(getkey):
+def test_rows_do_not_depend_on_their_batch():
     # What splitting the batch over devices relies on.
-    model, planner = RandomTree(), TreeSearch(20, noise=DirichletNoise(), temperature=1.0)
-    state, key = model.root(6), getkey()
+    model, planner = RandomTree(), TreeSearch(8, temperature=1.0)
 
-    def plan(state, key, first):
-        keys = jr.split(key, 6)[first:]
-        state = jax.tree.map(lambda x: x[first:], state)
+    @quick_jit
+    def plan(seeds):
+        state, keys = model.root(6), jax.vmap(jr.key)(seeds)
+        state = jax.tree.map(lambda x: x[-seeds.shape[0] :], state)
         return planner.plan(model, state, planner.init(model, state), key=keys)[0]
 
-    whole = jax.jit(plan, static_argnums=2)(state, jr.clone(key), 0)
-    half = jax.jit(plan, static_argnums=2)(state, jr.clone(key), 3)
+    seeds = jnp.arange(6, dtype=jnp.uint32)
+    whole, half = plan(seeds), plan(seeds[3:])
     assert jnp.array_equal(whole.weights[3:], half.weights)
     assert jnp.array_equal(whole.action[3:], half.action)
-
-
-class Bad(AbstractPriorModel[Node]):
-    """A model with a value too many."""
-
-    tree: RandomTree
-
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
-
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        return logits, value[:, None]
-
-
-@pytest.mark.parametrize("planner", [TreeSearch(4), TreeSearch(4, reuse=True), GumbelSearch(4)])
-def test_wrong_prediction_shape_says_what_is_allowed(planner):
-    # Under the import hook's eyes too: `predict` of a user's own model is not annotated.
-    tree = RandomTree()
-    with pytest.raises(ValueError, match=r"they must be \(3, actions\) and \(3,\)"):
-        Jitted(planner, Bad(tree)).fresh(tree.root(3))
-
-
-@pytest.mark.parametrize(
-    "build, message",
-    [
-        (lambda: TreeSearch(0), "num_simulations=0"),
-        (lambda: GumbelSearch(-1), "num_simulations=-1"),
-        (lambda: TreeSearch(4, max_nodes=0), "max_nodes=0"),
-        (lambda: GumbelSearch(4, max_num_considered_actions=0), "considered_actions=0"),
-        (lambda: MctxSearch(4, "alphazero"), "policy='alphazero'"),
-        (lambda: DirichletNoise(fraction=1.5), "fraction=1.5"),
-        (lambda: DirichletNoise(alpha=0.0), "alpha=0.0"),
-        (lambda: DirichletNoise(total=-1.0), "total=-1.0"),
-        (lambda: Temperature(moves=-1), "moves=-1"),
-    ],
-)
-def test_bad_hyperparameters_are_named(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()

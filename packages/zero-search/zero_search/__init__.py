@@ -20,18 +20,22 @@ from ._planner import (
     AbstractPlanner as AbstractPlanner,
     Plan as Plan,
 )
+from ._root import (
+    SearchCarry as SearchCarry,
+)
 from ._sample import (
+    safe_softmax as safe_softmax,
     sample_action as sample_action,
     Temperature as Temperature,
 )
 from ._select import (
     AbstractSelection as AbstractSelection,
     MuZeroPUCT as MuZeroPUCT,
+    NodeStatistics as NodeStatistics,
     PUCT as PUCT,
     UCB1 as UCB1,
 )
 from ._tree_search import (
-    SearchCarry as SearchCarry,
     TreeSearch as TreeSearch,
 )
 

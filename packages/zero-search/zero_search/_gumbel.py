@@ -9,13 +9,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from ._check import check_max_nodes, check_range
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, Plan
+from ._root import evaluate_root, first_carry, make_plan, next_carry, SearchCarry
 from ._sample import safe_softmax
-from ._select import AbstractSelection
-from ._simulate import check_prediction, search
-from ._tree import batch_size, empty, plant, RAW, Tree
-from ._tree_search import all_actions, check_sizes, next_ply, root_statistics, SearchCarry
+from ._select import AbstractSelection, NodeStatistics
+from ._simulate import search
+from ._tree import empty, plant, statistics, Tree
 
 
 class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
@@ -46,17 +47,17 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     max_nodes: int | None = None
 
     def __check_init__(self):
-        check_sizes("GumbelSearch", self.num_simulations, self.max_nodes)
-        considered = self.max_num_considered_actions
-        if considered < 1:
-            raise ValueError(
-                f"`GumbelSearch(max_num_considered_actions={considered})`: must be 1 or more."
-            )
+        at_least_1 = ("num_simulations", "max_num_considered_actions")
+        at_least_0 = ("gumbel_scale", "value_scale", "maxvisit_init")
+        for low, names in ((1, at_least_1), (0, at_least_0)):
+            check_range("GumbelSearch", low, **{name: getattr(self, name) for name in names})
+        check_range("GumbelSearch", 0, 1, gamma=self.gamma)
+        check_max_nodes("GumbelSearch", self.max_nodes)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0."""
         del model
-        return SearchCarry(ply=jnp.zeros((batch_size(state),), jnp.int32), tree=None)
+        return first_carry(state)
 
     def plan(
         self,
@@ -67,40 +68,26 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         key: Key[Array, " batch"],
     ) -> tuple[Plan, SearchCarry]:
         """Searches from every row of `state`; `stats` as in [`zero_search.TreeSearch`][]."""
-        rkey, gkey, skey = jax.vmap(lambda k: tuple(jr.split(k, 3)))(key)
-        logits, value = model.predict(state, key=rkey)
-        check_prediction(logits, value, batch_size(state), None)
-        logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
-        highest = jnp.max(logits, axis=1, keepdims=True)
-        logits = logits - jnp.where(highest > -jnp.inf, highest, 0.0)
-        gumbel = self.gumbel_scale * root_gumbel(gkey, logits.shape[1])
+        root = evaluate_root(model, state, key)
+        highest = jnp.max(root.logits, axis=1, keepdims=True)
+        logits = root.logits - jnp.where(highest > -jnp.inf, highest, 0.0)
+        gumbel = self.gumbel_scale * root_gumbel(root.noise_key, logits.shape[1])
         rule = _Halving(gumbel, logits, self._table(), self._selection())
         max_nodes = self.num_simulations + 1 if self.max_nodes is None else self.max_nodes
         tree = empty(state, rule.selection, max_nodes, logits.shape[1])
         tree, depth = search(
-            plant(tree, rule.selection, state, logits, value),
+            plant(tree, rule.selection, state, logits, root.value),
             model,
             rule.selection,
             num_simulations=self.num_simulations,
             gamma=self.gamma,
-            key=skey,
+            key=root.search_key,
             root_rule=rule,
         )
-        visits, qvalues, mean = root_statistics(tree)
-        transformed = rule.selection.transform(
-            tree.prior[:, 0], tree.edge[:, 0, 0], tree.edge[:, 0, 1], value
-        )
-        most = jnp.max(visits, axis=1, keepdims=True)
-        plan = Plan(
-            action=jnp.argmax(rule.score(visits, transformed, most), axis=1).astype(jnp.int32),
-            candidates=all_actions(visits),
-            weights=safe_softmax(logits + transformed),
-            qvalues=qvalues,
-            advantages=qvalues - mean[:, None],
-            value=mean,
-            stats={"depth": depth, "nodes": tree.size, "reused": jnp.zeros_like(mean)},
-        )
-        return plan, carry
+        found = statistics(tree)
+        action = rule.choose(found, jnp.max(found.visits, axis=1))
+        weights = safe_softmax(logits + rule.selection.transform(found))
+        return make_plan(found, action, weights, depth=depth, nodes=tree.size), carry
 
     def advance(
         self,
@@ -111,7 +98,7 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> SearchCarry:
         """Counts the move."""
         del action, next_state
-        return SearchCarry(ply=next_ply(carry.ply, last), tree=None)
+        return next_carry(carry, last)
 
     def _selection(self) -> "_Interior":
         return _Interior(self.value_scale, self.maxvisit_init, self.rescale_values)
@@ -134,38 +121,21 @@ class _Interior(AbstractSelection):
     ) -> Float[Array, "rows features actions"]:
         return jnp.stack([logits, safe_softmax(logits)], axis=1)
 
-    def score(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        *,
-        count: Float[Array, " rows"],
-        value: Float[Array, " rows"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
-        del count, value
-        logits = prior[:, 0]
-        improved = safe_softmax(logits + self.transform(prior, visits, qvalues, raw_value))
-        lag = improved - visits / (1 + jnp.sum(visits, axis=1, keepdims=True))
-        return jnp.where(logits > -jnp.inf, lag, -jnp.inf)
+    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        improved = safe_softmax(node.prior[:, 0] + self.transform(node))
+        return improved - node.visits / (1 + jnp.sum(node.visits, axis=1, keepdims=True))
 
-    def transform(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
+    def transform(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
         """Q-values completed by the mixed value (eq. 33) and scaled (eq. 8)."""
+        visits, qvalues = node.visits, node.qvalues
         visited = visits > 0
         total = jnp.sum(visits, axis=1, keepdims=True)
         # A visited action whose probability underflowed must not divide by zero.
-        probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, prior[:, 1])
+        probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, node.prior[:, 1])
         mass = jnp.sum(jnp.where(visited, probs, 0.0), axis=1, keepdims=True)
         share = jnp.where(visited, probs * qvalues / jnp.where(visited, mass, 1.0), 0.0)
         weighted = jnp.sum(share, axis=1, keepdims=True)
-        mixed = (raw_value[:, None] + total * weighted) / (total + 1)
+        mixed = (node.raw_value[:, None] + total * weighted) / (total + 1)
         completed = jnp.where(visited, qvalues, mixed)
         if self.rescale_values:
             low = jnp.min(completed, axis=1, keepdims=True)
@@ -186,26 +156,18 @@ class _Halving(eqx.Module):
     def __call__(
         self, sim: int | Int[Array, ""], tree: Tree, base: Int[Array, " batch"]
     ) -> Int[Array, " batch"]:
-        edge = tree.edge[base]
-        transformed = self.selection.transform(
-            tree.prior[base], edge[:, 0], edge[:, 1], tree.node[base, RAW]
-        )
         legal = jnp.sum(self.logits > -jnp.inf, axis=1)
         row = jnp.minimum(legal, self.table.shape[0] - 1)
         due = jnp.asarray(self.table)[row, sim].astype(jnp.float32)
-        scores = self.score(edge[:, 0], transformed, due[:, None])
-        return jnp.argmax(scores, axis=1).astype(jnp.int32)
+        return self.choose(statistics(tree, base), due)
 
-    def score(
-        self,
-        visits: Float[Array, "batch actions"],
-        transformed: Float[Array, "batch actions"],
-        due: Float[Array, "batch 1"],
-    ) -> Float[Array, "batch actions"]:
-        """`gumbel + logits + transformed Q` of legal actions with `due` visits, else `-inf`."""
+    def choose(self, root: NodeStatistics, due: Float[Array, " batch"]) -> Int[Array, " batch"]:
+        """The best of `gumbel + logits + transformed Q` among legal actions with `due` visits."""
+        scores = self.gumbel + self.logits + self.selection.transform(root)
         # A legal action stays above `-inf` however small its prior: it may be the only one due.
-        scores = jnp.maximum(-1e9, self.gumbel + self.logits + transformed)
-        return jnp.where((visits == due) & (self.logits > -jnp.inf), scores, -jnp.inf)
+        scores = jnp.maximum(-1e9, scores)
+        allowed = (root.visits == due[:, None]) & (self.logits > -jnp.inf)
+        return jnp.argmax(jnp.where(allowed, scores, -jnp.inf), axis=1).astype(jnp.int32)
 
 
 def root_gumbel(key: Key[Array, " batch"], num_actions: int) -> Float[Array, "batch actions"]:

@@ -8,17 +8,22 @@ import jax.random as jr
 import mctx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from ._check import check_prediction, check_range, check_step
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
-from ._sample import sample_action, Temperature
-from ._simulate import check_prediction
-from ._tree import batch_size
-from ._tree_search import all_actions, check_sizes, next_ply, SearchCarry
+from ._root import evaluate_root, first_carry, make_plan, next_carry, play_visits, SearchCarry
+from ._sample import Temperature
+from ._select import NodeStatistics
 
 
 # chex dataclasses hide their constructors from type checkers.
 _engine: Any = mctx
+# What only one policy has, with its default.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "muzero": {"noise": None, "temperature": 0.0},
+    "gumbel": {"max_num_considered_actions": 16, "gumbel_scale": 1.0},
+}
 
 
 class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
@@ -26,9 +31,11 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     For comparison, or as a fallback: the results are those of [`zero_search.TreeSearch`][] with
     [`zero_search.MuZeroPUCT`][] up to mctx's random tie-breaks, and of
-    [`zero_search.GumbelSearch`][] up to the noise. Nothing but the move number is kept between
-    moves. The noise and temperature are for `"muzero"`, `max_num_considered_actions` and
-    `gumbel_scale` for `"gumbel"`. mctx draws for the whole batch from one key, the first row's.
+    [`zero_search.GumbelSearch`][] up to the noise. mctx expands below final states; the copies it
+    finds there change no value and are counted in neither `depth` nor `nodes`. Nothing but the
+    move number is kept between moves. The noise and temperature are for `"muzero"`,
+    `max_num_considered_actions` and `gumbel_scale` for `"gumbel"`; the other policy refuses them.
+    mctx draws for the whole batch from one key, the first row's.
     """
 
     num_simulations: int
@@ -40,14 +47,27 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     gumbel_scale: float = 1.0
 
     def __check_init__(self):
-        check_sizes("MctxSearch", self.num_simulations, None)
-        if self.policy not in ("muzero", "gumbel"):
+        if self.policy not in _OPTIONS:
             raise ValueError(f'`MctxSearch(policy={self.policy!r})`: must be "muzero" or "gumbel".')
+        for policy, options in _OPTIONS.items():
+            for name, default in options.items():
+                value = getattr(self, name)
+                if policy != self.policy and value != default:
+                    raise ValueError(
+                        f"`MctxSearch(policy={self.policy!r}, {name}={value})`: `{name}` is for "
+                        f"policy={policy!r}; leave it out."
+                    )
+        heat, considered = self.temperature, self.max_num_considered_actions
+        check_range("MctxSearch", 1, num_simulations=self.num_simulations)
+        check_range("MctxSearch", 1, max_num_considered_actions=considered)
+        check_range("MctxSearch", 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
+        check_range("MctxSearch", 0, gumbel_scale=self.gumbel_scale)
+        check_range("MctxSearch", 0, 1, gamma=self.gamma)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0."""
         del model
-        return SearchCarry(ply=jnp.zeros((batch_size(state),), jnp.int32), tree=None)
+        return first_carry(state)
 
     def plan(
         self,
@@ -58,40 +78,32 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         key: Key[Array, " batch"],
     ) -> tuple[Plan, SearchCarry]:
         """Searches from every row of `state`."""
-        rkey, nkey, skey, akey = jax.vmap(lambda k: tuple(jr.split(k, 4)))(key)
-        logits, value = model.predict(state, key=rkey)
-        check_prediction(logits, value, batch_size(state), None)
-        logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
-        if self.noise is not None and self.policy == "muzero":
-            logits = self.noise(logits, key=nkey)
+        root = evaluate_root(model, state, key)
+        logits = root.logits
+        if self.noise is not None:
+            logits = self.noise(logits, key=root.noise_key)
         legal = logits > -jnp.inf
         # mctx mixes integers and floats freely.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            output = self._search(model, state, logits, value, skey[0])
+            output = self._search(model, state, logits, root.value, root.search_key[0])
             summary = output.search_tree.summary()
         visits = jnp.where(legal, summary.visit_counts, 0).astype(jnp.float32)
-        share = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
-        mean = summary.value
-        qvalues = jnp.where(visits > 0, summary.qvalues, mean[:, None])
+        found = NodeStatistics(
+            prior=logits[:, None],
+            visits=visits,
+            qvalues=summary.qvalues,
+            count=1 + jnp.sum(visits, axis=1),
+            value=summary.value,
+            raw_value=root.value,
+        )
         if self.policy == "gumbel":
             action = output.action.astype(jnp.int32)
             weights = jnp.where(legal, output.action_weights, 0.0)
         else:
-            heat = self.temperature
-            heat = heat(carry.ply) if isinstance(heat, Temperature) else heat
-            action, weights = sample_action(share, heat, key=akey), share
-        nodes = jnp.full(mean.shape, self.num_simulations + 1, jnp.int32)
-        depth = _mean_depth(output.search_tree.parents)
-        plan = Plan(
-            action=action,
-            candidates=all_actions(weights),
-            weights=weights,
-            qvalues=qvalues,
-            advantages=qvalues - mean[:, None],
-            value=mean,
-            stats={"depth": depth, "nodes": nodes, "reused": jnp.zeros_like(mean)},
-        )
-        return plan, carry
+            action, weights = play_visits(visits, self.temperature, carry.ply, root.action_key)
+        _, final, _ = output.search_tree.embeddings
+        depth, nodes = _count(output.search_tree.parents, final)
+        return make_plan(found, action, weights, depth=depth, nodes=nodes), carry
 
     def advance(
         self,
@@ -102,7 +114,7 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> SearchCarry:
         """Counts the move."""
         del action, next_state
-        return SearchCarry(ply=next_ply(carry.ply, last), tree=None)
+        return next_carry(carry, last)
 
     def _search(
         self,
@@ -116,7 +128,11 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         # JAX's key-reuse check has false alarms on mctx, but none where keys are plain integers.
         key = jr.PRNGKey(jr.bits(key, (), jnp.uint32))
         # mctx subtracts the largest logit, which must be finite.
-        root = _engine.RootFnOutput(prior_logits=_finite(logits), value=value, embedding=state)
+        root = _engine.RootFnOutput(
+            prior_logits=_finite(logits),
+            value=value,
+            embedding=(state, jnp.all(invalid, axis=1), value),
+        )
         args = ((), key, root, self._recurrent(model), self.num_simulations, invalid)
         if self.policy == "muzero":
             return _engine.muzero_policy(*args, dirichlet_fraction=0.0)
@@ -127,18 +143,25 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         )
 
     def _recurrent(self, model: AbstractPriorModel):
-        def recurrent(_, key, action, state):
+        def recurrent(_, key, action, embedding):
+            before, over, kept = embedding
             batch = action.shape[0]
             keys = jr.wrap_key_data(jr.split(key, 2 * batch))
-            state, reward, discount, _ = model.step(state, action, key=keys[:batch])
+            state, reward, discount, last = model.step(before, action, key=keys[:batch])
+            check_step(before, state, reward, discount, last)
             logits, value = model.predict(state, key=keys[batch:])
+            check_prediction(logits, value, batch, None)
+            discount = self.gamma * discount.astype(jnp.float32)
+            illegal = ~jnp.any(logits > -jnp.inf, axis=1)
+            # Below a final state its own value comes back unchanged, so that its mean stays.
+            value = jnp.where(over, kept, value.astype(jnp.float32))
             output = _engine.RecurrentFnOutput(
-                reward=reward.astype(jnp.float32),
-                discount=self.gamma * discount.astype(jnp.float32),
+                reward=jnp.where(over, 0.0, reward.astype(jnp.float32)),
+                discount=jnp.where(over, 1.0, discount),
                 prior_logits=_finite(logits.astype(jnp.float32)),
-                value=value.astype(jnp.float32),
+                value=value,
             )
-            return output, state
+            return output, (state, over | last | (discount == 0) | illegal, value)
 
         return recurrent
 
@@ -148,13 +171,18 @@ def _finite(logits: Float[Array, "batch actions"]) -> Float[Array, "batch action
     return jnp.where(jnp.any(logits > -jnp.inf, axis=1, keepdims=True), logits, 0.0)
 
 
-def _mean_depth(parents: Int[Array, "batch nodes"]) -> Float[Array, " batch"]:
-    """Mean depth of the nodes below the root; a parent's number is below its child's."""
+def _count(
+    parents: Int[Array, "batch nodes"], final: Bool[Array, "batch nodes"]
+) -> tuple[Float[Array, " batch"], Int[Array, " batch"]]:
+    """Mean depth of the leaves, and how many nodes are no copies below a final one."""
+    # A parent's number is below its child's; the root's own parent is written -1.
+    real = ~jnp.take_along_axis(final, jnp.maximum(parents, 0), axis=1)
 
     def body(i, depth):
-        above = jnp.take_along_axis(depth, parents[:, i][:, None], axis=1)
-        return depth.at[:, i].set(above[:, 0] + 1.0)
+        above = jnp.take_along_axis(depth, parents[:, i][:, None], axis=1)[:, 0]
+        return depth.at[:, i].set(above + real[:, i].astype(jnp.float32))
 
     depth = jnp.zeros(parents.shape, jnp.float32)
     depth = jax.lax.fori_loop(1, parents.shape[1], body, depth)
-    return jnp.sum(depth, axis=1) / (parents.shape[1] - 1)
+    nodes = 1 + jnp.sum(real[:, 1:], axis=1, dtype=jnp.int32)
+    return jnp.sum(depth, axis=1) / (parents.shape[1] - 1), nodes

@@ -23,7 +23,8 @@ class Plan(eqx.Module):
     - `action`: the action to play.
     - `candidates`: the actions that were weighed; all of them, in order, for tree search.
     - `weights`: the improved policy over the candidates: non-negative, sums to 1, exactly 0 on
-        illegal actions. This is the target of a policy loss.
+        illegal actions. A row without a legal action is filler: all its weights are 0. This is
+        the target of a policy loss.
     - `qvalues`: value of each candidate; the root's value where a candidate was never visited.
     - `advantages`: `qvalues` minus `value`.
     - `value`: the root's value.

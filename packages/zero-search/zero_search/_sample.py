@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key
 
+from ._check import check_range
+
 
 class Temperature(eqx.Module):
     """A temperature by move number: `first` for the first `moves` moves, `then` afterwards.
@@ -18,9 +20,7 @@ class Temperature(eqx.Module):
     moves: int = 30
 
     def __check_init__(self):
-        for name, value in (("first", self.first), ("then", self.then), ("moves", self.moves)):
-            if value < 0:
-                raise ValueError(f"`Temperature({name}={value})`: must be 0 or more.")
+        check_range("Temperature", 0, first=self.first, then=self.then, moves=self.moves)
 
     def __call__(self, ply: Int[Array, " batch"]) -> Float[Array, " batch"]:
         """The temperature of each row."""

@@ -5,16 +5,38 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from ._check import check_range
 from ._sample import safe_softmax
+
+
+class NodeStatistics(eqx.Module):
+    """What a search knows of some nodes, one a row. Values are for the player to move there.
+
+    **Attributes:**
+
+    - `prior`: what [`zero_search.AbstractSelection.prepare`][] returned; every feature of an
+        illegal action is `-inf`.
+    - `visits`, `qvalues`: of each edge; a Q-value means nothing where there are no visits.
+    - `count`: visits of the node, its own evaluation included.
+    - `value`: mean value of the node.
+    - `raw_value`: the evaluator's value of the node.
+    """
+
+    prior: Float[Array, "rows features actions"]
+    visits: Float[Array, "rows actions"]
+    qvalues: Float[Array, "rows actions"]
+    count: Float[Array, " rows"]
+    value: Float[Array, " rows"]
+    raw_value: Float[Array, " rows"]
 
 
 class AbstractSelection(eqx.Module):
     """A rule that scores the actions of a node; the search takes the highest, lowest index first.
 
     A node is scored only when a simulation passes through it, so a score must depend on that
-    node's own statistics alone.
+    node's own statistics alone. Illegal actions are never taken, whatever their score.
     """
 
     @abc.abstractmethod
@@ -24,27 +46,8 @@ class AbstractSelection(eqx.Module):
         """What to keep of the prior, computed once when a node is expanded."""
 
     @abc.abstractmethod
-    def score(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        *,
-        count: Float[Array, " rows"],
-        value: Float[Array, " rows"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
-        """Scores of all actions; `-inf` for illegal ones.
-
-        **Arguments:**
-
-        - `prior`: what `prepare` returned.
-        - `visits`, `qvalues`: of each edge; a Q-value is for the player to move at the node and
-            means nothing where there are no visits.
-        - `count`: visits of the node, its own evaluation included.
-        - `value`: mean value of the node.
-        - `raw_value`: the evaluator's value of the node.
-        """
+    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        """Scores of all actions."""
 
 
 class PUCT(AbstractSelection):
@@ -59,24 +62,14 @@ class PUCT(AbstractSelection):
 
     c: float = 1.0
 
-    def prepare(
-        self, logits: Float[Array, "rows actions"]
-    ) -> Float[Array, "rows features actions"]:
-        return _probabilities(logits)
+    def __check_init__(self):
+        check_range("PUCT", 0, c=self.c)
 
-    def score(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        *,
-        count: Float[Array, " rows"],
-        value: Float[Array, " rows"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
-        del raw_value
-        exploration = (self.c * jnp.sqrt(count))[:, None] * prior[:, 0] / (visits + 1)
-        return _normalised(qvalues, visits, value) + exploration
+    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
+        return safe_softmax(logits)[:, None]
+
+    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        return _puct(self.c, node)
 
 
 class MuZeroPUCT(AbstractSelection):
@@ -89,25 +82,16 @@ class MuZeroPUCT(AbstractSelection):
     c_init: float = 1.25
     c_base: float = 19652.0
 
-    def prepare(
-        self, logits: Float[Array, "rows actions"]
-    ) -> Float[Array, "rows features actions"]:
-        return _probabilities(logits)
+    def __check_init__(self):
+        check_range("MuZeroPUCT", 0, c_init=self.c_init)
+        if not self.c_base > 0:
+            raise ValueError(f"`MuZeroPUCT(c_base={self.c_base})`: must be above 0.")
 
-    def score(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        *,
-        count: Float[Array, " rows"],
-        value: Float[Array, " rows"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
-        del raw_value
-        c = self.c_init + jnp.log((count + self.c_base + 1.0) / self.c_base)
-        exploration = (jnp.sqrt(count) * c)[:, None] * prior[:, 0] / (visits + 1)
-        return _normalised(qvalues, visits, value) + exploration
+    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
+        return safe_softmax(logits)[:, None]
+
+    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        return _puct(self.c_init + jnp.log((node.count + self.c_base + 1.0) / self.c_base), node)
 
 
 class UCB1(AbstractSelection):
@@ -122,45 +106,46 @@ class UCB1(AbstractSelection):
 
     c: float = math.sqrt(2.0)
 
-    def prepare(
-        self, logits: Float[Array, "rows actions"]
-    ) -> Float[Array, "rows features actions"]:
-        return _probabilities(logits)
+    def __check_init__(self):
+        check_range("UCB1", 0, c=self.c)
 
-    def score(
-        self,
-        prior: Float[Array, "rows features actions"],
-        visits: Float[Array, "rows actions"],
-        qvalues: Float[Array, "rows actions"],
-        *,
-        count: Float[Array, " rows"],
-        value: Float[Array, " rows"],
-        raw_value: Float[Array, " rows"],
-    ) -> Float[Array, "rows actions"]:
-        del count, value, raw_value
-        legal = prior[:, 0] > -jnp.inf
+    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
+        return safe_softmax(logits)[:, None]
+
+    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        prior, visits = node.prior[:, 0], node.visits
         total = jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
         bonus = self.c * jnp.sqrt(jnp.log(total) / jnp.maximum(visits, 1.0))
-        unvisited = legal & (visits == 0)
-        fresh = jnp.where(unvisited, prior[:, 0], -jnp.inf)
-        known = jnp.where(legal, (qvalues + 1) / 2 + bonus, -jnp.inf)
+        unvisited = (prior > -jnp.inf) & (visits == 0)
+        fresh = jnp.where(unvisited, prior, -jnp.inf)
+        known = (node.qvalues + 1) / 2 + bonus
         return jnp.where(jnp.any(unvisited, axis=1, keepdims=True), fresh, known)
 
 
-def _probabilities(logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
-    # `-inf` keeps an illegal action apart from a legal one whose probability underflows, and makes
-    # its score `-inf` without a mask.
-    return jnp.where(logits > -jnp.inf, safe_softmax(logits), -jnp.inf)[:, None]
+def prepare(
+    selection: AbstractSelection, logits: Float[Array, "rows actions"]
+) -> Float[Array, "rows features actions"]:
+    """What the tree stores of a prior. `-inf` keeps an illegal action apart from a legal one
+    whose probability underflows.
+    """
+    return jnp.where((logits > -jnp.inf)[:, None], selection.prepare(logits), -jnp.inf)
 
 
-def _normalised(
-    qvalues: Float[Array, "rows actions"],
-    visits: Float[Array, "rows actions"],
-    value: Float[Array, " rows"],
-) -> Float[Array, "rows actions"]:
-    """Q-values on a scale where the node and its visited actions span `[0, 1]`."""
-    visited = visits > 0
-    known = jnp.where(visited, qvalues, value[:, None])
+def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array, " rows"]:
+    """The legal action of the highest score, the lowest index among equals."""
+    scores = jnp.where(node.prior[:, 0] > -jnp.inf, selection.score(node), -jnp.inf)
+    # Two plain reductions vectorise on a CPU; the paired one of `argmax` does not.
+    index = jnp.arange(scores.shape[1], dtype=jnp.int32)[None]
+    highest = jnp.max(scores, axis=1, keepdims=True)
+    return jnp.min(jnp.where(scores == highest, index, scores.shape[1] - 1), axis=1)
+
+
+def _puct(c: float | Float[Array, " rows"], node: NodeStatistics) -> Float[Array, "rows actions"]:
+    exploration = (c * jnp.sqrt(node.count))[:, None] * node.prior[:, 0] / (node.visits + 1)
+    # Q-values on a scale where the node and its visited actions span [0, 1].
+    visited, value = node.visits > 0, node.value
+    known = jnp.where(visited, node.qvalues, value[:, None])
     low = jnp.minimum(value, jnp.min(known, axis=1))[:, None]
     high = jnp.maximum(value, jnp.max(known, axis=1))[:, None]
-    return (jnp.where(visited, qvalues, low) - low) / jnp.maximum(high - low, 1e-8)
+    scaled = (jnp.where(visited, node.qvalues, low) - low) / jnp.maximum(high - low, 1e-8)
+    return scaled + exploration

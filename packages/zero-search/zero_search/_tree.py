@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._select import AbstractSelection
+from ._check import batch_size
+from ._select import AbstractSelection, best_action, NodeStatistics, prepare
 
 
-# Columns of `Tree.node`. Integers are kept as float32, exact below 2^24, so that one gather reads
-# the whole row.
+# Columns of `Tree.node`. Integers are kept as float32, exact below `MAX_NODES`, so that one gather
+# reads the whole row.
 BEST = 0  # action to take here, cached
 NEXT = 1  # child code of that action, cached
 COUNT = 2  # visits, the node's own evaluation included
@@ -32,8 +33,6 @@ COLUMNS = 9
 # expanded.
 UNSTORED = -1
 FINAL = -2
-
-MAX_NODES = 2**24
 
 
 class Tree(eqx.Module):
@@ -54,7 +53,7 @@ def empty(
     batch = batch_size(state)
     rows = (batch, max_nodes)
     logits = jax.ShapeDtypeStruct((1, num_actions), jnp.float32)
-    features = jax.eval_shape(selection.prepare, logits).shape[1]
+    features = jax.eval_shape(lambda x: prepare(selection, x), logits).shape[1]
     return Tree(
         node=jnp.zeros((*rows, COLUMNS), jnp.float32),
         edge=jnp.zeros((*rows, 2, num_actions), jnp.float32),
@@ -81,11 +80,11 @@ def plant(
     old = tree.node[:, 0]
     count = jnp.where(kept, old[:, COUNT], 1.0)
     mean = jnp.where(kept, old[:, VALUE], value)
-    prior = selection.prepare(logits)
+    prior = prepare(selection, logits)
     # A legal set that shrank since the subtree was grown must not keep visits.
     edge = tree.edge[:, 0] * (logits > -jnp.inf).astype(jnp.float32)[:, None]
-    best = first_argmax(
-        selection.score(prior, edge[:, 0], edge[:, 1], count=count, value=mean, raw_value=value)
+    best = best_action(
+        selection, NodeStatistics(prior, edge[:, 0], edge[:, 1], count, mean, raw_value=value)
     )
     zero = jnp.zeros((batch,), jnp.float32)
     row = node_row(best, tree.child[jnp.arange(batch), 0, best], count, mean, zero, zero, value)
@@ -96,6 +95,20 @@ def plant(
         prior=tree.prior.at[:, 0].set(prior),
         state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), tree.state, state),
         size=jnp.maximum(tree.size, 1),
+    )
+
+
+def statistics(tree: Tree, rows: Int[Array, " batch"] | None = None) -> NodeStatistics:
+    """Of the nodes in the given flat rows; without them, of the roots of unflattened trees."""
+    at = (slice(None), 0) if rows is None else rows
+    node, edge = tree.node[at], tree.edge[at]
+    return NodeStatistics(
+        prior=tree.prior[at],
+        visits=edge[:, 0],
+        qvalues=edge[:, 1],
+        count=node[:, COUNT],
+        value=node[:, VALUE],
+        raw_value=node[:, RAW],
     )
 
 
@@ -126,21 +139,6 @@ def node_row(
         ],
         axis=-1,
     )
-
-
-def first_argmax(x: Float[Array, "rows actions"]) -> Int[Array, " rows"]:
-    """The lowest index of the largest entry."""
-    # Two plain reductions vectorise on a CPU; the paired one of `argmax` does not.
-    index = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
-    highest = jnp.max(x, axis=1, keepdims=True)
-    return jnp.min(jnp.where(x == highest, index, x.shape[1] - 1), axis=1)
-
-
-def batch_size(state: PyTree[Array]) -> int:
-    leaves = jax.tree.leaves(state)
-    if not leaves:
-        raise ValueError("A planner needs states with at least one array; got none.")
-    return leaves[0].shape[0]
 
 
 def subtree(

@@ -1,0 +1,98 @@
+"""What is checked while a search is built or traced: one line says what is wrong."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+
+# Node numbers are kept as float32, which is exact below this.
+MAX_NODES = 2**24
+
+
+def check_range(owner: str, low: float, high: float = math.inf, /, **fields: float) -> None:
+    """Raises where a hyperparameter of `owner` is not in `[low, high]`."""
+    allowed = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+    for name, value in fields.items():
+        if not low <= value <= high:
+            raise ValueError(f"`{owner}({name}={value})`: must be {allowed}.")
+
+
+def check_max_nodes(owner: str, max_nodes: int | None) -> None:
+    if max_nodes is not None and not 1 <= max_nodes < MAX_NODES:
+        raise ValueError(
+            f"`{owner}(max_nodes={max_nodes})`: must be from 1 (the root alone) to "
+            f"{MAX_NODES - 1}; leave it out to make room for every simulation."
+        )
+
+
+def batch_size(state: PyTree[Array]) -> int:
+    """The length of the batch axis, which all leaves must share."""
+    leaves = jax.tree.leaves(state)
+    if not leaves:
+        raise ValueError("A planner needs states with at least one array; got none.")
+    if any(x.ndim == 0 for x in leaves) or len({x.shape[0] for x in leaves}) > 1:
+        shapes = ", ".join(sorted({str(x.shape) for x in leaves}))
+        raise ValueError(
+            f"`state` has leaves of shapes {shapes}; all must begin with the same batch axis: "
+            "give every leaf one row a game."
+        )
+    return leaves[0].shape[0]
+
+
+def check_keys(key: Array, batch: int) -> None:
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape != (batch,):
+        raise ValueError(
+            f"`key` is {_show(key)} for {batch} states; it must hold one typed key a state, shape "
+            f"({batch},): use `jax.random.split(jax.random.key(seed), {batch})`."
+        )
+
+
+def check_prediction(logits: Array, value: Array, batch: int, num_actions: int | None) -> None:
+    expected = "actions" if num_actions is None else str(num_actions)
+    shape = jnp.shape(logits)
+    fits = len(shape) == 2 and shape[0] == batch and num_actions in (None, shape[1])
+    fits = fits and jnp.shape(value) == (batch,)
+    if not (fits and _is(logits, jnp.floating) and _is(value, jnp.floating)):
+        raise ValueError(
+            f"`model.predict` returned logits {_show(logits)} and values {_show(value)} for "
+            f"{batch} states; they must be ({batch}, {expected}) and ({batch},), both float: "
+            "return one row of logits and one scalar value for every state."
+        )
+
+
+def check_step(
+    state: PyTree[Array], after: PyTree[Array], reward: Array, discount: Array, last: Array
+) -> None:
+    """Of `model.step(state, ...)`."""
+    batch = batch_size(state)
+    kinds = {"reward": jnp.floating, "discount": jnp.floating, "last": jnp.bool_}
+    for (name, kind), x in zip(kinds.items(), (reward, discount, last), strict=True):
+        if jnp.shape(x) != (batch,) or not _is(x, kind):
+            raise ValueError(
+                f"`model.step` returned `{name}` {_show(x)} for {batch} states; it must be "
+                f"{'bool' if kind is jnp.bool_ else 'float'} of shape ({batch},)."
+            )
+    old, new = jax.tree.structure(state), jax.tree.structure(after)
+    if old != new:
+        raise ValueError(
+            f"`model.step` turned a state of structure {old} into one of {new}; keep the structure."
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True)
+    for (path, x), y in pairs:
+        if _show(x) != _show(y):
+            raise ValueError(
+                f"`model.step` turned the leaf `state{jax.tree_util.keystr(path)}` from {_show(x)} "
+                f"into {_show(y)}; keep the shape and dtype of every leaf."
+            )
+
+
+def _is(x: Any, kind: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), kind)
+
+
+def _show(x: Any) -> str:
+    dtype = x.dtype if hasattr(x, "dtype") else jnp.result_type(x)
+    return f"{dtype}[{','.join(map(str, jnp.shape(x)))}]"

@@ -1,0 +1,107 @@
+"""What all planners share: the carry, the root's evaluation and the plan."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from ._check import batch_size, check_keys, check_prediction
+from ._model import AbstractPriorModel
+from ._planner import Plan
+from ._sample import sample_action, Temperature
+from ._select import NodeStatistics
+from ._tree import Tree
+
+
+class SearchCarry(eqx.Module):
+    """What a tree search keeps between moves.
+
+    **Attributes:**
+
+    - `ply`: moves played in the episode so far.
+    - `tree`: the kept subtrees, or `None` without reuse.
+    """
+
+    ply: Int[Array, " batch"]
+    tree: Tree | None
+
+
+class Root(eqx.Module):
+    """The evaluator's word on the roots, and keys for what comes next."""
+
+    logits: Float[Array, "batch actions"]
+    value: Float[Array, " batch"]
+    noise_key: Key[Array, " batch"]
+    search_key: Key[Array, " batch"]
+    action_key: Key[Array, " batch"]
+
+
+def first_carry(state: PyTree[Array], tree: Tree | None = None) -> SearchCarry:
+    return SearchCarry(ply=jnp.zeros((batch_size(state),), jnp.int32), tree=tree)
+
+
+def next_carry(
+    carry: SearchCarry, last: Bool[Array, " batch"], tree: Tree | None = None
+) -> SearchCarry:
+    return SearchCarry(ply=jnp.where(last, 0, carry.ply + 1), tree=tree)
+
+
+def evaluate_root(
+    model: AbstractPriorModel, state: PyTree[Array], key: Key[Array, " batch"]
+) -> Root:
+    batch = batch_size(state)
+    check_keys(key, batch)
+    predict_key, *keys = jax.vmap(lambda k: tuple(jr.split(k, 4)))(key)
+    logits, value = model.predict(state, key=predict_key)
+    check_prediction(logits, value, batch, None)
+    return Root(logits.astype(jnp.float32), value.astype(jnp.float32), *keys)
+
+
+def num_actions(model: AbstractPriorModel, state: PyTree[Array]) -> int:
+    """How many actions the model's prior has, found without running it."""
+
+    def logits(state):
+        return evaluate_root(model, state, jr.split(jr.key(0), batch_size(state))).logits
+
+    return eqx.filter_eval_shape(logits, state).shape[1]
+
+
+def play_visits(
+    visits: Float[Array, "batch actions"],
+    temperature: float | Temperature,
+    ply: Int[Array, " batch"],
+    key: Key[Array, " batch"],
+) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
+    """An action drawn by visits, and the weights: visits over their sum, before temperature."""
+    weights = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
+    heat = temperature(ply) if isinstance(temperature, Temperature) else temperature
+    return sample_action(weights, heat, key=key), weights
+
+
+def make_plan(
+    root: NodeStatistics,
+    action: Int[Array, " batch"],
+    weights: Float[Array, "batch actions"],
+    *,
+    depth: Float[Array, " batch"],
+    nodes: Int[Array, " batch"],
+    reused: Float[Array, " batch"] | None = None,
+) -> Plan:
+    """Fills in what follows from the root: all candidates, and its value where none was seen."""
+    value = root.value
+    qvalues = jnp.where(root.visits > 0, root.qvalues, value[:, None])
+    actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
+    return Plan(
+        action=action,
+        candidates=jnp.broadcast_to(actions, weights.shape),
+        weights=weights,
+        qvalues=qvalues,
+        advantages=qvalues - value[:, None],
+        value=value,
+        stats={
+            "depth": depth,
+            "nodes": nodes,
+            "reused": jnp.zeros_like(value) if reused is None else reused,
+        },
+    )
