@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from zero_envs import Observation, Transition
-from zero_search import AbstractModel, AbstractPlanner
+from zero_search import AbstractModel, AbstractPlanner, safe_softmax
 
 from ._actor import AbstractActor
 from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
@@ -106,7 +106,7 @@ class PolicyActor(AbstractActor[None]):
             action = jnp.argmax(logits, axis=-1)
         else:
             action = jax.vmap(jr.categorical)(key, logits / self.temperature)
-        return action.astype(jnp.int32), PlanRecord(_softmax(logits), value), None
+        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
@@ -130,7 +130,7 @@ class RandomActor(AbstractActor[None]):
         del state, carry
         logits, value = evaluate_batch(_indifferent, obs)
         action = jax.vmap(jr.categorical)(key, logits)
-        return action.astype(jnp.int32), PlanRecord(_softmax(logits), value), None
+        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
@@ -147,11 +147,3 @@ def _fixed_keys(state: PyTree[Array]) -> Key[Array, " batch"]:
     # `init` and `advance` have no key. What they resample must only carry nothing hidden: it need
     # not be fresh, because `act` resamples again.
     return row_keys(jr.key(0), jnp.arange(batch_size(state), dtype=jnp.int32))
-
-
-def _softmax(logits: Float[Array, "batch actions"]) -> Float[Array, "batch actions"]:
-    # `jax.nn.softmax` is NaN where every action is illegal, as on a final state's row.
-    top = jnp.max(logits, axis=-1, keepdims=True)
-    weights = jnp.exp(logits - jnp.where(top == -jnp.inf, 0.0, top))
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights / jnp.where(total == 0, 1.0, total)
