@@ -18,7 +18,7 @@ def small_config():
         unroll=4,
         updates=1,
         batch=8,
-        capacity=64,
+        capacity=256,
         simulations=4,
         nodes=10,
         blocks=1,

@@ -90,3 +90,18 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=24)
     for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
         assert (x == y).all()
+
+
+@pytest.mark.slow
+def test_tiny_runs_whole(tmp_path):
+    """The hello-world preset as `othello train --preset tiny` runs it, on eight devices."""
+    from zero_othello._config import PRESETS
+
+    train(PRESETS["tiny"], Options(out=tmp_path / "tiny", devices=8))
+    lines = read_lines(tmp_path / "tiny" / "metrics.jsonl")
+    assert len(lines) == PRESETS["tiny"].steps
+    for line in lines:
+        # An Elo after every epoch, and the loss is the sum of its printed parts.
+        assert math.isfinite(line["elo"]) and line["elo_se"] > 0
+        parts = line["policy_loss"] + line["value_loss"] + line["l2_loss"]
+        assert line["loss"] == pytest.approx(parts, rel=1e-5)

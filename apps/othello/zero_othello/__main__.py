@@ -1,12 +1,15 @@
 """The command line: `othello train|eval|play|gtp`."""
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.metadata
+import io
+import itertools
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 import jax
@@ -17,6 +20,8 @@ from ._errors import UsageError
 
 
 Arguments = TypeVar("Arguments")
+
+_SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
 
 _HELP = """usage: othello COMMAND [flags]
 
@@ -30,12 +35,20 @@ Train an AlphaZero player of Othello and play against it.
 `othello COMMAND --help` lists the flags."""
 
 
+Preset = Literal["tiny", "quick", "standard", "large"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _PresetOnly:
+    preset: Preset | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainArguments:
     """Train a player from self-play alone. Stop it with Ctrl-C or SIGTERM; --resume goes on."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
-    preset: Literal["tiny", "quick", "standard", "large"] = "quick"
+    preset: Preset = "quick"
     """Where the defaults of all other flags come from; quick on a CPU, standard elsewhere."""
     out: pathlib.Path | None = None
     """The run folder; runs/PRESET by default."""
@@ -74,7 +87,7 @@ class PlayArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     simulations: int | None = None
-    """Simulations a move. By default what the run was configured for."""
+    """Simulations a move; 0 is the network alone. By default what the run was configured for."""
     colour: Literal["black", "white"] = "black"
     """Your colour; black moves first."""
     seed: int = 0
@@ -88,7 +101,7 @@ class GtpArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     simulations: int | None = None
-    """Simulations a move. By default what the run was configured for."""
+    """Simulations a move; 0 is the network alone. By default what the run was configured for."""
 
 
 def main() -> None:
@@ -97,9 +110,11 @@ def main() -> None:
 
     try:
         _dispatch(sys.argv[1:])
-    except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
+    except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
         print(f"othello: {e}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _dispatch(words: list[str]) -> None:
@@ -118,7 +133,8 @@ def _dispatch(words: list[str]) -> None:
 
 
 def _train(words: list[str]) -> None:
-    preset = _preset(words)
+    # The preset gives the defaults of all other flags, so it must be known before them.
+    preset = _parse(_PresetOnly, "train", words, add_help=False).preset or _default_preset()
     defaults = TrainArguments(config=PRESETS[preset], preset=preset)
     arguments = _parse(TrainArguments, "train", words, default=defaults)
     _start_jax(arguments.devices)
@@ -165,7 +181,10 @@ def _gtp(words: list[str]) -> None:
     _start_jax()
     from ._gtp import GtpEngine, serve
 
-    engine = GtpEngine(_player(arguments.run, arguments.simulations, 0))
+    player = _player(arguments.run, arguments.simulations, 0)
+    # Controllers wait longer for the first answer than for a move.
+    player.warm_up()
+    engine = GtpEngine(player)
     serve(engine, sys.stdin, sys.stdout)
 
 
@@ -174,58 +193,68 @@ def _player(run: str, simulations: int | None, seed: int) -> Any:
 
     from ._build import player_planner
     from ._load import load
-    from ._player import Player
+    from ._player import NetworkAlone, Player
 
     trained = load(run)
     number = trained.config.player_simulations if simulations is None else simulations
-    if number < 1:
-        raise UsageError(f"--simulations {number} was given; give at least 1.")
+    if number < 0:
+        raise UsageError(f"--simulations {number} was given; give 0 (no search) or more.")
     model = trained.agent.model(trained.agent.evaluator(trained.params))
-    planner = player_planner(trained.config, number)
+    planner = player_planner(trained.config, number) if number else NetworkAlone()
     return Player(trained.env, planner, model, key=jr.key(seed))
 
 
-def _preset(words: Sequence[str]) -> Any:
-    """The preset must be known before the flags, because it gives their defaults."""
-    for word, value in zip(words, [*words[1:], None], strict=True):
-        name, _, joined = word.partition("=")
-        if name == "--preset":
-            given = joined or value
-            if given not in PRESETS:
-                raise UsageError(
-                    f"--preset {given} is unknown; choose one of {', '.join(PRESETS)}."
-                )
-            return given
-    return "standard" if _has_accelerator() else "quick"
-
-
-def _has_accelerator() -> bool:
+def _default_preset() -> Preset:
     # Asking JAX would start its backend, which must wait until the number of devices is set.
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if platforms:
-        return platforms.split(",")[0] != "cpu"
-    return bool(importlib.metadata.entry_points(group="jax_plugins"))
+        return "quick" if platforms.split(",")[0] == "cpu" else "standard"
+    return "standard" if importlib.metadata.entry_points(group="jax_plugins") else "quick"
 
 
 def _parse(kind: type[Arguments], command: str, words: list[str], **options: Any) -> Arguments:
-    arguments, unknown = tyro.cli(
-        kind, prog=f"othello {command}", args=words, return_unknown_args=True, **options
-    )
-    if unknown:
+    """What tyro makes of the words; its complaints become one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            arguments, unknown = tyro.cli(
+                kind, prog=f"othello {command}", args=words, return_unknown_args=True, **options
+            )
+    except SystemExit as e:
+        if not e.code:
+            raise  # --help
+        raise UsageError(_one_line(complaint.getvalue())) from e
+    if unknown and kind is not _PresetOnly:
         flag = unknown[0].partition("=")[0]
-        known = [
-            f"--{field.name.replace('_', '-')}"
-            for field in (*dataclasses.fields(Config), *dataclasses.fields(kind))  # pyright: ignore[reportArgumentType]
-        ]
-        near = difflib.get_close_matches(flag, known, n=1)
+        near = difflib.get_close_matches(flag, _flags(kind), n=1)
         hint = f"did you mean {near[0]}?" if near else f"see othello {command} --help."
         raise UsageError(f"{flag} is no flag of othello {command}; {hint}")
     return arguments
 
 
+def _one_line(text: str) -> str:
+    """tyro draws a box of many lines; its title and first paragraph say what is wrong."""
+    lines = [line.strip(" \u2500\u2502\u256d\u256e\u2570\u256f-+|") for line in text.splitlines()]
+    said = itertools.takewhile(
+        lambda line: not line.startswith(("Argument helptext", "For full helptext")),
+        filter(None, lines),
+    )
+    return f"{': '.join(said)}."
+
+
+def _flags(kind: Any) -> list[str]:
+    names = [field.name for part in (Config, kind) for field in dataclasses.fields(part)]
+    return [f"--{name.replace('_', '-')}" for name in names]
+
+
 def _start_jax(devices: int = 1) -> None:
     """Before any backend starts: virtual CPU devices, and compiled programs kept on disk."""
-    if devices > 1:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
+        # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
+        # 0.10.1 does not, and other versions may not know the flag, which ends the process.
+        os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
+    if devices > jax.config.jax_num_cpu_devices:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_num_cpu_devices", devices)
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()

@@ -24,10 +24,7 @@ from zero_search import (
 from zero_train import AlphaZero, EnvironmentModel, Experience, Loop, PlanRecord
 
 from ._config import Config
-
-
-#: Replay is drawn in this many parts, so that 1, 2, 4 and 8 devices draw the same positions.
-SHARDS = 8
+from ._errors import UsageError
 
 
 def build_env() -> PgxEnvironment:
@@ -59,17 +56,14 @@ def build_agent(config: Config, env: PgxEnvironment) -> AlphaZero:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** `ValueError` where the batch, the games or the replay do not divide over the
-    devices.
+    **Raises:** [`zero_othello.UsageError`][] where the shards do not divide over the devices.
     """
     devices = mesh.shape["data"]
-    for name in ("envs", "batch"):
-        value = getattr(config, name)
-        if value % devices:
-            raise ValueError(
-                f"--{name} {value} does not divide over --devices {devices}; "
-                f"give a multiple of {devices}."
-            )
+    if config.shards % devices:
+        raise UsageError(
+            f"--shards {config.shards} does not divide over --devices {devices}; give a multiple "
+            f"of {devices} that divides --envs and --batch, or other --devices."
+        )
     env = build_env()
     return Loop(
         env=env,
@@ -79,7 +73,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             num_envs=config.envs,
             batch_size=config.batch,
             num_players=2,
-            num_shards=_shards(config, devices),
+            num_shards=config.shards,
         ),
         augment=random_symmetry if config.symmetries else None,
         num_envs=config.envs,
@@ -137,10 +131,21 @@ def _optimiser(config: Config) -> optax.GradientTransformation:
 
 
 def _explorer(config: Config) -> AbstractPlanner:
+    noise = DirichletNoise(config.noise, total=config.concentration) if config.noise else None
     temperature = Temperature(first=1.0, then=0.0, moves=config.temperature_moves)
     if config.engine == "mctx":
-        policy = "gumbel" if config.search == "gumbel" else "muzero"
-        return MctxSearch(policy=policy, num_simulations=config.simulations)
+        if config.search == "gumbel":
+            return MctxSearch(
+                policy="gumbel",
+                num_simulations=config.simulations,
+                max_num_considered_actions=config.considered,
+            )
+        return MctxSearch(
+            policy="muzero",
+            num_simulations=config.simulations,
+            noise=noise,
+            temperature=temperature,
+        )
     if config.search == "gumbel":
         return GumbelSearch(
             num_simulations=config.simulations,
@@ -149,15 +154,9 @@ def _explorer(config: Config) -> AbstractPlanner:
         )
     return TreeSearch(
         selection=PUCT(config.exploration) if config.search == "puct" else MuZeroPUCT(),
-        noise=DirichletNoise(config.noise, config.concentration),
+        noise=noise,
         num_simulations=config.simulations,
         max_nodes=config.nodes,
         temperature=temperature,
         reuse=True,
     )
-
-
-def _shards(config: Config, devices: int) -> int:
-    """`SHARDS` where everything divides over them, else one a device."""
-    even = config.envs % SHARDS == 0 and config.batch % SHARDS == 0 and SHARDS % devices == 0
-    return SHARDS if even else devices

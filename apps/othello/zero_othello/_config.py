@@ -1,6 +1,7 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
+import math
 from typing import Literal
 
 from ._errors import UsageError
@@ -14,29 +15,32 @@ class Config:
     """Everything random in the run derives from it."""
 
     # --- how much
-    steps: int = 300
+    steps: int = 450
     """Steps of the loop: each collects from every game, then updates."""
     envs: int = 128
     """Games played at once, over all devices."""
     unroll: int = 4
     """Moves played in every game per step."""
-    updates: int = 2
+    updates: int = 4
     """Gradient updates per step."""
     batch: int = 512
     """Positions per gradient update, over all devices."""
-    capacity: int = 500
+    capacity: int = 512
     """Positions kept for replay, per game played at once."""
+    shards: int = 8
+    """Parts that games and replay are drawn in; any number of devices that divides it gives the
+    same run."""
 
     # --- search
     search: Literal["puct", "muzero", "gumbel"] = "gumbel"
     """AlphaZero PUCT, MuZero PUCT, or Gumbel sequential halving."""
     engine: Literal["zero", "mctx"] = "zero"
     """Whose search collects; mctx (muzero or gumbel only) is there to compare with."""
-    simulations: int = 32
+    simulations: int = 16
     """Simulations per move while collecting."""
-    nodes: int = 64
+    nodes: int = 34
     """Nodes of the tree per game (puct and muzero keep the played move's subtree)."""
-    considered: int = 16
+    considered: int = 8
     """Gumbel: moves considered at the root."""
     exploration: float = 1.25
     """PUCT: weight of the prior."""
@@ -56,7 +60,7 @@ class Config:
     """Channels of the tower."""
 
     # --- learning
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
     """Peak learning rate of AdamW."""
     warmup: int = 50
     """Updates over which the learning rate rises to its peak."""
@@ -70,15 +74,15 @@ class Config:
     """Gradients are scaled down to this global norm; 0 leaves them."""
     value_weight: float = 1.0
     """Weight of the value loss."""
-    value_mix: float = 0.0
+    value_mix: float = 0.3
     """Share of the searched value in the value target; the rest is the game's outcome."""
-    average: float = 0.0
+    average: float = 0.98
     """Decay of the parameters' moving average, which plays; 0 plays the newest parameters."""
     symmetries: bool = True
     """Learn from each sampled position in a random one of its eight symmetries."""
 
     # --- watching
-    ladder_every: int = 40
+    ladder_every: int = 50
     """Steps between two players of the Elo ladder."""
     ladder_games: int = 100
     """Games for each pair of the ladder that plays."""
@@ -88,16 +92,31 @@ class Config:
     """Steps between two checkpoints of the whole state."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "envs", "unroll", "updates", "batch", "capacity", "simulations"):
-            _at_least(self, name, 1)
-        for name in ("ladder_every", "ladder_games", "checkpoint_every", "blocks", "channels"):
-            _at_least(self, name, 1)
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                allowed = f"at least {least}" if most == math.inf else f"{least} to {most}"
+                raise UsageError(f"{_flag(name)} {value} was given; give {allowed}.")
+        for name in ("envs", "batch"):
+            value = getattr(self, name)
+            if value % self.shards:
+                raise UsageError(
+                    f"{_flag(name)} {value} does not divide into --shards {self.shards}; "
+                    f"give a multiple of {self.shards}, or other --shards."
+                )
+        # A ring also holds the game in progress, which cannot be sampled yet.
+        room = (self.capacity - LONGEST_GAME) * self.envs
+        if room < self.batch:
+            raise UsageError(
+                f"--capacity {self.capacity} for --envs {self.envs} leaves room for {room} "
+                f"positions of finished games; --batch {self.batch} needs as many."
+            )
         if self.ladder_games % 2:
             raise UsageError(
                 f"--ladder-games {self.ladder_games} is odd; every opening is played from both "
                 "seats, so give an even number."
             )
-        if self.nodes <= self.simulations:
+        if self.search != "gumbel" and self.engine == "zero" and self.nodes <= self.simulations:
             raise UsageError(
                 f"--nodes {self.nodes} cannot hold the root and --simulations "
                 f"{self.simulations}; give at least {self.simulations + 1}."
@@ -108,10 +127,28 @@ class Config:
             )
 
 
-def _at_least(config: Config, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if value < least:
-        raise UsageError(f"--{name.replace('_', '-')} {value} is too small; give at least {least}.")
+#: More plies than any game has: 60 discs to place, and passes.
+LONGEST_GAME = 128
+
+#: What each flag may be, ends included.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
+    **dict.fromkeys(("simulations", "player_simulations", "considered"), (1, math.inf)),
+    **dict.fromkeys(("blocks", "channels"), (1, math.inf)),
+    **dict.fromkeys(("ladder_every", "checkpoint_every"), (1, math.inf)),
+    "capacity": (2 * LONGEST_GAME, math.inf),
+    "ladder_games": (2, math.inf),
+    "ladder_simulations": (0, math.inf),
+    **dict.fromkeys(("seed", "exploration", "temperature_moves", "warmup"), (0, math.inf)),
+    "concentration": (1e-6, math.inf),
+    "learning_rate": (0, 1),
+    **dict.fromkeys(("weight_decay", "l2", "clip", "value_weight"), (0, math.inf)),
+    **dict.fromkeys(("noise", "decay", "value_mix", "average"), (0, 1)),
+}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 #: `tiny` is a hello-world of the size of turbozero's; `quick` fills ten minutes of two cores.
@@ -134,6 +171,8 @@ PRESETS: dict[str, Config] = {
         weight_decay=0.0,
         l2=1e-4,
         clip=0.0,
+        value_mix=0.0,
+        average=0.0,
         symmetries=False,
         ladder_every=1,
         checkpoint_every=1,
@@ -145,8 +184,8 @@ PRESETS: dict[str, Config] = {
         unroll=16,
         updates=16,
         batch=2048,
-        simulations=64,
-        nodes=65,
+        simulations=32,
+        considered=16,
         blocks=6,
         channels=128,
         ladder_every=250,
@@ -159,8 +198,8 @@ PRESETS: dict[str, Config] = {
         unroll=16,
         updates=16,
         batch=4096,
-        simulations=128,
-        nodes=129,
+        simulations=64,
+        considered=16,
         blocks=10,
         channels=192,
         player_simulations=256,

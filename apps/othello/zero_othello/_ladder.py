@@ -1,7 +1,5 @@
 """How strong is it now? Matches during training, and the Elo they amount to."""
 
-import json
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,14 +18,12 @@ from zero_train import (
 )
 
 from ._build import player_planner
-from ._config import Config
+from ._config import Config, LONGEST_GAME
 from ._engines import opponent
 
 
 #: Every match starts from this many uniformly random plies, each opening from both seats.
 OPENING_PLIES = 6
-#: An Othello game has 60 discs to place; passes come on top.
-MAX_STEPS = 128
 #: The fixed players of the ladder; the first is the anchor, rated 0.
 BASELINES = ("random", "positional")
 
@@ -55,7 +51,7 @@ def play_match(
         first,
         second,
         num_games=games,
-        max_steps=MAX_STEPS,
+        max_steps=LONGEST_GAME,
         key=key,
         opening_plies=OPENING_PLIES,
     )
@@ -141,15 +137,6 @@ class Ladder:
     def rating(self, step: int) -> tuple[float, float]:
         """Elo and standard error of the player of `step`."""
         return self._elo.ratings()[player_name(step)]
-
-    def write(self, path: pathlib.Path) -> None:
-        """Writes everybody's rating to a JSON file."""
-        path.write_text(json.dumps({"players": self.ratings()}, indent=1) + "\n")
-
-    @property
-    def best(self) -> int | None:
-        """The step of the best player so far."""
-        return self._best
 
     def _actor(self, params: PyTree[Array]) -> AbstractActor:
         return build_actor(self._config, self._agent, params, self._config.ladder_simulations)

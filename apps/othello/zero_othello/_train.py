@@ -1,8 +1,11 @@
 """`othello train`: the loop around the loop, with the clock, the log and the disk."""
 
 import dataclasses
+import importlib.util
+import json
 import pathlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -27,20 +30,20 @@ from zero_train import (
 
 from ._build import build_loop, learning_rate
 from ._config import Config
-from ._errors import as_usage_error
+from ._errors import as_usage_error, UsageError
 from ._ladder import Ladder
 from ._report import write_report
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
 
-#: Flags that say how long to train and what to watch: a resumed run may change them.
+#: A resumed run may save more or less often; everything else must be as it was.
 MAY_DIFFER = ("checkpoint_every",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run is run; unlike a [`zero_othello.Config`][], nothing here changes its numbers."""
+    """How a run is run. Unlike `Config`, nothing here changes its numbers."""
 
     out: pathlib.Path
     resume: bool = False
@@ -52,137 +55,144 @@ class Options:
 def train(config: Config, options: Options) -> None:
     """Trains until the configured steps are done, the time is up, or a signal asks to stop.
 
-    However it ends, the whole state is saved, so that `--resume` goes on exactly where it was.
+    In each case the whole state is saved, so that `--resume` goes on exactly where it was.
     """
     started = time.monotonic()
+    if options.wandb and importlib.util.find_spec("wandb") is None:
+        raise UsageError("--wandb needs the extra wandb; add `--extra wandb`, or leave it out.")
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
     stored = dataclasses.asdict(config)
-    with RunFolder.create(
-        options.out, stored, resume=options.resume, may_differ=MAY_DIFFER
-    ) as folder:
-        run = _Run(config, loop, folder)
-        if options.resume:
-            run.restore()
-        run.open_sinks(wandb=options.wandb)
-        with StopSignal() as stop, View(config.steps, start=run.done) as view:
-            run.go(stop, view, started, options.max_minutes)
-        write_report(folder.path)
+    with (
+        StopSignal() as stop,
+        RunFolder.create(
+            options.out, stored, resume=options.resume, may_differ=MAY_DIFFER
+        ) as folder,
+    ):
+        books = _Books(config, loop, folder)
+        state, done = books.restore() if options.resume else (None, 0)
+        with View(config.steps, start=done) as view, _Sinks(folder, done, options.wandb) as sinks:
+            if state is None:
+                view.note("compiling, then filling the replay with the first games")
+                state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
+                books.save(0, state)
+                view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
+            try:
+                while done < config.steps and not stop.requested:
+                    if options.max_minutes is not None:
+                        if time.monotonic() - started > 60 * options.max_minutes:
+                            view.note(f"--max-minutes {options.max_minutes:g} are over")
+                            break
+                    began = time.perf_counter()
+                    state, new = step(loop, state)
+                    new = jax.device_get(new)
+                    seconds = time.perf_counter() - began
+                    done += 1
+                    metrics = books.record(done, new, state.agent.average)
+                    timings = _timings(new, seconds)
+                    folder.log(done, metrics, timings)
+                    sinks.log(done, metrics | timings)
+                    view.update(done, metrics, timings)
+                    if "elo" in metrics:
+                        view.standing(metrics["elo"], metrics["elo_se"], books.ladder.rows[-1])
+                    if done % config.checkpoint_every == 0:
+                        books.save(done, state)
+                if stop.requested:
+                    view.note(f"{stop.name} came: saving; go on with --resume")
+                books.save(done, state)
+            finally:
+                write_report(folder.path)
     print(f"The run is in {options.out}; play against it with: othello play {options.out}")
 
 
-class _Run:
-    """One run in progress: the training state and everything that is kept of it on disk."""
+class _Books:
+    """What a run keeps on disk besides its log: checkpoints, players and their ladder."""
 
     def __init__(self, config: Config, loop: Loop, folder: RunFolder):
-        self.config = config
-        self.loop = loop
-        self.folder = folder
-        self.sinks: list[Sink] = []
-        self.checkpoints = Checkpoints(folder.path / "checkpoints")
-        self.players = Checkpoints(folder.path / "players", keep=None)
-        self.schedule = learning_rate(config)
-        self.state: LoopState | None = None
-        self.done = 0
-        self.totals = {"positions": 0, "games": 0}
-        self.saved: int | None = None
+        self._config = config
+        self._loop = loop
+        self._folder = folder
+        self._checkpoints = Checkpoints(folder.path / "checkpoints")
+        self._players = Checkpoints(folder.path / "players", keep=None)
+        self._schedule = learning_rate(config)
+        self._totals = {"positions": 0, "games": 0}
         self.ladder = self._new_ladder([])
 
-    def restore(self) -> None:
-        """Goes back to the last checkpoint and forgets what was logged after it."""
-        state = self.checkpoints.restore(template(self.loop))
-        self.state = state
-        self.done = self.saved = int(state.agent.updates) // self.config.updates
-        self.folder.rewind(self.done)
-        self.players.rewind(self.done)
-        lines = read_lines(self.folder.path / "metrics.jsonl")
+    def restore(self) -> tuple[LoopState, int]:
+        """The last checkpoint and its step; what came after it is forgotten."""
+        state = self._checkpoints.restore(template(self._loop))
+        done = int(state.agent.updates) // self._config.updates
+        self._folder.rewind(done)
+        self._players.rewind(done)
+        lines = read_lines(self._folder.path / "metrics.jsonl")
         if lines:
-            self.totals = {name: int(lines[-1][name]) for name in self.totals}
-        self.ladder = self._new_ladder(read_lines(self.folder.path / "evaluations.jsonl"))
+            self._totals = {name: int(lines[-1][name]) for name in self._totals}
+        self.ladder = self._new_ladder(read_lines(self._folder.path / "evaluations.jsonl"))
+        self._write_elo()
+        return state, done
 
-    def open_sinks(self, *, wandb: bool) -> None:
-        """TensorBoard always, Weights & Biases on request."""
-        resumed_at = self.done if self.done else None
-        self.sinks.append(TensorBoardSink(self.folder.path, resumed_at=resumed_at))
-        if wandb:
-            with as_usage_error():
-                sink = WandbSink("zero-othello", self.folder.path, self.folder.config)
-            self.sinks.append(sink)
+    def record(self, done: int, new: Mapping[str, Any], params: PyTree[Array]) -> dict[str, Any]:
+        """Everything to log of a step, with its Elo if it is the ladder's turn.
 
-    def go(self, stop: StopSignal, view: View, started: float, max_minutes: float | None) -> None:
-        """Steps until done, out of time or asked to stop; then saves."""
-        state = self.state
-        if state is None:
-            view.note("compiling, then filling the replay with the first games")
-            state = init(self.loop, key=jr.fold_in(jr.key(self.config.seed), 0))
-            state = fill(self.loop, state)
-            jax.block_until_ready(state)
-            view.note(f"first games played after {time.monotonic() - started:.0f} s")
-        try:
-            while self.done < self.config.steps and not stop.requested:
-                if max_minutes is not None and time.monotonic() - started > 60 * max_minutes:
-                    view.note(f"--max-minutes {max_minutes:g} are over")
-                    break
-                state = self._step(state, view)
-            if stop.requested:
-                view.note(f"{stop.name} came: saving; go on with --resume")
-            self._save(state)
-        finally:
-            for sink in self.sinks:
-                sink.close()
+        **Raises:** [`zero_train.NonFiniteError`][] before anything is written; the update itself
+        has refused to learn from such a step.
+        """
+        check_finite(done, new)
+        for name in self._totals:
+            self._totals[name] += int(new[name])
+        rate: Any = self._schedule(done * self._config.updates - 1)
+        metrics = {**new, **self._totals, "learning_rate": float(rate)}
+        if done % self._config.ladder_every == 0 or done == self._config.steps:
+            self._players.save(done, params)
+            for row in self.ladder.meet(done, params):
+                self._folder.log_evaluation(done, row)
+            self._write_elo()
+            metrics["elo"], metrics["elo_se"] = self.ladder.rating(done)
+        return metrics
 
-    def _step(self, state: LoopState, view: View) -> LoopState:
-        began = time.perf_counter()
-        state, new = step(self.loop, state)
-        metrics: dict[str, Any] = jax.device_get(new)
-        seconds = time.perf_counter() - began
-        number = self.done + 1
-        # Before anything is logged or saved; the update itself has refused to learn from it.
-        check_finite(number, metrics)
-        counts = {name: int(metrics[name]) for name in self.totals}
-        for name, count in counts.items():
-            self.totals[name] += count
-        self.done = number
-        metrics |= self.totals
-        rate: Any = self.schedule(number * self.config.updates - 1)
-        metrics["learning_rate"] = float(rate)
-        timings = {"seconds": seconds} | {
-            f"{name}_per_second": count / seconds for name, count in counts.items()
-        }
-        if number % self.config.ladder_every == 0 or number == self.config.steps:
-            metrics |= self._climb(state, view)
-        self.folder.log(number, metrics, timings)
-        for sink in self.sinks:
-            sink.log(number, metrics | timings)
-        view.update(number, metrics, timings)
-        if number % self.config.checkpoint_every == 0:
-            self._save(state)
-        return state
+    def save(self, done: int, state: LoopState) -> None:
+        """Saves the whole state, and the player it holds."""
+        if done not in self._checkpoints.steps():
+            self._checkpoints.save(done, state)
+        if done not in self._players.steps():
+            self._players.save(done, state.agent.average)
 
-    def _climb(self, state: LoopState, view: View) -> dict[str, float]:
-        """Puts the current player on the ladder."""
-        params = state.agent.average
-        self.players.save(self.done, params)
-        for row in self.ladder.meet(self.done, params):
-            self.folder.log_evaluation(self.done, row)
-        self.ladder.write(self.folder.path / "elo.json")
-        elo, error = self.ladder.rating(self.done)
-        view.standing(elo, error, self.ladder.rows[-1])
-        return {"elo": elo, "elo_se": error}
-
-    def _save(self, state: LoopState) -> None:
-        if self.saved != self.done:
-            self.checkpoints.save(self.done, state)
-            if self.done not in self.players.steps():
-                self.players.save(self.done, state.agent.average)
-            self.saved = self.done
+    def _write_elo(self) -> None:
+        if self.ladder.rows:
+            ratings = {"players": self.ladder.ratings()}
+            self._folder.write("elo.json", json.dumps(ratings, indent=1) + "\n")
 
     def _new_ladder(self, rows: list[dict[str, Any]]) -> Ladder:
         # `build_loop` made them; a Loop only promises any environment and agent.
-        env: Any = self.loop.env
-        agent: Any = self.loop.agent
-        return Ladder(self.config, env, agent, self._player, rows)
+        env: Any = self._loop.env
+        agent: Any = self._loop.agent
+        return Ladder(self._config, env, agent, self._player, rows)
 
     def _player(self, number: int) -> PyTree[Array]:
-        like = jax.eval_shape(lambda: self.loop.agent.init(key=jr.key(0))).average
-        return self.players.restore(like, step=number)
+        like = jax.eval_shape(lambda: self._loop.agent.init(key=jr.key(0))).average
+        return self._players.restore(like, step=number)
+
+
+class _Sinks:
+    """TensorBoard always, Weights & Biases on request."""
+
+    def __init__(self, folder: RunFolder, done: int, wandb: bool):
+        self._sinks: list[Sink] = [TensorBoardSink(folder.path, resumed_at=done or None)]
+        if wandb:
+            self._sinks.append(WandbSink("zero-othello", folder.path, folder.config))
+
+    def __enter__(self) -> "_Sinks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+    def log(self, done: int, metrics: Mapping[str, Any]) -> None:
+        for sink in self._sinks:
+            sink.log(done, metrics)
+
+
+def _timings(new: Mapping[str, Any], seconds: float) -> dict[str, float]:
+    rates = {f"{name}_per_second": int(new[name]) / seconds for name in ("positions", "games")}
+    return {"seconds": seconds, **rates}

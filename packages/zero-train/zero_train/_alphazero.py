@@ -85,7 +85,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         metrics say so."""
         del key
         (_, metrics), gradient = jax.value_and_grad(self._loss, has_aux=True)(state.params, batch)
-        metrics = {**metrics, "gradient_norm": optax.global_norm(gradient)}
+        metrics = {**metrics, "gradient_norm": jnp.sqrt(_square_sum(gradient))}
         with jax.numpy_dtype_promotion("standard"):
             change, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
             params = optax.apply_updates(state.params, change)
@@ -105,7 +105,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
                 "continuous ones; it learns discrete policies only."
             )
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
-        weights = batch.weights * ~rows.last
+        weights = jnp.where(rows.last, 0.0, batch.weights)
         total = jnp.maximum(jnp.sum(weights), 1.0)
 
         def mean(x: Float[Array, " batch"]) -> Float[Array, ""]:
@@ -117,8 +117,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
         policy_loss = mean(-jnp.sum(target * log_policy, axis=-1))
         value_loss = mean(0.5 * jnp.square(value - outcome))
-        squares = [jnp.sum(jnp.square(x)) for x in jax.tree.leaves(params)]
-        l2_loss = self.l2 * jnp.sum(jnp.stack(squares))
+        l2_loss = self.l2 * _square_sum(params)
         loss = policy_loss + self.value_weight * value_loss + l2_loss
         return loss, {
             "loss": loss,
@@ -128,4 +127,20 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
             "policy_entropy": mean(-jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)),
             "target_entropy": mean(-jnp.sum(jax.scipy.special.xlogy(target, target), axis=-1)),
             "value_error": mean(jnp.abs(value - rows.reward)),
+            **_observation_check(rows.obs.features),
         }
+
+
+def _square_sum(tree: PyTree[Array]) -> Float[Array, ""]:
+    # optax's norm has another name in every other release.
+    return jnp.sum(jnp.stack([jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)]))
+
+
+def _observation_check(features: PyTree[Array]) -> Metrics:
+    """Names the culprit where an environment, not the network, went wrong. Nothing for features
+    that cannot be NaN."""
+    floats = [x for x in jax.tree.leaves(features) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if not floats:
+        return {}
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
+    return {"observation_error": jnp.where(finite, 0.0, jnp.nan).astype(jnp.float32)}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
@@ -16,6 +16,10 @@ from zero_memory import AbstractBuffer, Batch
 from ._agent import AbstractAgent, Metrics
 from ._collect import Actors, collect, start
 from ._rows import row_keys
+
+
+#: `fill` gives up after so many collections: no game is that long.
+_MAX_FILLS = 1_000
 
 
 class LoopState(eqx.Module):
@@ -96,19 +100,44 @@ def template(loop: Loop) -> LoopState:
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
-    """Collects and stores, without learning, until the buffer is ready."""
-    while not bool(loop.buffer.ready(state.buffer)):
-        state, _ = _step((loop, jnp.zeros((), bool)), state)
-    return state
+    """Collects and stores, without learning, until the buffer is ready.
+
+    **Raises:** `ValueError` where the buffer is not ready even after every environment could have
+    filled it many times over: it never will be.
+    """
+    for _ in range(_MAX_FILLS):
+        if bool(loop.buffer.ready(state.buffer)):
+            return state
+        state = _collect(loop, state)
+    raise ValueError(
+        f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
+        f"{loop.num_envs} environments; give it more room or a smaller batch."
+    )
 
 
+@eqx.filter_jit(donate="all-except-first")
 def step(loop: Loop, state: LoopState) -> tuple[LoopState, Metrics]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     One jitted call; `state` is donated. Metrics are means over the updates, with `positions`
     (ordinary rows collected) and `games` (episodes finished) of this step.
     """
-    return _step((loop, jnp.ones((), bool)), state)
+    actors, buffer, counts = collect_and_store(loop, state)
+    key = jr.fold_in(state.key, 2 * state.step + 1)
+
+    def update(agent: PyTree, index: Array) -> tuple[PyTree, Metrics]:
+        dkey, ukey = jr.split(jr.fold_in(key, index))
+        return loop.agent.update(agent, draw(loop, buffer, key=dkey), key=ukey)
+
+    indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+    # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
+    # in a loop it takes 30 times as long. Elsewhere a loop keeps compilation short.
+    on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
+    unroll = loop.num_updates if on_cpu else 1
+    agent, metrics = jax.lax.scan(update, state.agent, indices, unroll=unroll)
+    positions, games = jnp.sum(counts, axis=0)
+    metrics = jax.tree.map(jnp.mean, metrics) | {"positions": positions, "games": games}
+    return _placed(loop, LoopState(agent, actors, buffer, state.key, state.step + 1)), metrics
 
 
 def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Array]:
@@ -154,32 +183,13 @@ def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _step(
-    loop_and_flag: tuple[Loop, Bool[Array, ""]], state: LoopState
-) -> tuple[LoopState, dict[str, Array]]:
-    # `fill` shares this one compilation: learning is switched by a traced flag.
-    loop, learn = loop_and_flag
-    actors, buffer, counts = collect_and_store(loop, state)
-    key = jr.fold_in(state.key, 2 * state.step + 1)
+def _collect(loop: Loop, state: LoopState) -> LoopState:
+    actors, buffer, _ = collect_and_store(loop, state)
+    return _placed(loop, LoopState(state.agent, actors, buffer, state.key, state.step + 1))
 
-    def update(agent: PyTree, index: Array) -> tuple[PyTree, Metrics]:
-        dkey, ukey = jr.split(jr.fold_in(key, index))
-        return loop.agent.update(agent, draw(loop, buffer, key=dkey), key=ukey)
 
-    def updates(agent: PyTree) -> tuple[PyTree, Metrics]:
-        indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
-        agent, metrics = jax.lax.scan(update, agent, indices)
-        return agent, jax.tree.map(jnp.mean, metrics)
-
-    def nothing(agent: PyTree) -> tuple[PyTree, Metrics]:
-        metrics = jax.eval_shape(updates, agent)[1]
-        return agent, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
-
-    agent, metrics = jax.lax.cond(learn, updates, nothing, state.agent)
-    positions, games = jnp.sum(counts, axis=0)
-    metrics = {**metrics, "positions": positions, "games": games}
-    state = LoopState(agent, actors, buffer, state.key, state.step + 1)
-    return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
+def _placed(loop: Loop, state: LoopState) -> LoopState:
+    return jax.lax.with_sharding_constraint(state, shardings(loop, state))
 
 
 def _shape(loop: Loop) -> LoopState:

@@ -1,5 +1,6 @@
 """Where a run's numbers go: sinks, JSON lines, and the check that stops a run gone wrong."""
 
+import contextlib
 import json
 import math
 import os
@@ -95,7 +96,9 @@ class JsonLines:
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        # What a full disk refused is still in the file's own memory, and `log` has complained.
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

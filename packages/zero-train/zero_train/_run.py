@@ -84,6 +84,16 @@ class RunFolder:
         """Writes the result of one evaluation."""
         self._lines["evaluations"].log(step, evaluation)
 
+    def write(self, name: str, text: str) -> None:
+        """Writes a file of the folder in whole or not at all, replacing the one of that name.
+
+        **Raises:** [`zero_train.RunError`][] where the disk refuses.
+        """
+        try:
+            write_whole(self.path / name, text)
+        except OSError as e:
+            raise RunError(f"{self.path / name} cannot be written: {e.strerror}.") from e
+
     def close(self) -> None:
         """Closes the files."""
         for lines in self._lines.values():
