@@ -1,5 +1,7 @@
 """Adding, dealing rewards and truncating by hand, against a model with a flag on every slot."""
 
+import functools as ft
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +9,15 @@ import pytest
 
 from zero_memory import EpisodeBuffer
 
-from .helpers import expected, reader, Ring, rows
+from .helpers import expected, QUICK, reader, Ring, rows
 
 
 def _jitted(buffer):
+    jit = ft.partial(jax.jit, donate_argnums=0, compiler_options=QUICK)
     return (
-        jax.jit(buffer.add_experience, donate_argnums=0),
-        jax.jit(buffer.assign_rewards, donate_argnums=0),
-        jax.jit(buffer.truncate, donate_argnums=0),
+        jit(buffer.add_experience),
+        jit(buffer.assign_rewards),
+        jit(buffer.truncate),
         reader(buffer),
     )
 
