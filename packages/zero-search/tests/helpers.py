@@ -228,23 +228,17 @@ class Jitted:
         return np.asarray(visits), plan
 
 
-def exact_values(model: RandomTree, state: Node, gamma: float) -> np.ndarray:
-    """Optimal Q-values of every root action, `nan` where illegal, by exhaustion."""
-    step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
-    predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), s.name.shape[0])))
-
-    def qvalues(state):
-        batch, n = state.name.shape[0], model.num_actions
-        wide = jax.tree.map(lambda x: jnp.repeat(x, n), state)
-        after, reward, discount, last = step(wide, jnp.tile(jnp.arange(n), batch))
-        reward, discount = np.asarray(reward, np.float64), np.asarray(discount, np.float64)
-        value = np.zeros(batch * n)
-        if not np.all(np.asarray(last)):
-            value = np.nanmax(qvalues(after), axis=1)
-        total = (reward + gamma * discount * value).reshape(batch, n)
-        return np.where(np.isfinite(np.asarray(predict(state)[0])), total, np.nan)
-
-    return qvalues(state)
+def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> jax.Array:
+    """Optimal Q-values of every root action, `-inf` where illegal; all ends after `levels`."""
+    batch, n = state.name.shape[0], model.num_actions
+    wide = jax.tree.map(lambda x: jnp.repeat(x, n), state)
+    actions = jnp.tile(jnp.arange(n, dtype=jnp.int32), batch)
+    unused: Any = None  # this model draws nothing
+    after, total, discount, _ = model.step(wide, actions, key=unused)
+    if levels > 1:
+        total += gamma * discount * jnp.max(exact_values(model, after, gamma, levels - 1), axis=1)
+    legal = jnp.isfinite(model.predict(state, key=unused)[0])
+    return jnp.where(legal, total.reshape(batch, n), -jnp.inf)
 
 
 class Reference:

@@ -9,7 +9,7 @@ import pytest
 from zero_search import AbstractRootNoise, PUCT, TreeSearch
 from zero_search._select import prepare
 
-from .helpers import Jitted, Node, RandomTree, Reference
+from .helpers import Jitted, Node, quick_jit, RandomTree, Reference
 
 
 BATCH, SIMULATIONS = 10, 40
@@ -119,6 +119,7 @@ def test_only_the_root_ever_has_noise():
     state = run.model.root(BATCH)
     plan, carry = run.plan(state, planner.init(run.model, state), jr.key(0))
 
+    @quick_jit
     def noisy(tree):
         """Which stored nodes have another prior than the model's."""
         states = jax.tree.map(lambda x: x.reshape(-1), tree.state)

@@ -1,6 +1,5 @@
 """The search itself: against a slow reference, exact values, and its laws."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -34,11 +33,10 @@ TURNS = {
 @pytest.mark.parametrize(
     "planner",
     [
-        TreeSearch(60, PUCT(1.5), gamma=0.9),
         TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=12),
         GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, max_nodes=12),
     ],
-    ids=["puct", "puct full", "gumbel full"],
+    ids=["puct", "gumbel"],
 )
 def test_equals_a_slow_reference(planner):
     # Truncated and final states, moving twice, gamma below 1; with 12 nodes the tree fills up
@@ -60,30 +58,31 @@ def test_equals_a_slow_reference(planner):
 
 @pytest.fixture(scope="module")
 def thorough():
-    """A search in which all 1 + 3 + 9 + 27 nodes fit; compiled once for all `TURNS`."""
+    """Exact Q-values and the action of a search in which all 1 + 3 + 9 + 27 nodes fit.
+
+    The evaluator knows nothing: one that misleads is corrected in the end, but not always soon.
+    """
     planner = TreeSearch(2000, PUCT(), gamma=0.8, max_nodes=41)
 
-    def run(model, state):
-        batch = state.name.shape[0]
-        keys = jr.split(jr.key(0), batch)
-        return planner.plan(model, state, planner.init(model, state), key=keys)[0]
+    @quick_jit
+    def run(discounts):
+        model = RandomTree(3, discounts, horizon=3, sharpness=0.0, noise=0.0)
+        state, keys = model.root(64), jr.split(jr.key(0), 64)
+        plan, _ = planner.plan(model, state, planner.init(model, state), key=keys)
+        return exact_values(model, state, 0.8, levels=3), plan.action
 
-    return eqx.filter_jit(run)
+    return run
 
 
 @pytest.mark.parametrize("turns", TURNS)
 def test_finds_the_exact_best_action(turns, thorough):
-    # The evaluator knows nothing: one that misleads is corrected in the end, but not always soon.
-    discounts = jnp.asarray(TURNS[turns], jnp.float32)
-    model = RandomTree(num_actions=3, discounts=discounts, horizon=3, sharpness=0.0, noise=0.0)
-    state = model.root(64)
-    exact = exact_values(model, state, gamma=0.8)
-    ranked = np.sort(np.where(np.isnan(exact), -np.inf, exact), axis=1)
+    exact, action = thorough(jnp.asarray(TURNS[turns], jnp.float32))
+    ranked = jnp.sort(exact, axis=1)
     lead = ranked[:, -1] - ranked[:, -2]
-    clear = np.isfinite(lead) & (lead >= 0.2)
+    # With one legal action there is nothing to find.
+    clear = np.asarray(jnp.isfinite(lead) & (lead >= 0.2))
     assert clear.sum() >= 15
-    plan = thorough(model, state)
-    assert np.array_equal(np.asarray(plan.action)[clear], np.nanargmax(exact, axis=1)[clear])
+    assert jnp.array_equal(action[clear], jnp.argmax(exact, axis=1)[clear])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_ucb1_is_the_textbook_bandit():
     model = RandomTree(num_actions=5, discounts=(0.0,), illegal=0.0)
     state = model.root(6)
     plan = Jitted(TreeSearch(100, UCB1()), model).fresh(state)
-    q = exact_values(model, state, gamma=1.0)
+    q = np.asarray(quick_jit(lambda s: exact_values(model, s, 1.0, levels=1))(state))
     for row in range(6):
         visits = np.ones(5)
         while visits.sum() < 100:
@@ -129,9 +128,8 @@ def test_ucb1_is_the_textbook_bandit():
 
 
 PLANNERS = {
-    "puct": TreeSearch(20, temperature=1.0),
     "reuse": TreeSearch(20, noise=DirichletNoise(alpha=0.3), reuse=True, max_nodes=30),
-    "greedy": TreeSearch(20, PUCT(c=0.0), max_nodes=5),
+    "greedy": TreeSearch(20, PUCT(c=0.0), temperature=1.0, max_nodes=5),
     "gumbel": GumbelSearch(20),
     "mctx": MctxSearch(20, temperature=Temperature()),
     "mctx gumbel": MctxSearch(20, "gumbel"),
