@@ -174,7 +174,8 @@ def test_step_does_not_compute_the_observation(othello):
         program = jax.jit(lambda s: env.step(s, jnp.int32(19), key=jr.key(0))).lower(state)
         text = program.compile().as_text()
         assert text
-        return text.count("\n")
+        # Not all lines: tables of source files and stack frames come before the program.
+        return text.count(" = ")
 
     assert instructions(env) == instructions(_without_observe(env))
 
