@@ -137,7 +137,9 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Metrics]:
     agent, metrics = jax.lax.scan(update, state.agent, indices, unroll=unroll)
     positions, games = jnp.sum(counts, axis=0)
     metrics = jax.tree.map(jnp.mean, metrics) | {"positions": positions, "games": games}
-    return _placed(loop, LoopState(agent, actors, buffer, state.key, state.step + 1)), metrics
+    return _placed(
+        loop, LoopState(agent, actors, buffer, jr.clone(state.key), state.step + 1)
+    ), metrics
 
 
 def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Array]:
@@ -185,7 +187,9 @@ def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
 @eqx.filter_jit(donate="all-except-first")
 def _collect(loop: Loop, state: LoopState) -> LoopState:
     actors, buffer, _ = collect_and_store(loop, state)
-    return _placed(loop, LoopState(state.agent, actors, buffer, state.key, state.step + 1))
+    return _placed(
+        loop, LoopState(state.agent, actors, buffer, jr.clone(state.key), state.step + 1)
+    )
 
 
 def _placed(loop: Loop, state: LoopState) -> LoopState:
