@@ -29,7 +29,7 @@ def othello(monkeypatch, capsys):
     "words, message",
     [
         (["trian"], "no command is called 'trian'; choose one of train, eval, play, gtp."),
-        (["train", "--preset", "slow"], "slow"),
+        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["eval"], "run"),

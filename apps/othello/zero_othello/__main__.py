@@ -40,7 +40,7 @@ Preset = Literal["tiny", "quick", "standard", "large"]
 
 @dataclasses.dataclass(frozen=True)
 class _PresetOnly:
-    preset: Preset | None = None
+    preset: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +134,10 @@ def _dispatch(words: list[str]) -> None:
 
 def _train(words: list[str]) -> None:
     # The preset gives the defaults of all other flags, so it must be known before them.
-    preset = _parse(_PresetOnly, "train", words, add_help=False).preset or _default_preset()
+    given = _parse(_PresetOnly, "train", words, add_help=False).preset
+    preset: Any = _default_preset() if given is None else given
+    if preset not in PRESETS:
+        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(PRESETS)}.")
     defaults = TrainArguments(config=PRESETS[preset], preset=preset)
     arguments = _parse(TrainArguments, "train", words, default=defaults)
     _start_jax(arguments.devices)
@@ -239,7 +242,8 @@ def _one_line(text: str) -> str:
         lambda line: not line.startswith(("Argument helptext", "For full helptext")),
         filter(None, lines),
     )
-    return f"{': '.join(said)}."
+    title, *rest = said
+    return f"{title}: {' '.join(rest).rstrip('.')}."
 
 
 def _flags(kind: Any) -> list[str]:
