@@ -52,15 +52,20 @@ class _FakeRun:
         self.finished = True
 
 
-def test_wandb_resumes_under_the_folders_name(tmp_path, monkeypatch):
+def test_wandb_resumes_the_folders_own_run_only(tmp_path, monkeypatch):
     runs = []
     fake = types.ModuleType("wandb")
-    fake.__dict__["init"] = lambda **settings: runs.append(_FakeRun(**settings)) or runs[0]
+    fake.__dict__["init"] = lambda **settings: runs.append(_FakeRun(**settings)) or runs[-1]
     monkeypatch.setitem(sys.modules, "wandb", fake)
     sink = WandbSink("othello", tmp_path, {"seed": 1})
     sink.log(2, {"loss": jnp.asarray(0.25)})
     sink.close()
-    assert runs[0].settings["id"] == tmp_path.name and runs[0].settings["resume"] == "allow"
+    (tmp_path / "other").mkdir()
+    for folder in (tmp_path, tmp_path / "other"):
+        WandbSink("othello", folder, {"seed": 1}).close()
+    first, again, other = (run.settings["id"] for run in runs)
+    assert first == again != other and runs[0].settings["resume"] == "allow"
+    assert runs[0].settings["name"] == tmp_path.name
     assert runs[0].sent == [(2, {"loss": 0.25})] and runs[0].finished
 
 

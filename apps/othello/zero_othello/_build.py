@@ -56,7 +56,7 @@ def build_agent(config: Config, env: PgxEnvironment) -> AlphaZero:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** [`zero_othello.UsageError`][] where the shards do not divide over the devices.
+    **Raises:** `UsageError` where the shards do not divide over the devices.
     """
     devices = mesh.shape["data"]
     if config.shards % devices:

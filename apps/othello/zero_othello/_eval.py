@@ -26,7 +26,7 @@ def evaluate(
 
     **Arguments:**
 
-    - `against`: a name of [`zero_othello.OPPONENTS`][] or the folder of another run, which plays
+    - `against`: a name of `OPPONENTS` or the folder of another run, which plays
         with as many simulations.
     - `games`: an even number; every opening is played from both seats.
     - `simulations`: per move; 0 is the bare network, `None` what the run's configuration says.

@@ -44,7 +44,7 @@ class Trained:
 def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     """The newest player of a run.
 
-    **Raises:** [`zero_othello.UsageError`][] where the folder holds no run;
+    **Raises:** `UsageError` where the folder holds no run;
     [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
     configuration than config.json says.
     """

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +39,8 @@ class WandbSink:
         """**Arguments:**
 
         - `project`: the project's name there.
-        - `folder`: the run folder. Its name is the run's name and, for resuming, its identity.
+        - `folder`: the run folder. Its name is the run's name; its file wandb.id is the run's
+            identity, so that only this folder's own run is ever resumed.
         - `config`: shown there.
 
         **Raises:** `ValueError` where wandb is not installed.
@@ -52,7 +54,7 @@ class WandbSink:
         self._run = wandb.init(
             project=project,
             name=folder.name,
-            id=folder.name,
+            id=_identity(folder / "wandb.id"),
             resume="allow",
             dir=str(folder),
             config=dict(config),
@@ -65,3 +67,10 @@ class WandbSink:
     def close(self) -> None:
         """Waits until everything is sent."""
         self._run.finish()
+
+
+def _identity(path: pathlib.Path) -> str:
+    """A random name, the same whenever this file is asked again."""
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex)
+    return path.read_text()
