@@ -145,11 +145,12 @@ def test_a_row_does_not_depend_on_its_neighbours(norm, forward, getkey):
 def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
     wide = _random_net(norm="layer")
     half = _random_net(norm="layer", dtype=jnp.bfloat16)
-    x = _inputs(4, key=getkey())
+    x = _inputs(64, key=getkey())
     expected, result = forward(wide, x), forward(half, x)
     for a, b in zip(result, expected, strict=True):
         assert a.dtype == jnp.float32
-        np.testing.assert_allclose(a, b, atol=0.1 * float(jnp.abs(b).max()))
+        # Values near zero are differences of larger numbers, so single ones may be far off.
+        assert jnp.linalg.norm(a - b) < 0.15 * jnp.linalg.norm(b)
     assert "bf16" in str(jax.make_jaxpr(half)(x[0]))
     gradient = jax.eval_shape(jax.grad(lambda net: jnp.sum(net(x[0])[0])), half)
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype(jnp.float32)}
