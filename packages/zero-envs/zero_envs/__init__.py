@@ -12,6 +12,11 @@ from ._environment import (
     Observation as Observation,
     Transition as Transition,
 )
+from ._game2048 import (
+    Game2048 as Game2048,
+    Game2048Afterstate as Game2048Afterstate,
+    Game2048State as Game2048State,
+)
 from ._pgx import (
     DOWNLOADED_GAMES as DOWNLOADED_GAMES,
     HIDDEN_GAMES as HIDDEN_GAMES,
