@@ -5,6 +5,9 @@ import importlib.metadata
 from ._gumbel import (
     GumbelSearch as GumbelSearch,
 )
+from ._inspect import (
+    SearchTree as SearchTree,
+)
 from ._mctx import (
     MctxSearch as MctxSearch,
 )
@@ -20,8 +23,15 @@ from ._planner import (
     AbstractPlanner as AbstractPlanner,
     Plan as Plan,
 )
+from ._read import (
+    read_tree as read_tree,
+)
 from ._root import (
     SearchCarry as SearchCarry,
+)
+from ._rows import (
+    TreeEdge as TreeEdge,
+    TreeNode as TreeNode,
 )
 from ._sample import (
     safe_softmax as safe_softmax,
