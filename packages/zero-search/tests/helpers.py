@@ -298,9 +298,10 @@ class Reference:
         average = np.average(node["q"][seen], weights=node["prior"][seen]) if seen.any() else 0.0
         mixed = (node["raw"] + visits.sum() * average) / (1 + visits.sum())
         q = np.where(seen, node["q"], mixed)
-        if self.planner.rescale_values:
+        rule = self.planner.qtransform
+        if rule.rescale_values:
             q = (q - q.min()) / max(q.max() - q.min(), 1e-8)
-        return (self.planner.maxvisit_init + visits.max()) * self.planner.value_scale * q
+        return (rule.maxvisit_init + visits.max()) * rule.value_scale * q
 
     def improved(self, node) -> np.ndarray:
         scores = node["logits"] + self.transformed(node)

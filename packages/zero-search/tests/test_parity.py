@@ -15,6 +15,7 @@ import pytest
 from zero_search import (
     _gumbel,
     AbstractRootNoise,
+    CompletedByMixedValue,
     GumbelSearch,
     MctxSearch,
     MuZeroPUCT,
@@ -137,7 +138,8 @@ def test_gumbel_visits_equal_mctx(case, options, monkeypatch):
     summary, action, weights = run_mctx(
         mctx.gumbel_muzero_policy, case, monkeypatch, qtransform=transform
     )
-    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, **options)
+    rule = CompletedByMixedValue(**options)
+    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, qtransform=rule)
 
     monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
     visits, plan = Jitted(planner, model).visits(state)

@@ -8,10 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 
-# Node numbers are kept as float32, which is exact below this.
-MAX_NODES = 2**24
-
-
 def check_range(owner: str, low: float, high: float = math.inf, /, **fields: float) -> None:
     """Raises where a hyperparameter of `owner` is not in `[low, high]`."""
     allowed = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
@@ -20,11 +16,15 @@ def check_range(owner: str, low: float, high: float = math.inf, /, **fields: flo
             raise ValueError(f"`{owner}({name}={value})`: must be {allowed}.")
 
 
-def check_max_nodes(owner: str, max_nodes: int | None) -> None:
-    if max_nodes is not None and not 1 <= max_nodes < MAX_NODES:
+def check_limits(owner: str, max_nodes: int | None, max_depth: int | None) -> None:
+    if max_nodes is not None and max_nodes < 1:
         raise ValueError(
-            f"`{owner}(max_nodes={max_nodes})`: must be from 1 (the root alone) to "
-            f"{MAX_NODES - 1}; leave it out to make room for every simulation."
+            f"`{owner}(max_nodes={max_nodes})`: must be 1 (the root alone) or more; leave it out "
+            "to make room for every simulation."
+        )
+    if max_depth is not None and max_depth < 1:
+        raise ValueError(
+            f"`{owner}(max_depth={max_depth})`: must be 1 or more; leave it out for no limit."
         )
 
 

@@ -6,51 +6,49 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from ._backup import AbstractBackup, MeanBackup
 from ._check import check_prediction, check_step
 from ._model import AbstractPriorModel
-from ._select import AbstractSelection, best_action, NodeStatistics, prepare
-from ._tree import (
-    BEST,
-    DISCOUNT,
-    FINAL,
-    INDEX,
-    NEXT,
-    node_row,
-    RAW,
-    REWARD,
-    Tree,
-    UNSTORED,
-)
+from ._select import AbstractSelection, best_action, prepare
+from ._statistics import NodeStatistics
+from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, UNSTORED
+
+
+class Rules(eqx.Module):
+    """The replaceable parts of a search.
+
+    **Attributes:**
+
+    - `selection`, `backup`: which action to try next, and what a node's value becomes.
+    - `gamma`: multiplies the model's signed discounts.
+    - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
+    - `stop_at_final`: revisit final states; otherwise expand below them like anywhere else.
+    """
+
+    selection: AbstractSelection
+    backup: AbstractBackup = MeanBackup()
+    gamma: float = 1.0
+    max_depth: int | None = None
+    stop_at_final: bool = True
 
 
 class Setting(eqx.Module):
     """What stays the same from one simulation to the next."""
 
     model: AbstractPriorModel
-    selection: AbstractSelection
-    gamma: float
+    rules: Rules
     key: Key[Array, " batch"]
     base: Int[Array, " batch"]  # the roots' rows
     alive: Bool[Array, " batch"]  # whether the root has a legal action
 
 
 class Walk(eqx.Module):
-    """Where a walk down ended: the last stored node, before its best action."""
+    """Where a walk down ended: the number of the last node, and what it would do next."""
 
-    row: Float[Array, "batch columns"]
+    index: Int[Array, " batch"]
+    action: Int[Array, " batch"]
+    code: Int[Array, " batch"]
     depth: Int[Array, " batch"]
-
-    @property
-    def action(self) -> Int[Array, " batch"]:
-        return self.row[:, BEST].astype(jnp.int32)
-
-    @property
-    def code(self) -> Int[Array, " batch"]:
-        return self.row[:, NEXT].astype(jnp.int32)
-
-    @property
-    def index(self) -> Int[Array, " batch"]:
-        return self.row[:, INDEX].astype(jnp.int32)
 
 
 class Found(eqx.Module):
@@ -62,6 +60,7 @@ class Found(eqx.Module):
     final: Bool[Array, " batch"]
     logits: Float[Array, "batch actions"]
     value: Float[Array, " batch"]
+    invalid: Bool[Array, " batch"]  # something was not finite and has been replaced
 
 
 class Leaf(eqx.Module):
@@ -73,44 +72,122 @@ class Leaf(eqx.Module):
     stored: Bool[Array, " batch"]
 
 
-def expand(
-    setting: Setting, tree: Tree, walk: Walk, sim: int | Int[Array, ""]
-) -> tuple[Tree, Leaf]:
-    """Steps the model from the end of every walk and stores what it finds, where there is room."""
-    batch = walk.depth.shape[0]
-    found = _evaluate(setting, tree, walk, sim)
-    new = setting.alive & (walk.code == UNSTORED)
-    new = new & (tree.size < tree.child.shape[0] // batch)
-    leaf = _leaf(setting.base, tree, walk, found, new)
-    return _store(setting, tree, walk, found, new), leaf
+class Pending(eqx.Module):
+    """A state found by one simulation, to be stored by the next.
+
+    One that reads the parents' states and then writes new ones would have XLA copy them all, for
+    it cannot tell which comes first. Writing before reading leaves no doubt.
+    """
+
+    slot: Int[Array, " batch"]
+    state: PyTree[Array]
 
 
-def _evaluate(setting: Setting, tree: Tree, walk: Walk, sim: int | Int[Array, ""]) -> Found:
+def no_state(tree: Tree, state: PyTree[Array]) -> Pending:
+    """Nothing to store. `tree` has flat rows."""
+    return Pending(nowhere(tree, tree.size.shape[0]), state)
+
+
+def store_state(tree: Tree, pending: Pending) -> Tree:
+    put = lambda x, y: x.at[pending.slot].set(y, mode="drop", unique_indices=True)
+    return eqx.tree_at(lambda t: t.state, tree, jax.tree.map(put, tree.state, pending.state))
+
+
+def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
+    """Rows out of range, where writes are dropped."""
+    return tree.child.shape[0] + jnp.arange(number, dtype=jnp.int32)
+
+
+def evaluate(setting: Setting, tree: Tree, walk: Walk, sim: int | Int[Array, ""]) -> Found:
+    """What lies at the end of every walk."""
     parent = setting.base + walk.index
     before = jax.tree.map(lambda x: x.at[parent].get(mode="promise_in_bounds"), tree.state)
     fold = jax.vmap(jr.fold_in, in_axes=(0, None))
-    step_key, predict_key = fold(setting.key, 2 * sim), fold(setting.key, 2 * sim + 1)
-    state, reward, discount, last = setting.model.step(before, walk.action, key=step_key)
+    keys = fold(setting.key, 2 * sim), fold(setting.key, 2 * sim + 1)
+    return ask(setting.model, setting.rules, before, walk.action, keys, tree.child.shape[1])
+
+
+def ask(
+    model: AbstractPriorModel,
+    rules: Rules,
+    before: PyTree[Array],
+    action: Int[Array, " batch"],
+    keys: tuple[Key[Array, " batch"], Key[Array, " batch"]],
+    num_actions: int,
+) -> Found:
+    """Steps the model and asks for a prior and a value of what comes; `keys` are for the two."""
+    state, reward, discount, last = model.step(before, action, key=keys[0])
     check_step(before, state, reward, discount, last)
-    logits, value = setting.model.predict(state, key=predict_key)
-    check_prediction(logits, value, walk.depth.shape[0], tree.child.shape[1])
-    reward, discount = reward.astype(jnp.float32), setting.gamma * discount.astype(jnp.float32)
-    logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
+    logits, value = model.predict(state, key=keys[1])
+    check_prediction(logits, value, action.shape[0], num_actions)
+    logits, value, invalid = masked_prediction(logits, value)
+    edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
+    known = jnp.isfinite(edge)
+    reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
     # Nothing follows a final state, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
-    return Found(state, reward, discount, final, logits, value)
+    return Found(
+        state=state,
+        reward=reward,
+        discount=rules.gamma * discount,
+        final=final & rules.stop_at_final,
+        logits=logits,
+        value=value,
+        invalid=invalid | ~jnp.all(known, axis=0),
+    )
+
+
+def masked_prediction(
+    logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
+) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    """A prediction in float32 without NaN or infinity, and where there was one.
+
+    A NaN among the logits makes that action the least likely one, `+inf` the most likely; a value
+    that is not finite becomes 0. A logit of `-inf` stays: it means illegal.
+    """
+    logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
+    limit = jnp.finfo(jnp.float32).max
+    unknown = jnp.isnan(logits)
+    clean = jnp.where(unknown, -limit, jnp.minimum(logits, limit))
+    finite = jnp.isfinite(value)
+    invalid = jnp.any(unknown | (logits == jnp.inf), axis=1) | ~finite
+    return clean, jnp.where(finite, value, 0.0), invalid
+
+
+def store(setting: Setting, tree: Tree, walk: Walk, found: Found) -> tuple[Tree, Leaf, Pending]:
+    """Adds a node in every row where there is room and something new; the others write nowhere."""
+    base, batch = setting.base, walk.depth.shape[0]
+    new = setting.alive & (walk.code == UNSTORED) & (tree.size < tree.child.shape[0] // batch)
+    slot = jnp.where(new, base + tree.size, nowhere(tree, batch))
+    edge = jnp.where(new, base + walk.index, nowhere(tree, batch))
+    put = lambda x, y: x.at[slot].set(y, mode="drop", unique_indices=True)
+    value, zeros, one = found.value, jnp.zeros_like(found.logits), jnp.ones_like(found.value)
+    prior = prepare(setting.rules.selection, found.logits)
+    best = best_action(
+        setting.rules.selection, NodeStatistics(prior, zeros, zeros, one, value, raw_value=value)
+    )
+    row = jnp.stack([one, value, found.reward, found.discount, value], axis=-1)
+    link = jnp.where(found.final, FINAL - tree.size, tree.size)
+    tree = Tree(
+        step=put(tree.step, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
+        node=put(tree.node, row),
+        edge=tree.edge,
+        child=tree.child.at[edge, walk.action].set(link, mode="drop", unique_indices=True),
+        prior=put(tree.prior, prior),
+        parent=put(tree.parent, walk.index),
+        state=tree.state,
+        size=tree.size + new.astype(jnp.int32),
+    )
+    return tree, _leaf(base, tree, walk, found, new), Pending(slot, found.state)
 
 
 def _leaf(
-    base: Int[Array, " batch"],
-    tree: Tree,
-    walk: Walk,
-    found: Found,
-    new: Bool[Array, " batch"],
+    base: Int[Array, " batch"], tree: Tree, walk: Walk, found: Found, new: Bool[Array, " batch"]
 ) -> Leaf:
-    """What was just found or, behind an edge to a final state, what was found there before."""
-    revisited = walk.code <= FINAL
-    at = base + jnp.where(revisited, FINAL - walk.code, 0)
+    """What was just found or, behind an edge to a child that is not expanded, its first value."""
+    revisited = walk.code != UNSTORED
+    child = jnp.where(walk.code <= FINAL, FINAL - walk.code, walk.code)
+    at = base + jnp.where(revisited, child, 0)
     known = tree.node.at[at].get(mode="promise_in_bounds")
     pick = lambda column, fresh: jnp.where(revisited, known[:, column], fresh)
     return Leaf(
@@ -118,33 +195,4 @@ def _leaf(
         discount=pick(DISCOUNT, found.discount),
         value=pick(RAW, found.value),
         stored=new | revisited,
-    )
-
-
-def _store(
-    setting: Setting, tree: Tree, walk: Walk, found: Found, new: Bool[Array, " batch"]
-) -> Tree:
-    """Adds a node in every row that has a `new` one; the others write out of range."""
-    base, value = setting.base, found.value
-    nowhere = tree.child.shape[0] + jnp.arange(base.shape[0], dtype=jnp.int32)
-    slot = jnp.where(new, base + tree.size, nowhere)
-    edge = jnp.where(new, base + walk.index, nowhere)
-    put = lambda x, y: x.at[slot].set(y, mode="drop", unique_indices=True)
-    prior = prepare(setting.selection, found.logits)
-    zeros, one = jnp.zeros_like(found.logits), jnp.ones_like(value)
-    best = best_action(
-        setting.selection, NodeStatistics(prior, zeros, zeros, one, value, raw_value=value)
-    )
-    unstored = jnp.full_like(best, UNSTORED)
-    row = node_row(
-        best, unstored, one, value, found.reward, found.discount, value, tree.size, walk.index
-    )
-    link = jnp.where(found.final, FINAL - tree.size, tree.size)
-    return Tree(
-        node=put(tree.node, row),
-        edge=tree.edge,
-        child=tree.child.at[edge, walk.action].set(link, mode="drop", unique_indices=True),
-        prior=put(tree.prior, prior),
-        state=jax.tree.map(put, tree.state, found.state),
-        size=tree.size + new.astype(jnp.int32),
     )

@@ -9,13 +9,27 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_max_nodes, check_range
+from ._backup import AbstractBackup, MeanBackup
+from ._check import check_limits, check_range
+from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, Plan
-from ._root import evaluate_root, first_carry, make_plan, next_carry, SearchCarry
+from ._qtransform import AbstractQTransform, CompletedByMixedValue
+from ._root import (
+    default_room,
+    evaluate_root,
+    first_carry,
+    make_plan,
+    next_carry,
+    num_actions,
+    SearchCarry,
+    tree_stats,
+)
 from ._sample import safe_softmax
-from ._select import AbstractSelection, NodeStatistics
+from ._select import AbstractSelection, highest
 from ._simulate import search
+from ._statistics import NodeStatistics
+from ._subtree import subtree
 from ._tree import empty, plant, statistics, Tree
 
 
@@ -26,13 +40,15 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     by sequential halving; below it, actions are taken so that visit frequencies follow
     `softmax(logits + transformed Q)`. The weights of the plan are that softmax at the root, and
     the action is the best of `gumbel + logits + transformed Q` among the most visited. For play
-    at full strength set `gumbel_scale=0`. Nothing but the move number is kept between moves.
+    at full strength set `gumbel_scale=0`.
 
-    The transformed Q is `(maxvisit_init + largest visit count) * value_scale * Q`, where the Q of
-    an unvisited action is the mixed value of appendix D, equation 33, and with `rescale_values`
-    all Q of a node are first stretched to `[0, 1]`. Illegal actions count as unvisited ones there.
+    The transformed Q is that of `qtransform`: completed by the mixed value and put on the scale of
+    logits. In place of [`zero_search.CompletedByMixedValue`][] any other may stand.
 
-    Final states, illegal actions and full trees are treated as in [`zero_search.TreeSearch`][].
+    Final states, illegal actions, full trees and reuse are as in [`zero_search.TreeSearch`][]. With
+    `reuse=True` the halving shares out the new simulations alone, as if there had been none
+    before, while Q-values and the weights of the plan rest on the kept visits too; the Gumbel
+    noise is drawn anew for every move.
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel", sections 3 to 5.
     """
@@ -40,24 +56,25 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     num_simulations: int
     max_num_considered_actions: int = 16
     gumbel_scale: float = 1.0
-    value_scale: float = 0.1
-    maxvisit_init: float = 50.0
-    rescale_values: bool = True
+    qtransform: AbstractQTransform = CompletedByMixedValue()
     gamma: float = 1.0
     max_nodes: int | None = None
+    max_depth: int | None = None
+    reuse: bool = False
+    backup: AbstractBackup = MeanBackup()
 
     def __check_init__(self):
-        at_least_1 = ("num_simulations", "max_num_considered_actions")
-        at_least_0 = ("gumbel_scale", "value_scale", "maxvisit_init")
-        for low, names in ((1, at_least_1), (0, at_least_0)):
-            check_range("GumbelSearch", low, **{name: getattr(self, name) for name in names})
+        considered = self.max_num_considered_actions
+        check_range("GumbelSearch", 1, num_simulations=self.num_simulations)
+        check_range("GumbelSearch", 1, max_num_considered_actions=considered)
+        check_range("GumbelSearch", 0, gumbel_scale=self.gumbel_scale)
         check_range("GumbelSearch", 0, 1, gamma=self.gamma)
-        check_max_nodes("GumbelSearch", self.max_nodes)
+        check_limits("GumbelSearch", self.max_nodes, self.max_depth)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
-        """Ply 0."""
-        del model
-        return first_carry(state)
+        """Ply 0, empty trees."""
+        tree = self._empty(state, num_actions(model, state)) if self.reuse else None
+        return first_carry(state, tree)
 
     def plan(
         self,
@@ -67,27 +84,39 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         *,
         key: Key[Array, " batch"],
     ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`; `stats` as in [`zero_search.TreeSearch`][]."""
+        """Searches from every row of `state`, as [`zero_search.TreeSearch.plan`][] does."""
+        return self.grow(model, state, carry, key=key)[:2]
+
+    def grow(
+        self,
+        model: AbstractPriorModel,
+        state: PyTree[Array],
+        carry: SearchCarry,
+        *,
+        key: Key[Array, " batch"],
+    ) -> tuple[Plan, SearchCarry, Tree]:
+        """As `plan`, and the trees as well, for [`zero_search.SearchTree`][]."""
         root = evaluate_root(model, state, key)
-        highest = jnp.max(root.logits, axis=1, keepdims=True)
-        logits = root.logits - jnp.where(highest > -jnp.inf, highest, 0.0)
+        top = jnp.max(root.logits, axis=1, keepdims=True)
+        logits = root.logits - jnp.where(top > -jnp.inf, top, 0.0)
         gumbel = self.gumbel_scale * root_gumbel(root.noise_key, logits.shape[1])
-        rule = _Halving(gumbel, logits, self._table(), self._selection())
-        max_nodes = self.num_simulations + 1 if self.max_nodes is None else self.max_nodes
-        tree = empty(state, rule.selection, max_nodes, logits.shape[1])
-        tree, depth = search(
-            plant(tree, rule.selection, state, logits, root.value),
+        tree = self._empty(state, logits.shape[1]) if carry.tree is None else carry.tree
+        planted = plant(tree, self._selection, state, logits, root.value)
+        kept = statistics(planted).visits
+        rule = _Halving(gumbel, logits, kept, self._table(), self.qtransform)
+        tree, stats = search(
+            planted,
             model,
-            rule.selection,
+            Rules(self._selection, self.backup, self.gamma, self.max_depth),
             num_simulations=self.num_simulations,
-            gamma=self.gamma,
             key=root.search_key,
             root_rule=rule,
         )
         found = statistics(tree)
-        action = rule.choose(found, jnp.max(found.visits, axis=1))
-        weights = safe_softmax(logits + rule.selection.transform(found))
-        return make_plan(found, action, weights, depth=depth, nodes=tree.size), carry
+        action = rule.choose(found, jnp.max(found.visits - kept, axis=1))
+        weights = safe_softmax(logits + self.qtransform(found))
+        plan = make_plan(found, action, weights, **tree_stats(root, planted, tree, stats))
+        return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
 
     def advance(
         self,
@@ -96,12 +125,19 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         next_state: PyTree[Array],
         last: Bool[Array, " batch"],
     ) -> SearchCarry:
-        """Counts the move."""
-        del action, next_state
-        return next_carry(carry, last)
+        """Counts the move and keeps the subtree that still holds."""
+        tree = carry.tree
+        if tree is not None:
+            tree = subtree(tree, action, next_state, last)
+        return next_carry(carry, last, tree)
 
+    def _empty(self, state: PyTree[Array], actions: int) -> Tree:
+        room = default_room(self.num_simulations, self.max_nodes, self.reuse)
+        return empty(state, self._selection, room, actions)
+
+    @property
     def _selection(self) -> "_Interior":
-        return _Interior(self.value_scale, self.maxvisit_init, self.rescale_values)
+        return _Interior(self.qtransform)
 
     def _table(self) -> Int[np.ndarray, "considered simulations"]:
         most = self.max_num_considered_actions
@@ -112,9 +148,7 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 class _Interior(AbstractSelection):
     """Takes the action whose visit frequency lags most behind the improved policy (eq. 14)."""
 
-    value_scale: float
-    maxvisit_init: float
-    rescale_values: bool
+    qtransform: AbstractQTransform
 
     def prepare(
         self, logits: Float[Array, "rows actions"]
@@ -122,27 +156,8 @@ class _Interior(AbstractSelection):
         return jnp.stack([logits, safe_softmax(logits)], axis=1)
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        improved = safe_softmax(node.prior[:, 0] + self.transform(node))
+        improved = safe_softmax(node.prior[:, 0] + self.qtransform(node))
         return improved - node.visits / (1 + jnp.sum(node.visits, axis=1, keepdims=True))
-
-    def transform(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        """Q-values completed by the mixed value (eq. 33) and scaled (eq. 8)."""
-        visits, qvalues = node.visits, node.qvalues
-        visited = visits > 0
-        total = jnp.sum(visits, axis=1, keepdims=True)
-        # A visited action whose probability underflowed must not divide by zero.
-        probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, node.prior[:, 1])
-        mass = jnp.sum(jnp.where(visited, probs, 0.0), axis=1, keepdims=True)
-        share = jnp.where(visited, probs * qvalues / jnp.where(visited, mass, 1.0), 0.0)
-        weighted = jnp.sum(share, axis=1, keepdims=True)
-        mixed = (node.raw_value[:, None] + total * weighted) / (total + 1)
-        completed = jnp.where(visited, qvalues, mixed)
-        if self.rescale_values:
-            low = jnp.min(completed, axis=1, keepdims=True)
-            high = jnp.max(completed, axis=1, keepdims=True)
-            completed = (completed - low) / jnp.maximum(high - low, 1e-8)
-        scale = self.maxvisit_init + jnp.max(visits, axis=1, keepdims=True)
-        return scale * self.value_scale * completed
 
 
 class _Halving(eqx.Module):
@@ -150,24 +165,22 @@ class _Halving(eqx.Module):
 
     gumbel: Float[Array, "batch actions"]
     logits: Float[Array, "batch actions"]
+    kept: Float[Array, "batch actions"]  # visits from the move before
     table: Int[np.ndarray, "considered simulations"]
-    selection: _Interior
+    qtransform: AbstractQTransform
 
-    def __call__(
-        self, sim: int | Int[Array, ""], tree: Tree, base: Int[Array, " batch"]
-    ) -> Int[Array, " batch"]:
+    def __call__(self, sim: int | Int[Array, ""], root: NodeStatistics) -> Int[Array, " batch"]:
         legal = jnp.sum(self.logits > -jnp.inf, axis=1)
         row = jnp.minimum(legal, self.table.shape[0] - 1)
-        due = jnp.asarray(self.table)[row, sim].astype(jnp.float32)
-        return self.choose(statistics(tree, base), due)
+        return self.choose(root, jnp.asarray(self.table)[row, sim].astype(jnp.float32))
 
     def choose(self, root: NodeStatistics, due: Float[Array, " batch"]) -> Int[Array, " batch"]:
         """The best of `gumbel + logits + transformed Q` among legal actions with `due` visits."""
-        scores = self.gumbel + self.logits + self.selection.transform(root)
+        scores = self.gumbel + self.logits + self.qtransform(root)
         # A legal action stays above `-inf` however small its prior: it may be the only one due.
         scores = jnp.maximum(-1e9, scores)
-        allowed = (root.visits == due[:, None]) & (self.logits > -jnp.inf)
-        return jnp.argmax(jnp.where(allowed, scores, -jnp.inf), axis=1).astype(jnp.int32)
+        due_now = root.visits - self.kept == due[:, None]
+        return highest(jnp.where(due_now & (self.logits > -jnp.inf), scores, -jnp.inf))
 
 
 def root_gumbel(key: Key[Array, " batch"], num_actions: int) -> Float[Array, "batch actions"]:

@@ -8,13 +8,23 @@ import jax.random as jr
 import mctx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_prediction, check_range, check_step
+from ._check import check_range
+from ._expand import ask, Rules
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
-from ._root import evaluate_root, first_carry, make_plan, next_carry, play_visits, SearchCarry
+from ._root import (
+    evaluate_root,
+    first_carry,
+    make_plan,
+    next_carry,
+    play_visits,
+    Root,
+    SearchCarry,
+)
 from ._sample import Temperature
-from ._select import NodeStatistics
+from ._select import PUCT
+from ._statistics import NodeStatistics
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -85,7 +95,7 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         legal = logits > -jnp.inf
         # mctx mixes integers and floats freely.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            output = self._search(model, state, logits, root.value, root.search_key[0])
+            output = self._search(model, state, logits, root, root.search_key[0])
             summary = output.search_tree.summary()
         visits = jnp.where(legal, summary.visit_counts, 0).astype(jnp.float32)
         found = NodeStatistics(
@@ -101,9 +111,11 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             weights = jnp.where(legal, output.action_weights, 0.0)
         else:
             action, weights = play_visits(visits, self.temperature, carry.ply, root.action_key)
-        _, final, _ = output.search_tree.embeddings
+        _, final, _, invalid = output.search_tree.embeddings
         depth, nodes = _count(output.search_tree.parents, final)
-        return make_plan(found, action, weights, depth=depth, nodes=nodes), carry
+        stats = {"depth": depth, "nodes": nodes, "reused": jnp.zeros_like(depth)}
+        stats["invalid"] = jnp.sum(invalid, axis=1, dtype=jnp.int32)
+        return make_plan(found, action, weights, **stats), carry
 
     def advance(
         self,
@@ -121,19 +133,20 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         model: AbstractPriorModel,
         state: PyTree[Array],
         logits: Float[Array, "batch actions"],
-        value: Float[Array, " batch"],
+        root: Root,
         key: Key[Array, ""],
     ) -> Any:
-        invalid = jnp.isneginf(logits)
+        illegal = jnp.isneginf(logits)
         # JAX's key-reuse check has false alarms on mctx, but none where keys are plain integers.
         key = jr.PRNGKey(jr.bits(key, (), jnp.uint32))
         # mctx subtracts the largest logit, which must be finite.
-        root = _engine.RootFnOutput(
+        start = _engine.RootFnOutput(
             prior_logits=_finite(logits),
-            value=value,
-            embedding=(state, jnp.all(invalid, axis=1), value),
+            value=root.value,
+            embedding=(state, jnp.all(illegal, axis=1), root.value, root.invalid),
         )
-        args = ((), key, root, self._recurrent(model), self.num_simulations, invalid)
+        recurrent = self._recurrent(model, logits.shape[1])
+        args = ((), key, start, recurrent, self.num_simulations, illegal)
         if self.policy == "muzero":
             return _engine.muzero_policy(*args, dirichlet_fraction=0.0)
         return _engine.gumbel_muzero_policy(
@@ -142,26 +155,23 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             gumbel_scale=self.gumbel_scale,
         )
 
-    def _recurrent(self, model: AbstractPriorModel):
+    def _recurrent(self, model: AbstractPriorModel, num_actions: int):
+        rules = Rules(PUCT(), gamma=self.gamma)
+
         def recurrent(_, key, action, embedding):
-            before, over, kept = embedding
+            before, over, kept, _ = embedding
             batch = action.shape[0]
             keys = jr.wrap_key_data(jr.split(key, 2 * batch))
-            state, reward, discount, last = model.step(before, action, key=keys[:batch])
-            check_step(before, state, reward, discount, last)
-            logits, value = model.predict(state, key=keys[batch:])
-            check_prediction(logits, value, batch, None)
-            discount = self.gamma * discount.astype(jnp.float32)
-            illegal = ~jnp.any(logits > -jnp.inf, axis=1)
+            found = ask(model, rules, before, action, (keys[:batch], keys[batch:]), num_actions)
             # Below a final state its own value comes back unchanged, so that its mean stays.
-            value = jnp.where(over, kept, value.astype(jnp.float32))
+            value = jnp.where(over, kept, found.value)
             output = _engine.RecurrentFnOutput(
-                reward=jnp.where(over, 0.0, reward.astype(jnp.float32)),
-                discount=jnp.where(over, 1.0, discount),
-                prior_logits=_finite(logits.astype(jnp.float32)),
+                reward=jnp.where(over, 0.0, found.reward),
+                discount=jnp.where(over, 1.0, found.discount),
+                prior_logits=_finite(found.logits),
                 value=value,
             )
-            return output, (state, over | last | (discount == 0) | illegal, value)
+            return output, (found.state, over | found.final, value, found.invalid & ~over)
 
         return recurrent
 

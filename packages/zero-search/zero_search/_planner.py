@@ -4,6 +4,7 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from ._model import AbstractModel
@@ -28,7 +29,9 @@ class Plan(eqx.Module):
     - `qvalues`: value of each candidate; the root's value where a candidate was never visited.
     - `advantages`: `qvalues` minus `value`.
     - `value`: the root's value.
-    - `stats`: scalars a row, for logging.
+    - `stats`: scalars a row, for logging. A tree search gives the mean `depth` of its leaves, the
+        `nodes` stored, the visits `reused` from the move before, and how many evaluations were
+        `invalid`: NaN or infinite, and replaced ([`zero_search.check_plan`][]).
     """
 
     action: PyTree[Array]
@@ -38,6 +41,23 @@ class Plan(eqx.Module):
     advantages: Float[Array, "*axes candidates"]
     value: Float[Array, "*axes"]
     stats: dict[str, Array]
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises a `ValueError` if the model of a search returned NaN or infinity.
+
+    The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the most
+    likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
+    A planner that is not under `jit` calls this itself.
+    """
+    invalid = np.asarray(plan.stats["invalid"])
+    if invalid.any():
+        raise ValueError(
+            f"The model returned NaN or infinity in {invalid.sum()} evaluations, in rows "
+            f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
+            "finite values, and logits that are finite or `-inf`; `model.step` finite rewards and "
+            "discounts."
+        )
 
 
 class AbstractPlanner(eqx.Module, Generic[Model, Carry]):

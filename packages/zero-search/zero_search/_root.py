@@ -7,11 +7,13 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._check import batch_size, check_keys, check_prediction
+from ._expand import masked_prediction
 from ._model import AbstractPriorModel
-from ._planner import Plan
+from ._planner import check_plan, Plan
 from ._sample import sample_action, Temperature
-from ._select import NodeStatistics
-from ._tree import Tree
+from ._simulate import SearchStats
+from ._statistics import NodeStatistics
+from ._tree import statistics, Tree
 
 
 class SearchCarry(eqx.Module):
@@ -32,6 +34,7 @@ class Root(eqx.Module):
 
     logits: Float[Array, "batch actions"]
     value: Float[Array, " batch"]
+    invalid: Bool[Array, " batch"]  # something was not finite and has been replaced
     noise_key: Key[Array, " batch"]
     search_key: Key[Array, " batch"]
     action_key: Key[Array, " batch"]
@@ -55,7 +58,7 @@ def evaluate_root(
     predict_key, *keys = jax.vmap(lambda k: tuple(jr.split(k, 4)))(key)
     logits, value = model.predict(state, key=predict_key)
     check_prediction(logits, value, batch, None)
-    return Root(logits.astype(jnp.float32), value.astype(jnp.float32), *keys)
+    return Root(*masked_prediction(logits, value), *keys)
 
 
 def num_actions(model: AbstractPriorModel, state: PyTree[Array]) -> int:
@@ -83,25 +86,36 @@ def make_plan(
     root: NodeStatistics,
     action: Int[Array, " batch"],
     weights: Float[Array, "batch actions"],
-    *,
-    depth: Float[Array, " batch"],
-    nodes: Int[Array, " batch"],
-    reused: Float[Array, " batch"] | None = None,
+    **stats: Array,
 ) -> Plan:
     """Fills in what follows from the root: all candidates, and its value where none was seen."""
     value = root.value
     qvalues = jnp.where(root.visits > 0, root.qvalues, value[:, None])
     actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
-    return Plan(
+    plan = Plan(
         action=action,
         candidates=jnp.broadcast_to(actions, weights.shape),
         weights=weights,
         qvalues=qvalues,
         advantages=qvalues - value[:, None],
         value=value,
-        stats={
-            "depth": depth,
-            "nodes": nodes,
-            "reused": jnp.zeros_like(value) if reused is None else reused,
-        },
+        stats=stats,
     )
+    if not isinstance(stats["invalid"], jax.core.Tracer):
+        check_plan(plan)
+    return plan
+
+
+def tree_stats(root: Root, before: Tree, after: Tree, search: SearchStats) -> dict[str, Array]:
+    """What a tree planner reports of a search that turned planted trees into grown ones."""
+    return {
+        "depth": search.depth,
+        "nodes": after.size,
+        "reused": jnp.sum(statistics(before).visits, axis=1),
+        "invalid": search.invalid + root.invalid.astype(jnp.int32),
+    }
+
+
+def default_room(num_simulations: int, max_nodes: int | None, reuse: bool) -> int:
+    """Nodes for the root and every simulation; with reuse for twice as many."""
+    return (2 if reuse else 1) * num_simulations + 1 if max_nodes is None else max_nodes

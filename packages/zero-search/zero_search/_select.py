@@ -8,28 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ._check import check_range
+from ._qtransform import AbstractQTransform, ByParentAndSiblings
 from ._sample import safe_softmax
-
-
-class NodeStatistics(eqx.Module):
-    """What a search knows of some nodes, one a row. Values are for the player to move there.
-
-    **Attributes:**
-
-    - `prior`: what [`zero_search.AbstractSelection.prepare`][] returned; every feature of an
-        illegal action is `-inf`.
-    - `visits`, `qvalues`: of each edge; a Q-value means nothing where there are no visits.
-    - `count`: visits of the node, its own evaluation included.
-    - `value`: mean value of the node.
-    - `raw_value`: the evaluator's value of the node.
-    """
-
-    prior: Float[Array, "rows features actions"]
-    visits: Float[Array, "rows actions"]
-    qvalues: Float[Array, "rows actions"]
-    count: Float[Array, " rows"]
-    value: Float[Array, " rows"]
-    raw_value: Float[Array, " rows"]
+from ._statistics import NodeStatistics
 
 
 class AbstractSelection(eqx.Module):
@@ -43,7 +24,10 @@ class AbstractSelection(eqx.Module):
     def prepare(
         self, logits: Float[Array, "rows actions"]
     ) -> Float[Array, "rows features actions"]:
-        """What to keep of the prior, computed once when a node is expanded."""
+        """What to keep of the prior, computed once when a node is expanded.
+
+        The last feature must be the prior's probability of the action.
+        """
 
     @abc.abstractmethod
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
@@ -53,14 +37,15 @@ class AbstractSelection(eqx.Module):
 class PUCT(AbstractSelection):
     """AlphaZero's rule: `Q + c p sqrt(n) / (n_a + 1)` with `n` the visits of the node.
 
-    Q is rescaled to `[0, 1]` by the smallest and largest value among the node and its visited
-    actions, so `c` does not depend on the reward scale; an unvisited action gets 0.
+    Q is first put on a common scale by `qtransform`, by default to `[0, 1]` among the node and its
+    visited actions ([`zero_search.ByParentAndSiblings`][]).
 
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
     Go through self-play".
     """
 
     c: float = 1.0
+    qtransform: AbstractQTransform = ByParentAndSiblings()
 
     def __check_init__(self):
         check_range("PUCT", 0, c=self.c)
@@ -69,7 +54,7 @@ class PUCT(AbstractSelection):
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        return _puct(self.c, node)
+        return self.qtransform(node) + _exploration(self.c, node)
 
 
 class MuZeroPUCT(AbstractSelection):
@@ -81,6 +66,7 @@ class MuZeroPUCT(AbstractSelection):
 
     c_init: float = 1.25
     c_base: float = 19652.0
+    qtransform: AbstractQTransform = ByParentAndSiblings()
 
     def __check_init__(self):
         check_range("MuZeroPUCT", 0, c_init=self.c_init)
@@ -91,7 +77,8 @@ class MuZeroPUCT(AbstractSelection):
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        return _puct(self.c_init + jnp.log((node.count + self.c_base + 1.0) / self.c_base), node)
+        c = self.c_init + jnp.log((node.count + self.c_base + 1.0) / self.c_base)
+        return self.qtransform(node) + _exploration(c, node)
 
 
 class UCB1(AbstractSelection):
@@ -113,7 +100,7 @@ class UCB1(AbstractSelection):
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        prior, visits = node.prior[:, 0], node.visits
+        prior, visits = node.probabilities, node.visits
         total = jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
         bonus = self.c * jnp.sqrt(jnp.log(total) / jnp.maximum(visits, 1.0))
         unvisited = (prior > -jnp.inf) & (visits == 0)
@@ -133,19 +120,18 @@ def prepare(
 
 def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array, " rows"]:
     """The legal action of the highest score, the lowest index among equals."""
-    scores = jnp.where(node.prior[:, 0] > -jnp.inf, selection.score(node), -jnp.inf)
+    return highest(jnp.where(node.prior[:, 0] > -jnp.inf, selection.score(node), -jnp.inf))
+
+
+def highest(scores: Float[Array, "rows actions"]) -> Int[Array, " rows"]:
+    """The index of the highest score, the lowest among equals."""
     # Two plain reductions vectorise on a CPU; the paired one of `argmax` does not.
     index = jnp.arange(scores.shape[1], dtype=jnp.int32)[None]
-    highest = jnp.max(scores, axis=1, keepdims=True)
-    return jnp.min(jnp.where(scores == highest, index, scores.shape[1] - 1), axis=1)
+    top = jnp.max(scores, axis=1, keepdims=True)
+    return jnp.min(jnp.where(scores == top, index, scores.shape[1] - 1), axis=1)
 
 
-def _puct(c: float | Float[Array, " rows"], node: NodeStatistics) -> Float[Array, "rows actions"]:
-    exploration = (c * jnp.sqrt(node.count))[:, None] * node.prior[:, 0] / (node.visits + 1)
-    # Q-values on a scale where the node and its visited actions span [0, 1].
-    visited, value = node.visits > 0, node.value
-    known = jnp.where(visited, node.qvalues, value[:, None])
-    low = jnp.minimum(value, jnp.min(known, axis=1))[:, None]
-    high = jnp.maximum(value, jnp.max(known, axis=1))[:, None]
-    scaled = (jnp.where(visited, node.qvalues, low) - low) / jnp.maximum(high - low, 1e-8)
-    return scaled + exploration
+def _exploration(
+    c: float | Float[Array, " rows"], node: NodeStatistics
+) -> Float[Array, "rows actions"]:
+    return (c * jnp.sqrt(node.count))[:, None] * node.probabilities / (node.visits + 1)

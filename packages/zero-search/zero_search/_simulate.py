@@ -2,207 +2,293 @@
 
 One loop serves the whole batch. Games that have nothing to do write out of range, where writes
 are dropped; nothing is selected over whole arrays. The walk down follows cached best actions and
-notes the rows it passes. The walk up turns them into new values, a few numbers a game and level.
+notes the nodes it passes. The walk up turns them into new values, a few numbers a game and level.
 Scoring, the part that costs, is done afterwards over the list of (game, level) pairs that were
 really visited, so a shallow game does not wait for the deepest line of the batch.
 """
 
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from ._expand import expand, Leaf, Setting, Walk
+from ._expand import (
+    evaluate,
+    Leaf,
+    no_state,
+    nowhere,
+    Rules,
+    Setting,
+    store,
+    store_state,
+    Walk,
+)
 from ._model import AbstractPriorModel
-from ._select import AbstractSelection, best_action, NodeStatistics
+from ._select import best_action
+from ._statistics import NodeStatistics
 from ._tree import (
-    BEST,
-    COLUMNS,
+    ACTION,
+    CODE,
     COUNT,
     DISCOUNT,
-    INDEX,
-    NEXT,
     RAW,
     REWARD,
+    root_step,
+    statistics,
     Tree,
     VALUE,
 )
 
 
-# Chooses the root's action given the simulation's number and the tree (flat rows, roots' rows).
-RootRule = Callable[[Any, Tree, Int[Array, " batch"]], Int[Array, " batch"]]
+Chooser = Callable[[NodeStatistics], Int[Array, " rows"]]
+# Chooses the roots' actions given the simulation's number and the roots' statistics.
+RootRule = Callable[[Any, NodeStatistics], Int[Array, " batch"]]
+# Levels handled by one turn of the loops that walk down and up: a turn costs more than a level.
+_LEVELS = 4
+# Pairs scored at once, if there are fewer games than this.
+_PAIRS = 16
+# Up to so many games, comparing all of them with a number is faster than bisection.
+_COMPARED = 256
+# What scoring changes of a tree.
+_SCORED: Callable[[Any], tuple[Any, Any, Any]] = lambda tree: (tree.step, tree.node, tree.edge)
 
 
-class _Scratch(eqx.Module):
-    """What one simulation notes about its path, by level; reused by the next one."""
+class Path(eqx.Module):
+    """What a simulation notes by level; reused by the next one."""
 
-    rows: Float[Array, "levels batch columns"]
+    step: Int[Array, "levels batch 2"]  # node number and action taken
     new: Float[Array, "levels batch 2"]  # the node's new value; the taken edge's new Q
+
+
+class SearchStats(eqx.Module):
+    """What a search did, by game.
+
+    **Attributes:**
+
+    - `depth`: mean depth of the leaves; 0 for a row whose root has no legal action.
+    - `invalid`: evaluations that were not finite and have been replaced.
+    """
+
+    depth: Float[Array, " batch"]
+    invalid: Int[Array, " batch"]
 
 
 def search(
     tree: Tree,
     model: AbstractPriorModel,
-    selection: AbstractSelection,
+    rules: Rules,
     *,
     num_simulations: int,
-    gamma: float,
     key: Key[Array, " batch"],
     root_rule: RootRule | None = None,
-) -> tuple[Tree, Float[Array, " batch"]]:
-    """Runs `num_simulations` from planted roots.
-
-    **Returns:** the grown trees and the mean depth of the leaves of each row (0 for a row whose
-    root has no legal action: it stays as it was).
-    """
+    loop: Callable[..., Any] = jax.lax.fori_loop,
+) -> tuple[Tree, SearchStats]:
+    """Runs `num_simulations` from planted roots. `loop` has the interface of `lax.fori_loop`."""
     batch, max_nodes, _ = tree.child.shape
     base = jnp.arange(batch, dtype=jnp.int32) * max_nodes
     alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
-    setting = Setting(model, selection, gamma, key, base, alive)
+    setting = Setting(model, rules, key, base, alive)
+    if root_rule is not None:
+        step = root_step(tree, root_rule(0, statistics(tree)))
+        tree = eqx.tree_at(lambda t: t.step, tree, tree.step.at[:, 0].set(step))
 
     def body(sim, carry):
-        tree, scratch, total = carry
-        row = tree.node[base]
-        if root_rule is not None:
-            best = root_rule(sim, tree, base)
-            row = row.at[:, BEST].set(best.astype(jnp.float32))
-            row = row.at[:, NEXT].set(tree.child[base, best].astype(jnp.float32))
-        rows, walk = _descend(setting, tree, row, scratch.rows)
-        tree, leaf = expand(setting, tree, walk, sim)
-        scratch = _ascend(_Scratch(rows=rows, new=scratch.new), walk, leaf)
-        tree = _rescore(setting, tree, scratch, walk, leaf)
-        return tree, scratch, total + walk.depth.astype(jnp.float32)
+        tree, path, pending, depth, invalid = carry
+        tree = store_state(tree, pending)
+        path, walk = _descend(setting, tree, path)
+        found = evaluate(setting, tree, walk, sim)
+        tree, leaf, pending = store(setting, tree, walk, found)
+        path = _ascend(setting, tree, path, walk, leaf)
+        choose = None if root_rule is None else lambda root: root_rule(sim + 1, root)
+        tree = _rescore(setting, tree, path, walk, leaf, choose)
+        invalid = invalid + (found.invalid & alive).astype(jnp.int32)
+        return tree, path, pending, depth + walk.depth.astype(jnp.float32), invalid
 
+    first = jax.tree.map(lambda x: x[:, 0], tree.state)
     flat = lambda x: x.reshape(batch * max_nodes, *x.shape[2:])
-    scratch = _Scratch(
-        rows=jnp.zeros((max_nodes, batch, COLUMNS), jnp.float32),
-        new=jnp.zeros((max_nodes, batch, 2), jnp.float32),
+    tree = _map_rows(flat, tree)
+    levels = max_nodes + _LEVELS
+    path = Path(
+        step=jnp.zeros((levels, batch, 2), jnp.int32),
+        new=jnp.zeros((levels, batch, 2), jnp.float32),
     )
-    init = (_map_rows(flat, tree), scratch, jnp.zeros((batch,), jnp.float32))
-    tree, _, total = jax.lax.fori_loop(0, num_simulations, body, init)
-    unflat = lambda x: x.reshape(batch, max_nodes, *x.shape[1:])
-    return _map_rows(unflat, tree), total / num_simulations
+    zeros = jnp.zeros((batch,), jnp.int32)
+    init = (tree, path, no_state(tree, first), zeros.astype(jnp.float32), zeros)
+    tree, _, pending, depth, invalid = loop(0, num_simulations, body, init)
+    tree = store_state(tree, pending)
+    tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)
+    return tree, SearchStats(depth / num_simulations, invalid)
 
 
 def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
-    return Tree(
-        node=fn(tree.node),
-        edge=fn(tree.edge),
-        child=fn(tree.child),
-        prior=fn(tree.prior),
-        state=jax.tree.map(fn, tree.state),
-        size=tree.size,
+    """Of all arrays but `size`."""
+    rows = lambda t: (t.step, t.node, t.edge, t.child, t.prior, t.parent, t.state)
+    return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))
+
+
+def _descend(setting: Setting, tree: Tree, path: Path) -> tuple[Path, Walk]:
+    """Follows the cached actions from the roots, noting the nodes it passes."""
+    limit = setting.rules.max_depth
+
+    def cond(carry):
+        return jnp.any(carry[3])
+
+    def body(carry):
+        noted, index, step, active, depth, level = carry
+        block = []
+        for _ in range(_LEVELS):
+            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
+            depth = depth + active.astype(jnp.int32)
+            active = active & (step[:, CODE] >= 0)
+            if limit is not None:
+                active = active & (depth < limit)
+            index = jnp.where(active, step[:, CODE], index)
+            step = tree.step.at[setting.base + index].get(mode="promise_in_bounds")
+        noted = jax.lax.dynamic_update_slice_in_dim(noted, jnp.stack(block), level, 0)
+        return noted, index, step, active, depth, level + _LEVELS
+
+    index = jnp.zeros_like(setting.base)
+    step = tree.step.at[setting.base].get(mode="promise_in_bounds")
+    init = (path.step, index, step, setting.alive, index, jnp.zeros((), jnp.int32))
+    noted, index, step, _, depth, _ = jax.lax.while_loop(cond, body, init)
+    return Path(noted, path.new), Walk(index, step[:, ACTION], step[:, CODE], depth)
+
+
+def _ascend(setting: Setting, tree: Tree, path: Path, walk: Walk, leaf: Leaf) -> Path:
+    """Values from the leaves to the roots: `r + d v` along every walk."""
+
+    def body(carry):
+        block, new, (outcome, child_value, reward, discount) = carry
+        first = block * _LEVELS
+        step = jax.lax.dynamic_slice_in_dim(path.step, first, _LEVELS, 0)
+        rows = setting.base[None] + step[..., 0]
+        node = tree.node.at[rows].get(mode="promise_in_bounds")
+        values = []
+        for i in reversed(range(_LEVELS)):
+            on = first + i < walk.depth
+            outcome_here = reward + discount * outcome
+            qvalue = reward + discount * child_value
+            alone = ~leaf.stored & (first + i + 1 == walk.depth)
+            visited = _visit(tree, rows[i], step[i, :, 1], node[i], qvalue, alone)
+            value = setting.rules.backup(visited, outcome_here)
+            values.append(jnp.stack([value, qvalue], axis=-1))
+            outcome = jnp.where(on, outcome_here, outcome)
+            child_value = jnp.where(on, value, child_value)
+            reward = jnp.where(on, node[i, :, REWARD], reward)
+            discount = jnp.where(on, node[i, :, DISCOUNT], discount)
+        new = jax.lax.dynamic_update_slice_in_dim(new, jnp.stack(values[::-1]), first, 0)
+        return block - 1, new, (outcome, child_value, reward, discount)
+
+    carried = (leaf.value, leaf.value, leaf.reward, leaf.discount)
+    init = ((jnp.max(walk.depth) - 1) // _LEVELS, path.new, carried)
+    _, new, _ = jax.lax.while_loop(lambda carry: carry[0] >= 0, body, init)
+    return Path(path.step, new)
+
+
+def _visit(
+    tree: Tree,
+    rows: Int[Array, " pairs"],
+    action: Int[Array, " pairs"],
+    node: Float[Array, "pairs columns"],
+    qvalue: Float[Array, " pairs"],
+    alone: Bool[Array, " pairs"],
+) -> NodeStatistics:
+    """The statistics of nodes after one more visit; their values are still the old ones."""
+    actions = jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None]
+    taken = actions == action[:, None]
+    edge = tree.edge.at[rows].get(mode="promise_in_bounds")
+    visits = edge[:, 0] + taken.astype(jnp.float32)
+    # A child that has no row of its own leaves its mean to the edge.
+    mean = (edge[:, 1] * edge[:, 0] + qvalue[:, None]) / visits
+    fresh = jnp.where(alone[:, None], mean, qvalue[:, None])
+    return NodeStatistics(
+        prior=tree.prior.at[rows].get(mode="promise_in_bounds"),
+        visits=visits,
+        qvalues=jnp.where(taken, fresh, edge[:, 1]),
+        count=node[:, COUNT] + 1.0,
+        value=node[:, VALUE],
+        raw_value=node[:, RAW],
     )
 
 
-def _descend(
+def _rescore(
     setting: Setting,
     tree: Tree,
-    row: Float[Array, "batch columns"],
-    rows: Float[Array, "levels batch columns"],
-) -> tuple[Float[Array, "levels batch columns"], Walk]:
-    """Follows the cached actions from the roots' `row`, noting what it passes in `rows`."""
+    path: Path,
+    walk: Walk,
+    leaf: Leaf,
+    choose: Chooser | None,
+) -> Tree:
+    """Writes the visit of every (game, level) pair and finds its node's best action anew.
 
-    def cond(carry):
-        _, _, active, _, _ = carry
-        return jnp.any(active)
-
-    def body(carry):
-        rows, row, active, depth, level = carry
-        rows = jax.lax.dynamic_update_index_in_dim(rows, row, level, 0)
-        code = row[:, NEXT].astype(jnp.int32)
-        go_on = active & (code >= 0)
-        child = tree.node.at[setting.base + jnp.maximum(code, 0)].get(mode="promise_in_bounds")
-        row = jnp.where(go_on[:, None], child, row)
-        return rows, row, go_on, depth + active.astype(jnp.int32), level + 1
-
-    depth = jnp.zeros_like(setting.base)
-    init = (rows, row, setting.alive, depth, jnp.zeros((), jnp.int32))
-    rows, row, _, depth, _ = jax.lax.while_loop(cond, body, init)
-    return rows, Walk(row, depth)
-
-
-def _ascend(scratch: _Scratch, walk: Walk, leaf: Leaf) -> _Scratch:
-    """Values from the leaves to the roots: `r + d v` along every walk."""
-
-    def cond(carry):
-        return carry[0] >= 0
+    The roots' is found by `choose` if there is one.
+    """
+    batch = setting.base.shape[0]
+    number = max(batch, _PAIRS)
+    write = ft.partial(_write, setting, path, walk, leaf)
+    skip = 0
+    if choose is not None:
+        lanes, skip = jnp.arange(batch, dtype=jnp.int32), 1
+        tree = write(choose, tree, lanes, jnp.zeros_like(lanes), setting.alive)
+    count = jnp.maximum(walk.depth - skip, 0)
+    end = jnp.cumsum(count)
+    start = end - count
+    interior = ft.partial(best_action, setting.rules.selection)
 
     def body(carry):
-        level, new, (outcome, child_value, reward, discount) = carry
-        row = jax.lax.dynamic_index_in_dim(scratch.rows, level, 0, keepdims=False)
-        on = level < walk.depth
-        up = reward + discount * outcome
-        qvalue = reward + discount * child_value
-        count = row[:, COUNT]
-        value = (row[:, VALUE] * count + up) / (count + 1.0)
-        new = jax.lax.dynamic_update_index_in_dim(
-            new, jnp.stack([value, qvalue], axis=-1), level, 0
-        )
-        pairs = ((up, outcome), (value, child_value))
-        pairs += ((row[:, REWARD], reward), (row[:, DISCOUNT], discount))
-        return level - 1, new, tuple(jnp.where(on, x, y) for x, y in pairs)
+        first, step, node, edge = carry
+        # Games follow each other in the list, each with its levels in order.
+        pair = first + jnp.arange(number, dtype=jnp.int32)
+        lane = jnp.minimum(_count_below(end, pair), batch - 1)
+        level, valid = pair - start[lane] + skip, pair < end[-1]
+        current = eqx.tree_at(_SCORED, tree, (step, node, edge))
+        return first + number, *_SCORED(write(interior, current, lane, level, valid))
 
-    carried = (leaf.value, leaf.value, leaf.reward, leaf.discount)
-    init = (jnp.max(walk.depth) - 1, scratch.new, carried)
-    _, new, _ = jax.lax.while_loop(cond, body, init)
-    return _Scratch(rows=scratch.rows, new=new)
+    init = (jnp.zeros((), jnp.int32), *_SCORED(tree))
+    _, *scored = jax.lax.while_loop(lambda carry: carry[0] < end[-1], body, init)
+    return eqx.tree_at(_SCORED, tree, tuple(scored))
 
 
-def _rescore(setting: Setting, tree: Tree, scratch: _Scratch, walk: Walk, leaf: Leaf) -> Tree:
-    """Writes the visit of every (game, level) pair and finds its node's best action anew."""
-    base, depth = setting.base, walk.depth
-    batch = base.shape[0]
-    num_rows, num_actions = tree.child.shape
-    end = jnp.cumsum(depth)
-    start = end - depth
-    lane_range = jnp.arange(batch, dtype=jnp.int32)
-    actions = jnp.arange(num_actions, dtype=jnp.int32)[None]
-    rows, new = scratch.rows.reshape(-1, COLUMNS), scratch.new.reshape(-1, 2)
+def _write(
+    setting: Setting,
+    path: Path,
+    walk: Walk,
+    leaf: Leaf,
+    choose: Chooser,
+    tree: Tree,
+    lane: Int[Array, " pairs"],
+    level: Int[Array, " pairs"],
+    valid: Bool[Array, " pairs"],
+) -> Tree:
+    """Writes the visits of these pairs, all of different nodes."""
+    batch, number = setting.base.shape[0], lane.shape[0]
+    at = jnp.where(valid, level * batch + lane, 0)
+    index, action = jnp.unstack(path.step.reshape(-1, 2)[at], axis=-1)
+    value, qvalue = jnp.unstack(path.new.reshape(-1, 2)[at], axis=-1)
+    rows = jnp.where(valid, setting.base[lane] + index, 0)
+    node = tree.node.at[rows].get(mode="promise_in_bounds")
+    alone = ~leaf.stored[lane] & (level + 1 == walk.depth[lane])
+    visited = _visit(tree, rows, action, node, qvalue, alone)
+    visited = eqx.tree_at(lambda n: n.value, visited, value)
+    best = choose(visited)
+    code = tree.child.at[rows, best].get(mode="promise_in_bounds")
+    to = jnp.where(valid, rows, nowhere(tree, number))
+    put = lambda x, y: x.at[to].set(y, mode="drop", unique_indices=True)
+    node = jnp.concatenate([jnp.stack([visited.count, value], -1), node[:, REWARD:]], axis=-1)
+    fresh = (
+        put(tree.step, jnp.stack([best, code], axis=-1)),
+        put(tree.node, node),
+        put(tree.edge, jnp.stack([visited.visits, visited.qvalues], axis=1)),
+    )
+    return eqx.tree_at(_SCORED, tree, fresh)
 
-    def cond(carry):
-        return carry[0] < end[-1]
 
-    def body(carry):
-        first, node, edge = carry
-        pair = first + lane_range
-        # Whose pair it is: games follow each other in the list, each with its levels in order.
-        lane = jnp.sum((end[None] <= pair[:, None]).astype(jnp.int32), axis=1)
-        valid = lane < batch
-        lane = jnp.minimum(lane, batch - 1)
-        level = pair - start[lane]
-        at = jnp.where(valid, level * batch + lane, 0)
-        row = rows.at[at].get(mode="promise_in_bounds")
-        value, qvalue = jnp.unstack(new.at[at].get(mode="promise_in_bounds"), axis=-1)
-        index = jnp.where(valid, base[lane] + row[:, INDEX].astype(jnp.int32), 0)
-        taken = actions == row[:, BEST].astype(jnp.int32)[:, None]
-        seen = edge.at[index].get(mode="promise_in_bounds")
-        visits = seen[:, 0] + taken.astype(jnp.float32)
-        # A child that has no row of its own leaves its mean to the edge.
-        mean = (seen[:, 1] * seen[:, 0] + qvalue[:, None]) / visits
-        alone = (~leaf.stored[lane] & (level + 1 == depth[lane]))[:, None]
-        qvalues = jnp.where(taken, jnp.where(alone, mean, qvalue[:, None]), seen[:, 1])
-        count = row[:, COUNT] + 1.0
-        prior = tree.prior.at[index].get(mode="promise_in_bounds")
-        best = best_action(
-            setting.selection,
-            NodeStatistics(prior, visits, qvalues, count, value, raw_value=row[:, RAW]),
-        )
-        code = tree.child.at[index, best].get(mode="promise_in_bounds")
-        fresh = jnp.concatenate(
-            [
-                jnp.stack([best.astype(jnp.float32), code.astype(jnp.float32), count, value], -1),
-                row[:, REWARD:],
-            ],
-            axis=-1,
-        )
-        to = jnp.where(valid, index, num_rows + lane_range)
-        put = lambda x, y: x.at[to].set(y, mode="drop", unique_indices=True)
-        return first + batch, put(node, fresh), put(edge, jnp.stack([visits, qvalues], axis=1))
-
-    init = (jnp.zeros((), jnp.int32), tree.node, tree.edge)
-    _, node, edge = jax.lax.while_loop(cond, body, init)
-    return eqx.tree_at(lambda t: (t.node, t.edge), tree, (node, edge))
+def _count_below(end: Int[Array, " batch"], pair: Int[Array, " pairs"]) -> Int[Array, " pairs"]:
+    """How many of the ascending `end` are not above each pair's number."""
+    if end.shape[0] <= _COMPARED:
+        return jnp.sum((end[None] <= pair[:, None]).astype(jnp.int32), axis=1)
+    return jnp.searchsorted(end, pair, side="right").astype(jnp.int32)

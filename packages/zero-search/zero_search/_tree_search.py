@@ -1,13 +1,15 @@
 """The PUCT family of tree search."""
 
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from ._check import check_max_nodes, check_range
+from ._backup import AbstractBackup, MeanBackup
+from ._check import check_limits, check_range
+from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
 from ._root import (
+    default_room,
     evaluate_root,
     first_carry,
     make_plan,
@@ -15,11 +17,13 @@ from ._root import (
     num_actions,
     play_visits,
     SearchCarry,
+    tree_stats,
 )
 from ._sample import Temperature
 from ._select import AbstractSelection, PUCT
 from ._simulate import search
-from ._tree import empty, plant, statistics, subtree, Tree
+from ._subtree import subtree
+from ._tree import empty, plant, statistics, Tree
 
 
 class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
@@ -43,6 +47,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     kept ones. Kept priors and values are those of the model that found them: after an update of
     its network they are a little old, until `last` or a fresh `init`.
 
+    **Depth.** Nothing deeper than `max_depth` moves is expanded; a leaf there is revisited with
+    the value it was first given.
+
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
     Go through self-play".
     """
@@ -53,14 +60,16 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     temperature: float | Temperature = 0.0
     gamma: float = 1.0
     max_nodes: int | None = None
+    max_depth: int | None = None
     reuse: bool = False
+    backup: AbstractBackup = MeanBackup()
 
     def __check_init__(self):
         heat = self.temperature
         check_range("TreeSearch", 1, num_simulations=self.num_simulations)
         check_range("TreeSearch", 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
         check_range("TreeSearch", 0, 1, gamma=self.gamma)
-        check_max_nodes("TreeSearch", self.max_nodes)
+        check_limits("TreeSearch", self.max_nodes, self.max_depth)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0, empty trees."""
@@ -78,29 +87,37 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         """Searches from every row of `state`.
 
         **Returns:** the plan (weights are visit counts over their sum, before temperature) and the
-        carry for `advance`. `stats` has the mean `depth` of the leaves, the stored `nodes` and the
-        visits `reused` from the move before.
+        carry for `advance`.
 
         Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
         """
+        return self.grow(model, state, carry, key=key)[:2]
+
+    def grow(
+        self,
+        model: AbstractPriorModel,
+        state: PyTree[Array],
+        carry: SearchCarry,
+        *,
+        key: Key[Array, " batch"],
+    ) -> tuple[Plan, SearchCarry, Tree]:
+        """As `plan`, and the trees as well, for [`zero_search.SearchTree`][]."""
         root = evaluate_root(model, state, key)
         logits = root.logits
         noisy = logits if self.noise is None else self.noise(logits, key=root.noise_key)
         tree = self._empty(state, logits.shape[1]) if carry.tree is None else carry.tree
-        tree = plant(tree, self.selection, state, noisy, root.value)
-        reused = jnp.sum(statistics(tree).visits, axis=1)
-        tree, depth = search(
-            tree,
+        planted = plant(tree, self.selection, state, noisy, root.value)
+        tree, stats = search(
+            planted,
             model,
-            self.selection,
+            Rules(self.selection, self.backup, self.gamma, self.max_depth),
             num_simulations=self.num_simulations,
-            gamma=self.gamma,
             key=root.search_key,
         )
         found = statistics(tree)
         action, weights = play_visits(found.visits, self.temperature, carry.ply, root.action_key)
-        plan = make_plan(found, action, weights, depth=depth, nodes=tree.size, reused=reused)
-        return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None)
+        plan = make_plan(found, action, weights, **tree_stats(root, planted, tree, stats))
+        return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
 
     def advance(
         self,
@@ -116,6 +133,5 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         return next_carry(carry, last, tree)
 
     def _empty(self, state: PyTree[Array], actions: int) -> Tree:
-        moves = 2 if self.reuse else 1
-        room = moves * self.num_simulations + 1 if self.max_nodes is None else self.max_nodes
+        room = default_room(self.num_simulations, self.max_nodes, self.reuse)
         return empty(state, self.selection, room, actions)

@@ -1,0 +1,105 @@
+"""From Q-values to the scale on which a selection rule adds its own terms to them."""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._check import check_range
+from ._statistics import NodeStatistics
+
+
+class AbstractQTransform(eqx.Module):
+    """Rescales the Q-values of a node's actions and says what stands for those never visited.
+
+    It may use the statistics of that node alone. What it returns for illegal actions is ignored,
+    but their values must not reach the others'.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        """Transformed Q-values of all actions; finite."""
+
+
+class ByParentAndSiblings(AbstractQTransform):
+    """To `[0, 1]` by the smallest and largest value among the node and its visited actions.
+
+    An unvisited action gets 0. So an exploration constant need not know the scale of rewards.
+    """
+
+    epsilon: float = 1e-8
+
+    def __check_init__(self):
+        check_range("ByParentAndSiblings", 0, epsilon=self.epsilon)
+
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        visited, value = node.visits > 0, node.value
+        known = jnp.where(visited, node.qvalues, value[:, None])
+        low = jnp.minimum(value, jnp.min(known, axis=1))[:, None]
+        high = jnp.maximum(value, jnp.max(known, axis=1))[:, None]
+        scaled = jnp.where(visited, node.qvalues, low) - low
+        return scaled / jnp.maximum(high - low, self.epsilon)
+
+
+class ByMinMax(AbstractQTransform):
+    """From a known range `[low, high]` to `[0, 1]`; an unvisited action gets 0."""
+
+    low: float
+    high: float
+
+    def __check_init__(self):
+        if not self.low < self.high:
+            raise ValueError(
+                f"`ByMinMax(low={self.low}, high={self.high})`: low must be below high."
+            )
+
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        known = jnp.where(node.visits > 0, node.qvalues, self.low)
+        return (known - self.low) / (self.high - self.low)
+
+
+class CompletedByMixedValue(AbstractQTransform):
+    """`(maxvisit_init + largest visit count) * value_scale * Q`, on the scale of logits.
+
+    The Q of an unvisited action is the mixed value of the node: its raw value and the visited
+    actions' Q-values, weighted by their prior; without `use_mixed_value`, the raw value alone.
+    With `rescale_values` all Q of a node are first stretched to `[0, 1]`. Illegal actions count as
+    unvisited ones in that.
+
+    Danihelka et al. 2022, "Policy improvement by planning with Gumbel", equations 8, 10 and 33.
+    """
+
+    value_scale: float = 0.1
+    maxvisit_init: float = 50.0
+    rescale_values: bool = True
+    use_mixed_value: bool = True
+    epsilon: float = 1e-8
+
+    def __check_init__(self):
+        names = ("value_scale", "maxvisit_init", "epsilon")
+        fields = {name: getattr(self, name) for name in names}
+        check_range("CompletedByMixedValue", 0, **fields)
+
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        visits, qvalues, raw = node.visits, node.qvalues, node.raw_value[:, None]
+        visited = visits > 0
+        other = _mixed(node) if self.use_mixed_value else raw
+        completed = jnp.where(visited, qvalues, other)
+        if self.rescale_values:
+            low = jnp.min(completed, axis=1, keepdims=True)
+            high = jnp.max(completed, axis=1, keepdims=True)
+            completed = (completed - low) / jnp.maximum(high - low, self.epsilon)
+        scale = self.maxvisit_init + jnp.max(visits, axis=1, keepdims=True)
+        return scale * self.value_scale * completed
+
+
+def _mixed(node: NodeStatistics) -> Float[Array, "rows 1"]:
+    visits, visited = node.visits, node.visits > 0
+    total = jnp.sum(visits, axis=1, keepdims=True)
+    # A visited action whose probability underflowed must not divide by zero.
+    probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, node.probabilities)
+    mass = jnp.sum(jnp.where(visited, probs, 0.0), axis=1, keepdims=True)
+    share = jnp.where(visited, probs * node.qvalues / jnp.where(visited, mass, 1.0), 0.0)
+    weighted = jnp.sum(share, axis=1, keepdims=True)
+    return (node.raw_value[:, None] + total * weighted) / (total + 1)
