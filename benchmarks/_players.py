@@ -1,0 +1,128 @@
+"""Searches that play Othello with a trained network: matches, and what a move costs.
+
+What `search_reuse.py` and `search_leaves.py` have in common.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+
+from zero_othello._config import LONGEST_GAME
+from zero_othello._load import load
+from zero_search import AbstractPlanner
+from zero_train import EnvironmentModel, match, PlanningActor, score_interval
+
+
+#: Deterministic players repeat themselves; after so many random plies hardly an opening does.
+OPENING_PLIES = 8
+
+
+def trained_model(run: str) -> tuple[EnvironmentModel, float]:
+    """Othello with the newest network of a run folder, and PUCT's constant in that run."""
+    trained = load(run)
+    evaluator = trained.agent.evaluator(trained.params)
+    return EnvironmentModel(trained.env, evaluator), trained.config.exploration
+
+
+def play(
+    model: EnvironmentModel,
+    first: AbstractPlanner,
+    second: AbstractPlanner,
+    *,
+    games: int,
+    batch: int,
+    seed: int,
+) -> dict[str, Any]:
+    """A match of two searches with the same network, from the first one's view.
+
+    Every opening is played from both seats, `batch` games at a time.
+    """
+    points = []
+    for part in range(-(-games // batch)):
+        result = match(
+            model.env,
+            PlanningActor(first, model),
+            PlanningActor(second, model),
+            num_games=batch,
+            max_steps=LONGEST_GAME,
+            key=jr.fold_in(jr.key(seed), part),
+            opening_plies=OPENING_PLIES,
+        )
+        outcomes = np.asarray(result.outcomes, np.float64)
+        points.append((outcomes.reshape(2, -1).T + 1) / 2)
+    table = np.concatenate(points)
+    score, (low, high) = float(table.mean()), score_interval(table)
+    return {
+        "games": table.size,
+        "wins": int((table == 1).sum()),
+        "draws": int((table == 0.5).sum()),
+        "losses": int((table == 0).sum()),
+        "score": [round(x, 4) for x in (score, low, high)],
+        "elo": [round(elo(x), 1) for x in (score, low, high)],
+    }
+
+
+def elo(score: float) -> float:
+    """The rating difference at which that score is expected; infinite at 0 and 1."""
+    if score in (0.0, 1.0):
+        return math.copysign(math.inf, score - 0.5)
+    return 400 * math.log10(score / (1 - score))
+
+
+def seconds_a_move(
+    model: EnvironmentModel,
+    planners: Mapping[Any, AbstractPlanner],
+    *,
+    batch: int,
+    runs: int,
+    plies: int = LONGEST_GAME,
+    opening_plies: int = OPENING_PLIES,
+) -> dict[Any, list[float]]:
+    """What `batch` moves at once cost: games of every planner against itself, taking turns.
+
+    A move is all that comes with it: the search, and hearing of it and of the reply. Games are
+    broken off after `plies` moves.
+    """
+
+    def game(actor: PlanningActor) -> Callable[[int], float]:
+        def once(number: int) -> float:
+            start = time.perf_counter()
+            result = match(
+                model.env,
+                actor,
+                actor,
+                num_games=2 * batch,
+                max_steps=plies,
+                key=jr.key(number),
+                opening_plies=opening_plies,
+            )
+            # In every turn each side moves once, in one half of the games.
+            turns = int(np.max(jax.device_get(result.lengths)))
+            return (time.perf_counter() - start) / (2 * turns)
+
+        return once
+
+    return take_turns({k: game(PlanningActor(p, model)) for k, p in planners.items()}, runs)
+
+
+def take_turns(calls: Mapping[Any, Callable[[int], float]], runs: int) -> dict[Any, list[float]]:
+    """The seconds that every call reports, in turns, after one run of each to warm up."""
+    seconds: dict[Any, list[float]] = {name: [] for name in calls}
+    for run in range(runs + 1):
+        for name, call in calls.items():
+            spent = call(run)
+            if run:
+                seconds[name].append(spent)
+    return seconds
+
+
+def ratio(seconds: Mapping[Any, list[float]], name: Any, base: Any) -> float:
+    """How many times as long as `base` something takes: the median over paired runs."""
+    pairs = zip(seconds[name], seconds[base], strict=True)
+    return statistics.median(x / y for x, y in pairs)
