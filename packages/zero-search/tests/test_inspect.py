@@ -1,0 +1,307 @@
+"""What is read from a tree, and what is drawn of it."""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import xml.etree.ElementTree as ET
+
+import jax
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import GumbelSearch, PUCT, read_tree, SearchTree, TreeSearch
+
+from .helpers import quick_jit, RandomTree, Reference
+
+
+BATCH, SIMULATIONS, ROOM = 6, 48, 16
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def grow(planner, model, state):
+    def run(state, key):
+        return planner.grow(model, state, planner.init(model, state), key=key)
+
+    return quick_jit(run)(state, jr.split(jr.key(0), state.name.shape[0]))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return RandomTree(num_actions=4, discounts=(1.0, -1.0, -1.0, -1.0, 0.0), truncate=0.1)
+
+
+@pytest.fixture(scope="module")
+def planner():
+    return TreeSearch(SIMULATIONS, PUCT(1.2), gamma=0.9, max_nodes=ROOM, reuse=True)
+
+
+@pytest.fixture(scope="module")
+def grown(planner, model):
+    return grow(planner, model, model.root(BATCH))
+
+
+@pytest.fixture(scope="module")
+def trees(grown):
+    return [read_tree(grown[2], row) for row in range(BATCH)]
+
+
+@pytest.fixture
+def small():
+    """A root, its children 1 and 2 behind actions 0 and 1, and an unstored one behind action 3."""
+    return SearchTree(
+        parent=np.asarray([-1, 0, 0]),
+        action=np.asarray([-1, 0, 1]),
+        value=np.asarray([0.3, -0.1, 0.5]),
+        raw_value=np.zeros(3),
+        reward=np.asarray([0.0, 0.0, 1.0]),
+        discount=np.asarray([0.0, -1.0, 0.0]),
+        final=np.asarray([False, False, True]),
+        legal=np.ones((3, 4), bool),
+        prior=np.full((3, 4), 0.25),
+        visits=np.asarray([[4, 4, 0, 2], [1, 0, 1, 1], [0, 0, 0, 0]]),
+        qvalues=np.asarray([[0.1, 1.0, 9.0, -1.0], [0.2, 9.0, -0.7, 0.2], [0.0, 0.0, 0.0, 0.0]]),
+        child=np.asarray([[1, 2, -1, -1], [-1, -1, -1, -1], [-1, -1, -1, -1]]),
+        states={"board": np.arange(12).reshape(3, 4)},
+    )
+
+
+def pairs(tree, root):
+    """Every stored node beside the reference's, found by the same actions."""
+    stack = [(0, root, 0, 1)]
+    while stack:
+        node, known, depth, side = stack.pop()
+        yield node, known, depth, side
+        for action, (child, _, discount) in known["children"].items():
+            turn = -1 if discount < 0 else 1
+            stack.append((tree.child[node, action], child, depth + 1, side * turn))
+
+
+def test_every_node_equals_the_reference(planner, model, trees):
+    oracle = Reference(planner, model)
+    unstored = finals = 0
+    for row, tree in enumerate(trees):
+        state = jax.tree.map(lambda x, row=row: x[row : row + 1], model.root(BATCH))
+        root = oracle.search(oracle.node(state))
+        rows = tree.nodes()
+        assert [x.node for x in rows] == list(range(len(tree))) and len(tree) == oracle.size(root)
+        for node, known, depth, side in pairs(tree, root):
+            got = rows[node]
+            assert (got.depth, got.side, got.final) == (depth, side, known["final"])
+            assert np.allclose([got.raw_value, got.value], [known["raw"], known["mean"]], atol=1e-5)
+            assert np.array_equal(tree.state(node).name, known["state"].name[0])
+            for edge in tree.actions(node):
+                a, visits = edge.action, known["visits"][edge.action]
+                assert (edge.node, edge.legal, edge.visits) == (node, known["legal"][a], visits)
+                assert np.isclose(edge.prior, known["prior"][a], atol=1e-6)
+                assert np.isclose(edge.share, visits / max(1, known["visits"].sum()))
+                assert (edge.q is None) == (visits == 0)
+                assert edge.q is None or np.isclose(edge.q, known["q"][a], atol=1e-5)
+                assert (edge.child is not None) == (a in known["children"])
+                unstored += visits > 0 and edge.child is None
+                if edge.child is None:
+                    continue
+                child, reward, discount = known["children"][a]
+                below = rows[edge.child]
+                assert (below.parent, below.action, edge.final) == (node, a, child["final"])
+                assert np.allclose([below.reward, below.discount], [reward, discount], atol=1e-6)
+                assert (below.visits, below.q, below.prior) == (visits, edge.q, edge.prior)
+                finals += edge.final
+    assert unstored > 10 and finals > 10
+
+
+def test_visits_of_a_node_are_its_evaluation_and_its_edges(trees):
+    for tree in trees:
+        for row in tree.nodes():
+            assert row.final or row.visits == 1 + sum(e.visits for e in tree.actions(row.node))
+
+
+def test_priors_are_probabilities_where_logits_are_kept(model):
+    planner = GumbelSearch(16, max_nodes=10)
+    state = model.root(BATCH)
+    tree = read_tree(grow(planner, model, state)[2], BATCH - 1)
+    predict = quick_jit(lambda s, k: model.predict(s, key=k)[0])
+    logits = predict(tree.states, jr.split(jr.key(0), len(tree)))
+    assert np.allclose(tree.prior, jax.nn.softmax(logits), atol=1e-6)
+    assert np.array_equal(tree.legal, np.isfinite(logits))
+
+
+def test_principal_variation_takes_the_most_visited(trees):
+    lengths = []
+    for tree in trees:
+        line = tree.principal_variation()
+        node = 0
+        for edge in line:
+            assert edge in tree.actions(node)
+            assert edge.visits == tree.visits[node].max() > 0
+            node = edge.child
+        assert node is None or tree.visits[node].sum() == 0
+        assert tree.principal_variation(2) == line[:2] and tree.principal_variation(0) == []
+        lengths.append(len(line))
+    assert max(lengths) >= 4
+
+
+def test_equal_visits_fall_to_the_higher_value_then_the_lower_action(small):
+    assert [e.action for e in small.principal_variation()] == [1]
+    worse = dataclasses.replace(small, qvalues=-small.qvalues)
+    assert [e.action for e in worse.principal_variation()] == [0, 2]
+    even = dataclasses.replace(small, qvalues=np.zeros((3, 4)))
+    assert [e.action for e in even.principal_variation()] == [0, 0]
+
+
+def is_called(group, name):
+    return name in group.get("class", "").split()
+
+
+def nodes_of(svg):
+    return [g for g in ET.fromstring(svg).iter(f"{SVG}g") if is_called(g, "node")]
+
+
+def label(group):
+    texts = {t.get("class"): t.text for t in group.iter(f"{SVG}text")}
+    return texts["name"], int(texts["visits"]), float(texts["value"])
+
+
+ALL = dict(max_nodes=10_000, max_depth=10_000, max_children=10_000)
+
+
+def test_drawing_without_limits_has_every_visited_action(trees):
+    for tree in trees:
+        boxes = nodes_of(tree.svg(**ALL))
+        assert len(boxes) == 1 + (tree.visits > 0).sum()
+        dashed = sum(is_called(g, "unstored") for g in boxes)
+        assert dashed == ((tree.visits > 0) & (tree.child < 0)).sum()
+        main = [label(g)[0] for g in boxes if is_called(g, "main")]
+        assert main == ["root"] + [str(e.action) for e in tree.principal_variation()]
+
+
+def test_drawn_values_are_for_the_players_at_the_root(trees):
+    tree = trees[0]
+    rows = tree.nodes()
+    side = {row.node: row.side for row in rows}
+    seen = np.argwhere(tree.visits > 0)
+    expected = [(str(a), tree.visits[n, a], side[n] * tree.qvalues[n, a]) for n, a in seen]
+    assert {row.side for row in rows} == {1, -1}
+    drawn = [label(g) for g in nodes_of(tree.svg(**ALL))]
+    for want, got in zip(sorted(expected), sorted(drawn[1:]), strict=True):
+        assert want[:2] == got[:2]
+    order = lambda x: (x[0], x[1], round(x[2], 2))
+    values = lambda xs: [x[2] for x in sorted(xs, key=order)]
+    assert np.allclose(values(expected), values(drawn[1:]), atol=0.0051)
+    for group in nodes_of(tree.svg(**ALL)):
+        bar = next(r for r in group.iter(f"{SVG}rect") if r.get("fill"))
+        red, _, blue = bytes.fromhex(bar.get("fill", "")[1:])
+        value = label(group)[2]
+        assert abs(value) < 0.02 or (blue > red) == (value > 0)
+
+
+def frame(group):
+    box = next(r for r in group.iter(f"{SVG}rect") if r.get("class") == "box")
+    return [float(box.get(name)) for name in ("x", "y", "width", "height")]
+
+
+def test_boxes_do_not_overlap_and_lie_on_the_paper(trees):
+    for tree in trees:
+        svg = tree.svg(max_nodes=40, describe=lambda s: "\n".join(int(s.depth) % 3 * ["a  b"]))
+        size = ET.fromstring(svg)
+        frames = [frame(g) for g in nodes_of(svg)]
+        for x, y, w, h in frames:
+            assert x >= 0 and y >= 0
+            assert x + w <= float(size.get("width", 0)) and y + h <= float(size.get("height", 0))
+        for (x, y, w, h), (u, v, s, t) in itertools.combinations(frames, 2):
+            assert x + w <= u or u + s <= x or y + h <= v or v + t <= y
+
+
+@pytest.mark.parametrize("limits", [dict(max_nodes=7), dict(max_depth=2), dict(max_children=1)])
+def test_limits_keep_the_most_visited_and_count_the_others(trees, limits):
+    tree = trees[0]
+    limits = ALL | limits
+    boxes = nodes_of(tree.svg(**limits))
+    shown = [label(g)[1] for g in boxes[1:]]
+    assert len(shown) <= limits["max_nodes"]
+    if limits["max_nodes"] == 7:
+        assert sorted(shown) == sorted(tree.visits[tree.visits > 0])[-7:]
+    # What is left out directly below what is shown.
+    titles = [g.findtext(f"{SVG}title", "") for g in boxes]
+    inside = [int(n) for t in titles for n in re.findall(r"^node (\d+)", t, re.MULTILINE)]
+    visited = (tree.visits[inside] > 0).sum()
+    more = re.findall(r"\+(\d+) more", tree.svg(**limits))
+    assert sum(map(int, more)) == visited - len(shown) > 0
+    lines = tree.text(**limits).splitlines()
+    assert [line.split()[1] for line in lines] == [str(label(g)[1]) for g in boxes]
+
+
+def test_names_and_descriptions_are_text_not_markup(small):
+    names = ["<a>", "&amp;", 'quote"', "bell\x07"]
+    svg = small.svg(name_action=names, describe=lambda s: f"<{s['board'][0]}>\n  x  y")
+    boxes = nodes_of(svg)
+    below = ["<a>", "bell\ufffd", 'quote"']
+    assert [label(g)[0] for g in boxes] == ["root", "&amp;", "<a>", *below, "bell\ufffd"]
+    lines = [t.text for t in boxes[0].iter(f"{SVG}text") if t.get("class") == "quiet"]
+    assert lines == ["<0>", "\u00a0\u00a0x\u00a0\u00a0y"]
+    assert small._repr_svg_() == small.svg() and str(small) == small.text()
+
+
+def test_a_root_alone_can_be_looked_at(small):
+    fields = {x.name: getattr(small, x.name) for x in dataclasses.fields(small)}
+    alone = {name: x[:1] for name, x in fields.items() if name != "states"}
+    alone |= dict(visits=np.zeros((1, 4), int), child=np.full((1, 4), -1))
+    tree = SearchTree(**alone, states={"board": small.states["board"][:1]})
+    assert [row.visits for row in tree.nodes()] == [1]
+    assert tree.principal_variation() == []
+    assert len(nodes_of(tree.svg())) == 1 and tree.text().split() == ["root", "1", "+0.30"]
+
+
+def test_kept_subtree_can_be_read(planner, model, grown, trees):
+    plan, carry, _ = grown
+    step = quick_jit(lambda s, a, k: model.step(s, a, key=k))
+    after, _, _, last = step(model.root(BATCH), plan.action, jr.split(jr.key(0), BATCH))
+    carry = quick_jit(planner.advance)(carry, plan.action, after, last)
+    kept = 0
+    for row in range(BATCH):
+        if last[row]:
+            with pytest.raises(ValueError, match=f"`read_tree.row={row}.`: no tree was kept"):
+                read_tree(carry.tree, row)
+            continue
+        tree, old = read_tree(carry.tree, row), trees[row]
+        child = old.child[0, int(plan.action[row])]
+        assert np.array_equal(tree.state(0).name, after.name[row])
+        assert [e[2:7] for e in tree.actions()] == [e[2:7] for e in old.actions(child)]
+        assert tree.nodes()[0].q is None and tree.reward[0] == tree.discount[0] == 0
+        kept += 1
+    assert kept >= 2
+
+
+def test_what_is_wrong_is_said_in_one_line(grown, small):
+    for row in (-1, BATCH):
+        with pytest.raises(IndexError, match=f"row={row}.`: this batch has the rows 0 to 5"):
+            read_tree(grown[2], row)
+    for look in (small.actions, small.state):
+        for node in (-1, 3):
+            with pytest.raises(IndexError, match=f"`node={node}`: this tree has the nodes 0 to 2"):
+                look(node)
+    with pytest.raises(ValueError, match="2 names for 4 actions"):
+        small.svg(name_action=["a", "b"])
+    for name in ("max_nodes", "max_depth", "max_children"):
+        with pytest.raises(ValueError, match=f"{name}=0.`: must be 1 or more"):
+            small.svg(**{name: 0})
+    with pytest.raises(ValueError, match="being traced: return it"):
+        jax.eval_shape(lambda t: read_tree(t).visits, grown[2])
+
+
+def test_readme_draws_what_it_says(tmp_path, monkeypatch, capsys):
+    readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (inside,) = (block for block in blocks if "read_tree" in block)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(blocks[0] + inside, names)
+    lines = capsys.readouterr().out.splitlines()
+    # Seven left: who takes three, and thereby leaves four, wins.
+    assert lines[1].split()[0] == "root" and lines[2].split()[:2] == ["take", "3"]
+    drawn = nodes_of((tmp_path / "nim.svg").read_text(encoding="utf-8"))
+    assert label(drawn[1])[0] == "take 3"
+    assert "4 left" in [
+        t.text.replace("\u00a0", " ") for t in drawn[1].iter(f"{SVG}text") if t.text
+    ]
