@@ -1,18 +1,20 @@
 """Does keeping the subtree of the played move make a player stronger?
 
 Two players with the same trained Othello network and search, one of which keeps the subtree
-(`reuse=True`), play from random openings, both seats each, deterministically. JSON lines:
+(`reuse=True`), play from random openings, both seats each, deterministically. JSON lines, and
+`--question` picks some:
 
+- `kept`: in some games of the match, the visits a search starts with on average, and which share of
+  the visits at the end of the player's last search that is (the first moves apart).
 - `match`: score and Elo of the player that keeps, each with its 95 % interval, at equal
   simulations.
-- `kept`: in games of that match, the visits a search starts with on average, and which share of
-  the visits at the end of the player's last search that is (the first moves apart).
-- `time`, with `--equal-time`: milliseconds a move, alone and in a batch, and the ratios, paired.
-- Then `match` again against a player whose moves take as long in both: it gets as many more
-  simulations as the larger ratio says, and its own `time` line shows how well that is met.
+- `time`: milliseconds a move, alone and in a batch, and the ratios, paired. Then `match` again,
+  against a player whose moves take as long: it gets as many more simulations as the larger ratio
+  says, and its own `time` lines show how well that is met.
 
     uv run othello train --out runs/quick
-    uv run python benchmarks/search_reuse.py runs/quick --search puct --equal-time
+    export XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=  # what `othello` itself sets
+    uv run python benchmarks/search_reuse.py runs/quick --search puct
 """
 
 import argparse
@@ -69,12 +71,12 @@ def kept(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("run", nargs="?", default="runs/quick", help="folder of a trained run")
     parser.add_argument("--search", choices=["puct", "gumbel"], default="puct")
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--games", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=200, help="games at a time")
-    parser.add_argument("--equal-time", action="store_true")
+    parser.add_argument("--question", choices=["kept", "match", "time"])
     parser.add_argument("--max-nodes", type=int, help="room in the tree that is kept")
     parser.add_argument("--runs", type=int, default=5, help="games timed, or batches of games")
     parser.add_argument("--seed", type=int, default=0)
@@ -107,12 +109,15 @@ def main() -> None:
             line("time", simulations, games=batch, ms=each, ratio=round(ratios[batch], 3))
         return ratios
 
-    keeper = planner(options.simulations, True)
-    plain = planner(options.simulations, False)
-    line("kept", options.simulations, **kept(model, keeper, plain, options.batch, options.seed))
-    compare(options.simulations)
-    if options.equal_time:
-        simulations = round(options.simulations * max(cost(options.simulations).values()))
+    asked = lambda question: options.question in (None, question)
+    keeper, simulations = planner(options.simulations, True), options.simulations
+    if asked("kept"):
+        found = kept(model, keeper, planner(simulations, False), options.batch, options.seed)
+        line("kept", simulations, **found)
+    if asked("match"):
+        compare(simulations)
+    if asked("time"):
+        simulations = round(simulations * max(cost(simulations).values()))
         cost(simulations)
         compare(simulations)
 
