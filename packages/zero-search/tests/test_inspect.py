@@ -178,39 +178,60 @@ def test_drawing_without_limits_has_every_visited_action(trees):
 
 def test_drawn_values_are_for_the_players_at_the_root(trees):
     tree = trees[0]
-    rows = tree.nodes()
-    side = {row.node: row.side for row in rows}
+    side = {row.node: row.side for row in tree.nodes()}
     seen = np.argwhere(tree.visits > 0)
-    expected = [(str(a), tree.visits[n, a], side[n] * tree.qvalues[n, a]) for n, a in seen]
-    assert {row.side for row in rows} == {1, -1}
-    drawn = [label(g) for g in nodes_of(tree.svg(**ALL))]
-    for want, got in zip(sorted(expected), sorted(drawn[1:]), strict=True):
-        assert want[:2] == got[:2]
-    order = lambda x: (x[0], x[1], round(x[2], 2))
-    values = lambda xs: [x[2] for x in sorted(xs, key=order)]
-    assert np.allclose(values(expected), values(drawn[1:]), atol=0.0051)
+    expected = [(side[n], str(a), tree.visits[n, a], side[n] * tree.qvalues[n, a]) for n, a in seen]
+    assert set(side.values()) == {1, -1}
+    drawn = []
     for group in nodes_of(tree.svg(**ALL)):
-        bar = next(r for r in group.iter(f"{SVG}rect") if r.get("fill"))
+        box, bar = group.iter(f"{SVG}rect")
         red, _, blue = bytes.fromhex(bar.get("fill", "")[1:])
-        value = label(group)[2]
+        name, visits, value = label(group)
         assert abs(value) < 0.02 or (blue > red) == (value > 0)
+        drawn.append((1 if float(box.get("rx", 0)) < 4 else -1, name, visits, value))
+    for want, got in zip(sorted(expected), sorted(drawn[1:]), strict=True):
+        assert want[:3] == got[:3] and np.isclose(want[3], got[3], atol=0.0051)
 
 
-def frame(group):
-    box = next(r for r in group.iter(f"{SVG}rect") if r.get("class") == "box")
-    return [float(box.get(name)) for name in ("x", "y", "width", "height")]
+def extent(element):
+    """Left, upper, right and lower edge; a letter of the font is 7.2 wide and 12 high."""
+    x, y = float(element.get("x", 0)), float(element.get("y", 0))
+    if element.tag == f"{SVG}rect":
+        return x, y, x + float(element.get("width", 0)), y + float(element.get("height", 0))
+    width = 7.2 * len(element.text or "")
+    left = x - width if element.get("text-anchor") == "end" else x
+    return left, y - 10, left + width, y + 2
 
 
-def test_boxes_do_not_overlap_and_lie_on_the_paper(trees):
+def inside(inner, outer):
+    return all(x >= y for x, y in zip(inner[:2], outer[:2], strict=True)) and all(
+        x <= y for x, y in zip(inner[2:], outer[2:], strict=True)
+    )
+
+
+def apart(one, two):
+    return one[2] <= two[0] or two[2] <= one[0] or one[3] <= two[1] or two[3] <= one[1]
+
+
+def test_nothing_overlaps_and_all_lies_on_the_paper(trees):
+    describe = lambda s: "\n".join(int(s.depth) % 3 * [int(s.depth) * "wide "])
     for tree in trees:
-        svg = tree.svg(max_nodes=40, describe=lambda s: "\n".join(int(s.depth) % 3 * ["a  b"]))
+        svg = tree.svg(max_nodes=25, describe=describe, name_action=lambda a: "name"[: a + 1])
         size = ET.fromstring(svg)
-        frames = [frame(g) for g in nodes_of(svg)]
-        for x, y, w, h in frames:
-            assert x >= 0 and y >= 0
-            assert x + w <= float(size.get("width", 0)) and y + h <= float(size.get("height", 0))
-        for (x, y, w, h), (u, v, s, t) in itertools.combinations(frames, 2):
-            assert x + w <= u or u + s <= x or y + h <= v or v + t <= y
+        paper = (0.0, 0.0, float(size.get("width", 0)), float(size.get("height", 0)))
+        texts = [extent(text) for text in size.iter(f"{SVG}text")]
+        boxes = []
+        for group in nodes_of(svg):
+            box = extent(next(group.iter(f"{SVG}rect")))
+            boxes.append(box)
+            for text in group.iter(f"{SVG}text"):
+                # What is left out is told below the box, where nothing else may stand.
+                told = (text.text or "").endswith("\u2192")
+                assert inside(extent(text), box) != told
+        assert all(inside(x, paper) for x in texts + boxes)
+        assert all(apart(x, y) for x, y in itertools.combinations(texts, 2))
+        assert all(apart(x, y) for x, y in itertools.combinations(boxes, 2))
+        assert all(apart(x, y) or inside(x, y) for x, y in itertools.product(texts, boxes))
 
 
 @pytest.mark.parametrize("limits", [dict(max_nodes=7), dict(max_depth=2), dict(max_children=1)])
@@ -246,11 +267,13 @@ def test_names_and_descriptions_are_text_not_markup(small):
 def test_a_root_alone_can_be_looked_at(small):
     fields = {x.name: getattr(small, x.name) for x in dataclasses.fields(small)}
     alone = {name: x[:1] for name, x in fields.items() if name != "states"}
-    alone |= dict(visits=np.zeros((1, 4), int), child=np.full((1, 4), -1))
+    alone |= dict(
+        value=np.asarray([-0.001]), visits=np.zeros((1, 4), int), child=np.full((1, 4), -1)
+    )
     tree = SearchTree(**alone, states={"board": small.states["board"][:1]})
     assert [row.visits for row in tree.nodes()] == [1]
     assert tree.principal_variation() == []
-    assert len(nodes_of(tree.svg())) == 1 and tree.text().split() == ["root", "1", "+0.30"]
+    assert len(nodes_of(tree.svg())) == 1 and tree.text().split() == ["root", "1", "+0.00"]
 
 
 def test_kept_subtree_can_be_read(planner, model, grown, trees):
