@@ -121,7 +121,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return self.resolve(after, outcome.astype(jnp.int32))
 
     def observe(self, state: Game2048State) -> Observation:
-        """Every cell one-hot, `[4, 4, 31]`; in a final position all actions are legal, as filler."""
+        """Every cell one-hot, `[4, 4, 31]`; in a final position all is legal, as filler."""
         features = state.board[:, None] == jnp.arange(_TILES, dtype=jnp.int8)[None]
         legal = state.over | _movable(state.board)
         return Observation(features=features.reshape(4, 4, _TILES), legal=legal)

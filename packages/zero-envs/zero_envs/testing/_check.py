@@ -1,21 +1,31 @@
 """Does an environment keep the promises that planners, buffers and training loops rely on?"""
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Key, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from .._environment import (
+    AbstractChanceEnvironment,
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     Observation,
-    Transition,
+)
+from ._check_chance import check_chance
+from ._check_parts import (
+    check_laws,
+    check_pure,
+    check_same,
+    check_transition,
+    fail,
+    is_key,
+    leaves,
 )
 
 
@@ -57,10 +67,17 @@ def check_environment(
     - Every state that is not final has a legal action.
     - A final state is absorbing: reward 0, discount 0, `last` again.
 
-    What [`zero_envs.AbstractHiddenEnvironment`][] and [`zero_envs.AbstractChanceEnvironment`][]
-    promise beyond that is **not checked yet**: that `resample` keeps the observation, that signals
-    are below `num_signals`, that the outcomes' probabilities add up to 1 and that `resolve` agrees
-    with `step`.
+    Of an [`zero_envs.AbstractChanceEnvironment`][] also, at the first, a middle and the last step:
+
+    - Nothing in an afterstate is random, and no PRNG key is part of one.
+    - The outcomes' probabilities add up to 1.
+    - `resolve` returns what `step` returns, with the same structure, shapes and dtypes, and every
+      possible outcome keeps the promises above.
+    - `step` leads where possible outcomes lead, as often as they are probable. A right
+      environment fails this with a probability below one in 10^8.
+
+    What [`zero_envs.AbstractHiddenEnvironment`][] promises beyond that is **not checked yet**:
+    that `resample` keeps the observation and that signals are below `num_signals`.
 
     **Arguments:**
 
@@ -78,32 +95,38 @@ def check_environment(
     ikey, akey, skey = jr.split(key, 3)
     ikeys = jr.split(ikey, num_envs)
     state = init(ikeys)
-    _check_same(env, "init", state, init(jr.clone(ikeys)))
+    check_same(env, "init", state, init(jr.clone(ikeys)))
     _check_state(env, state)
     observation = observe(state)
     _check_observation(env, observation, num_envs)
     over = np.zeros(num_envs, np.bool_)
     counts = np.zeros(5, np.int64)
+    looked = []
     for i in range(num_steps):
         action = _random_action(env, observation, num_envs, jr.fold_in(akey, i))
         skeys = jr.split(jr.fold_in(skey, i), num_envs)
         next_state, transition = step(state, action, skeys)
         if i == 0:
             _check_signature(env, state, next_state)
-            _check_transition(env, transition, num_envs)
+            check_transition(env, transition, num_envs)
             again = step(state, action, jr.clone(skeys))
-            _check_same(env, "step", (next_state, transition), again)
-            _check_pure(env, state, action, ikeys, skeys)
+            check_same(env, "step", (next_state, transition), again)
+            check_pure(
+                env,
+                lambda: dict(zip(("init", "step", "observe"), _functions(env), strict=True)),
+                ((ikeys,), (state, action, skeys), (state,)),
+            )
+        if i in (0, num_steps // 2, num_steps - 1):
+            looked.append((state, action, over))
         state, observation = next_state, observe(next_state)
-        counts += _check_laws(env, i, over, transition)
+        counts += check_laws(env, f"step {i}", over, transition)
         over = over | np.asarray(transition.last)
         _check_values(env, i, over, observation)
+    if isinstance(env, AbstractChanceEnvironment):
+        stacked = jax.tree.map(lambda *x: jnp.concatenate([jnp.asarray(y) for y in x]), *looked)
+        check_chance(env, *stacked, key=jr.fold_in(skey, num_steps))
     size = sum(x.nbytes for x in jax.tree.leaves(state)) // num_envs
     return EnvironmentReport(*(int(count) for count in counts), state_bytes=size)
-
-
-def _fail(env: Any, message: str) -> NoReturn:
-    raise AssertionError(f"check_environment({type(env).__name__}): {message}")
 
 
 def _functions(env: Any) -> tuple[Callable, Callable, Callable]:
@@ -142,38 +165,28 @@ def _check_attributes(env: Any) -> None:
         case AbstractContinuousEnvironment():
             name = "action_size"
         case _:
-            _fail(
+            fail(
                 env,
                 "must be an AbstractDiscreteEnvironment or an AbstractContinuousEnvironment; "
                 "derive from one of them.",
             )
     size = getattr(env, name)
     if type(size) is not int or size < 1:
-        _fail(env, f"{name} is {size!r}; it must be a Python int of at least 1.")
+        fail(env, f"{name} is {size!r}; it must be a Python int of at least 1.")
     if type(env.hidden) is not bool:
-        _fail(env, f"hidden is {env.hidden!r}; it must be True or False.")
-
-
-def _leaves(tree: Any) -> list[tuple[str, Array]]:
-    return [(jax.tree_util.keystr(path), x) for path, x in jax.tree.leaves_with_path(tree)]
-
-
-def _is_typed_key(leaf: Array) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+        fail(env, f"hidden is {env.hidden!r}; it must be True or False.")
 
 
 def _check_state(env: Any, state: Any) -> None:
-    for name, leaf in _leaves(state):
-        named = "key" in name.lower() or "rng" in name.lower()
-        legacy = leaf.dtype == jnp.uint32 and leaf.shape[1:] == (2,) and named
-        if _is_typed_key(leaf) or legacy:
-            _fail(
+    for name, leaf in leaves(state):
+        if is_key(name, leaf):
+            fail(
                 env,
                 f"state{name} is a PRNG key, so whoever holds a state can foresee its future; use "
                 "the key that step is given.",
             )
         if leaf.weak_type:
-            _fail(
+            fail(
                 env,
                 f"state{name} of init is weakly typed, so the second step is traced again; give it "
                 "a dtype, for instance jnp.zeros((), jnp.int32).",
@@ -183,107 +196,43 @@ def _check_state(env: Any, state: Any) -> None:
 def _check_signature(env: Any, before: Any, after: Any) -> None:
     old, new = jax.tree.structure(before), jax.tree.structure(after)
     if old != new:
-        _fail(env, f"step changes the state's structure from {old} to {new}; it must keep it.")
-    for (name, x), (_, y) in zip(_leaves(before), _leaves(after), strict=True):
+        fail(env, f"step changes the state's structure from {old} to {new}; it must keep it.")
+    for (name, x), (_, y) in zip(leaves(before), leaves(after), strict=True):
         if (x.shape, x.dtype) != (y.shape, y.dtype):
-            _fail(
+            fail(
                 env,
                 f"state{name} is {x.dtype}{list(x.shape[1:])} after init and "
                 f"{y.dtype}{list(y.shape[1:])} after step; both must agree.",
             )
         if y.weak_type:
-            _fail(env, f"state{name} is weakly typed after step; cast it to a dtype.")
+            fail(env, f"state{name} is weakly typed after step; cast it to a dtype.")
 
 
 def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
     if not isinstance(observation, Observation):
-        _fail(
+        fail(
             env, f"observe returns a {type(observation).__name__}; return a zero_envs.Observation."
         )
     if not jax.tree.leaves(observation.features):
-        _fail(env, "observe returns no features; return at least one array.")
+        fail(env, "observe returns no features; return at least one array.")
     legal = observation.legal
     if isinstance(env, AbstractContinuousEnvironment):
         if legal is not None:
-            _fail(env, "observe returns a legal mask; with continuous actions it must be None.")
+            fail(env, "observe returns a legal mask; with continuous actions it must be None.")
         return
     if legal is None or legal.dtype != jnp.bool_ or legal.shape != (num_envs, env.num_actions):
         got = "None" if legal is None else f"{legal.dtype}{list(legal.shape[1:])}"
-        _fail(env, f"the legal mask is {got}; it must be bool[{env.num_actions}].")
+        fail(env, f"the legal mask is {got}; it must be bool[{env.num_actions}].")
     if not np.asarray(legal).any(-1).all():
-        _fail(env, "an initial state has no legal action; every state that is not final needs one.")
-
-
-def _check_transition(env: Any, transition: Any, num_envs: int) -> None:
-    if not isinstance(transition, Transition):
-        _fail(env, f"step returns a {type(transition).__name__}; return (state, Transition).")
-    for name, kind in (("reward", jnp.floating), ("discount", jnp.floating), ("last", jnp.bool_)):
-        leaf = getattr(transition, name)
-        wanted = kind.__name__
-        if leaf.shape != (num_envs,) or not jnp.issubdtype(leaf.dtype, kind):
-            _fail(
-                env,
-                f"{name} is {leaf.dtype}{list(leaf.shape[1:])}; it must be a {wanted} scalar.",
-            )
-
-
-def _check_same(env: Any, name: str, first: Any, second: Any) -> None:
-    for (where, x), (_, y) in zip(_leaves(first), _leaves(second), strict=True):
-        if _is_typed_key(x):
-            continue
-        if not np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True):
-            _fail(env, f"{name} called twice with the same arguments differs in {where}.")
-
-
-def _check_pure(env: Any, state: Any, action: Array, *keys: Key[Array, " envs"]) -> None:
-    """Compares the programs of two traces: they differ if Python state gets into them."""
-    arguments = ((keys[0],), (state, action, keys[1]), (state,))
-    traces = zip(_functions(env), _functions(env), arguments, strict=True)
-    for name, (first, second, args) in zip(("init", "step", "observe"), traces, strict=True):
-        one, two = (jax.jit(fn).lower(*args).as_text() for fn in (first, second))
-        # The text of a host callback holds an address.
-        if one != two and "callback" not in one:
-            _fail(
-                env,
-                f"{name} is another program each time it is traced; it must depend on nothing but "
-                "its arguments: no Python counters, no numpy.random.",
-            )
-
-
-def _check_laws(env: Any, i: int, over: np.ndarray, transition: Transition) -> np.ndarray:
-    """Checks one step's transitions and counts them, in the order of the report."""
-    reward = np.asarray(transition.reward)
-    discount = np.asarray(transition.discount)
-    last = np.asarray(transition.last)
-    if not np.isfinite(reward).all():
-        _fail(env, f"step {i}: a reward is not finite: {reward}.")
-    if not np.isin(discount, (-1.0, 0.0, 1.0)).all():
-        _fail(
-            env,
-            f"step {i}: a discount is not -1, 0 or 1: {discount}. It says who moves next; gamma "
-            "belongs to the planner and the agent.",
-        )
-    if (over & ((reward != 0) | (discount != 0) | ~last)).any():
-        _fail(
-            env,
-            f"step {i}: a final state is not absorbing; after last, reward is {reward[over]}, "
-            f"discount {discount[over]}, last {last[over]}, and must be 0, 0, True.",
-        )
-    if ((discount == 0) & ~last).any():
-        _fail(env, f"step {i}: discount is 0 where last is False; the end must have both.")
-    live = ~over
-    ends = live & last
-    terminated = ends & (discount == 0)
-    rows = (live, terminated, ends & ~terminated, live & (discount > 0), live & (discount < 0))
-    return np.asarray([row.sum() for row in rows])
+        fail(env, "an initial state has no legal action; every state that is not final needs one.")
 
 
 def _check_values(env: Any, i: int, over: np.ndarray, observation: Observation) -> None:
-    for name, leaf in _leaves(observation.features):
+    for name, leaf in leaves(observation.features):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
-            _fail(env, f"step {i}: features{name} are not finite.")
+            fail(env, f"step {i}: features{name} are not finite.")
     if observation.legal is None:
         return
     stuck = ~np.any(np.asarray(observation.legal), axis=-1) & ~over
     if stuck.any():
-        _fail(env, f"step {i}: a state that is not final has no legal action.")
+        fail(env, f"step {i}: a state that is not final has no legal action.")
