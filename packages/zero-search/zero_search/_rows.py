@@ -13,7 +13,7 @@ class TreeNode(NamedTuple):
         at the parent.
     - `visits`: how often a simulation took that edge; at the root, one more than all its edges.
     - `prior`: the action's probability at the parent.
-    - `value`: mean of what was backed up, for the player to move here.
+    - `value`: what the backup made of the outcomes, for the player to move here.
     - `q`, `reward`: value and reward of the action, for the parent's player.
     - `raw_value`: the evaluator's word, for the player to move here.
     - `discount`: signed, times gamma; below 0 where the turn passes to the opponent.
