@@ -1,5 +1,8 @@
 """The leaf of a simulation: asking the model what lies there, and storing the answer."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,10 +11,17 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
 from ._check import check_prediction, check_step
+from ._indexing import put, take
 from ._model import AbstractPriorModel
 from ._select import AbstractSelection, best_action, prepare
 from ._statistics import NodeStatistics
 from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, UNSTORED
+
+
+# Every row's keys for `step` and `predict`.
+KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
+# One key a row, which is folded, or what gives both for the number of a simulation.
+Keys = Key[Array, " batch"] | Callable[[Any], KeyPair]
 
 
 class Rules(eqx.Module):
@@ -37,9 +47,15 @@ class Setting(eqx.Module):
 
     model: AbstractPriorModel
     rules: Rules
-    key: Key[Array, " batch"]
+    key: Keys
     base: Int[Array, " batch"]  # the roots' rows
     alive: Bool[Array, " batch"]  # whether the root has a legal action
+
+    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
+        if callable(self.key):
+            return self.key(sim)
+        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
+        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
 
 
 class Walk(eqx.Module):
@@ -89,8 +105,8 @@ def no_state(tree: Tree, state: PyTree[Array]) -> Pending:
 
 
 def store_state(tree: Tree, pending: Pending) -> Tree:
-    put = lambda x, y: x.at[pending.slot].set(y, mode="drop", unique_indices=True)
-    return eqx.tree_at(lambda t: t.state, tree, jax.tree.map(put, tree.state, pending.state))
+    write = lambda x, y: put(x, pending.slot, y)
+    return eqx.tree_at(lambda t: t.state, tree, jax.tree.map(write, tree.state, pending.state))
 
 
 def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
@@ -101,10 +117,9 @@ def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
 def evaluate(setting: Setting, tree: Tree, walk: Walk, sim: int | Int[Array, ""]) -> Found:
     """What lies at the end of every walk."""
     parent = setting.base + walk.index
-    before = jax.tree.map(lambda x: x.at[parent].get(mode="promise_in_bounds"), tree.state)
-    fold = jax.vmap(jr.fold_in, in_axes=(0, None))
-    keys = fold(setting.key, 2 * sim), fold(setting.key, 2 * sim + 1)
-    return ask(setting.model, setting.rules, before, walk.action, keys, tree.child.shape[1])
+    before = jax.tree.map(lambda x: take(x, parent), tree.state)
+    actions = tree.child.shape[1]
+    return ask(setting.model, setting.rules, before, walk.action, setting.keys(sim), actions)
 
 
 def ask(
@@ -160,7 +175,6 @@ def store(setting: Setting, tree: Tree, walk: Walk, found: Found) -> tuple[Tree,
     new = setting.alive & (walk.code == UNSTORED) & (tree.size < tree.child.shape[0] // batch)
     slot = jnp.where(new, base + tree.size, nowhere(tree, batch))
     edge = jnp.where(new, base + walk.index, nowhere(tree, batch))
-    put = lambda x, y: x.at[slot].set(y, mode="drop", unique_indices=True)
     value, zeros, one = found.value, jnp.zeros_like(found.logits), jnp.ones_like(found.value)
     prior = prepare(setting.rules.selection, found.logits)
     best = best_action(
@@ -169,12 +183,12 @@ def store(setting: Setting, tree: Tree, walk: Walk, found: Found) -> tuple[Tree,
     row = jnp.stack([one, value, found.reward, found.discount, value], axis=-1)
     link = jnp.where(found.final, FINAL - tree.size, tree.size)
     tree = Tree(
-        step=put(tree.step, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
-        node=put(tree.node, row),
+        step=put(tree.step, slot, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
+        node=put(tree.node, slot, row),
         edge=tree.edge,
         child=tree.child.at[edge, walk.action].set(link, mode="drop", unique_indices=True),
-        prior=put(tree.prior, prior),
-        parent=put(tree.parent, walk.index),
+        prior=put(tree.prior, slot, prior),
+        parent=put(tree.parent, slot, walk.index),
         state=tree.state,
         size=tree.size + new.astype(jnp.int32),
     )
@@ -188,7 +202,7 @@ def _leaf(
     revisited = walk.code != UNSTORED
     child = jnp.where(walk.code <= FINAL, FINAL - walk.code, walk.code)
     at = base + jnp.where(revisited, child, 0)
-    known = tree.node.at[at].get(mode="promise_in_bounds")
+    known = take(tree.node, at)
     pick = lambda column, fresh: jnp.where(revisited, known[:, column], fresh)
     return Leaf(
         reward=pick(REWARD, found.reward),

@@ -157,7 +157,7 @@ class _Interior(AbstractSelection):
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
         improved = safe_softmax(node.prior[:, 0] + self.qtransform(node))
-        return improved - node.visits / (1 + jnp.sum(node.visits, axis=1, keepdims=True))
+        return improved - node.visits / node.count[:, None]
 
 
 class _Halving(eqx.Module):

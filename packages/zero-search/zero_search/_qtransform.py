@@ -95,11 +95,11 @@ class CompletedByMixedValue(AbstractQTransform):
 
 
 def _mixed(node: NodeStatistics) -> Float[Array, "rows 1"]:
-    visits, visited = node.visits, node.visits > 0
-    total = jnp.sum(visits, axis=1, keepdims=True)
+    visits, visited = node.count[:, None] - 1.0, node.visits > 0
     # A visited action whose probability underflowed must not divide by zero.
     probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, node.probabilities)
-    mass = jnp.sum(jnp.where(visited, probs, 0.0), axis=1, keepdims=True)
-    share = jnp.where(visited, probs * node.qvalues / jnp.where(visited, mass, 1.0), 0.0)
-    weighted = jnp.sum(share, axis=1, keepdims=True)
-    return (node.raw_value[:, None] + total * weighted) / (total + 1)
+    seen = jnp.where(visited, probs, 0.0)
+    mass = jnp.sum(seen, axis=1, keepdims=True)
+    weighted = jnp.sum(seen * node.qvalues, axis=1, keepdims=True)
+    weighted = weighted / jnp.where(mass > 0, mass, 1.0)
+    return (node.raw_value[:, None] + visits * weighted) / (visits + 1)

@@ -2,9 +2,9 @@
 
 One loop serves the whole batch. Games that have nothing to do write out of range, where writes
 are dropped; nothing is selected over whole arrays. The walk down follows cached best actions and
-notes the nodes it passes. The walk up turns them into new values, a few numbers a game and level.
-Scoring, the part that costs, is done afterwards over the list of (game, level) pairs that were
-really visited, so a shallow game does not wait for the deepest line of the batch.
+notes the nodes it passes. The walk up turns them into new values, a few numbers a game and level,
+and lists the visits. Scoring, the part that costs, is done afterwards over that list, so a
+shallow game does not wait for the deepest line of the batch.
 """
 
 import functools as ft
@@ -14,10 +14,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from ._expand import (
     evaluate,
+    Keys,
     Leaf,
     no_state,
     nowhere,
@@ -27,6 +28,7 @@ from ._expand import (
     store_state,
     Walk,
 )
+from ._indexing import put, take
 from ._model import AbstractPriorModel
 from ._select import best_action
 from ._statistics import NodeStatistics
@@ -49,19 +51,28 @@ Chooser = Callable[[NodeStatistics], Int[Array, " rows"]]
 RootRule = Callable[[Any, NodeStatistics], Int[Array, " batch"]]
 # Levels handled by one turn of the loops that walk down and up: a turn costs more than a level.
 _LEVELS = 4
-# Pairs scored at once, if there are fewer games than this.
-_PAIRS = 16
-# Up to so many games, comparing all of them with a number is faster than bisection.
-_COMPARED = 256
+# Visits scored at once, if there are fewer games than this.
+_VISITS = 16
 # What scoring changes of a tree.
 _SCORED: Callable[[Any], tuple[Any, Any, Any]] = lambda tree: (tree.step, tree.node, tree.edge)
 
 
-class Path(eqx.Module):
-    """What a simulation notes by level; reused by the next one."""
+class Visits(eqx.Module):
+    """Visits of different nodes. A row that is out of range stands for no node."""
 
-    step: Int[Array, "levels batch 2"]  # node number and action taken
-    new: Float[Array, "levels batch 2"]  # the node's new value; the taken edge's new Q
+    row: Int[Array, " visits"]
+    action: Int[Array, " visits"]  # that was taken
+    alone: Bool[Array, " visits"]  # whether its child has no row of its own
+    value: Float[Array, " visits"]  # the node's new value
+    qvalue: Float[Array, " visits"]  # the edge's new Q
+
+
+class Notes(eqx.Module):
+    """What a simulation notes on its way; reused by the next one."""
+
+    path: Int[Array, "levels batch 2"]  # node number and action taken
+    visit: Int[Array, "visits 3"]  # row, action, alone
+    value: Float[Array, "visits 2"]  # value, qvalue
 
 
 class SearchStats(eqx.Module):
@@ -83,7 +94,7 @@ def search(
     rules: Rules,
     *,
     num_simulations: int,
-    key: Key[Array, " batch"],
+    key: Keys,
     root_rule: RootRule | None = None,
     loop: Callable[..., Any] = jax.lax.fori_loop,
 ) -> tuple[Tree, SearchStats]:
@@ -92,32 +103,29 @@ def search(
     base = jnp.arange(batch, dtype=jnp.int32) * max_nodes
     alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
     setting = Setting(model, rules, key, base, alive)
-    if root_rule is not None:
-        step = root_step(tree, root_rule(0, statistics(tree)))
-        tree = eqx.tree_at(lambda t: t.step, tree, tree.step.at[:, 0].set(step))
+    interior = ft.partial(best_action, rules.selection)
+    first = interior if root_rule is None else ft.partial(root_rule, 0)
+    step = root_step(tree, first(statistics(tree)))
+    tree = eqx.tree_at(lambda t: t.step, tree, tree.step.at[:, 0].set(step))
 
     def body(sim, carry):
-        tree, path, pending, depth, invalid = carry
+        tree, notes, pending, depth, invalid = carry
         tree = store_state(tree, pending)
-        path, walk = _descend(setting, tree, path)
+        notes, walk = _descend(setting, tree, notes)
         found = evaluate(setting, tree, walk, sim)
         tree, leaf, pending = store(setting, tree, walk, found)
-        path = _ascend(setting, tree, path, walk, leaf)
-        choose = None if root_rule is None else lambda root: root_rule(sim + 1, root)
-        tree = _rescore(setting, tree, path, walk, leaf, choose)
+        skip = 0 if root_rule is None else 1
+        notes, roots, total = _ascend(setting, tree, notes, walk, leaf, skip)
+        if root_rule is not None:
+            tree = _write(tree, roots, ft.partial(root_rule, sim + 1))
+        tree = _rescore(tree, notes, total, interior)
         invalid = invalid + (found.invalid & alive).astype(jnp.int32)
-        return tree, path, pending, depth + walk.depth.astype(jnp.float32), invalid
+        return tree, notes, pending, depth + walk.depth.astype(jnp.float32), invalid
 
-    first = jax.tree.map(lambda x: x[:, 0], tree.state)
-    flat = lambda x: x.reshape(batch * max_nodes, *x.shape[2:])
-    tree = _map_rows(flat, tree)
-    levels = max_nodes + _LEVELS
-    path = Path(
-        step=jnp.zeros((levels, batch, 2), jnp.int32),
-        new=jnp.zeros((levels, batch, 2), jnp.float32),
-    )
-    zeros = jnp.zeros((batch,), jnp.int32)
-    init = (tree, path, no_state(tree, first), zeros.astype(jnp.float32), zeros)
+    state = jax.tree.map(lambda x: x[:, 0], tree.state)
+    tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
+    zeros, notes = jnp.zeros((batch,), jnp.int32), _blank(batch, max_nodes + _LEVELS)
+    init = (tree, notes, no_state(tree, state), zeros.astype(jnp.float32), zeros)
     tree, _, pending, depth, invalid = loop(0, num_simulations, body, init)
     tree = store_state(tree, pending)
     tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)
@@ -130,15 +138,25 @@ def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
     return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))
 
 
-def _descend(setting: Setting, tree: Tree, path: Path) -> tuple[Path, Walk]:
+def _blank(batch: int, levels: int) -> Notes:
+    visits = levels * batch + _chunk(batch)
+    return Notes(
+        path=jnp.zeros((levels, batch, 2), jnp.int32),
+        visit=jnp.zeros((visits, 3), jnp.int32),
+        value=jnp.zeros((visits, 2), jnp.float32),
+    )
+
+
+def _chunk(batch: int) -> int:
+    return max(batch, _VISITS)
+
+
+def _descend(setting: Setting, tree: Tree, notes: Notes) -> tuple[Notes, Walk]:
     """Follows the cached actions from the roots, noting the nodes it passes."""
     limit = setting.rules.max_depth
 
-    def cond(carry):
-        return jnp.any(carry[3])
-
     def body(carry):
-        noted, index, step, active, depth, level = carry
+        path, index, step, active, depth, level = carry
         block = []
         for _ in range(_LEVELS):
             block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
@@ -147,66 +165,84 @@ def _descend(setting: Setting, tree: Tree, path: Path) -> tuple[Path, Walk]:
             if limit is not None:
                 active = active & (depth < limit)
             index = jnp.where(active, step[:, CODE], index)
-            step = tree.step.at[setting.base + index].get(mode="promise_in_bounds")
-        noted = jax.lax.dynamic_update_slice_in_dim(noted, jnp.stack(block), level, 0)
-        return noted, index, step, active, depth, level + _LEVELS
+            step = take(tree.step, setting.base + index)
+        path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
+        return path, index, step, active, depth, level + _LEVELS
 
-    index = jnp.zeros_like(setting.base)
-    step = tree.step.at[setting.base].get(mode="promise_in_bounds")
-    init = (path.step, index, step, setting.alive, index, jnp.zeros((), jnp.int32))
-    noted, index, step, _, depth, _ = jax.lax.while_loop(cond, body, init)
-    return Path(noted, path.new), Walk(index, step[:, ACTION], step[:, CODE], depth)
+    zeros, step = jnp.zeros_like(setting.base), take(tree.step, setting.base)
+    init = (notes.path, zeros, step, setting.alive, zeros, jnp.zeros((), jnp.int32))
+    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
+    walk = Walk(index, step[:, ACTION], step[:, CODE], depth)
+    return Notes(path, notes.visit, notes.value), walk
 
 
-def _ascend(setting: Setting, tree: Tree, path: Path, walk: Walk, leaf: Leaf) -> Path:
-    """Values from the leaves to the roots: `r + d v` along every walk."""
+def _ascend(
+    setting: Setting, tree: Tree, notes: Notes, walk: Walk, leaf: Leaf, skip: int
+) -> tuple[Notes, Visits, Int[Array, ""]]:
+    """Values from the leaves to the roots: `r + d v` along every walk.
+
+    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
+    roots' visits; and the length of the list, which is followed by visits of no node.
+    """
+    base, batch = setting.base, setting.base.shape[0]
+    count = jnp.maximum(walk.depth - skip, 0)
+    start = jnp.cumsum(count) - count
 
     def body(carry):
-        block, new, (outcome, child_value, reward, discount) = carry
-        first = block * _LEVELS
-        step = jax.lax.dynamic_slice_in_dim(path.step, first, _LEVELS, 0)
-        rows = setting.base[None] + step[..., 0]
-        node = tree.node.at[rows].get(mode="promise_in_bounds")
-        values = []
+        block, visit, value, (outcome, child, reward, discount), _ = carry
+        levels = block * _LEVELS + jnp.arange(_LEVELS, dtype=jnp.int32)[:, None]
+        path = jax.lax.dynamic_slice_in_dim(notes.path, block * _LEVELS, _LEVELS, 0)
+        row, action = base[None] + path[..., 0], path[..., 1]
+        node = take(tree.node, row.reshape(-1)).reshape(*row.shape, -1)
+        on = levels < walk.depth[None]
+        alone = ~leaf.stored[None] & (levels + 1 == walk.depth[None])
+        new = []
         for i in reversed(range(_LEVELS)):
-            on = first + i < walk.depth
-            outcome_here = reward + discount * outcome
-            qvalue = reward + discount * child_value
-            alone = ~leaf.stored & (first + i + 1 == walk.depth)
-            visited = _visit(tree, rows[i], step[i, :, 1], node[i], qvalue, alone)
-            value = setting.rules.backup(visited, outcome_here)
-            values.append(jnp.stack([value, qvalue], axis=-1))
-            outcome = jnp.where(on, outcome_here, outcome)
-            child_value = jnp.where(on, value, child_value)
-            reward = jnp.where(on, node[i, :, REWARD], reward)
-            discount = jnp.where(on, node[i, :, DISCOUNT], discount)
-        new = jax.lax.dynamic_update_slice_in_dim(new, jnp.stack(values[::-1]), first, 0)
-        return block - 1, new, (outcome, child_value, reward, discount)
+            here, qvalue = reward + discount * outcome, reward + discount * child
+            visited = _visited(tree, node[i], row[i], action[i], alone[i], qvalue)
+            fresh = setting.rules.backup(visited, here)
+            new.append(jnp.stack([fresh, qvalue], axis=-1))
+            values = ((here, outcome), (fresh, child))
+            values += ((node[i, :, REWARD], reward), (node[i, :, DISCOUNT], discount))
+            outcome, child, reward, discount = (jnp.where(on[i], x, y) for x, y in values)
+        off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
+        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
+        note = jnp.stack([row, action, alone.astype(jnp.int32)], axis=-1)
+        visit = put(visit, to, note.reshape(-1, 3))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 2))
+        return block - 1, visit, value, (outcome, child, reward, discount), new[-1]
 
     carried = (leaf.value, leaf.value, leaf.reward, leaf.discount)
-    init = ((jnp.max(walk.depth) - 1) // _LEVELS, path.new, carried)
-    _, new, _ = jax.lax.while_loop(lambda carry: carry[0] >= 0, body, init)
-    return Path(path.step, new)
+    blocks = (jnp.max(walk.depth) - 1) // _LEVELS
+    init = (blocks, notes.visit, notes.value, carried, jnp.zeros((batch, 2), jnp.float32))
+    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
+    end, total = nowhere(tree, _chunk(batch)), start[-1] + count[-1]
+    end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
+    visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
+    row = jnp.where(setting.alive, base, nowhere(tree, batch))
+    alone = ~leaf.stored & (walk.depth == 1)
+    roots = Visits(row, notes.path[0, :, 1], alone, root[:, 0], root[:, 1])
+    return Notes(notes.path, visit, value), roots, total
 
 
-def _visit(
+def _visited(
     tree: Tree,
-    rows: Int[Array, " pairs"],
-    action: Int[Array, " pairs"],
-    node: Float[Array, "pairs columns"],
-    qvalue: Float[Array, " pairs"],
-    alone: Bool[Array, " pairs"],
+    node: Float[Array, "visits columns"],
+    row: Int[Array, " visits"],
+    action: Int[Array, " visits"],
+    alone: Bool[Array, " visits"],
+    qvalue: Float[Array, " visits"],
 ) -> NodeStatistics:
     """The statistics of nodes after one more visit; their values are still the old ones."""
     actions = jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None]
     taken = actions == action[:, None]
-    edge = tree.edge.at[rows].get(mode="promise_in_bounds")
+    edge = take(tree.edge, row)
     visits = edge[:, 0] + taken.astype(jnp.float32)
     # A child that has no row of its own leaves its mean to the edge.
     mean = (edge[:, 1] * edge[:, 0] + qvalue[:, None]) / visits
     fresh = jnp.where(alone[:, None], mean, qvalue[:, None])
     return NodeStatistics(
-        prior=tree.prior.at[rows].get(mode="promise_in_bounds"),
+        prior=take(tree.prior, row),
         visits=visits,
         qvalues=jnp.where(taken, fresh, edge[:, 1]),
         count=node[:, COUNT] + 1.0,
@@ -215,80 +251,35 @@ def _visit(
     )
 
 
-def _rescore(
-    setting: Setting,
-    tree: Tree,
-    path: Path,
-    walk: Walk,
-    leaf: Leaf,
-    choose: Chooser | None,
-) -> Tree:
-    """Writes the visit of every (game, level) pair and finds its node's best action anew.
-
-    The roots' is found by `choose` if there is one.
-    """
-    batch = setting.base.shape[0]
-    number = max(batch, _PAIRS)
-    write = ft.partial(_write, setting, path, walk, leaf)
-    skip = 0
-    if choose is not None:
-        lanes, skip = jnp.arange(batch, dtype=jnp.int32), 1
-        tree = write(choose, tree, lanes, jnp.zeros_like(lanes), setting.alive)
-    count = jnp.maximum(walk.depth - skip, 0)
-    end = jnp.cumsum(count)
-    start = end - count
-    interior = ft.partial(best_action, setting.rules.selection)
+def _rescore(tree: Tree, notes: Notes, total: Int[Array, ""], choose: Chooser) -> Tree:
+    """Writes the listed visits and finds the best action of every visited node anew."""
+    number = notes.visit.shape[0] - notes.path.shape[0] * notes.path.shape[1]
 
     def body(carry):
-        first, step, node, edge = carry
-        # Games follow each other in the list, each with its levels in order.
-        pair = first + jnp.arange(number, dtype=jnp.int32)
-        lane = jnp.minimum(_count_below(end, pair), batch - 1)
-        level, valid = pair - start[lane] + skip, pair < end[-1]
-        current = eqx.tree_at(_SCORED, tree, (step, node, edge))
-        return first + number, *_SCORED(write(interior, current, lane, level, valid))
+        first, *scored = carry
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
+        row, action, alone = jnp.unstack(part(notes.visit), axis=-1)
+        value, qvalue = jnp.unstack(part(notes.value), axis=-1)
+        current = eqx.tree_at(_SCORED, tree, tuple(scored))
+        written = _write(current, Visits(row, action, alone > 0, value, qvalue), choose)
+        return first + number, *_SCORED(written)
 
     init = (jnp.zeros((), jnp.int32), *_SCORED(tree))
-    _, *scored = jax.lax.while_loop(lambda carry: carry[0] < end[-1], body, init)
+    _, *scored = jax.lax.while_loop(lambda carry: carry[0] < total, body, init)
     return eqx.tree_at(_SCORED, tree, tuple(scored))
 
 
-def _write(
-    setting: Setting,
-    path: Path,
-    walk: Walk,
-    leaf: Leaf,
-    choose: Chooser,
-    tree: Tree,
-    lane: Int[Array, " pairs"],
-    level: Int[Array, " pairs"],
-    valid: Bool[Array, " pairs"],
-) -> Tree:
-    """Writes the visits of these pairs, all of different nodes."""
-    batch, number = setting.base.shape[0], lane.shape[0]
-    at = jnp.where(valid, level * batch + lane, 0)
-    index, action = jnp.unstack(path.step.reshape(-1, 2)[at], axis=-1)
-    value, qvalue = jnp.unstack(path.new.reshape(-1, 2)[at], axis=-1)
-    rows = jnp.where(valid, setting.base[lane] + index, 0)
-    node = tree.node.at[rows].get(mode="promise_in_bounds")
-    alone = ~leaf.stored[lane] & (level + 1 == walk.depth[lane])
-    visited = _visit(tree, rows, action, node, qvalue, alone)
-    visited = eqx.tree_at(lambda n: n.value, visited, value)
+def _write(tree: Tree, visits: Visits, choose: Chooser) -> Tree:
+    """Enters visits in the tree, with what `choose` would take there next."""
+    node = take(tree.node, visits.row)
+    visited = _visited(tree, node, visits.row, visits.action, visits.alone, visits.qvalue)
+    visited = eqx.tree_at(lambda n: n.value, visited, visits.value)
     best = choose(visited)
-    code = tree.child.at[rows, best].get(mode="promise_in_bounds")
-    to = jnp.where(valid, rows, nowhere(tree, number))
-    put = lambda x, y: x.at[to].set(y, mode="drop", unique_indices=True)
-    node = jnp.concatenate([jnp.stack([visited.count, value], -1), node[:, REWARD:]], axis=-1)
-    fresh = (
-        put(tree.step, jnp.stack([best, code], axis=-1)),
-        put(tree.node, node),
-        put(tree.edge, jnp.stack([visited.visits, visited.qvalues], axis=1)),
+    code = take(tree.child.reshape(-1), visits.row * tree.child.shape[1] + best)
+    fresh = jnp.stack([visited.count, visited.value], axis=-1)
+    scored = (
+        put(tree.step, visits.row, jnp.stack([best, code], axis=-1)),
+        put(tree.node, visits.row, jnp.concatenate([fresh, node[:, REWARD:]], axis=-1)),
+        put(tree.edge, visits.row, jnp.stack([visited.visits, visited.qvalues], axis=1)),
     )
-    return eqx.tree_at(_SCORED, tree, fresh)
-
-
-def _count_below(end: Int[Array, " batch"], pair: Int[Array, " pairs"]) -> Int[Array, " pairs"]:
-    """How many of the ascending `end` are not above each pair's number."""
-    if end.shape[0] <= _COMPARED:
-        return jnp.sum((end[None] <= pair[:, None]).astype(jnp.int32), axis=1)
-    return jnp.searchsorted(end, pair, side="right").astype(jnp.int32)
+    return eqx.tree_at(_SCORED, tree, scored)

@@ -13,7 +13,7 @@ class NodeStatistics(eqx.Module):
         illegal action is `-inf`.
     - `visits`, `qvalues`: of each edge; a Q-value (reward included) means nothing where there are
         no visits.
-    - `count`: visits of the node, its own evaluation included.
+    - `count`: visits of the node: of all its edges, and 1 for its own evaluation.
     - `value`: mean value of the node.
     - `raw_value`: the evaluator's value of the node.
     """

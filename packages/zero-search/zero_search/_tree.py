@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from ._check import batch_size
-from ._select import AbstractSelection, best_action, prepare
+from ._select import AbstractSelection, prepare
 from ._statistics import NodeStatistics
 
 
@@ -80,17 +80,14 @@ def plant(
     `logits` may carry root noise: it reaches the root's row and no other.
     """
     kept = tree.size > 0
-    count = jnp.where(kept, tree.node[:, 0, COUNT], 1.0)
     mean = jnp.where(kept, tree.node[:, 0, VALUE], value)
     prior = prepare(selection, logits)
     # A legal set that shrank since the subtree was grown must not keep visits.
     edge = tree.edge[:, 0] * (logits > -jnp.inf).astype(jnp.float32)[:, None]
-    best = best_action(
-        selection, NodeStatistics(prior, edge[:, 0], edge[:, 1], count, mean, raw_value=value)
-    )
+    count = 1.0 + jnp.sum(edge[:, 0], axis=1)
     zero = jnp.zeros_like(value)
     return Tree(
-        step=tree.step.at[:, 0].set(root_step(tree, best)),
+        step=tree.step,
         node=tree.node.at[:, 0].set(jnp.stack([count, mean, zero, zero, value], axis=-1)),
         edge=tree.edge.at[:, 0].set(edge),
         child=tree.child,
