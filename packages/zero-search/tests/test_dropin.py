@@ -1,0 +1,507 @@
+"""`zero_search.mctx` against mctx: same arguments and keys, same results."""
+
+import functools
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import mctx
+import numpy as np
+import pytest
+
+import zero_search.mctx as dropin
+from zero_search import AbstractQTransform, ByParentAndSiblings, MuZeroPUCT, TreeSearch
+from zero_search.mctx import _recurrent
+
+from .helpers import Jitted, othello_positions, quick_jit, RandomTree
+
+
+SIMULATIONS, GAMMA = 24, 0.9
+# chex dataclasses hide their constructors from type checkers.
+ENGINE: Any = mctx
+POLICIES = ("muzero_policy", "gumbel_muzero_policy")
+LOWEST = jnp.finfo(jnp.float32).min
+# The models here draw nothing.
+UNUSED: Any = None
+
+
+@pytest.fixture(autouse=True)
+def loose():
+    """mctx promotes types and ranks freely, and reuses keys that it will not use."""
+    with jax.debug_key_reuse(False), jax.numpy_rank_promotion("allow"):
+        with jax.numpy_dtype_promotion("standard"):
+            yield
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """Neither engine breaks ties at random; all other noise stays."""
+    monkeypatch.setattr(_recurrent, "TIE_BREAK", 0.0)
+    monkeypatch.setattr(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape))
+
+
+@functools.cache
+def case(name):
+    """A model that may go on below final states, and positions."""
+    if name == "othello":
+        return othello_positions(24, seed=3)
+    model = RandomTree(num_actions=4, after_end=0.7)
+    return model, model.root(40)
+
+
+def predict(model, state):
+    """As a network with a mask does; below the end nothing is legal."""
+    logits, value = model.predict(state, key=UNUSED)
+    legal = logits > -jnp.inf
+    if isinstance(model, RandomTree):
+        legal = legal & ~state.done[:, None]
+    return jnp.where(legal, logits, LOWEST), value
+
+
+def recurrent(model, key, action, state):
+    """Rewards are drawn from the key, so that another key would change the search."""
+    state, reward, discount, _ = model.step(state, action, key=UNUSED)
+    logits, value = predict(model, state)
+    return ENGINE.RecurrentFnOutput(
+        reward=reward + 0.1 * jr.normal(key, reward.shape),
+        discount=GAMMA * discount,
+        prior_logits=logits,
+        value=value,
+    ), state
+
+
+@functools.cache
+def searcher(policy, name, **kwargs):
+    """A compiled search from states, with a key and a mask."""
+    model, _ = case(name)
+
+    def run(state, key, invalid):
+        logits, value = predict(model, state)
+        root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
+        return policy(model, key, root, recurrent, SIMULATIONS, invalid, **kwargs)
+
+    return quick_jit(run)
+
+
+def run(policy, name, key=None, **kwargs):
+    model, state = case(name)
+    invalid = predict(model, state)[0] <= LOWEST
+    key = jr.key(7) if key is None else key
+    return searcher(policy, name, **kwargs)(state, key, invalid)
+
+
+def assert_equal(ours, theirs):
+    """Every array, and where it stands."""
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(ours),
+        jax.tree_util.tree_leaves_with_path(theirs),
+        strict=True,
+    )
+    for (path, x), (other, y) in pairs:
+        assert path == other
+        assert x.dtype == y.dtype, path
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            assert jnp.allclose(x, y, rtol=1e-6, atol=1e-6), path
+        else:
+            assert jnp.array_equal(x, y), path
+
+
+def test_everything_public_of_mctx_is_here():
+    for name in mctx.__all__:
+        found = getattr(dropin, name)
+        assert (found is getattr(mctx, name)) == (name not in POLICIES), name
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_arguments_are_those_of_mctx(name):
+    ours = inspect.signature(getattr(dropin, name)).parameters.values()
+    theirs = inspect.signature(getattr(mctx, name)).parameters.values()
+    shape = lambda found: [(p.name, p.kind, p.default) for p in found]
+    assert shape(ours) == shape(theirs)
+
+
+def test_alphazero_has_two_arguments_more():
+    ours = dict(inspect.signature(dropin.alphazero_policy).parameters)
+    assert list(ours)[5:7] == ["search_tree", "max_nodes"]
+    for name in ("search_tree", "max_nodes"):
+        assert ours.pop(name).default is None
+    theirs = inspect.signature(mctx.muzero_policy).parameters
+    assert [p.name for p in ours.values()] == list(theirs)
+
+
+MIN_MAX = functools.partial(mctx.qtransform_by_min_max, min_value=-2.0, max_value=3.0)
+MIXED = functools.partial(
+    mctx.qtransform_completed_by_mix_value,
+    value_scale=0.3,
+    maxvisit_init=10.0,
+    rescale_values=False,
+    use_mixed_value=False,
+)
+PUCT = {"qtransform": MIN_MAX, "dirichlet_alpha": 0.5, "pb_c_init": 2.0, "pb_c_base": 30}
+HALVING = {"qtransform": MIXED, "max_num_considered_actions": 3, "gumbel_scale": 0.5}
+TRIPS = []
+
+
+def noting_loop(lower, upper, body, carry):
+    TRIPS.append((lower, upper))
+    return jax.lax.fori_loop(lower, upper, body, carry)
+
+
+@pytest.mark.parametrize(
+    "policy, name, options",
+    [
+        ("muzero_policy", "othello", {}),
+        ("muzero_policy", "tree", PUCT),
+        ("gumbel_muzero_policy", "othello", {}),
+    ],
+)
+def test_output_equals_that_of_mctx(policy, name, options, quiet):
+    # The noise at the root and the keys of `recurrent_fn` come from the same `rng_key`.
+    ours = run(getattr(dropin, policy), name, **options)
+    assert_equal(ours, run(getattr(mctx, policy), name, **options))
+    assert type(ours) is mctx.PolicyOutput
+    assert type(ours.search_tree) is mctx.Tree
+
+
+def test_raw_keys_and_other_loops_are_honoured(quiet):
+    # A key from `jax.random.PRNGKey` reaches `recurrent_fn` as one, too.
+    TRIPS.clear()
+    policies = dropin.gumbel_muzero_policy, mctx.gumbel_muzero_policy
+    key, options = jr.key_data(jr.key(5)), {**HALVING, "loop_fn": noting_loop}
+    assert_equal(*(run(policy, "tree", key, **options) for policy in policies))
+    assert TRIPS == 2 * [(0, SIMULATIONS)]
+
+
+class Flipped(AbstractQTransform):
+    """Seeks what is worst."""
+
+    def __call__(self, node):
+        return 1 - ByParentAndSiblings()(node)
+
+
+def test_depth_and_our_own_qtransform_are_honoured(quiet):
+    tree = run(dropin.muzero_policy, "tree", max_depth=3, qtransform=Flipped()).search_tree
+    usual = run(dropin.muzero_policy, "tree", **PUCT).search_tree
+    assert jnp.mean(tree.summary().value) < jnp.mean(usual.summary().value) - 0.1
+    assert [depths(tree).max(), depths(usual).max() > 3] == [3, True]
+    assert jnp.all(jnp.sum(tree.children_visits[:, 0], axis=1) == SIMULATIONS)
+
+
+def depths(tree) -> np.ndarray:
+    """Of every node, found from parents to children."""
+    parents = np.asarray(tree.parents)
+    found = np.zeros(parents.shape, int)
+    for node in range(1, parents.shape[1]):
+        above = np.take_along_axis(found, np.maximum(parents[:, [node]], 0), axis=1)[:, 0]
+        found[:, node] = np.where(parents[:, node] < 0, 0, above + 1)
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_illegal_actions_are_never_visited(policy):
+    # Masked by the logits alone, at the root and inside; but row 3 is filler.
+    model, state = case("tree")
+    logits, _ = predict(model, state)
+    filler = jnp.zeros(logits.shape, bool).at[3].set(True)
+    out = searcher(getattr(dropin, policy), "tree")(state, jr.key(0), filler)
+    tree = out.search_tree
+    illegal = tree.children_prior_logits <= LOWEST
+    partly = illegal & ~jnp.all(illegal, axis=2, keepdims=True)
+    assert jnp.any(partly[:, 0]) and jnp.any(partly[:, 1:])
+    assert not jnp.any(partly & (tree.children_visits > 0))
+    assert jnp.array_equal(tree.root_invalid_actions, illegal[:, 0])
+    assert jnp.array_equal(tree.root_invalid_actions, filler | (logits <= LOWEST))
+    real = jnp.arange(40) != 3
+    played = jnp.take_along_axis(illegal[:, 0], out.action[:, None], axis=1)[:, 0]
+    assert jnp.array_equal(played, ~real)
+    assert jnp.array_equal(tree.node_visits[:, 0], jnp.where(real, 1 + SIMULATIONS, 1))
+    assert jnp.allclose(jnp.sum(out.action_weights, axis=1), 1.0, atol=1e-5)
+    assert not any(jnp.any(jnp.isnan(x)) for x in jax.tree.leaves(out))
+
+
+def test_ties_are_broken_at_random():
+    # One visit, all actions alike: the first one taken is a matter of chance alone.
+    model = RandomTree(num_actions=4, illegal=0.0, sharpness=0.0, noise=0.0)
+    state = model.root(400)
+    logits, value = predict(model, state)
+    root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
+
+    @quick_jit
+    def search(key):
+        args = (model, key, root, recurrent, 2)
+        return dropin.muzero_policy(*args, dirichlet_fraction=0.0).search_tree
+
+    first, second = search(jr.key(0)), search(jr.key(1))
+    counts = jnp.bincount(first.action_from_parent[:, 1], length=4)
+    assert jnp.all(counts > 60), counts  # 100 each, give or take 9
+    assert not jnp.array_equal(first.action_from_parent, second.action_from_parent)
+    # What is returned has no noise.
+    assert jnp.all(first.children_prior_logits[:, 0] == first.children_prior_logits[0, 0, 0])
+
+
+# Going on with a tree.
+
+
+@functools.cache
+def endless():
+    """Nothing is final, and no action needs a mask: what is compared is the tree alone."""
+    model = RandomTree(num_actions=3, discounts=(0.9, -0.9), illegal=0.0)
+    return model, model.root(30)
+
+
+def plain(model, key, action, state):
+    """Without rewards from the key: two short searches must equal a long one."""
+    del key
+    state, reward, discount, _ = model.step(state, action, key=UNUSED)
+    logits, value = model.predict(state, key=UNUSED)
+    return ENGINE.RecurrentFnOutput(
+        reward=reward, discount=discount, prior_logits=logits, value=value
+    ), state
+
+
+@functools.partial(quick_jit, static_argnums=(2, 3))
+def go_on(state, tree, num_simulations, max_nodes=20):
+    """`alphazero_policy` without root noise."""
+    model, _ = endless()
+    logits, value = model.predict(state, key=UNUSED)
+    root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
+    return dropin.alphazero_policy(
+        *(model, jr.key(0), root, plain, num_simulations, tree, max_nodes), dirichlet_fraction=0.0
+    ).search_tree
+
+
+def test_two_searches_equal_a_long_one(quiet):
+    # The second one fills the tree; what finds no room counts all the same.
+    _, state = endless()
+    whole = go_on(state, None, 30)
+    assert_equal(go_on(state, go_on(state, None, 15), 15), whole)
+    assert jnp.all(jnp.sum(whole.children_visits[:, 0], axis=1) == 30)
+    assert jnp.all(jnp.sum(whole.node_visits > 0, axis=1) == 20)
+
+
+def test_a_full_tree_counts_on_as_that_of_the_planner(quiet):
+    model, state = endless()
+    summary = go_on(state, None, 30).summary()
+    plan = Jitted(TreeSearch(30, MuZeroPUCT(), max_nodes=20), model).fresh(state)
+    assert jnp.allclose(summary.visit_probs, plan.weights)
+    assert jnp.allclose(summary.value, plan.value, atol=1e-5)
+    difference = jnp.where(plan.weights > 0, summary.qvalues - plan.qvalues, 0)
+    assert jnp.allclose(difference, 0, atol=1e-5)
+
+
+def nodes_below(tree, row, index):
+    """A tree's row, from a node on, as nested dictionaries: numbers are left out."""
+    at = lambda name: np.asarray(getattr(tree, name))[row, index]
+    names = ("node_visits", "raw_values", "node_values")
+    shallow: dict[str, Any] = {name: at(name) for name in names}
+    for name in ("prior_logits", "visits", "rewards", "discounts", "values"):
+        shallow[name] = at(f"children_{name}")
+    shallow["embedding"] = [np.asarray(x)[row, index] for x in tree.embeddings]
+    children = {}
+    for action, child in enumerate(at("children_index")):
+        if child >= 0:
+            assert np.asarray(tree.parents)[row, child] == index
+            assert np.asarray(tree.action_from_parent)[row, child] == action
+            children[action] = nodes_below(tree, row, child)
+    return {**shallow, "children": children}
+
+
+def test_a_subtree_is_what_was_below_the_action(quiet):
+    _, state = endless()
+    tree = go_on(state, None, 30)
+    action = jnp.arange(30, dtype=jnp.int32) % 3
+    below = quick_jit(dropin.get_subtree)(tree, action)
+    child = tree.children_index[jnp.arange(30), 0, action]
+    assert jnp.all(below.parents[:, 0] == -1) and jnp.any(child < 0) and jnp.any(child > 0)
+    for row in range(30):
+        size = int(np.sum(below.node_visits[row] > 0))
+        # Nodes in front, nothing behind them.
+        for name, empty in (("parents", -1), ("children_index", -1), ("children_visits", 0)):
+            assert np.all(np.asarray(getattr(below, name))[row, size:] == empty)
+        if child[row] < 0:
+            assert size == 0
+        else:
+            kept = nodes_below(below, row, 0)
+            assert str(kept) == str(nodes_below(tree, row, int(child[row])))
+            assert 1 + kept["visits"].sum() == kept["node_visits"] == below.node_visits[row, 0]
+
+
+def test_a_kept_subtree_grows_and_an_empty_tree_starts_anew(quiet):
+    model, state = endless()
+    tree = go_on(state, None, 30)
+    action = jnp.arange(30, dtype=jnp.int32) % 3
+    after, *_ = model.step(state, action, key=UNUSED)
+    below: Any = dropin.get_subtree(tree, action)
+    below = dropin.reset_search_tree(below, jnp.arange(30) == 1)
+    grown = go_on(after, below, 15)
+    empty = below.node_visits[:, 0] == 0
+    assert empty[1] and 2 <= jnp.sum(empty) <= 15
+    # Old visits and new ones.
+    visits = jnp.sum(grown.children_visits[:, 0], axis=1)
+    assert jnp.array_equal(visits, jnp.maximum(below.node_visits[:, 0], 1) - 1 + 15)
+    assert jnp.array_equal(grown.embeddings.name[:, 0], after.name)
+    fresh = go_on(after, None, 15)
+    for row in np.flatnonzero(empty):
+        assert str(nodes_below(grown, row, 0)) == str(nodes_below(fresh, row, 0))
+    for row in range(30):
+        check = nodes_below(grown, row, 0)
+        assert 1 + check["visits"].sum() == check["node_visits"]
+
+
+def test_reset_empties_all_without_a_selection(quiet):
+    _, state = endless()
+    empty = dropin.reset_search_tree(go_on(state, None, 30))
+    assert jnp.all(empty.node_visits == 0) and jnp.all(empty.children_index == -1)
+    fresh = go_on(state, None, 15)
+    assert_equal(go_on(state, empty, 15), fresh)
+
+
+# A program written for mctx.
+
+
+def self_play(library, games, moves):
+    """Games by pgx's AlphaZero recipe: a network with a mask, a search, then a step that starts the
+    next game where one ends.
+    """
+    import pgx  # starts the backend
+    from pgx.experimental import auto_reset
+
+    env = pgx.make("tic_tac_toe")
+    weights = jr.normal(jr.key(1), (27, 10))
+
+    def network(weights, state):
+        cells = jax.nn.one_hot(state._x.board + 1, 3).reshape(-1, 27)
+        out = cells @ weights
+        logits = out[:, :9] - jnp.max(out[:, :9], axis=-1, keepdims=True)
+        lowest = jnp.finfo(logits.dtype).min
+        return jnp.where(state.legal_action_mask, logits, lowest), jnp.tanh(out[:, 9])
+
+    def recurrent_fn(weights, rng_key, action, state):
+        del rng_key
+        player = state.current_player
+        state = jax.vmap(env.step)(state, action)
+        logits, value = network(weights, state)
+        return library.RecurrentFnOutput(
+            reward=state.rewards[jnp.arange(games), player],
+            discount=jnp.where(state.terminated, 0.0, -1.0),
+            prior_logits=logits,
+            value=jnp.where(state.terminated, 0.0, value),
+        ), state
+
+    def move(state, key):
+        search_key, reset_key = jr.split(key)
+        logits, value = network(weights, state)
+        output = library.gumbel_muzero_policy(
+            params=weights,
+            rng_key=search_key,
+            root=library.RootFnOutput(prior_logits=logits, value=value, embedding=state),
+            recurrent_fn=recurrent_fn,
+            num_simulations=8,
+            invalid_actions=~state.legal_action_mask,
+            qtransform=library.qtransform_completed_by_mix_value,
+            gumbel_scale=1.0,
+        )
+        keys = jr.split(reset_key, games)
+        state = jax.vmap(auto_reset(env.step, env.init))(state, output.action, keys)
+        return state, (output.action, output.action_weights, state.rewards, state.terminated)
+
+    def play(key):
+        init_key, key = jr.split(key)
+        state = jax.vmap(env.init)(jr.split(init_key, games))
+        return jax.lax.scan(move, state, jr.split(key, moves))
+
+    return quick_jit(play)(jr.key(0))
+
+
+def test_self_play_goes_the_same_way():
+    ours, theirs = self_play(dropin, 16, 12), self_play(mctx, 16, 12)
+    assert_equal(ours, theirs)
+    assert jnp.sum(ours[1][3]) > 8  # games that ended
+
+
+# What is refused.
+
+
+def small_root(**changes):
+    fields = dict(
+        prior_logits=jnp.zeros((2, 3)), value=jnp.zeros((2,)), embedding=jnp.zeros((2, 5))
+    )
+    return ENGINE.RootFnOutput(**{**fields, **changes})
+
+
+def constant(change=lambda output, embedding: (output, embedding)):
+    """A `recurrent_fn` whose answer is changed."""
+
+    def recurrent_fn(params, key, action, embedding):
+        del params, key, action
+        zeros = jnp.zeros((2,))
+        return change(
+            ENGINE.RecurrentFnOutput(
+                reward=zeros, discount=zeros, prior_logits=jnp.zeros((2, 3)), value=zeros
+            ),
+            embedding,
+        )
+
+    return recurrent_fn
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "root, options, message",
+    [
+        ({}, {"num_simulations": 0}, r"num_simulations=0\)`: must be 1 or more"),
+        ({}, {"max_depth": 0}, r"max_depth=0\)`: must be 1 or more"),
+        ({"prior_logits": jnp.zeros((2,))}, {}, r"`root.prior_logits` is float32\[2\]"),
+        ({"value": jnp.zeros((2, 1))}, {}, r"`root.value` is float32\[2,1\].* float \[2\]"),
+        ({"embedding": {"x": jnp.zeros((3,))}}, {}, r"`root.embedding\['x'\]` is float32\[3\]"),
+        ({}, {"invalid_actions": jnp.zeros((3, 3))}, r"`invalid_actions` is float32\[3,3\].*2, 3"),
+        (
+            {},
+            {"invalid_actions": jnp.ones((2, 3))},
+            r"invalid in rows \[0, 1\] of 2",
+        ),
+        ({}, {"qtransform": lambda tree, node: 0}, "must be one of mctx's three"),
+        ({}, {"qtransform": mctx.qtransform_by_min_max}, "min_value"),
+        ({}, {"qtransform": functools.partial(MIN_MAX, **{"scale": 2})}, "scale"),
+    ],
+)
+def test_bad_arguments_are_named(policy, root, options, message):
+    search = getattr(dropin, policy)
+    options = {"num_simulations": 2, **options}
+    with pytest.raises((ValueError, TypeError), match=message) as error:
+        search((), jr.key(0), small_root(**root), constant(), **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda o, e: (o.replace(reward=jnp.zeros((3,))), e),
+            r"output.reward` is float32\[3\].*2",
+        ),
+        (lambda o, e: (o.replace(prior_logits=jnp.zeros((2, 4))), e), r"prior_logits.*\[2,4\].*3"),
+        (lambda o, e: (o, (e, e)), "structure"),
+        (lambda o, e: (o, e[:, :2]), r"`embedding` is float32\[2,2\].*2, 5"),
+    ],
+)
+def test_a_bad_recurrent_fn_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        dropin.gumbel_muzero_policy((), jr.key(0), small_root(), constant(change), 2)
+
+
+def test_a_tree_of_other_games_is_refused():
+    tree = jax.eval_shape(
+        lambda: dropin.alphazero_policy((), jr.key(0), small_root(), constant(), 2).search_tree
+    )
+    tree = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)
+    with pytest.raises(ValueError, match=r"search_tree.children_index` is int32\[2,3,3\].*\[3,"):
+        root = small_root(
+            prior_logits=jnp.zeros((3, 3)), value=jnp.zeros((3,)), embedding=jnp.zeros((3, 5))
+        )
+        dropin.alphazero_policy((), jr.key(0), root, constant(), 2, tree)
+    with pytest.raises(ValueError, match="search_tree.embeddings"):
+        root = small_root(embedding=jnp.zeros((2, 4)))
+        dropin.alphazero_policy((), jr.key(0), root, constant(), 2, tree)

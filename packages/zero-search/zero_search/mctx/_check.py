@@ -1,0 +1,102 @@
+"""What is refused, in one line that names the argument."""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, PyTree
+
+
+def check_arguments(
+    policy: str,
+    root: Any,
+    num_simulations: int,
+    invalid_actions: Array | None,
+    max_depth: int | None = None,
+    max_nodes: int | None = None,
+) -> None:
+    """Of a policy's arguments; raises a `ValueError` while it is traced."""
+    counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
+    for name, count in counts.items():
+        if count is not None and operator.index(count) < 1:
+            raise ValueError(f"`{policy}({name}={count})`: must be 1 or more.")
+    logits, value = root.prior_logits, root.value
+    batch = jnp.shape(logits)[:1]
+    if jnp.ndim(logits) != 2 or not _is_float(logits):
+        _refuse(policy, "root.prior_logits", logits, "a float [batch, actions]")
+    if jnp.shape(value) != batch or not _is_float(value):
+        _refuse(policy, "root.value", value, f"a float [{batch[0]}], as prior_logits has rows")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(root.embedding):
+        if jnp.shape(leaf)[:1] != batch:
+            name = f"root.embedding{jax.tree_util.keystr(path)}"
+            _refuse(policy, name, leaf, f"[{batch[0]}, ...], as prior_logits has rows")
+    if invalid_actions is not None:
+        if jnp.shape(invalid_actions) != jnp.shape(logits):
+            wanted = f"{list(jnp.shape(logits))}, the shape of root.prior_logits"
+            _refuse(policy, "invalid_actions", invalid_actions, wanted)
+        _check_any_valid(policy, invalid_actions)
+
+
+def check_tree(policy: str, tree: Any, root: Any) -> None:
+    """A tree to go on with must be of the same games."""
+    batch, actions = root.prior_logits.shape
+    shape = jnp.shape(tree.children_index)
+    if len(shape) != 3 or (shape[0], shape[2]) != (batch, actions):
+        wanted = f"[{batch}, nodes, {actions}], as root.prior_logits is [{batch}, {actions}]"
+        _refuse(policy, "search_tree.children_index", tree.children_index, wanted)
+    shapes = lambda x, rows: jax.tree.map(lambda y: (y.shape[rows:], y.dtype), x)
+    old, new = shapes(tree.embeddings, 2), shapes(root.embedding, 1)
+    if jax.tree.structure(old) != jax.tree.structure(new) or old != new:
+        raise ValueError(
+            f"`{policy}`: `search_tree.embeddings` holds {old}, `root.embedding` {new} a game: "
+            "go on only with a tree of the same kind of embedding."
+        )
+
+
+def check_output(output: Any, embedding: PyTree, state: Any) -> None:
+    """Of `recurrent_fn`, against the node it was called for."""
+    batch, actions = state.logits.shape
+    fields = {"reward": (batch,), "discount": (batch,), "value": (batch,)}
+    for name, shape in {**fields, "prior_logits": (batch, actions)}.items():
+        found = getattr(output, name)
+        if jnp.shape(found) != shape:
+            _refuse("recurrent_fn", f"output.{name}", found, f"of shape {list(shape)}")
+    old, new = jax.tree.structure(state.embedding), jax.tree.structure(embedding)
+    if old != new:
+        raise ValueError(
+            f"`recurrent_fn` turned an embedding of structure {old} into one of {new}; keep it."
+        )
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(embedding),
+        jax.tree.leaves(state.embedding),
+        strict=True,
+    )
+    for (path, x), y in pairs:
+        if jnp.shape(x) != y.shape:
+            name = f"embedding{jax.tree_util.keystr(path)}"
+            _refuse("recurrent_fn", name, x, f"of shape {list(y.shape)}, as before")
+
+
+def _check_any_valid(policy: str, invalid: Array) -> None:
+    """Only where the mask is known: under `jit` a row without a valid action is filler."""
+    if isinstance(invalid, Tracer):
+        return
+    rows = np.flatnonzero(np.all(np.asarray(invalid).astype(bool), axis=1))
+    if rows.size:
+        raise ValueError(
+            f"`{policy}(invalid_actions=...)`: every action is invalid in rows "
+            f"{rows[:8].tolist()} of {invalid.shape[0]}; leave at least one valid."
+        )
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+
+
+def _refuse(owner: str, name: str, found: Any, wanted: str) -> None:
+    shape = ",".join(map(str, jnp.shape(found)))
+    kind = jnp.result_type(found)
+    raise ValueError(f"`{owner}`: `{name}` is {kind}[{shape}]; it must be {wanted}.")

@@ -1,0 +1,202 @@
+"""mctx's policies, with mctx's arguments and results, over this package's search."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import mctx
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, PyTree, Shaped
+
+from .._gumbel import _Halving, _halving, _Interior
+from .._select import MuZeroPUCT
+from .._tree import statistics
+from ._check import check_arguments, check_tree
+from ._convert import to_mctx
+from ._engine import as_model, grow, typed_key
+from ._parts import as_qtransform, with_options
+from ._root import dirichlet, draw, masked_root
+
+
+# chex dataclasses hide their constructors from type checkers.
+_engine: Any = mctx
+
+
+def muzero_policy(
+    params: PyTree,
+    rng_key: Array,
+    root: mctx.RootFnOutput,
+    recurrent_fn: Callable[..., Any],
+    num_simulations: int,
+    invalid_actions: Shaped[Array, "batch actions"] | None = None,
+    max_depth: int | None = None,
+    loop_fn: Callable[..., Any] = jax.lax.fori_loop,
+    *,
+    qtransform: Callable[..., Any] = mctx.qtransform_by_parent_and_siblings,
+    dirichlet_fraction: ArrayLike = 0.25,
+    dirichlet_alpha: ArrayLike = 0.3,
+    pb_c_init: ArrayLike = 1.25,
+    pb_c_base: ArrayLike = 19652,
+    temperature: ArrayLike = 1.0,
+) -> mctx.PolicyOutput:
+    """`mctx.muzero_policy`, faster."""
+    return _puct(
+        "muzero_policy",
+        params,
+        rng_key,
+        root,
+        recurrent_fn,
+        num_simulations,
+        invalid_actions=invalid_actions,
+        max_depth=max_depth,
+        loop_fn=loop_fn,
+        qtransform=qtransform,
+        dirichlet_fraction=dirichlet_fraction,
+        dirichlet_alpha=dirichlet_alpha,
+        pb_c_init=pb_c_init,
+        pb_c_base=pb_c_base,
+        temperature=temperature,
+    )
+
+
+def alphazero_policy(
+    params: PyTree,
+    rng_key: Array,
+    root: mctx.RootFnOutput,
+    recurrent_fn: Callable[..., Any],
+    num_simulations: int,
+    search_tree: mctx.Tree | None = None,
+    max_nodes: int | None = None,
+    invalid_actions: Shaped[Array, "batch actions"] | None = None,
+    max_depth: int | None = None,
+    loop_fn: Callable[..., Any] = jax.lax.fori_loop,
+    *,
+    qtransform: Callable[..., Any] = mctx.qtransform_by_parent_and_siblings,
+    dirichlet_fraction: ArrayLike = 0.25,
+    dirichlet_alpha: ArrayLike = 0.3,
+    pb_c_init: ArrayLike = 1.25,
+    pb_c_base: ArrayLike = 19652,
+    temperature: ArrayLike = 1.0,
+) -> mctx.PolicyOutput:
+    return _puct(
+        "alphazero_policy",
+        params,
+        rng_key,
+        root,
+        recurrent_fn,
+        num_simulations,
+        search_tree=search_tree,
+        max_nodes=max_nodes,
+        invalid_actions=invalid_actions,
+        max_depth=max_depth,
+        loop_fn=loop_fn,
+        qtransform=qtransform,
+        dirichlet_fraction=dirichlet_fraction,
+        dirichlet_alpha=dirichlet_alpha,
+        pb_c_init=pb_c_init,
+        pb_c_base=pb_c_base,
+        temperature=temperature,
+    )
+
+
+def gumbel_muzero_policy(
+    params: PyTree,
+    rng_key: Array,
+    root: mctx.RootFnOutput,
+    recurrent_fn: Callable[..., Any],
+    num_simulations: int,
+    invalid_actions: Shaped[Array, "batch actions"] | None = None,
+    max_depth: int | None = None,
+    loop_fn: Callable[..., Any] = jax.lax.fori_loop,
+    *,
+    qtransform: Callable[..., Any] = mctx.qtransform_completed_by_mix_value,
+    max_num_considered_actions: int = 16,
+    gumbel_scale: ArrayLike = 1.0,
+) -> mctx.PolicyOutput:
+    name = "gumbel_muzero_policy"
+    check_arguments(name, root, num_simulations, invalid_actions, max_depth=max_depth)
+    given: Any = root
+    key, gumbel_key = jr.split(typed_key(rng_key))
+    start = masked_root(root, given.prior_logits, invalid_actions)
+    shape, dtype = start.logits.shape, start.logits.dtype
+    gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
+    transform = as_qtransform(name, qtransform)
+    table = [_halving(m, num_simulations) for m in range(max_num_considered_actions + 1)]
+    rule = _Halving(
+        gumbel=gumbel.astype(jnp.float32),
+        logits=start.legal_logits,
+        kept=jnp.zeros(shape, jnp.float32),
+        table=np.asarray(table, np.int32),
+        qtransform=transform,
+    )
+    tree = grow(
+        start,
+        as_model(params, recurrent_fn, rng_key, noisy=False),
+        _Interior(transform),
+        key,
+        num_simulations=num_simulations,
+        max_depth=max_depth,
+        loop=loop_fn,
+        root_rule=rule,
+    )
+    found = statistics(tree)
+    improved = start.logits + transform(found).astype(dtype)
+    lowest = jnp.finfo(dtype).min
+    weights = jax.nn.softmax(jnp.where(start.invalid.astype(bool), lowest, improved))
+    extra = _engine.GumbelMuZeroExtraData(root_gumbel=gumbel)
+    return _engine.PolicyOutput(
+        action=rule.choose(found, jnp.max(found.visits, axis=1)),
+        action_weights=weights,
+        search_tree=to_mctx(tree, start.invalid, extra),
+    )
+
+
+def _puct(
+    name: str,
+    params: PyTree,
+    rng_key: Array,
+    root: mctx.RootFnOutput,
+    recurrent_fn: Callable[..., Any],
+    num_simulations: int,
+    *,
+    search_tree: mctx.Tree | None = None,
+    max_nodes: int | None = None,
+    invalid_actions: Shaped[Array, "batch actions"] | None,
+    max_depth: int | None,
+    loop_fn: Callable[..., Any],
+    qtransform: Callable[..., Any],
+    dirichlet_fraction: ArrayLike,
+    dirichlet_alpha: ArrayLike,
+    pb_c_init: ArrayLike,
+    pb_c_base: ArrayLike,
+    temperature: ArrayLike,
+) -> mctx.PolicyOutput:
+    check_arguments(name, root, num_simulations, invalid_actions, max_depth, max_nodes)
+    given: Any = root
+    if search_tree is not None:
+        check_tree(name, search_tree, root)
+    action_key, noise_key, search_key = jr.split(typed_key(rng_key), 3)
+    noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
+    start = masked_root(root, noisy, invalid_actions)
+    selection = with_options(
+        MuZeroPUCT(qtransform=as_qtransform(name, qtransform)), c_init=pb_c_init, c_base=pb_c_base
+    )
+    tree = grow(
+        start,
+        as_model(params, recurrent_fn, rng_key, noisy=True),
+        selection,
+        search_key,
+        num_simulations=num_simulations,
+        max_depth=max_depth,
+        loop=loop_fn,
+        tree=search_tree,
+        max_nodes=max_nodes,
+    )
+    visits = statistics(tree).visits.astype(given.value.dtype)
+    action, weights = draw(visits, temperature, action_key)
+    return _engine.PolicyOutput(
+        action=action, action_weights=weights, search_tree=to_mctx(tree, start.invalid, None)
+    )

@@ -1,0 +1,102 @@
+"""A `recurrent_fn` as a model that the search can step."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from .._model import AbstractPriorModel
+from ._check import check_output
+
+
+# How far ties between actions are broken: at most this much is added to a log-probability.
+TIE_BREAK = 1e-6
+
+
+class Node(NamedTuple):
+    """What the tree keeps of a state: what `recurrent_fn` said, in mctx's dtypes.
+
+    **Attributes:**
+
+    - `embedding`, `logits`, `value`: as it returned them.
+    - `action`: which led here; -1 at the root.
+    """
+
+    embedding: PyTree[Array]
+    logits: Float[Array, "*rows actions"]
+    value: Float[Array, "*rows"]
+    action: Int[Array, "*rows"]
+
+
+class Recurrent(AbstractPriorModel[Node]):
+    """`recurrent_fn(params, rng_key, action, embedding)` for the whole batch, with one key.
+
+    It never says `last`: mctx knows no final states and walks on below them.
+
+    **Attributes:**
+
+    - `params`, `function`: the caller's.
+    - `unwrap`: turns a typed key into one of the kind that the caller uses.
+    - `noisy`: whether ties are broken at random.
+    """
+
+    params: PyTree
+    function: Callable[..., Any]
+    unwrap: Callable[[Key[Array, ""]], Array]
+    noisy: bool
+
+    def step(
+        self, state: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        output, embedding = self.function(self.params, self.unwrap(key[0]), action, state.embedding)
+        check_output(output, embedding, state)
+        # mctx writes into arrays of the root's dtypes.
+        like = lambda x, old: jnp.asarray(x).astype(old.dtype)
+        after = Node(
+            embedding=jax.tree.map(like, embedding, state.embedding),
+            logits=like(output.prior_logits, state.logits),
+            value=like(output.value, state.value),
+            action=action,
+        )
+        reward, discount = (
+            jnp.asarray(x).astype(jnp.float32) for x in (output.reward, output.discount)
+        )
+        return after, reward, discount, jnp.zeros(action.shape, bool)
+
+    def predict(
+        self, state: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        logits = prior(state.logits)
+        if self.noisy:
+            logits = break_ties(logits, key[0])
+        return logits, state.value.astype(jnp.float32)
+
+
+def illegal(logits: Float[Array, "*rows actions"]) -> Bool[Array, "*rows actions"]:
+    """Where a mask has left the lowest finite number, or `-inf`."""
+    return logits <= jnp.finfo(logits.dtype).min
+
+
+def clean(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
+    """Without NaN, which becomes very unlikely, or infinity."""
+    return jnp.nan_to_num(logits, nan=jnp.finfo(logits.dtype).min / 2)
+
+
+def prior(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
+    """Logits with `-inf` for what is illegal. In a state without any legal action, as at the end of
+    a game, they stay, all alike: the search walks on below it, as mctx does.
+    """
+    out, finite = illegal(logits), clean(logits).astype(jnp.float32)
+    return jnp.where(out & ~jnp.all(out, axis=-1, keepdims=True), -jnp.inf, finite)
+
+
+def break_ties(logits: Float[Array, "*rows actions"], key: Array) -> Float[Array, "*rows actions"]:
+    """mctx adds `1e-7 u` to the scores at every selection; here noise is drawn once a node, and
+    disturbs the probabilities by that little.
+    """
+    # Near zero, where floats are dense enough to hold it.
+    highest = jnp.max(logits, axis=-1, keepdims=True)
+    return logits - highest + TIE_BREAK * jr.uniform(key, logits.shape)
