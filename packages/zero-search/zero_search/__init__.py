@@ -2,6 +2,17 @@
 
 import importlib.metadata
 
+from ._backup import (
+    AbstractBackup as AbstractBackup,
+    MeanBackup as MeanBackup,
+)
+from ._chance import (
+    ChanceSearch as ChanceSearch,
+)
+from ._chance_model import (
+    AbstractAfterstateModel as AbstractAfterstateModel,
+    AbstractChanceModel as AbstractChanceModel,
+)
 from ._gumbel import (
     GumbelSearch as GumbelSearch,
 )
@@ -21,7 +32,14 @@ from ._noise import (
 )
 from ._planner import (
     AbstractPlanner as AbstractPlanner,
+    check_plan as check_plan,
     Plan as Plan,
+)
+from ._qtransform import (
+    AbstractQTransform as AbstractQTransform,
+    ByMinMax as ByMinMax,
+    ByParentAndSiblings as ByParentAndSiblings,
+    CompletedByMixedValue as CompletedByMixedValue,
 )
 from ._read import (
     read_tree as read_tree,
@@ -41,9 +59,14 @@ from ._sample import (
 from ._select import (
     AbstractSelection as AbstractSelection,
     MuZeroPUCT as MuZeroPUCT,
-    NodeStatistics as NodeStatistics,
     PUCT as PUCT,
     UCB1 as UCB1,
+)
+from ._statistics import (
+    NodeStatistics as NodeStatistics,
+)
+from ._tree import (
+    Tree as Tree,
 )
 from ._tree_search import (
     TreeSearch as TreeSearch,

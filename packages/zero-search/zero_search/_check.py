@@ -64,28 +64,34 @@ def check_prediction(logits: Array, value: Array, batch: int, num_actions: int |
 
 
 def check_step(
-    state: PyTree[Array], after: PyTree[Array], reward: Array, discount: Array, last: Array
+    state: PyTree[Array],
+    after: PyTree[Array],
+    reward: Array,
+    discount: Array,
+    last: Array,
+    method: str = "step",
 ) -> None:
-    """Of `model.step(state, ...)`."""
+    """Of `model.step(state, ...)`, or another method that returns the same."""
     batch = batch_size(state)
     kinds = {"reward": jnp.floating, "discount": jnp.floating, "last": jnp.bool_}
     for (name, kind), x in zip(kinds.items(), (reward, discount, last), strict=True):
         if jnp.shape(x) != (batch,) or not _is(x, kind):
             raise ValueError(
-                f"`model.step` returned `{name}` {_show(x)} for {batch} states; it must be "
+                f"`model.{method}` returned `{name}` {_show(x)} for {batch} states; it must be "
                 f"{'bool' if kind is jnp.bool_ else 'float'} of shape ({batch},)."
             )
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
         raise ValueError(
-            f"`model.step` turned a state of structure {old} into one of {new}; keep the structure."
+            f"`model.{method}` turned a state of structure {old} into one of {new}; keep the "
+            "structure."
         )
     pairs = zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True)
     for (path, x), y in pairs:
         if _show(x) != _show(y):
             raise ValueError(
-                f"`model.step` turned the leaf `state{jax.tree_util.keystr(path)}` from {_show(x)} "
-                f"into {_show(y)}; keep the shape and dtype of every leaf."
+                f"`model.{method}` turned the leaf `state{jax.tree_util.keystr(path)}` from "
+                f"{_show(x)} into {_show(y)}; keep the shape and dtype of every leaf."
             )
 
 

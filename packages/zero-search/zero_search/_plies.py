@@ -1,0 +1,219 @@
+"""Chance as one more player: a game in which actions and outcomes take turns.
+
+A node's columns are the actions and then the outcomes; a decision may only take the first, chance
+only the second. So to the search everything is an action, and what tells the two apart is in the
+model (`Plies`) and in the selection rule (`ByKind`).
+"""
+
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from ._backup import AbstractBackup, MeanBackup
+from ._chance_model import (
+    AbstractAfterstateModel,
+    AbstractChanceModel,
+    check_outcomes,
+    draw_outcome,
+)
+from ._check import batch_size, check_prediction, check_step
+from ._model import AbstractPriorModel
+from ._noise import AbstractRootNoise
+from ._sample import safe_softmax
+from ._select import AbstractSelection
+from ._statistics import NodeStatistics
+
+
+Afterstate = TypeVar("Afterstate")
+
+
+class Node(eqx.Module):
+    """A state to decide in, or an afterstate with the state behind its first outcome.
+
+    `reward` and `discount` are those of the move that led to `state`, for the player who acted.
+    """
+
+    state: PyTree[Array]
+    afterstate: PyTree[Array]
+    reward: Float[Array, " batch"]
+    discount: Float[Array, " batch"]
+    chance: Bool[Array, " batch"]
+
+
+class Plies(AbstractPriorModel[Node]):
+    """A chance model as a model in which actions and outcomes take turns.
+
+    The reward and discount of a move, gamma included, lie on its outcome's edge; the edge to the
+    afterstate has reward 0 and discount 1, so an afterstate's value is the acting player's.
+    """
+
+    model: AbstractChanceModel
+    gamma: float
+    num_actions: int
+    sampled: bool
+
+    def root(self, state: PyTree[Array]) -> Node:
+        batch = batch_size(state)
+        first = jnp.zeros((batch,), jnp.int32)
+        shapes = eqx.filter_eval_shape(self.model.afterstate, state, first)
+        zero = jnp.zeros((batch,), jnp.float32)
+        return Node(
+            state=state,
+            afterstate=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes),
+            reward=zero,
+            discount=zero,
+            chance=jnp.zeros((batch,), jnp.bool_),
+        )
+
+    def step(
+        self, state: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        """Resolves the outcome taken or, after an action, the first one of its afterstate."""
+        node, actions, batch = state, self.num_actions, action.shape[0]
+        fresh = self.model.afterstate(node.state, jnp.minimum(action, actions - 1))
+        after = _where(node.chance, node.afterstate, fresh)
+        logits = self.model.outcome_logits(after)
+        check_outcomes(logits, batch)
+        if self.sampled:
+            first = draw_outcome(logits, key=key)
+        else:
+            first = jnp.argmax(logits, axis=1).astype(jnp.int32)
+        taken = jnp.clip(action - actions, 0, logits.shape[1] - 1)
+        outcome = jnp.where(node.chance, taken, first)
+        after_state, reward, discount, last = self.model.resolve(after, outcome)
+        check_step(node.state, after_state, reward, discount, last, "resolve")
+        reward, discount = reward.astype(jnp.float32), self.gamma * discount.astype(jnp.float32)
+        possible = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
+        chance = ~node.chance & (possible > 1)
+        return (
+            Node(after_state, after, reward, discount, chance),
+            jnp.where(chance, 0.0, reward),
+            jnp.where(chance, 1.0, discount),
+            last & ~chance,
+        )
+
+    def predict(
+        self, state: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch columns"], Float[Array, " batch"]]:
+        node, legal = state, state.chance[:, None]
+        keys = jax.vmap(lambda k: tuple(jr.split(k, 3)))(key)
+        predict_key, value_key, seed_key = keys
+        logits, value = self.model.predict(node.state, key=predict_key)
+        check_prediction(logits, value, node.reward.shape[0], self.num_actions)
+        value = value.astype(jnp.float32)
+        if isinstance(self.model, AbstractAfterstateModel):
+            expected = self.model.afterstate_value(node.afterstate, key=value_key)
+            expected = expected.astype(jnp.float32)
+        else:
+            future = jnp.where(node.discount == 0, 0.0, node.discount * value)
+            expected = node.reward + future
+        outcomes = [self.model.outcome_logits(node.afterstate).astype(jnp.float32)]
+        if self.sampled:
+            outcomes += [jax.vmap(lambda k: jr.uniform(k, (1,), jnp.float32))(seed_key)]
+        columns = [jnp.where(legal, -jnp.inf, logits.astype(jnp.float32))]
+        columns += [jnp.where(legal, x, -jnp.inf) for x in outcomes]
+        return jnp.concatenate(columns, axis=1), jnp.where(node.chance, expected, value)
+
+
+class ByKind(AbstractSelection):
+    """Scores actions by the given rule and outcomes by their probabilities.
+
+    When outcomes are sampled a last column holds, instead of a probability, the chance node's
+    seed: a rule has no key, and a node is scored once for each of its visits.
+    """
+
+    selection: AbstractSelection
+    num_actions: int
+    sampled: bool
+    through: bool  # whether an afterstate's own value stands for a visit of its first outcome
+
+    def prepare(
+        self, logits: Float[Array, "rows columns"]
+    ) -> Float[Array, "rows features columns"]:
+        actions, outcomes, seed = self._split(logits)
+        features = self.selection.prepare(actions)
+        chance = jnp.concatenate([safe_softmax(outcomes), seed], axis=1)[:, None]
+        shape = (*features.shape[:2], chance.shape[2])
+        return jnp.concatenate([features, jnp.broadcast_to(chance, shape)], axis=2)
+
+    def score(self, node: NodeStatistics) -> Float[Array, "rows columns"]:
+        _, probs, seed = self._split(node.prior[:, 0])
+        _, visits, _ = self._split(node.visits)
+        if self.sampled:
+            chance = _drawn(probs, seed[:, 0], node.count)
+        else:
+            first = jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
+            chance = probs / (visits + 1.0 + (first if self.through else 0.0))
+        decision = self.selection.score(_over_actions(node, self.num_actions))
+        return jnp.concatenate([decision, chance, jnp.full_like(seed, -jnp.inf)], axis=1)
+
+    def _split(self, x: Float[Array, "rows columns"]) -> list[Float[Array, "rows _"]]:
+        """Actions, outcomes and, when they are sampled, a column for the seed."""
+        seed = x.shape[1] - int(self.sampled)
+        return jnp.split(x, [self.num_actions, seed], axis=1)
+
+
+class ByKindBackup(AbstractBackup):
+    """Backs decisions up by the given rule; an afterstate's value is the mean of its outcomes."""
+
+    backup: AbstractBackup
+    num_actions: int
+
+    def __call__(
+        self, node: NodeStatistics, outcome: Float[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        decision = self.backup(_over_actions(node, self.num_actions), outcome)
+        chance = ~jnp.any(node.prior[:, 0, : self.num_actions] > -jnp.inf, axis=1)
+        return jnp.where(chance, MeanBackup()(node, outcome), decision)
+
+
+class ActionNoise(AbstractRootNoise):
+    """Shows the given noise the actions only."""
+
+    noise: AbstractRootNoise
+    num_actions: int
+
+    def __call__(
+        self, logits: Float[Array, "batch columns"], *, key: Key[Array, " batch"]
+    ) -> Float[Array, "batch columns"]:
+        noisy = self.noise(logits[:, : self.num_actions], key=key)
+        return jnp.concatenate([noisy, logits[:, self.num_actions :]], axis=1)
+
+
+def _drawn(
+    probs: Float[Array, "rows outcomes"],
+    seed: Float[Array, " rows"],
+    count: Float[Array, " rows"],
+) -> Float[Array, "rows outcomes"]:
+    """1 for the outcome drawn for a node's visit number `count`, by inverting the distribution."""
+
+    def uniform(seed, count):
+        bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
+        return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
+
+    below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
+    threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
+    drawn = jnp.sum((below <= threshold[:, None]).astype(jnp.int32), axis=1)
+    return jax.nn.one_hot(drawn, probs.shape[1], dtype=jnp.float32)
+
+
+def _over_actions(node: NodeStatistics, num_actions: int) -> NodeStatistics:
+    cut = lambda x: x[..., :num_actions]
+    return eqx.tree_at(
+        lambda n: (n.prior, n.visits, n.qvalues),
+        node,
+        (cut(node.prior), cut(node.visits), cut(node.qvalues)),
+    )
+
+
+def _where(chance: Bool[Array, " batch"], x: Afterstate, y: Afterstate) -> Afterstate:
+    """Row by row, over any pytree."""
+
+    def pick(x: Array, y: Array) -> Array:
+        return jnp.where(chance.reshape((-1,) + (1,) * (x.ndim - 1)), x, y)
+
+    return jax.tree.map(pick, x, y)
