@@ -16,6 +16,7 @@ from ._agent import (
     Metrics as Metrics,
 )
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
+from ._chance_model import ChanceEnvironmentModel as ChanceEnvironmentModel
 from ._checkpoint import (
     CheckpointError as CheckpointError,
     Checkpoints as Checkpoints,

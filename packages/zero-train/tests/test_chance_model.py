@@ -1,0 +1,72 @@
+"""A chance environment as a model, and a search over it that plays 2048."""
+
+import functools as ft
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs import Game2048, PgxEnvironment
+from zero_search import ChanceSearch, PUCT, TreeSearch
+from zero_train import ChanceEnvironmentModel, evaluate, PlanningActor, RandomActor
+
+
+ENV = Game2048()
+
+
+def count_gaps(obs):
+    """No preference; empty cells are worth points."""
+    empty = jnp.sum(obs.features[..., 0], dtype=jnp.int32).astype(jnp.float32)
+    return jnp.zeros(4, jnp.float32), 20.0 * empty
+
+
+MODEL = ChanceEnvironmentModel(ENV, count_gaps)
+
+
+@ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+def twice(keys):
+    """Moves of the model and of the environment with the same keys, and every prediction."""
+    state = jax.vmap(lambda k: ENV.init(key=k))(keys)
+    action = jnp.arange(keys.shape[0], dtype=jnp.int32) % 4
+    after, reward, discount, last = MODEL.step(state, action, key=keys)
+    theirs, transition = jax.vmap(lambda s, a, k: ENV.step(s, a, key=k))(state, action, keys)
+    ours = (after, reward, discount, last)
+    prediction = MODEL.predict(after, key=keys)
+    theirs = (theirs, transition.reward, transition.discount, transition.last)
+    return ours, theirs, prediction, jax.vmap(ENV.observe)(after)
+
+
+def test_the_model_is_the_environment():
+    with jax.debug_key_reuse(False):
+        ours, theirs, (logits, value), obs = twice(jr.split(jr.key(0), 64))
+    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jnp.array_equal(x, y)
+    assert jnp.array_equal(jnp.isfinite(logits), obs.legal)
+    assert np.array_equal(value, 20.0 * np.sum(np.asarray(ours[0].board) == 0, axis=1))
+
+
+def test_environments_without_open_dice_are_refused():
+    env: Any = PgxEnvironment("2048")
+    with pytest.raises((ValueError, TypeError), match="ChanceEnvironmentModel"):
+        ChanceEnvironmentModel(env, count_gaps)
+
+
+def play(actor, num_episodes):
+    """Scores of the first 160 moves, about where random games end; a search goes on for long."""
+
+    def scores(key):
+        return evaluate(ENV, actor, num_episodes=num_episodes, max_steps=160, key=key).returns
+
+    # The check for reused keys takes longer than all else here.
+    with jax.debug_key_reuse(False):
+        return np.asarray(jax.jit(scores)(jr.key(1)))
+
+
+def test_search_plays_2048_far_better_than_chance():
+    planner = ChanceSearch(TreeSearch(16, PUCT(2.0), reuse=True))
+    scores, random = play(PlanningActor(planner, MODEL), 16), play(RandomActor(), 128)
+    error = np.hypot(scores.std() / np.sqrt(16), random.std() / np.sqrt(128))
+    assert scores.mean() - random.mean() > 6 * error
