@@ -111,7 +111,7 @@ def test_keys_must_be_typed_and_one_a_row():
         (lambda: TreeSearch(4, temperature=-1.0), "temperature=-1.0"),
         (lambda: TreeSearch(4, gamma=1.5), "gamma=1.5"),
         (lambda: GumbelSearch(-1), "num_simulations=-1"),
-        (lambda: GumbelSearch(4, max_nodes=2**24), "max_nodes=16777216"),
+        (lambda: GumbelSearch(4, max_nodes=0), "max_nodes=0"),
         (lambda: GumbelSearch(4, max_num_considered_actions=0), "considered_actions=0"),
         (lambda: GumbelSearch(4, gumbel_scale=-1.0), "gumbel_scale=-1.0"),
         (lambda: GumbelSearch(4, gamma=-0.1), "gamma=-0.1"),

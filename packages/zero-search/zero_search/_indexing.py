@@ -19,7 +19,7 @@ def put(
 ) -> Shaped[Array, "rows ..."]:
     """`x` with the rows `x[index]` replaced; a number that is too large writes nothing.
 
-    No row may be written twice.
+    No row may be written twice. Narrower `values` replace the first columns.
     """
     numbers = jax.lax.ScatterDimensionNumbers(
         update_window_dims=tuple(range(1, x.ndim)),

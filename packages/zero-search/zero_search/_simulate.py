@@ -63,8 +63,10 @@ class Visits(eqx.Module):
     row: Int[Array, " visits"]
     action: Int[Array, " visits"]  # that was taken
     alone: Bool[Array, " visits"]  # whether its child has no row of its own
-    value: Float[Array, " visits"]  # the node's new value
-    qvalue: Float[Array, " visits"]  # the edge's new Q
+    value: Float[Array, " visits"]  # of the node
+    qvalue: Float[Array, " visits"]  # of that action, new
+    count: Float[Array, " visits"]  # of the node, new
+    raw_value: Float[Array, " visits"]
 
 
 class Notes(eqx.Module):
@@ -72,7 +74,7 @@ class Notes(eqx.Module):
 
     path: Int[Array, "levels batch 2"]  # node number and action taken
     visit: Int[Array, "visits 3"]  # row, action, alone
-    value: Float[Array, "visits 2"]  # value, qvalue
+    value: Float[Array, "visits 4"]  # value (new), qvalue, count, raw_value
 
 
 class SearchStats(eqx.Module):
@@ -143,7 +145,7 @@ def _blank(batch: int, levels: int) -> Notes:
     return Notes(
         path=jnp.zeros((levels, batch, 2), jnp.int32),
         visit=jnp.zeros((visits, 3), jnp.int32),
-        value=jnp.zeros((visits, 2), jnp.float32),
+        value=jnp.zeros((visits, 4), jnp.float32),
     )
 
 
@@ -199,9 +201,10 @@ def _ascend(
         new = []
         for i in reversed(range(_LEVELS)):
             here, qvalue = reward + discount * outcome, reward + discount * child
-            visited = _visited(tree, node[i], row[i], action[i], alone[i], qvalue)
-            fresh = setting.rules.backup(visited, here)
-            new.append(jnp.stack([fresh, qvalue], axis=-1))
+            old, count, raw = node[i, :, VALUE], node[i, :, COUNT] + 1.0, node[i, :, RAW]
+            visits = Visits(row[i], action[i], alone[i], old, qvalue, count, raw)
+            fresh = setting.rules.backup(_visited(tree, visits), here)
+            new.append(jnp.stack([fresh, qvalue, count, raw], axis=-1))
             values = ((here, outcome), (fresh, child))
             values += ((node[i, :, REWARD], reward), (node[i, :, DISCOUNT], discount))
             outcome, child, reward, discount = (jnp.where(on[i], x, y) for x, y in values)
@@ -209,45 +212,38 @@ def _ascend(
         to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
         note = jnp.stack([row, action, alone.astype(jnp.int32)], axis=-1)
         visit = put(visit, to, note.reshape(-1, 3))
-        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 2))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 4))
         return block - 1, visit, value, (outcome, child, reward, discount), new[-1]
 
     carried = (leaf.value, leaf.value, leaf.reward, leaf.discount)
     blocks = (jnp.max(walk.depth) - 1) // _LEVELS
-    init = (blocks, notes.visit, notes.value, carried, jnp.zeros((batch, 2), jnp.float32))
+    init = (blocks, notes.visit, notes.value, carried, jnp.zeros((batch, 4), jnp.float32))
     _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
     end, total = nowhere(tree, _chunk(batch)), start[-1] + count[-1]
     end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
     visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
     row = jnp.where(setting.alive, base, nowhere(tree, batch))
     alone = ~leaf.stored & (walk.depth == 1)
-    roots = Visits(row, notes.path[0, :, 1], alone, root[:, 0], root[:, 1])
+    roots = Visits(row, notes.path[0, :, 1], alone, *jnp.unstack(root, axis=-1))
     return Notes(notes.path, visit, value), roots, total
 
 
-def _visited(
-    tree: Tree,
-    node: Float[Array, "visits columns"],
-    row: Int[Array, " visits"],
-    action: Int[Array, " visits"],
-    alone: Bool[Array, " visits"],
-    qvalue: Float[Array, " visits"],
-) -> NodeStatistics:
-    """The statistics of nodes after one more visit; their values are still the old ones."""
+def _visited(tree: Tree, visits: Visits) -> NodeStatistics:
+    """The statistics of nodes after one more visit."""
     actions = jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None]
-    taken = actions == action[:, None]
-    edge = take(tree.edge, row)
-    visits = edge[:, 0] + taken.astype(jnp.float32)
+    taken = actions == visits.action[:, None]
+    edge = take(tree.edge, visits.row)
+    number = edge[:, 0] + taken.astype(jnp.float32)
     # A child that has no row of its own leaves its mean to the edge.
-    mean = (edge[:, 1] * edge[:, 0] + qvalue[:, None]) / visits
-    fresh = jnp.where(alone[:, None], mean, qvalue[:, None])
+    mean = (edge[:, 1] * edge[:, 0] + visits.qvalue[:, None]) / number
+    fresh = jnp.where(visits.alone[:, None], mean, visits.qvalue[:, None])
     return NodeStatistics(
-        prior=take(tree.prior, row),
-        visits=visits,
+        prior=take(tree.prior, visits.row),
+        visits=number,
         qvalues=jnp.where(taken, fresh, edge[:, 1]),
-        count=node[:, COUNT] + 1.0,
-        value=node[:, VALUE],
-        raw_value=node[:, RAW],
+        count=visits.count,
+        value=visits.value,
+        raw_value=visits.raw_value,
     )
 
 
@@ -259,10 +255,9 @@ def _rescore(tree: Tree, notes: Notes, total: Int[Array, ""], choose: Chooser) -
         first, *scored = carry
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
         row, action, alone = jnp.unstack(part(notes.visit), axis=-1)
-        value, qvalue = jnp.unstack(part(notes.value), axis=-1)
+        visits = Visits(row, action, alone > 0, *jnp.unstack(part(notes.value), axis=-1))
         current = eqx.tree_at(_SCORED, tree, tuple(scored))
-        written = _write(current, Visits(row, action, alone > 0, value, qvalue), choose)
-        return first + number, *_SCORED(written)
+        return first + number, *_SCORED(_write(current, visits, choose))
 
     init = (jnp.zeros((), jnp.int32), *_SCORED(tree))
     _, *scored = jax.lax.while_loop(lambda carry: carry[0] < total, body, init)
@@ -271,15 +266,12 @@ def _rescore(tree: Tree, notes: Notes, total: Int[Array, ""], choose: Chooser) -
 
 def _write(tree: Tree, visits: Visits, choose: Chooser) -> Tree:
     """Enters visits in the tree, with what `choose` would take there next."""
-    node = take(tree.node, visits.row)
-    visited = _visited(tree, node, visits.row, visits.action, visits.alone, visits.qvalue)
-    visited = eqx.tree_at(lambda n: n.value, visited, visits.value)
+    visited = _visited(tree, visits)
     best = choose(visited)
     code = take(tree.child.reshape(-1), visits.row * tree.child.shape[1] + best)
-    fresh = jnp.stack([visited.count, visited.value], axis=-1)
     scored = (
         put(tree.step, visits.row, jnp.stack([best, code], axis=-1)),
-        put(tree.node, visits.row, jnp.concatenate([fresh, node[:, REWARD:]], axis=-1)),
+        put(tree.node, visits.row, jnp.stack([visits.count, visits.value], axis=-1)),
         put(tree.edge, visits.row, jnp.stack([visited.visits, visited.qvalues], axis=1)),
     )
     return eqx.tree_at(_SCORED, tree, scored)
