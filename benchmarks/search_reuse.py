@@ -32,6 +32,10 @@ from zero_search import AbstractPlanner, GumbelSearch, PUCT, TreeSearch
 from zero_train import EnvironmentModel
 
 
+#: Where the moves are timed: so many moves of games that are so many plies old.
+TIMED = {"plies": 16, "opening_plies": 20}
+
+
 class Watched(AbstractPlanner[Any, Any]):
     """Reports what every search starts with: the visits kept, and whether the game is over."""
 
@@ -78,7 +82,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=200, help="games at a time")
     parser.add_argument("--question", choices=["kept", "match", "time"])
     parser.add_argument("--max-nodes", type=int, help="room in the tree that is kept")
-    parser.add_argument("--runs", type=int, default=5, help="games timed, or batches of games")
+    parser.add_argument("--runs", type=int, default=5, help="timed games, or batches of them")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     model, c = trained_model(options.run)
@@ -103,7 +107,7 @@ def main() -> None:
         planners = {"keeps": keeper, "drops": planner(simulations, False)}
         ratios = {}
         for batch in (1, options.batch // 2):
-            seconds = seconds_a_move(model, planners, batch=batch, runs=options.runs)
+            seconds = seconds_a_move(model, planners, batch=batch, runs=options.runs, **TIMED)
             ratios[batch] = ratio(seconds, "keeps", "drops")
             each = {k: round(1e3 * statistics.median(v), 2) for k, v in seconds.items()}
             line("time", simulations, games=batch, ms=each, ratio=round(ratios[batch], 3))
