@@ -233,7 +233,10 @@ def test_ties_are_broken_at_random():
         args = (model, key, root, recurrent, 2)
         return dropin.muzero_policy(*args, dirichlet_fraction=0.0).search_tree
 
-    first, second = search(jr.key(0)), search(jr.key(1))
+    # Our own part needs no leniency.
+    with jax.debug_key_reuse(True), jax.numpy_rank_promotion("raise"):
+        with jax.numpy_dtype_promotion("strict"):
+            first, second = search(jr.key(0)), search(jr.key(1))
     counts = jnp.bincount(first.action_from_parent[:, 1], length=4)
     assert jnp.all(counts > 60), counts  # 100 each, give or take 9
     assert not jnp.array_equal(first.action_from_parent, second.action_from_parent)
@@ -473,6 +476,22 @@ def test_bad_arguments_are_named(policy, root, options, message):
     with pytest.raises((ValueError, TypeError), match=message) as error:
         search((), jr.key(0), small_root(**root), constant(), **options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_not_finite_spoils_nothing(policy):
+    # At the root and inside: one logit is NaN, another `inf`; so are values and rewards.
+    def spoilt(output, embedding):
+        bad = jnp.array([jnp.nan, jnp.inf])
+        return output.replace(value=bad, reward=bad, prior_logits=logits), embedding
+
+    logits = jnp.array([[jnp.nan, 0.0, 1.0], [0.0, jnp.inf, -jnp.inf]])
+    root = small_root(prior_logits=logits, value=jnp.array([jnp.nan, -jnp.inf]))
+    out = getattr(dropin, policy)((), jr.key(0), root, constant(spoilt), 8)
+    arrays = [out.action_weights, out.search_tree.summary().value, out.search_tree.node_values]
+    assert all(jnp.all(jnp.isfinite(x)) for x in arrays)
+    assert jnp.all(out.search_tree.children_visits[1, :, 2] == 0)
+    assert jnp.all(out.search_tree.children_visits[:, 0, 1] > 0)
 
 
 @pytest.mark.parametrize(

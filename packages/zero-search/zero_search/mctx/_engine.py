@@ -55,7 +55,9 @@ def grow(
     else:
         kept: Any = tree
         trees = from_mctx(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
-    logits, value = ties(root.legal_logits, root_key), root.value.astype(jnp.float32)
+    logits = ties(root.legal_logits, root_key)
+    # As the search does with what it finds: a value that is not finite counts as 0.
+    value = jnp.nan_to_num(root.value.astype(jnp.float32), posinf=0.0, neginf=0.0)
     grown, _ = search(
         plant(trees, selection, root.node, logits, value),
         model,

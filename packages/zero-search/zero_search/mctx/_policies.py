@@ -42,7 +42,31 @@ def muzero_policy(
     pb_c_base: ArrayLike = 19652,
     temperature: ArrayLike = 1.0,
 ) -> mctx.PolicyOutput:
-    """`mctx.muzero_policy`, faster."""
+    """`mctx.muzero_policy`, faster: the same arguments, and the same `mctx.PolicyOutput` with every
+    array of its `search_tree`.
+
+    For the same `rng_key` the noise at the root, the keys of `recurrent_fn` and the final draw are
+    mctx's. What differs, on purpose:
+
+    - Ties are broken by noise on a node's probabilities, at most 1e-6 of each, drawn once, where
+        mctx draws at every selection.
+    - A logit at or below `jnp.finfo(dtype).min` is illegal: never visited, at the root or inside.
+        Where nothing is legal, as below the end of a game, all actions count as equal.
+    - A row whose `invalid_actions` are all true is filler, with a root and no visits; outside of
+        `jit` it is an error.
+    - An action without visits is never drawn, whatever the `temperature`.
+    - With `max_depth`, a leaf there is revisited with its first evaluation, and nodes are numbered
+        without gaps.
+    - Statistics are kept in float32, whatever the dtype of `root.value`.
+
+    `qtransform` may be one of mctx's three, a `functools.partial` of one with keywords, or a
+    [`zero_search.AbstractQTransform`][]; others are refused. `loop_fn` runs the simulations.
+    `root.prior_logits`, `root.value`, all leaves of `root.embedding` and `invalid_actions` must
+    have the same batch axis: a `ValueError` names what does not fit, while it is traced.
+
+    Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
+    model".
+    """
     return _puct(
         "muzero_policy",
         params,
@@ -81,6 +105,17 @@ def alphazero_policy(
     pb_c_base: ArrayLike = 19652,
     temperature: ArrayLike = 1.0,
 ) -> mctx.PolicyOutput:
+    """[`zero_search.mctx.muzero_policy`][] that can go on with an earlier tree, as in mctx-az.
+
+    Pass what [`zero_search.mctx.get_subtree`][] left of the last `search_tree` after a move:
+    `num_simulations` are added to its visits. The root's embedding, value and prior are replaced by
+    those of `root`, with fresh noise; other nodes keep theirs, which never had any. A row starts
+    anew if [`zero_search.mctx.reset_search_tree`][] emptied it or its action had no visits.
+
+    A tree given has the room it has; a new one has it for `max_nodes`, by default the root and
+    every simulation. In a full tree leaves are still evaluated, counted and backed up, only not
+    stored: such an edge has visits but no child, and its value is in `children_rewards`.
+    """
     return _puct(
         "alphazero_policy",
         params,
@@ -116,6 +151,11 @@ def gumbel_muzero_policy(
     max_num_considered_actions: int = 16,
     gumbel_scale: ArrayLike = 1.0,
 ) -> mctx.PolicyOutput:
+    """`mctx.gumbel_muzero_policy`, as [`zero_search.mctx.muzero_policy`][] is `mctx.muzero_policy`;
+    ties are broken by the lowest index, like there.
+
+    Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
+    """
     name = "gumbel_muzero_policy"
     check_arguments(name, root, num_simulations, invalid_actions, max_depth=max_depth)
     given: Any = root

@@ -49,6 +49,7 @@ def masked_root(
 
     Invalid is what the caller says and, besides, what the root's own logits leave out.
     """
+    logits = clean(logits)
     if invalid_actions is None:
         invalid = jnp.zeros_like(logits)
     else:
