@@ -33,6 +33,8 @@ class Rules(eqx.Module):
     - `gamma`: multiplies the model's signed discounts.
     - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
     - `stop_at_final`: revisit final states; otherwise expand below them like anywhere else.
+    - `num_leaves`: walks of a game before their leaves are evaluated together.
+    - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
     """
 
     selection: AbstractSelection
@@ -40,6 +42,8 @@ class Rules(eqx.Module):
     gamma: float = 1.0
     max_depth: int | None = None
     stop_at_final: bool = True
+    num_leaves: int = 1
+    virtual_loss: float = 1.0
 
 
 class Setting(eqx.Module):
@@ -61,10 +65,10 @@ class Setting(eqx.Module):
 class Walk(eqx.Module):
     """Where a walk down ended: the number of the last node, and what it would do next."""
 
-    index: Int[Array, " batch"]
-    action: Int[Array, " batch"]
-    code: Int[Array, " batch"]
-    depth: Int[Array, " batch"]
+    index: Int[Array, "*axes"]
+    action: Int[Array, "*axes"]
+    code: Int[Array, "*axes"]
+    depth: Int[Array, "*axes"]
 
 
 class Found(eqx.Module):
@@ -86,6 +90,7 @@ class Leaf(eqx.Module):
     discount: Float[Array, " batch"]
     value: Float[Array, " batch"]
     stored: Bool[Array, " batch"]
+    real: Bool[Array, " batch"]  # whether the simulation counts
 
 
 class Pending(eqx.Module):
@@ -101,7 +106,7 @@ class Pending(eqx.Module):
 
 def no_state(tree: Tree, state: PyTree[Array]) -> Pending:
     """Nothing to store. `tree` has flat rows."""
-    return Pending(nowhere(tree, tree.size.shape[0]), state)
+    return Pending(nowhere(tree, jax.tree.leaves(state)[0].shape[0]), state)
 
 
 def store_state(tree: Tree, pending: Pending) -> Tree:
@@ -209,4 +214,5 @@ def _leaf(
         discount=pick(DISCOUNT, found.discount),
         value=pick(RAW, found.value),
         stored=new | revisited,
+        real=jnp.ones_like(new),
     )

@@ -40,7 +40,9 @@ class Tree(eqx.Module):
 
     step: Int[Array, "*rows 2"]  # cached, so that a walk down need not score
     node: Float[Array, "*rows columns"]
-    edge: Float[Array, "*rows 2 actions"]  # visits; value for the parent's player, with reward
+    # Visits; value for the parent's player, with reward; and if leaves are evaluated several at a
+    # time, walks that have not come back.
+    edge: Float[Array, "*rows planes actions"]
     child: Int[Array, "*rows actions"]
     prior: Float[Array, "*rows features actions"]
     parent: Int[Array, "*rows"]
@@ -49,7 +51,11 @@ class Tree(eqx.Module):
 
 
 def empty(
-    state: PyTree[Array], selection: AbstractSelection, max_nodes: int, num_actions: int
+    state: PyTree[Array],
+    selection: AbstractSelection,
+    max_nodes: int,
+    num_actions: int,
+    planes: int = 2,
 ) -> Tree:
     """Trees without nodes, for states like `state`."""
     batch = batch_size(state)
@@ -59,7 +65,7 @@ def empty(
     return Tree(
         step=jnp.zeros((*rows, 2), jnp.int32),
         node=jnp.zeros((*rows, COLUMNS), jnp.float32),
-        edge=jnp.zeros((*rows, 2, num_actions), jnp.float32),
+        edge=jnp.zeros((*rows, planes, num_actions), jnp.float32),
         child=jnp.full((*rows, num_actions), UNSTORED, jnp.int32),
         prior=jnp.zeros((*rows, features, num_actions), jnp.float32),
         parent=jnp.zeros(rows, jnp.int32),
