@@ -101,7 +101,9 @@ def expectimax(dice: RandomDice, state: Node, gamma: float, levels: int) -> jax.
     return jnp.where(legal, expected, -jnp.inf)
 
 
-@pytest.fixture(scope="module", params=["proportional", "sampled"])
+@pytest.fixture(
+    scope="module", params=["proportional", pytest.param("sampled", marks=pytest.mark.slow)]
+)
 def thorough(request):
     """Exact Q-values and a long search of games of two moves, in which every node fits.
 
