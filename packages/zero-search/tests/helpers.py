@@ -1,6 +1,8 @@
 """Models to search over, exact answers for them, and a slow search to compare with."""
 
 import functools
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -244,12 +246,21 @@ def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> j
 class Reference:
     """A search with one Python object a node, for AlphaZero's PUCT and for Gumbel search without
     noise: the oracle for everything mctx has not.
+
+    `backup` is the planner's, for one node: from its statistics and the outcome to its new value.
     """
 
-    def __init__(self, planner: TreeSearch | GumbelSearch, model: RandomTree):
+    def __init__(
+        self,
+        planner: TreeSearch | GumbelSearch,
+        model: RandomTree,
+        backup: Callable[[dict, float], float] | None = None,
+    ):
         self.planner: Any = planner
         self.model = model
-        self.max_nodes = planner.max_nodes or planner.num_simulations + 1
+        self.max_nodes = planner.max_nodes or (1 + planner.reuse) * planner.num_simulations + 1
+        self.max_depth = planner.max_depth or math.inf
+        self.backup = backup or self.mean
         self._step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), 1)))
         self._predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 1)))
 
@@ -311,22 +322,30 @@ class Reference:
     def halving(self, root) -> np.ndarray:
         considered = min(int(root["legal"].sum()), self.planner.max_num_considered_actions)
         schedule = get_sequence_of_considered_visits(considered, self.planner.num_simulations)
-        due = schedule[int(root["visits"].sum())]
+        # Only what this move's search added: visits kept from the move before do not count.
+        visits = root["visits"] - root["kept"]
+        due = schedule[int(visits.sum())] if visits.sum() < len(schedule) else visits.max()
         scores = root["logits"] + self.transformed(root)
-        return np.where(root["visits"] == due, scores, -np.inf)
+        return np.where(visits == due, scores, -np.inf)
 
     def search(self, root: dict) -> dict:
+        root["kept"] = root["visits"].copy()
         for _ in range(self.planner.num_simulations):
-            self.simulate(root, root)
+            self.simulate(root, root, 1)
         return root
 
-    def simulate(self, root, node) -> float:
+    def mean(self, node, outcome) -> float:
+        count = 1 + node["visits"].sum()
+        return ((count - 1) * node["mean"] + outcome) / count
+
+    def simulate(self, root, node, depth) -> float:
         action = self.select(root, node)
         stored = True
         if action in node["children"]:
             child, reward, discount = node["children"][action]
-            outcome = child["raw"] if child["final"] else self.simulate(root, child)
-            mean = child["raw"] if child["final"] else child["mean"]
+            leaf = child["final"] or depth >= self.max_depth
+            outcome = child["raw"] if leaf else self.simulate(root, child, depth + 1)
+            mean = child["mean"]
         else:
             after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
             child = self.node(after, bool(last[0]))
@@ -337,8 +356,7 @@ class Reference:
                 node["children"][action] = (child, reward, discount)
         n, q = node["visits"][action], reward + discount * mean
         node["q"][action] = q if stored else (n * node["q"][action] + q) / (n + 1)
-        count = 1 + node["visits"].sum()
-        up = reward + discount * outcome
-        node["mean"] = (count * node["mean"] + up) / (count + 1)
         node["visits"][action] += 1
+        up = reward + discount * outcome
+        node["mean"] = self.backup(node, up)
         return up
