@@ -18,8 +18,8 @@ from ._walk import ascend, descend
 class Walks(eqx.Module):
     """Walks that wait for their leaves to be evaluated."""
 
-    path: Int[Array, "leaves levels batch 2"]
-    end: Walk  # [leaves, batch]
+    path: Int[Array, "*leaves levels batch 2"]
+    end: Walk
 
 
 def many_leaves(

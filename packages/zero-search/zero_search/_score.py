@@ -127,12 +127,13 @@ def _with_losses(
     """
     known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
     low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
-    weight = node.visits + loss * marked
-    mean = (node.visits * node.qvalues + loss * marked * low) / jnp.where(weight > 0, weight, 1.0)
+    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
+    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
+    mean = low + share * (node.qvalues - low)
     return NodeStatistics(
         prior=node.prior,
         visits=node.visits + marked,
-        qvalues=jnp.where(weight > 0, mean, low),
+        qvalues=jnp.where(marked > 0, mean, node.qvalues),
         count=node.count + jnp.sum(marked, axis=1),
         value=node.value,
         raw_value=node.raw_value,

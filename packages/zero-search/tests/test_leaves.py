@@ -1,0 +1,116 @@
+"""Several leaves at a time: against a slow reference that waits for its leaves too."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import PUCT, Tree, TreeSearch
+
+from .helpers import Jitted, Nim, Node, quick_jit, RandomTree, Reference
+
+
+BATCH, SIMULATIONS, LEAVES = 8, 40, 4
+
+
+class Marked(Reference):
+    """A reference whose walks mark their edges until all leaves of the group are known."""
+
+    def with_losses(self, node) -> dict:
+        marks, seen = node.setdefault("marks", np.zeros_like(node["visits"])), node["visits"] > 0
+        low = min(node["mean"], np.where(seen, node["q"], node["mean"]).min())
+        share = node["visits"] / np.maximum(node["visits"] + self.planner.virtual_loss * marks, 1)
+        mean = np.where(marks > 0, low + share * (node["q"] - low), node["q"])
+        return node | {"visits": node["visits"] + marks, "q": mean}
+
+    def walk(self, root) -> list[tuple[dict, int]]:
+        node, path = root, []
+        while True:
+            action = self.select(root, self.with_losses(node))
+            path.append((node, action))
+            node["marks"][action] += 1
+            child = node["children"].get(action)
+            if child is None or child[0]["final"]:
+                return path
+            node = child[0]
+
+    def search(self, root) -> dict:
+        for _ in range(self.planner.num_simulations // self.planner.num_leaves):
+            paths = [self.walk(root) for _ in range(self.planner.num_leaves)]
+            known = [action in node["children"] for node, action in (path[-1] for path in paths)]
+            for path, revisit in zip(paths, known, strict=True):
+                for node, action in path:
+                    node["marks"][action] -= 1
+                node, action = path[-1]
+                # Two walks to one leaf are one visit.
+                if revisit or action not in node["children"]:
+                    self.enter(root, path)
+        return root
+
+    def enter(self, root, path) -> None:
+        actions = iter([action for _, action in path])
+        select, self.select = self.select, lambda *_: next(actions)
+        self.simulate(root, root, 1)
+        self.select = select
+
+
+@pytest.mark.parametrize("loss, max_nodes", [(1.0, None), (0.0, None), (3.0, 12)])
+def test_equals_a_slow_reference(loss, max_nodes):
+    # Truncated and final states, players who move twice, and with 12 nodes a tree that fills up.
+    planner = TreeSearch(
+        SIMULATIONS,
+        PUCT(1.5),
+        gamma=0.9,
+        max_nodes=max_nodes,
+        num_leaves=LEAVES,
+        virtual_loss=loss,
+    )
+    model = RandomTree(num_actions=4, truncate=0.1)
+    state = model.root(BATCH)
+    plan, _, tree = quick_jit(
+        lambda s, k: planner.grow(model, s, planner.init(model, s), key=jr.split(k, BATCH))
+    )(state, jr.key(0))
+    oracle = Marked(planner, model)
+    repeated = 0
+    for row in range(BATCH):
+        root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
+        assert np.array_equal(tree.edge[row, 0, 0], root["visits"])
+        seen = root["visits"] > 0
+        assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
+        assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
+        assert int(plan.stats["nodes"][row]) == oracle.size(root)
+        repeated += SIMULATIONS - root["visits"].sum()
+    assert repeated > 0  # else the rule for such walks was never needed
+    assert not np.any(tree.edge[:, :, 2])
+
+
+def sums_hold(tree: Tree) -> None:
+    """Every node has one visit more than its edges, and as many as the edge above."""
+    visits, count = np.asarray(tree.edge[:, :, 0]), np.asarray(tree.node[..., 0])
+    for row, size in enumerate(np.asarray(tree.size)):
+        assert np.array_equal(count[row, :size], 1 + visits[row, :size].sum(axis=1))
+        for parent, action in zip(*np.nonzero(np.asarray(tree.child[row]) >= 0), strict=True):
+            child = int(tree.child[row, parent, action])
+            assert visits[row, parent, action] == count[row, child]
+
+
+def test_kept_subtrees_and_rows_without_moves(getkey):
+    tree_model = RandomTree(num_actions=5)
+    planner = TreeSearch(16, num_leaves=8, reuse=True, temperature=1.0)
+    run = Jitted(planner, tree_model)
+    state = tree_model.root(BATCH)
+    carry = planner.init(tree_model, state)
+    for _ in range(3):
+        plan, carry = run.plan(state, carry, getkey())
+        assert jnp.allclose(jnp.sum(plan.weights, axis=1), 1.0)
+        sums_hold(carry.tree)
+        state, _, _, last = run.step(state, plan.action)
+        carry = run.advance(carry, plan.action, state, last)
+    assert isinstance(state, Node)
+
+
+def test_wins_nim():
+    heaps = jnp.asarray([1, 2, 3, 5, 6, 7, 9, 10], jnp.int32)
+    plan = Jitted(TreeSearch(400, PUCT(), num_leaves=8), Nim()).fresh(heaps)
+    assert jnp.array_equal(plan.action, heaps % 4 - 1)
