@@ -25,8 +25,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 from _players import play, ratio, seconds_a_move, take_turns, trained_model
+from jaxtyping import PRNGKeyArray
 
 from zero_nets import AlphaZeroNet
 from zero_search import AbstractPlanner, PUCT, TreeSearch
@@ -35,10 +37,25 @@ from zero_train import EnvironmentModel, FeatureEvaluator
 
 #: Blocks and channels of the networks with random weights, beside the trained one.
 SIZES = ((6, 64), (6, 128))
+#: Widths of networks without convolutions, whose weights a single position cannot share.
+WIDTHS = (512, 1024)
 LEAVES = (1, 2, 4, 8, 16)
 BATCHES = (1, 2, 4, 8, 16, 32)
 #: Where the moves are timed: so many moves of games that are so many plies old.
 TIMED = {"plies": 8, "opening_plies": 20}
+
+
+class Dense(eqx.Module):
+    """Three hidden layers; logits and value from the last."""
+
+    layers: eqx.nn.MLP
+
+    def __init__(self, width: int, *, key: PRNGKeyArray):
+        self.layers = eqx.nn.MLP(128, 66, width, 3, key=key)
+
+    def __call__(self, board: jax.Array) -> tuple[jax.Array, jax.Array]:
+        out = self.layers(board.astype("float32").reshape(-1))
+        return out[:65], jnp.tanh(out[65])
 
 
 def models(trained: EnvironmentModel) -> dict[str, EnvironmentModel]:
@@ -49,6 +66,9 @@ def models(trained: EnvironmentModel) -> dict[str, EnvironmentModel]:
             (8, 8, 2), 65, blocks=blocks, channels=channels, key=jr.key(0)
         )
         found[f"{blocks}x{channels}"] = EnvironmentModel(trained.env, FeatureEvaluator(network))
+    for width in WIDTHS:
+        network = eqx.filter_jit(Dense)(width, key=jr.key(0))
+        found[f"dense-{width}"] = EnvironmentModel(trained.env, FeatureEvaluator(network))
     return found
 
 
@@ -84,7 +104,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", nargs="?", default="runs/quick", help="folder of a trained run")
     parser.add_argument("--question", choices=["network", "time", "match"])
-    parser.add_argument("--networks", nargs="+", default=["trained", "6x64", "6x128"])
+    parser.add_argument(
+        "--networks", nargs="+", default=["trained", "6x64", "6x128", "dense-512", "dense-1024"]
+    )
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--leaves", type=int, default=8, help="of the player in the matches")
     parser.add_argument("--virtual-loss", type=float, default=1.0)
@@ -108,7 +130,7 @@ def main() -> None:
         return {name: round(1e3 * statistics.median(each), 3) for name, each in seconds.items()}
 
     for name, model in models(trained).items():
-        if name not in options.networks:
+        if options.networks and name not in options.networks:
             continue
         if asked("network"):
             seconds = network_seconds(model, options.runs)
