@@ -103,7 +103,7 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         tree = self._empty(state, logits.shape[1]) if carry.tree is None else carry.tree
         planted = plant(tree, self._selection, state, logits, root.value)
         kept = statistics(planted).visits
-        rule = _Halving(gumbel, logits, kept, self._table(), self.qtransform)
+        rule = Halving(gumbel, logits, kept, self._table(), self.qtransform)
         tree, stats = search(
             planted,
             model,
@@ -136,16 +136,16 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         return empty(state, self._selection, room, actions)
 
     @property
-    def _selection(self) -> "_Interior":
-        return _Interior(self.qtransform)
+    def _selection(self) -> "Interior":
+        return Interior(self.qtransform)
 
     def _table(self) -> Int[np.ndarray, "considered simulations"]:
         most = self.max_num_considered_actions
-        rows = [_halving(m, self.num_simulations) for m in range(most + 1)]
+        rows = [halving(m, self.num_simulations) for m in range(most + 1)]
         return np.asarray(rows, np.int32)
 
 
-class _Interior(AbstractSelection):
+class Interior(AbstractSelection):
     """Takes the action whose visit frequency lags most behind the improved policy (eq. 14)."""
 
     qtransform: AbstractQTransform
@@ -160,7 +160,7 @@ class _Interior(AbstractSelection):
         return improved - node.visits / node.count[:, None]
 
 
-class _Halving(eqx.Module):
+class Halving(eqx.Module):
     """The root's rule: the best action among those with the visit count now due."""
 
     gumbel: Float[Array, "batch actions"]
@@ -187,7 +187,7 @@ def root_gumbel(key: Key[Array, " batch"], num_actions: int) -> Float[Array, "ba
     return jax.vmap(lambda k: jr.gumbel(k, (num_actions,), jnp.float32))(key)
 
 
-def _halving(num_considered: int, num_simulations: int) -> list[int]:
+def halving(num_considered: int, num_simulations: int) -> list[int]:
     """The visit count that is due at each simulation (Danihelka et al., section 3 and figure 1).
 
     Each of about `log2 m` phases gives every surviving action the same number of visits; then

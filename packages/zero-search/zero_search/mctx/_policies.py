@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree, Shaped
 
-from .._gumbel import _Halving, _halving, _Interior
+from .._gumbel import Halving, halving, Interior
 from .._select import MuZeroPUCT
 from .._tree import statistics
 from ._check import check_arguments, check_tree
@@ -164,8 +164,8 @@ def gumbel_muzero_policy(
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
     transform = as_qtransform(name, qtransform)
-    table = [_halving(m, num_simulations) for m in range(max_num_considered_actions + 1)]
-    rule = _Halving(
+    table = [halving(m, num_simulations) for m in range(max_num_considered_actions + 1)]
+    rule = Halving(
         gumbel=gumbel.astype(jnp.float32),
         logits=start.legal_logits,
         kept=jnp.zeros(shape, jnp.float32),
@@ -175,7 +175,7 @@ def gumbel_muzero_policy(
     tree = grow(
         start,
         as_model(params, recurrent_fn, rng_key, noisy=False),
-        _Interior(transform),
+        Interior(transform),
         key,
         num_simulations=num_simulations,
         max_depth=max_depth,
