@@ -231,14 +231,17 @@ class Jitted:
 
 
 def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> jax.Array:
-    """Optimal Q-values of every root action, `-inf` where illegal; all ends after `levels`."""
+    """Optimal Q-values of every root action, `-inf` where illegal; all ends after `levels`, and
+    where an episode is cut off the evaluator's value counts.
+    """
     batch, n = state.name.shape[0], model.num_actions
     wide = jax.tree.map(lambda x: jnp.repeat(x, n), state)
     actions = jnp.tile(jnp.arange(n, dtype=jnp.int32), batch)
     unused: Any = None  # this model draws nothing
-    after, total, discount, _ = model.step(wide, actions, key=unused)
+    after, total, discount, last = model.step(wide, actions, key=unused)
     if levels > 1:
-        total += gamma * discount * jnp.max(exact_values(model, after, gamma, levels - 1), axis=1)
+        best = jnp.max(exact_values(model, after, gamma, levels - 1), axis=1)
+        total += gamma * discount * jnp.where(last, model.predict(after, key=unused)[1], best)
     legal = jnp.isfinite(model.predict(state, key=unused)[0])
     return jnp.where(legal, total.reshape(batch, n), -jnp.inf)
 

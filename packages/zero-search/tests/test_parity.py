@@ -15,6 +15,7 @@ import pytest
 from zero_search import (
     _gumbel,
     AbstractRootNoise,
+    ByMinMax,
     CompletedByMixedValue,
     GumbelSearch,
     MctxSearch,
@@ -141,6 +142,34 @@ def test_gumbel_visits_equal_mctx(case, options, monkeypatch):
     rule = CompletedByMixedValue(**options)
     planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, qtransform=rule)
 
+    monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
+    visits, plan = Jitted(planner, model).visits(state)
+    assert_same(plan, visits, summary)
+    assert jnp.array_equal(plan.action, action)
+    assert jnp.allclose(plan.weights, weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["tree"], indirect=True)
+def test_puct_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch):
+    model, state, noise = case
+    transform = functools.partial(mctx.qtransform_by_min_max, min_value=-1.5, max_value=2.0)
+    options = dict(dirichlet_fraction=0.0, qtransform=transform, max_depth=3)
+    summary, _, _ = run_mctx(mctx.muzero_policy, case, monkeypatch, **options)
+    rule = MuZeroPUCT(qtransform=ByMinMax(-1.5, 2.0))
+    planner = TreeSearch(SIMULATIONS, rule, Fixed(noise), gamma=GAMMA, max_depth=3)
+    plan = Jitted(planner, model).fresh(state)
+    assert_same(plan, np.round(plan.weights * SIMULATIONS), summary)
+
+
+@pytest.mark.parametrize("case", ["tree"], indirect=True)
+def test_gumbel_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch):
+    model, state, noise = case
+    transform = functools.partial(mctx.qtransform_completed_by_mix_value, use_mixed_value=False)
+    summary, action, weights = run_mctx(
+        mctx.gumbel_muzero_policy, case, monkeypatch, qtransform=transform, max_depth=2
+    )
+    rule = CompletedByMixedValue(use_mixed_value=False)
+    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, qtransform=rule, max_depth=2)
     monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
     visits, plan = Jitted(planner, model).visits(state)
     assert_same(plan, visits, summary)
