@@ -17,7 +17,10 @@ from ._gumbel import (
     GumbelSearch as GumbelSearch,
 )
 from ._inspect import (
+    read_tree as read_tree,
     SearchTree as SearchTree,
+    TreeEdge as TreeEdge,
+    TreeNode as TreeNode,
 )
 from ._mctx import (
     MctxSearch as MctxSearch,
@@ -41,15 +44,8 @@ from ._qtransform import (
     ByParentAndSiblings as ByParentAndSiblings,
     CompletedByMixedValue as CompletedByMixedValue,
 )
-from ._read import (
-    read_tree as read_tree,
-)
 from ._root import (
     SearchCarry as SearchCarry,
-)
-from ._rows import (
-    TreeEdge as TreeEdge,
-    TreeNode as TreeNode,
 )
 from ._sample import (
     safe_softmax as safe_softmax,

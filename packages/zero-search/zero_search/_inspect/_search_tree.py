@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from ._check import check_range
+from .._check import check_range
 from ._outline import Box, write
 from ._rows import TreeEdge, TreeNode
 from ._svg import draw

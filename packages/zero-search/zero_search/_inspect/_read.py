@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._inspect import SearchTree
-from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, VALUE
+from .._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, VALUE
+from ._search_tree import SearchTree
 
 
 def read_tree(tree: Tree, row: SupportsIndex = 0) -> SearchTree:
