@@ -50,9 +50,10 @@ class Marked(Reference):
 
     def enter(self, root, path) -> None:
         actions = iter([action for _, action in path])
-        select, self.select = self.select, lambda *_: next(actions)
+        select = self.select
+        setattr(self, "select", lambda *_: next(actions))
         self.simulate(root, root, 1)
-        self.select = select
+        setattr(self, "select", select)
 
 
 @pytest.mark.parametrize("loss, max_nodes", [(1.0, None), (0.0, None), (3.0, 12)])

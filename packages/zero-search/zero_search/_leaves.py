@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Int
 
-from ._expand import evaluate, Found, Leaf, Pending, Setting, store, Walk
+from ._expand import evaluate, Found, KeyPair, Leaf, Pending, Setting, store, Walk
 from ._indexing import take
 from ._score import Chooser, Marks, Notes, rescore
 from ._tree import Tree, UNSTORED
@@ -91,9 +91,15 @@ def _all_up(
 
 
 def _widened(setting: Setting) -> Setting:
-    """The setting of one row a leaf, each with a key of its own."""
+    """The setting of one row a leaf, each with keys of its own."""
     number = setting.rules.num_leaves
-    tile: Any = lambda x: jnp.tile(x, number)
-    fold = jax.vmap(jax.vmap(jr.fold_in, in_axes=(0, None)), in_axes=(None, 0))
-    key = fold(setting.key, jnp.arange(number, dtype=jnp.int32)).reshape(-1)
-    return Setting(setting.model, setting.rules, key, tile(setting.base), tile(setting.alive))
+    leaves = jnp.arange(number, dtype=jnp.int32)
+    each_row = jax.vmap(jr.fold_in, in_axes=(0, None))
+    each_leaf = jax.vmap(each_row, in_axes=(None, 0))
+
+    def keys(sim: Any) -> KeyPair:
+        step_key, predict_key = setting.keys(sim)
+        return each_leaf(step_key, leaves).reshape(-1), each_leaf(predict_key, leaves).reshape(-1)
+
+    base, alive = jnp.tile(setting.base, number), jnp.tile(setting.alive, number)
+    return Setting(setting.model, setting.rules, keys, base, alive)
