@@ -50,10 +50,9 @@ class Marked(Reference):
 
     def enter(self, root, path) -> None:
         actions = iter([action for _, action in path])
-        select = self.select
-        setattr(self, "select", lambda *_: next(actions))
-        self.simulate(root, root, 1)
-        setattr(self, "select", select)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self, "select", lambda *_: next(actions))
+            self.simulate(root, root, 1)
 
 
 @pytest.mark.parametrize("loss, max_nodes", [(1.0, None), (0.0, None), (3.0, 12)])
