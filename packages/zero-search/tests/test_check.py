@@ -1,24 +1,34 @@
 """Bad input is refused by one line that names it."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import pytest
 
 from zero_search import (
+    AbstractBackup,
     AbstractPriorModel,
+    AbstractQTransform,
+    AbstractRootNoise,
+    AbstractSelection,
+    ByMinMax,
+    ByParentAndSiblings,
+    CompletedByMixedValue,
     DirichletNoise,
     GumbelSearch,
     MctxSearch,
     MuZeroPUCT,
     PUCT,
+    safe_softmax,
+    SearchCarry,
     Temperature,
     TreeSearch,
     UCB1,
 )
-from zero_search._check import check_keys
 
 from .helpers import Node, RandomTree
 
@@ -53,6 +63,14 @@ class Bad(AbstractPriorModel[Any]):
         if self.wrong == "logits":
             logits = logits.astype(jnp.int32)
         return logits, value
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def trace(planner, model, state, num_keys: int):
@@ -95,12 +113,20 @@ def test_wrong_rows_are_named(planner):
         trace(planner, TREE, scalar, 3)
 
 
-def test_keys_must_be_typed_and_one_a_row():
-    # The import hook of these tests refuses such keys earlier; a user's program has no hook.
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_keys_must_be_typed_and_one_a_row(planner, unhooked):
+    state = TREE.root(3)
+    carry = planner.init(TREE, state)
     with pytest.raises(ValueError, match=r"`key` is key<fry>\[\] for 3 states"):
-        check_keys(jr.key(0), 3)
+        planner.plan(TREE, state, carry, key=jr.key(0))
     with pytest.raises(ValueError, match=r"uint32\[3,2\] for 3 states.*one typed key a state"):
-        check_keys(jr.split(jr.PRNGKey(0), 3), 3)
+        planner.plan(TREE, state, carry, key=jr.split(jr.PRNGKey(0), 3))
+
+
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4, reuse=True)])
+def test_a_state_without_arrays_is_named(planner, unhooked):
+    with pytest.raises(ValueError, match="`state` has no arrays; give at least one"):
+        planner.init(TREE, ())
 
 
 @pytest.mark.parametrize(
@@ -122,6 +148,14 @@ def test_keys_must_be_typed_and_one_a_row():
         (lambda: MctxSearch(4, "gumbel", temperature=1.0), "`temperature` is for policy='muzero'"),
         (lambda: MctxSearch(4, gumbel_scale=0.0), "`gumbel_scale` is for policy='gumbel'"),
         (lambda: MctxSearch(4, "gumbel", max_num_considered_actions=0), "considered_actions=0"),
+        (lambda: TreeSearch(4, max_depth=0), r"TreeSearch\(max_depth=0\)`: must be 1 or more"),
+        (lambda: GumbelSearch(4, max_depth=0), r"GumbelSearch\(max_depth=0\)`: must be 1 or more"),
+        (lambda: TreeSearch(6, num_leaves=4), "must be a multiple of num_leaves"),
+        (lambda: TreeSearch(4, virtual_loss=-1.0), "virtual_loss=-1.0"),
+        (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: low must be below high"),
+        (lambda: ByMinMax(float("nan"), 1.0), "low must be below high"),
+        (lambda: ByParentAndSiblings(epsilon=-1.0), "epsilon=-1.0"),
+        (lambda: CompletedByMixedValue(value_scale=-1.0), "value_scale=-1.0"),
         (lambda: PUCT(-1.0), r"PUCT\(c=-1.0\)"),
         (lambda: MuZeroPUCT(c_init=-1.0), "c_init=-1.0"),
         (lambda: MuZeroPUCT(c_base=0.0), "c_base=0.0"),
@@ -135,3 +169,131 @@ def test_keys_must_be_typed_and_one_a_row():
 def test_bad_hyperparameters_are_named(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda part: TreeSearch(4, part), "selection={}.*subclass of `zero_search.AbstractSelect"),
+        (lambda part: TreeSearch(4, backup=part), "backup={}.*`zero_search.AbstractBackup`"),
+        (lambda part: TreeSearch(4, noise=part), "noise={}.*`zero_search.AbstractRootNoise`"),
+        (lambda part: MctxSearch(4, noise=part), "noise={}.*`zero_search.AbstractRootNoise`"),
+        (lambda part: GumbelSearch(4, backup=part), "backup={}.*`zero_search.AbstractBackup`"),
+        (lambda part: GumbelSearch(4, qtransform=part), "qtransform={}.*AbstractQTransform`"),
+        (lambda part: PUCT(qtransform=part), "qtransform={}.*`zero_search.AbstractQTransform`"),
+        (lambda part: MuZeroPUCT(qtransform=part), "qtransform={}.*AbstractQTransform`"),
+    ],
+)
+def test_what_is_no_such_part_is_named(build, message, unhooked):
+    with pytest.raises(ValueError, match=message.format("Temperature, a class")):
+        build(Temperature)
+    with pytest.raises(ValueError, match=message.format("'puct'")):
+        build("puct")
+
+
+class BadPart(AbstractSelection):
+    """A selection rule that gets one shape wrong."""
+
+    wrong: str
+
+    def prepare(self, logits):
+        prior = safe_softmax(logits)
+        return prior if self.wrong == "prepare" else prior[:, None]
+
+    def score(self, node):
+        return jnp.sum(node.visits, axis=1) if self.wrong == "score" else node.visits
+
+
+class BadQ(AbstractQTransform):
+    def __call__(self, node):
+        return node.value[:, None]
+
+
+class BadBackup(AbstractBackup):
+    def __call__(self, node, outcome):
+        return node.qvalues
+
+
+class BadDtype(AbstractBackup):
+    def __call__(self, node, outcome):
+        return outcome.astype(jnp.bfloat16)
+
+
+class BadNoise(AbstractRootNoise):
+    def __call__(self, logits, *, key):
+        return logits[:, :-1]
+
+
+@pytest.mark.parametrize(
+    "planner, message",
+    [
+        (
+            TreeSearch(4, BadPart("prepare")),
+            r"`BadPart.prepare` returned float32\[1,6\] for 1 rows; it must return "
+            r"float32\[1,n,6\]: n features",
+        ),
+        (
+            TreeSearch(4, BadPart("score")),
+            r"`BadPart.score` returned float32\[3\] for 3 rows; it must return float32\[3,6\]: "
+            "one score for every action of every row",
+        ),
+        (TreeSearch(4, PUCT(qtransform=BadQ())), r"`BadQ.__call__` returned float32\[3,1\]"),
+        (TreeSearch(4, MuZeroPUCT(qtransform=BadQ())), r"must return float32\[3,6\]: one value"),
+        (GumbelSearch(4, qtransform=BadQ()), r"`BadQ.__call__` returned float32\[3,1\]"),
+        (
+            TreeSearch(4, backup=BadBackup()),
+            r"`BadBackup.__call__` returned float32\[3,6\] for 3 rows; it must return float32\[3\]",
+        ),
+        (GumbelSearch(4, backup=BadDtype()), r"`BadDtype.__call__` returned bfloat16\[3\]"),
+        (TreeSearch(4, noise=BadNoise()), r"`BadNoise.__call__` returned float32\[3,5\]"),
+        (MctxSearch(4, noise=BadNoise()), r"must return float32\[3,6\]: one logit for every"),
+    ],
+)
+def test_a_part_that_returns_a_wrong_shape_is_named(planner, message, unhooked):
+    with pytest.raises(ValueError, match=message) as error:
+        trace(planner, TREE, TREE.root(3), 3)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4, reuse=True)])
+def test_a_carry_of_other_games_is_named(planner, unhooked):
+    state = TREE.root(3)
+
+    def plan(carry, state: Any = state, model: Any = TREE):
+        run = lambda carry: planner.plan(model, state, carry, key=jr.split(jr.key(0), 3))
+        return jax.eval_shape(run, carry)
+
+    with pytest.raises(ValueError, match=r"`carry.ply` is int32\[2\] for 3 states: use what"):
+        plan(planner.init(TREE, TREE.root(2)))
+    bigger = dataclasses.replace(planner, num_simulations=5).init(TREE, state)
+    with pytest.raises(ValueError, match=r"`carry.tree.step` is int32\[3,11,2\] and not int32\[3,"):
+        plan(bigger)
+    with pytest.raises(ValueError, match="`carry.tree` holds states of another structure"):
+        plan(planner.init(TREE, state), tuple(state), Bad("structure"))
+
+
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4), MctxSearch(4)])
+def test_moves_of_other_games_are_named(planner, unhooked):
+    state, carry = TREE.root(3), planner.init(TREE, TREE.root(3))
+    action, last = jnp.zeros((3,), jnp.int32), jnp.zeros((3,), bool)
+    with pytest.raises(ValueError, match=r"`action` is float32\[3\] for a carry of 3 games"):
+        planner.advance(carry, action.astype(jnp.float32), state, last)
+    with pytest.raises(ValueError, match=r"`last` is bool\[\] for a carry of 3 games; it must be "):
+        planner.advance(carry, action, state, last[0])
+    with pytest.raises(ValueError, match="`next_state` has 2 rows for a carry of 3 games"):
+        planner.advance(carry, action, TREE.root(2), last)
+
+
+def test_kept_trees_need_no_check_to_go_on():
+    # What `init` and `advance` return is accepted, whatever it has been through.
+    planner, state = TreeSearch(4, reuse=True), TREE.root(3)
+
+    def two_moves(state):
+        carry = planner.init(TREE, state)
+        for _ in range(2):
+            plan, carry = planner.plan(TREE, state, carry, key=jr.split(jr.key(0), 3))
+            state, _, _, last = TREE.step(state, plan.action, key=jr.split(jr.key(1), 3))
+            carry = planner.advance(carry, plan.action, state, last)
+        return carry
+
+    assert isinstance(jax.eval_shape(two_moves, state), SearchCarry)

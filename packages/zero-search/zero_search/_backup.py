@@ -5,6 +5,7 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ._check import check_result
 from ._statistics import NodeStatistics
 
 
@@ -39,3 +40,12 @@ class MeanBackup(AbstractBackup):
         self, node: NodeStatistics, outcome: Float[Array, " rows"]
     ) -> Float[Array, " rows"]:
         return (node.value * (node.count - 1.0) + outcome) / node.count
+
+
+def back_up(
+    rule: AbstractBackup, node: NodeStatistics, outcome: Float[Array, " rows"]
+) -> Float[Array, " rows"]:
+    """What `rule` returns, if it has the right shape."""
+    value = rule(node, outcome)
+    check_result(rule, "__call__", value, outcome.shape, "one value for every row")
+    return value

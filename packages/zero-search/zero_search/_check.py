@@ -28,11 +28,67 @@ def check_limits(owner: str, max_nodes: int | None, max_depth: int | None) -> No
         )
 
 
+def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
+    """Raises where a replaceable part of `owner` is not an instance of `kind`."""
+    for name, part in parts.items():
+        if not isinstance(part, kind):
+            given = f"{part.__name__}, a class" if isinstance(part, type) else repr(part)
+            raise ValueError(
+                f"`{owner}({name}={given})`: must be an instance of a subclass of "
+                f"`zero_search.{kind.__name__}`."
+            )
+
+
+def check_result(part: Any, method: str, result: Any, shape: tuple[Any, ...], each: str) -> None:
+    """Of a replaceable part, asked about `shape[0]` rows; `...` stands for any length."""
+    wanted = f"float32[{','.join('n' if n is ... else str(n) for n in shape)}]"
+    found = jnp.shape(result) if hasattr(result, "dtype") else None
+    fits = found is not None and len(found) == len(shape)
+    fits = fits and all(n in (..., m) for n, m in zip(shape, found or (), strict=True))
+    if not fits or result.dtype != jnp.float32:
+        raise ValueError(
+            f"`{type(part).__name__}.{method}` returned {_show(result)} for {shape[0]} rows; it "
+            f"must return {wanted}: {each}."
+        )
+
+
+def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
+    """That a carry is for `batch` games and its trees, if any, have the shapes `wanted`."""
+    hint = "use what this planner's `init` or `advance` returned for these very games"
+    if ply.shape != (batch,):
+        raise ValueError(f"`carry.ply` is {_show(ply)} for {batch} states: {hint}.")
+    if jax.tree.structure(tree) != jax.tree.structure(wanted):
+        raise ValueError(f"`carry.tree` holds states of another structure than `state`: {hint}.")
+    pairs = zip(jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(wanted), strict=True)
+    for (path, x), y in pairs:
+        if _show(x) != _show(y):
+            raise ValueError(
+                f"`carry.tree{jax.tree_util.keystr(path)}` is {_show(x)} and not {_show(y)}, as "
+                f"this search from {batch} states needs it: {hint}."
+            )
+
+
+def check_move(batch: int, action: Array, next_state: PyTree[Array], last: Array) -> None:
+    """What `advance` is told about `batch` games."""
+    kinds = {"action": jnp.integer, "last": jnp.bool_}
+    for (name, kind), x in zip(kinds.items(), (action, last), strict=True):
+        if jnp.shape(x) != (batch,) or not _is(x, kind):
+            raise ValueError(
+                f"`{name}` is {_show(x)} for a carry of {batch} games; it must be "
+                f"{'bool' if kind is jnp.bool_ else 'int'} of shape ({batch},)."
+            )
+    if batch_size(next_state) != batch:
+        raise ValueError(
+            f"`next_state` has {batch_size(next_state)} rows for a carry of {batch} games; it must "
+            "have one a game."
+        )
+
+
 def batch_size(state: PyTree[Array]) -> int:
     """The length of the batch axis, which all leaves must share."""
     leaves = jax.tree.leaves(state)
     if not leaves:
-        raise ValueError("A planner needs states with at least one array; got none.")
+        raise ValueError("`state` has no arrays; give at least one, with one row a game.")
     if any(x.ndim == 0 for x in leaves) or len({x.shape[0] for x in leaves}) > 1:
         shapes = ", ".join(sorted({str(x.shape) for x in leaves}))
         raise ValueError(
@@ -100,5 +156,7 @@ def _is(x: Any, kind: Any) -> bool:
 
 
 def _show(x: Any) -> str:
-    dtype = x.dtype if hasattr(x, "dtype") else jnp.result_type(x)
+    if not isinstance(x, bool | int | float) and not hasattr(x, "dtype"):
+        return type(x).__name__
+    dtype = getattr(x, "dtype", None) or jnp.result_type(x)
     return f"{dtype}[{','.join(map(str, jnp.shape(x)))}]"

@@ -10,15 +10,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._check import check_limits, check_range
+from ._check import check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, Plan
-from ._qtransform import AbstractQTransform, CompletedByMixedValue
+from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._root import (
     default_room,
     evaluate_root,
     first_carry,
+    kept_or_empty,
     make_plan,
     next_carry,
     num_actions,
@@ -29,7 +30,6 @@ from ._sample import safe_softmax
 from ._select import AbstractSelection, highest
 from ._simulate import search
 from ._statistics import NodeStatistics
-from ._subtree import subtree
 from ._tree import empty, plant, statistics, Tree
 
 
@@ -65,6 +65,8 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def __check_init__(self):
         considered = self.max_num_considered_actions
+        check_kinds("GumbelSearch", AbstractQTransform, qtransform=self.qtransform)
+        check_kinds("GumbelSearch", AbstractBackup, backup=self.backup)
         check_range("GumbelSearch", 1, num_simulations=self.num_simulations)
         check_range("GumbelSearch", 1, max_num_considered_actions=considered)
         check_range("GumbelSearch", 0, gumbel_scale=self.gumbel_scale)
@@ -100,7 +102,8 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         top = jnp.max(root.logits, axis=1, keepdims=True)
         logits = root.logits - jnp.where(top > -jnp.inf, top, 0.0)
         gumbel = self.gumbel_scale * root_gumbel(root.noise_key, logits.shape[1])
-        tree = self._empty(state, logits.shape[1]) if carry.tree is None else carry.tree
+        batch, actions = logits.shape
+        tree = kept_or_empty(carry, batch, lambda: self._empty(state, actions))
         planted = plant(tree, self._selection, state, logits, root.value)
         kept = statistics(planted).visits
         rule = Halving(gumbel, logits, kept, self._table(), self.qtransform)
@@ -114,7 +117,7 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         )
         found = statistics(tree)
         action = rule.choose(found, jnp.max(found.visits - kept, axis=1))
-        weights = safe_softmax(logits + self.qtransform(found))
+        weights = safe_softmax(logits + transformed(self.qtransform, found))
         plan = make_plan(found, action, weights, **tree_stats(root, planted, tree, stats))
         return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
 
@@ -126,10 +129,7 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         last: Bool[Array, " batch"],
     ) -> SearchCarry:
         """Counts the move and keeps the subtree that still holds."""
-        tree = carry.tree
-        if tree is not None:
-            tree = subtree(tree, action, next_state, last)
-        return next_carry(carry, last, tree)
+        return next_carry(carry, action, next_state, last)
 
     def _empty(self, state: PyTree[Array], actions: int) -> Tree:
         room = default_room(self.num_simulations, self.max_nodes, self.reuse)
@@ -156,7 +156,7 @@ class Interior(AbstractSelection):
         return jnp.stack([logits, safe_softmax(logits)], axis=1)
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        improved = safe_softmax(node.prior[:, 0] + self.qtransform(node))
+        improved = safe_softmax(node.prior[:, 0] + transformed(self.qtransform, node))
         return improved - node.visits / node.count[:, None]
 
 
@@ -176,7 +176,7 @@ class Halving(eqx.Module):
 
     def choose(self, root: NodeStatistics, due: Float[Array, " batch"]) -> Int[Array, " batch"]:
         """The best of `gumbel + logits + transformed Q` among legal actions with `due` visits."""
-        scores = self.gumbel + self.logits + self.qtransform(root)
+        scores = self.gumbel + self.logits + transformed(self.qtransform, root)
         # A legal action stays above `-inf` however small its prior: it may be the only one due.
         scores = jnp.maximum(-1e9, scores)
         due_now = root.visits - self.kept == due[:, None]

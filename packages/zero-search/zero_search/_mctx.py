@@ -8,10 +8,10 @@ import jax.random as jr
 import mctx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_range
+from ._check import check_carry, check_kinds, check_range
 from ._expand import ask, Rules
 from ._model import AbstractPriorModel
-from ._noise import AbstractRootNoise
+from ._noise import AbstractRootNoise, disturb
 from ._planner import AbstractPlanner, Plan
 from ._root import (
     evaluate_root,
@@ -67,6 +67,8 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                         f"`MctxSearch(policy={self.policy!r}, {name}={value})`: `{name}` is for "
                         f"policy={policy!r}; leave it out."
                     )
+        if self.noise is not None:
+            check_kinds("MctxSearch", AbstractRootNoise, noise=self.noise)
         heat, considered = self.temperature, self.max_num_considered_actions
         check_range("MctxSearch", 1, num_simulations=self.num_simulations)
         check_range("MctxSearch", 1, max_num_considered_actions=considered)
@@ -89,9 +91,8 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> tuple[Plan, SearchCarry]:
         """Searches from every row of `state`."""
         root = evaluate_root(model, state, key)
-        logits = root.logits
-        if self.noise is not None:
-            logits = self.noise(logits, key=root.noise_key)
+        check_carry(carry.ply, None, None, root.value.shape[0])
+        logits = disturb(self.noise, root.logits, root.noise_key)
         legal = logits > -jnp.inf
         # mctx mixes integers and floats freely.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -125,8 +126,7 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         last: Bool[Array, " batch"],
     ) -> SearchCarry:
         """Counts the move."""
-        del action, next_state
-        return next_carry(carry, last)
+        return next_carry(carry, action, next_state, last)
 
     def _search(
         self,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._backup import AbstractBackup, MeanBackup
+from ._backup import AbstractBackup, back_up, MeanBackup
 from ._chance_model import (
     AbstractAfterstateModel,
     AbstractChanceModel,
@@ -166,7 +166,7 @@ class ByKindBackup(AbstractBackup):
     def __call__(
         self, node: NodeStatistics, outcome: Float[Array, " rows"]
     ) -> Float[Array, " rows"]:
-        decision = self.backup(_over_actions(node, self.num_actions), outcome)
+        decision = back_up(self.backup, _over_actions(node, self.num_actions), outcome)
         chance = ~jnp.any(node.prior[:, 0, : self.num_actions] > -jnp.inf, axis=1)
         return jnp.where(chance, MeanBackup()(node, outcome), decision)
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._check import check_range
+from ._check import check_range, check_result
 from ._statistics import NodeStatistics
 
 
@@ -92,6 +92,13 @@ class CompletedByMixedValue(AbstractQTransform):
             completed = (completed - low) / jnp.maximum(high - low, self.epsilon)
         scale = self.maxvisit_init + jnp.max(visits, axis=1, keepdims=True)
         return scale * self.value_scale * completed
+
+
+def transformed(rule: AbstractQTransform, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    """What `rule` returns, if it has the right shape."""
+    result, shape = rule(node), node.visits.shape
+    check_result(rule, "__call__", result, shape, "one value for every action of every row")
+    return result
 
 
 def _mixed(node: NodeStatistics) -> Float[Array, "rows 1"]:

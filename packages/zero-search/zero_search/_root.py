@@ -1,18 +1,22 @@
 """What all planners share: the carry, the root's evaluation and the plan."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_keys, check_prediction
+from ._check import batch_size, check_carry, check_keys, check_move, check_prediction
 from ._expand import masked_prediction
 from ._model import AbstractPriorModel
 from ._planner import check_plan, Plan
 from ._sample import sample_action, Temperature
 from ._simulate import SearchStats
 from ._statistics import NodeStatistics
+from ._subtree import subtree
 from ._tree import statistics, Tree
 
 
@@ -45,9 +49,26 @@ def first_carry(state: PyTree[Array], tree: Tree | None = None) -> SearchCarry:
 
 
 def next_carry(
-    carry: SearchCarry, last: Bool[Array, " batch"], tree: Tree | None = None
+    carry: SearchCarry,
+    action: Int[Array, " batch"],
+    next_state: PyTree[Array],
+    last: Bool[Array, " batch"],
 ) -> SearchCarry:
+    """One ply on, with what is left of the trees."""
+    check_move(carry.ply.shape[0], action, next_state, last)
+    tree = carry.tree
+    if tree is not None:
+        tree = subtree(tree, action, next_state, last)
     return SearchCarry(ply=jnp.where(last, 0, carry.ply + 1), tree=tree)
+
+
+def kept_or_empty(carry: SearchCarry, batch: int, empty: Callable[[], Tree]) -> Tree:
+    """The carry's trees, if it has any, which must be of the shapes of empty ones."""
+    if carry.tree is None:
+        check_carry(carry.ply, None, None, batch)
+        return empty()
+    check_carry(carry.ply, carry.tree, jax.eval_shape(empty), batch)
+    return carry.tree
 
 
 def evaluate_root(
@@ -101,7 +122,7 @@ def make_plan(
         value=value,
         stats=stats,
     )
-    if not isinstance(stats["invalid"], jax.core.Tracer):
+    if not isinstance(stats["invalid"], Tracer):
         check_plan(plan)
     return plan
 

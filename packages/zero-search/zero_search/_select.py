@@ -7,8 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ._check import check_range
-from ._qtransform import AbstractQTransform, ByParentAndSiblings
+from ._check import check_kinds, check_range, check_result
+from ._qtransform import AbstractQTransform, ByParentAndSiblings, transformed
 from ._sample import safe_softmax
 from ._statistics import NodeStatistics
 
@@ -49,12 +49,13 @@ class PUCT(AbstractSelection):
 
     def __check_init__(self):
         check_range("PUCT", 0, c=self.c)
+        check_kinds("PUCT", AbstractQTransform, qtransform=self.qtransform)
 
     def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        return self.qtransform(node) + _exploration(self.c, node)
+        return transformed(self.qtransform, node) + _exploration(self.c, node)
 
 
 class MuZeroPUCT(AbstractSelection):
@@ -70,6 +71,7 @@ class MuZeroPUCT(AbstractSelection):
 
     def __check_init__(self):
         check_range("MuZeroPUCT", 0, c_init=self.c_init)
+        check_kinds("MuZeroPUCT", AbstractQTransform, qtransform=self.qtransform)
         if not self.c_base > 0:
             raise ValueError(f"`MuZeroPUCT(c_base={self.c_base})`: must be above 0.")
 
@@ -78,7 +80,7 @@ class MuZeroPUCT(AbstractSelection):
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
         c = self.c_init + jnp.log((node.count + self.c_base + 1.0) / self.c_base)
-        return self.qtransform(node) + _exploration(c, node)
+        return transformed(self.qtransform, node) + _exploration(c, node)
 
 
 class UCB1(AbstractSelection):
@@ -115,12 +117,24 @@ def prepare(
     """What the tree stores of a prior. `-inf` keeps an illegal action apart from a legal one
     whose probability underflows.
     """
-    return jnp.where((logits > -jnp.inf)[:, None], selection.prepare(logits), -jnp.inf)
+    rows, actions = logits.shape
+    prior = selection.prepare(logits)
+    check_result(
+        selection,
+        "prepare",
+        prior,
+        (rows, ..., actions),
+        "n features for every action of every row",
+    )
+    return jnp.where((logits > -jnp.inf)[:, None], prior, -jnp.inf)
 
 
 def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array, " rows"]:
     """The legal action of the highest score, the lowest index among equals."""
-    return highest(jnp.where(node.prior[:, 0] > -jnp.inf, selection.score(node), -jnp.inf))
+    scores = selection.score(node)
+    shape = node.visits.shape
+    check_result(selection, "score", scores, shape, "one score for every action of every row")
+    return highest(jnp.where(node.prior[:, 0] > -jnp.inf, scores, -jnp.inf))
 
 
 def highest(scores: Float[Array, "rows actions"]) -> Int[Array, " rows"]:

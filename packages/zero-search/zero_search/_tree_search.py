@@ -3,15 +3,16 @@
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._check import check_limits, check_range
+from ._check import check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
-from ._noise import AbstractRootNoise
+from ._noise import AbstractRootNoise, disturb
 from ._planner import AbstractPlanner, Plan
 from ._root import (
     default_room,
     evaluate_root,
     first_carry,
+    kept_or_empty,
     make_plan,
     next_carry,
     num_actions,
@@ -22,7 +23,6 @@ from ._root import (
 from ._sample import Temperature
 from ._select import AbstractSelection, PUCT
 from ._simulate import search
-from ._subtree import subtree
 from ._tree import empty, plant, statistics, Tree
 
 
@@ -76,6 +76,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def __check_init__(self):
         heat = self.temperature
+        check_kinds("TreeSearch", AbstractSelection, selection=self.selection)
+        check_kinds("TreeSearch", AbstractBackup, backup=self.backup)
+        if self.noise is not None:
+            check_kinds("TreeSearch", AbstractRootNoise, noise=self.noise)
         check_range("TreeSearch", 1, num_simulations=self.num_simulations)
         check_range("TreeSearch", 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
         check_range("TreeSearch", 0, 1, gamma=self.gamma)
@@ -121,8 +125,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         """As `plan`, and the trees as well, for [`zero_search.SearchTree`][]."""
         root = evaluate_root(model, state, key)
         logits = root.logits
-        noisy = logits if self.noise is None else self.noise(logits, key=root.noise_key)
-        tree = self._empty(state, logits.shape[1]) if carry.tree is None else carry.tree
+        noisy = disturb(self.noise, logits, root.noise_key)
+        batch, actions = logits.shape
+        tree = kept_or_empty(carry, batch, lambda: self._empty(state, actions))
         planted = plant(tree, self.selection, state, noisy, root.value)
         tree, stats = search(
             planted,
@@ -151,10 +156,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         last: Bool[Array, " batch"],
     ) -> SearchCarry:
         """Counts the move and keeps the subtree that still holds."""
-        tree = carry.tree
-        if tree is not None:
-            tree = subtree(tree, action, next_state, last)
-        return next_carry(carry, last, tree)
+        return next_carry(carry, action, next_state, last)
 
     def _empty(self, state: PyTree[Array], actions: int) -> Tree:
         room = default_room(self.num_simulations, self.max_nodes, self.reuse)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from ._backup import back_up
 from ._expand import Leaf, nowhere, Setting, Walk
 from ._indexing import put, take
 from ._score import Notes, visited, Visits
@@ -83,7 +84,7 @@ def ascend(
             old, raw, count = node[i, :, VALUE], node[i, :, RAW], node[i, :, COUNT]
             count = count + leaf.real.astype(jnp.float32)
             visits = Visits(row[i], action[i], alone[i], leaf.real, old, qvalue, count, raw)
-            fresh = setting.rules.backup(visited(tree, visits), here)
+            fresh = back_up(setting.rules.backup, visited(tree, visits), here)
             fresh = jnp.where(leaf.real, fresh, old)
             new.append(jnp.stack([fresh, qvalue, count, raw], axis=-1))
             values = ((here, outcome), (fresh, child))
