@@ -101,7 +101,9 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         root = evaluate_root(model, state, key)
         top = jnp.max(root.logits, axis=1, keepdims=True)
         logits = root.logits - jnp.where(top > -jnp.inf, top, 0.0)
-        gumbel = self.gumbel_scale * root_gumbel(root.noise_key, logits.shape[1])
+        gumbel = jnp.zeros_like(logits)
+        if self.gumbel_scale > 0:  # drawing costs little but takes long to compile
+            gumbel = self.gumbel_scale * root_gumbel(root.noise_key, logits.shape[1])
         batch, actions = logits.shape
         tree = kept_or_empty(carry, batch, lambda: self._empty(state, actions))
         planted = plant(tree, self._selection, state, logits, root.value)
