@@ -7,11 +7,9 @@ from ._backup import (
     MeanBackup as MeanBackup,
 )
 from ._chance import (
-    ChanceSearch as ChanceSearch,
-)
-from ._chance_model import (
     AbstractAfterstateModel as AbstractAfterstateModel,
     AbstractChanceModel as AbstractChanceModel,
+    ChanceSearch as ChanceSearch,
 )
 from ._gumbel import (
     GumbelSearch as GumbelSearch,

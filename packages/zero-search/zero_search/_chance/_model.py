@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from ._model import AbstractPriorModel, State
+from .._model import AbstractPriorModel, State
 
 
 Afterstate = TypeVar("Afterstate")

@@ -13,19 +13,19 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._backup import AbstractBackup, back_up, MeanBackup
-from ._chance_model import (
+from .._backup import AbstractBackup, back_up, MeanBackup
+from .._check import batch_size, check_prediction, check_step
+from .._model import AbstractPriorModel
+from .._noise import AbstractRootNoise
+from .._sample import safe_softmax
+from .._select import AbstractSelection
+from .._statistics import NodeStatistics
+from ._model import (
     AbstractAfterstateModel,
     AbstractChanceModel,
     check_outcomes,
     draw_outcome,
 )
-from ._check import batch_size, check_prediction, check_step
-from ._model import AbstractPriorModel
-from ._noise import AbstractRootNoise
-from ._sample import safe_softmax
-from ._select import AbstractSelection
-from ._statistics import NodeStatistics
 
 
 Afterstate = TypeVar("Afterstate")

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from ._chance_model import AbstractAfterstateModel, AbstractChanceModel
-from ._planner import AbstractPlanner, Plan
+from .._planner import AbstractPlanner, Plan
+from .._root import num_actions, SearchCarry
+from .._tree import Tree, UNSTORED
+from .._tree_search import TreeSearch
+from ._model import AbstractAfterstateModel, AbstractChanceModel
 from ._plies import ActionNoise, ByKind, ByKindBackup, Node, Plies
-from ._root import num_actions, SearchCarry
-from ._tree import Tree, UNSTORED
-from ._tree_search import TreeSearch
 
 
 class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):

@@ -1,0 +1,9 @@
+"""Search over decisions and dice."""
+
+from ._model import (
+    AbstractAfterstateModel as AbstractAfterstateModel,
+    AbstractChanceModel as AbstractChanceModel,
+)
+from ._search import (
+    ChanceSearch as ChanceSearch,
+)
