@@ -1,0 +1,180 @@
+"""The page on writing rules: it runs, prints what it says, and its rules are what it claims."""
+
+import contextlib
+import functools
+import io
+import re
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import AbstractPriorModel, TreeSearch
+
+from . import workspace
+
+
+# Compiling is what these tests cost, not running: LLVM need not try hard.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+GAMES, ACTIONS, DEPTH = 12, 3, 3
+SIZE = (ACTIONS ** (DEPTH + 1) - 1) // (ACTIONS - 1)
+
+
+@pytest.fixture(scope="module")
+def page() -> tuple[SimpleNamespace, list[str], list[str]]:
+    """The names that the page's code defines, what it prints, and what it says it prints."""
+    text = (workspace.ROOT / "docs" / "your-own-rule.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    scope: dict[str, Any] = {"__name__": "your_own_rule"}
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", quick_jit)
+        exec(compile(code, "docs/your-own-rule.md", "exec"), scope)
+    said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
+    return SimpleNamespace(**scope), out.getvalue().splitlines(), said
+
+
+def test_the_page_prints_what_it_says(page):
+    _, printed, said = page
+    assert len(said) == 3 and printed == said
+
+
+class State(NamedTuple):
+    game: jax.Array
+    node: jax.Array
+
+
+class Table(AbstractPriorModel[State]):
+    """Complete trees of random rewards, turns, ends, priors and raw values, by node number."""
+
+    reward: jax.Array
+    discount: jax.Array
+    logits: jax.Array
+    value: jax.Array
+
+    def step(self, state, action, *, key):
+        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
+        at = (state.game, node)
+        discount = self.discount[at]
+        return State(state.game, node), self.reward[at], discount, discount == 0
+
+    def predict(self, state, *, key):
+        return self.logits[state.game, state.node], self.value[state.game, state.node]
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    rng = np.random.default_rng(0)
+    discount = rng.choice([1.0, -1.0, -1.0], (GAMES, SIZE))
+    discount[:, -(ACTIONS**DEPTH) :] = 0
+    logits = rng.normal(size=(GAMES, SIZE, ACTIONS))
+    illegal = rng.random(logits.shape) < 0.2
+    illegal[..., 0] = False
+    f32 = lambda x: jnp.asarray(x, jnp.float32)
+    return Table(
+        reward=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
+        discount=f32(discount),
+        logits=f32(np.where(illegal, -np.inf, logits)),
+        value=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
+    )
+
+
+def plan(table, planner, logits=None):
+    model = table if logits is None else Table(table.reward, table.discount, logits, table.value)
+    zero = jnp.arange(GAMES, dtype=jnp.int32)
+    state = State(zero, jnp.zeros_like(zero))
+
+    def run(key):
+        return planner.plan(model, state, planner.init(model, state), key=key)[0]
+
+    return quick_jit(run)(jr.split(jr.key(0), GAMES))
+
+
+class Oracle:
+    """The page's two rules in NumPy, one game, a dictionary of nodes."""
+
+    def __init__(self, table: Table, game: int, *, gamma, c, reduction, temperature):
+        self.reward, self.discount, self.logits, self.raw = (
+            np.asarray(x[game], np.float64)
+            for x in (table.reward, table.discount, table.logits, table.value)
+        )
+        self.gamma, self.c, self.reduction, self.temperature = gamma, c, reduction, temperature
+        self.tree: dict[int, SimpleNamespace] = {}
+        self.add(0)
+
+    def add(self, node):
+        prior = np.exp(self.logits[node])
+        zeros = np.zeros(ACTIONS)
+        self.tree[node] = SimpleNamespace(
+            prior=prior / prior.sum(), visits=zeros, q=zeros.copy(), value=self.raw[node]
+        )
+
+    def simulate(self, node=0):
+        at = self.tree[node]
+        seen, count = at.visits > 0, 1 + at.visits.sum()
+        first = at.value - self.reduction * np.sqrt(at.prior[seen].sum())
+        score = np.where(seen, at.q, first) + self.c * at.prior * np.sqrt(count) / (at.visits + 1)
+        action = int(np.argmax(np.where(at.prior > 0, score, -np.inf)))
+        child = ACTIONS * node + 1 + action
+        if child not in self.tree:
+            self.add(child)
+        elif self.discount[child] != 0:
+            self.simulate(child)
+        step = self.gamma * self.discount[child]
+        at.q[action] = self.reward[child] + step * self.tree[child].value
+        at.visits[action] += 1
+        q, n = at.q[at.visits > 0], at.visits.sum()
+        weights = np.exp((q - q.max()) / self.temperature)
+        at.value = (n * (weights @ q) / weights.sum() + self.raw[node]) / (n + 1)
+
+
+def test_rules_equal_a_search_in_numpy(page, table):
+    rules, _, _ = page
+    options = dict(c=1.3, reduction=0.4)
+    backup = rules.SoftmaxBackup(0.2)
+    planner = TreeSearch(60, rules.UrgentPUCT(**options), gamma=0.9, backup=backup)
+    found = plan(table, planner)
+    for game in range(GAMES):
+        oracle = Oracle(table, game, gamma=0.9, temperature=0.2, **options)
+        for _ in range(60):
+            oracle.simulate()
+        root = oracle.tree[0]
+        assert np.array_equal(np.round(found.weights[game] * 60), root.visits)
+        assert np.allclose(found.value[game], root.value, atol=1e-5)
+        seen = root.visits > 0
+        assert np.allclose(found.qvalues[game][seen], root.q[seen], atol=1e-5)
+        assert int(found.stats["nodes"][game]) == len(oracle.tree)
+
+
+def exact(table, game, best, node=0) -> float:
+    """The value of a node if `best` of the legal actions' values is what counts."""
+    values = []
+    for action in np.flatnonzero(np.isfinite(table.logits[game, node])):
+        child = ACTIONS * node + 1 + int(action)
+        discount = float(table.discount[game, child])
+        after = discount * exact(table, game, best, child) if discount else 0.0
+        values.append(float(table.reward[game, child]) + after)
+    return best(values)
+
+
+@pytest.mark.parametrize("temperature, best", [(1e-3, np.max), (1e6, np.mean)], ids=["0", "inf"])
+def test_limits_of_the_temperature(page, table, temperature, best):
+    # So much exploration that all is visited often: an evaluation counts for little then.
+    rules, _, _ = page
+    even = jnp.where(jnp.isfinite(table.logits), 0.0, -jnp.inf)
+    planner = TreeSearch(
+        2000, rules.UrgentPUCT(c=100.0), max_nodes=SIZE, backup=rules.SoftmaxBackup(temperature)
+    )
+    found = np.asarray(plan(table, planner, even).value)
+    limits = {rule: [exact(table, i, rule) for i in range(GAMES)] for rule in (np.max, np.mean)}
+    assert np.allclose(found, limits[best], atol=0.03)
+    assert np.mean(np.abs(np.subtract(limits[np.max], limits[np.mean]))) > 0.3
+
+
+def test_a_temperature_of_zero_is_refused(page):
+    with pytest.raises(ValueError, match=r"SoftmaxBackup\(temperature=0.0\)"):
+        page[0].SoftmaxBackup(0.0)
