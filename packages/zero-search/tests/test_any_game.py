@@ -20,6 +20,7 @@ from zero_search import (
     TreeSearch,
     UCB1,
 )
+from zero_search._expand import masked_prediction
 from zero_search._root import make_plan
 
 from .helpers import exact_values, Jitted, Node, quick_jit, RandomTree, Reference
@@ -186,12 +187,14 @@ def test_regret_on_trees_grows_logarithmically(rule):
 
 
 MAX = float(jnp.finfo(jnp.float32).max)
+LIMIT = MAX / 2
 # What is wrong, its bad value, and what the search documents to put in its place.
 SICK = {
-    "+inf logit": ("logit", np.inf, MAX),
-    "NaN logit": ("logit", np.nan, -MAX),
+    "+inf logit": ("logit", np.inf, LIMIT),
+    "NaN logit": ("logit", np.nan, -LIMIT),
     "inf value": ("value", np.inf, 0.0),
     "NaN value": ("value", np.nan, 0.0),
+    "huge value": ("value", -MAX, 0.0),
     "NaN reward": ("reward", np.nan, 0.0),
     "inf discount": ("discount", np.inf, 0.0),
 }
@@ -263,7 +266,7 @@ def engine(request):
         plan, _, grown = planner.grow(model, state, carry, key=keys)
         node = jnp.arange(grown.parent.shape[1])[None]
         # No step leads to the root.
-        asked = (node < grown.size[:, None]) & ((node > 0) | (kind < 4))
+        asked = (node < grown.size[:, None]) & ((node > 0) | (kind < 5))
         return plan, jnp.sum(model.ill(grown.state) & asked, axis=1)
 
     jitted = quick_jit(run)
@@ -300,6 +303,16 @@ def test_odd_games_give_no_nan(engine, kind):
         assert np.array_equal(plan.weights, np.eye(4)[np.full(ROWS, 2)])
     if kind == "nothing legal below":
         assert np.all(plan.stats["depth"] == 1)
+
+
+def test_logits_can_be_subtracted_from_each_other():
+    # The search of Gumbel puts the largest at 0: what is legal must not become `-inf` by that.
+    given = jnp.asarray([[np.inf, np.nan, -np.inf], [MAX, -MAX, 0.0], [1.0, -np.inf, -2.0]])
+    logits, _, invalid = masked_prediction(given, jnp.zeros((3,)))
+    assert jnp.array_equal(logits > -jnp.inf, given != -jnp.inf)
+    assert jnp.array_equal(logits - logits[:, :1] > -jnp.inf, given != -jnp.inf)
+    assert jnp.array_equal(logits[2], given[2])
+    assert invalid.tolist() == [True, False, False]
 
 
 def test_without_jit_a_plan_checks_itself():

@@ -18,6 +18,10 @@ from ._statistics import NodeStatistics
 from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, UNSTORED
 
 
+# The largest value, reward or discount that counts as finite. Sums of those are still floats; an
+# overflow would end in NaN scores.
+LARGEST = 1e30
+
 # Every row's keys for `step` and `predict`.
 KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
 # One key a row, which is folded, or what gives both for the number of a simulation.
@@ -142,7 +146,7 @@ def ask(
     check_prediction(logits, value, action.shape[0], num_actions)
     logits, value, invalid = masked_prediction(logits, value)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    known = jnp.isfinite(edge)
+    known = jnp.abs(edge) <= LARGEST
     reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
     # Nothing follows a final state, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
@@ -160,18 +164,20 @@ def ask(
 def masked_prediction(
     logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
 ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"], Bool[Array, " batch"]]:
-    """A prediction in float32 without NaN or infinity, and where there was one.
+    """A prediction in float32 with which the search can reckon, and where it had to be changed.
 
     A NaN among the logits makes that action the least likely one, `+inf` the most likely; a value
-    that is not finite becomes 0. A logit of `-inf` stays: it means illegal.
+    that is not finite, or beyond `LARGEST`, becomes 0. A logit of `-inf` stays: it means illegal.
     """
     logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
-    limit = jnp.finfo(jnp.float32).max
+    # Half of what a float holds, so that the difference of two logits is finite.
+    limit = jnp.finfo(jnp.float32).max / 2
     unknown = jnp.isnan(logits)
-    clean = jnp.where(unknown, -limit, jnp.minimum(logits, limit))
-    finite = jnp.isfinite(value)
-    invalid = jnp.any(unknown | (logits == jnp.inf), axis=1) | ~finite
-    return clean, jnp.where(finite, value, 0.0), invalid
+    clean = jnp.where(unknown, -limit, jnp.clip(logits, -limit, limit))
+    clean = jnp.where(logits == -jnp.inf, -jnp.inf, clean)
+    known = jnp.abs(value) <= LARGEST
+    invalid = jnp.any(unknown | (logits == jnp.inf), axis=1) | ~known
+    return clean, jnp.where(known, value, 0.0), invalid
 
 
 def store(setting: Setting, tree: Tree, walk: Walk, found: Found) -> tuple[Tree, Leaf, Pending]:

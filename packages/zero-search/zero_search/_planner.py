@@ -48,7 +48,7 @@ def check_plan(plan: Plan) -> None:
 
     The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the most
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
-    A planner that is not under `jit` calls this itself.
+    Beyond 1e30 it counts as infinite. A planner that is not under `jit` calls this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
