@@ -7,6 +7,7 @@ import re
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -83,15 +84,12 @@ def table() -> Table:
     )
 
 
-def plan(table, planner, logits=None):
-    model = table if logits is None else Table(table.reward, table.discount, logits, table.value)
-    zero = jnp.arange(GAMES, dtype=jnp.int32)
-    state = State(zero, jnp.zeros_like(zero))
-
-    def run(key):
-        return planner.plan(model, state, planner.init(model, state), key=key)[0]
-
-    return quick_jit(run)(jr.split(jr.key(0), GAMES))
+def plan(table, planner, temperature):
+    """`temperature` is an array, so that one compilation serves several."""
+    planner = eqx.tree_at(lambda p: p.backup.temperature, planner, temperature)
+    zero = jnp.zeros((GAMES,), jnp.int32)
+    state, keys = State(jnp.arange(GAMES, dtype=jnp.int32), zero), jr.split(jr.key(0), GAMES)
+    return planner.plan(table, state, planner.init(table, state), key=keys)[0]
 
 
 class Oracle:
@@ -135,9 +133,9 @@ class Oracle:
 def test_rules_equal_a_search_in_numpy(page, table):
     rules, _, _ = page
     options = dict(c=1.3, reduction=0.4)
-    backup = rules.SoftmaxBackup(0.2)
+    backup = rules.SoftmaxBackup()
     planner = TreeSearch(60, rules.UrgentPUCT(**options), gamma=0.9, backup=backup)
-    found = plan(table, planner)
+    found = quick_jit(lambda t: plan(table, planner, t))(jnp.float32(0.2))
     for game in range(GAMES):
         oracle = Oracle(table, game, gamma=0.9, temperature=0.2, **options)
         for _ in range(60):
@@ -161,18 +159,18 @@ def exact(table, game, best, node=0) -> float:
     return best(values)
 
 
-@pytest.mark.parametrize("temperature, best", [(1e-3, np.max), (1e6, np.mean)], ids=["0", "inf"])
-def test_limits_of_the_temperature(page, table, temperature, best):
+def test_limits_of_the_temperature(page, table):
     # So much exploration that all is visited often: an evaluation counts for little then.
     rules, _, _ = page
     even = jnp.where(jnp.isfinite(table.logits), 0.0, -jnp.inf)
-    planner = TreeSearch(
-        2000, rules.UrgentPUCT(c=100.0), max_nodes=SIZE, backup=rules.SoftmaxBackup(temperature)
-    )
-    found = np.asarray(plan(table, planner, even).value)
-    limits = {rule: [exact(table, i, rule) for i in range(GAMES)] for rule in (np.max, np.mean)}
-    assert np.allclose(found, limits[best], atol=0.03)
-    assert np.mean(np.abs(np.subtract(limits[np.max], limits[np.mean]))) > 0.3
+    table = Table(table.reward, table.discount, even, table.value)
+    explore, backup = rules.UrgentPUCT(c=100.0), rules.SoftmaxBackup()
+    planner = TreeSearch(2000, explore, max_nodes=SIZE, backup=backup)
+    run = quick_jit(lambda t: plan(table, planner, t))
+    limits = [np.asarray([exact(table, i, best) for i in range(GAMES)]) for best in (max, np.mean)]
+    for temperature, limit in zip((1e-3, 1e6), limits, strict=True):
+        assert np.allclose(run(jnp.float32(temperature)).value, limit, atol=0.03)
+    assert np.mean(np.abs(limits[0] - limits[1])) > 0.3
 
 
 def test_a_temperature_of_zero_is_refused(page):

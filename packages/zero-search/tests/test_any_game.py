@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,13 +11,11 @@ import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    AbstractSelection,
     check_plan,
     GumbelSearch,
     MctxSearch,
     NodeStatistics,
     PUCT,
-    safe_softmax,
     TreeSearch,
     UCB1,
 )
@@ -107,35 +106,30 @@ class Bandit(AbstractPriorModel[jax.Array]):
         return jnp.zeros_like(state), jnp.zeros(state.shape[:1], jnp.float32)
 
 
-class RoundRobin(AbstractSelection):
-    """Explores for ever."""
-
-    def prepare(self, logits):
-        return safe_softmax(logits)[:, None]
-
-    def score(self, node):
-        return -node.visits
-
-
-def regrets(planner, model, state, exact, times) -> tuple[np.ndarray, np.ndarray]:
-    """Mean regret of all visits so far, and of the action recommended, after so many calls.
-
-    A planner that keeps its tree goes on where it was when asked again.
+def regrets(planner, model, state, exact, times):
+    """A function of the exploration constant: mean regret of all visits so far, and of the action
+    recommended, after so many calls of a planner that keeps its tree and goes on where it was.
     """
     batch = exact.shape[0]
-    again = quick_jit(
-        lambda carry, key: planner.plan(model, state, carry, key=jr.split(key, batch))
-    )
-    carry, found = planner.init(model, state), []
     loss = exact.max(axis=1, keepdims=True) - np.where(np.isfinite(exact), exact, exact.max())
-    for call in range(max(times)):
-        plan, carry = again(carry, jr.key(call))
-        if call + 1 in times:
-            visits = np.asarray(carry.tree.edge[:, 0, 0])
-            simple = loss[np.arange(batch), np.asarray(plan.action)]
-            found.append(((visits * loss).sum(axis=1).mean(), simple.mean()))
-    cumulative, simple = np.asarray(found).T
-    return cumulative, simple
+
+    @quick_jit
+    def again(c, carry, key):
+        explorer = eqx.tree_at(lambda p: p.selection.c, planner, c)
+        return explorer.plan(model, state, carry, key=jr.split(key, batch))
+
+    def run(c) -> tuple[np.ndarray, np.ndarray]:
+        carry, found = planner.init(model, state), []
+        for call in range(max(times)):
+            plan, carry = again(jnp.float32(c), carry, jr.key(call))
+            if call + 1 in times:
+                visits = np.asarray(carry.tree.edge[:, 0, 0])
+                simple = loss[np.arange(batch), np.asarray(plan.action)]
+                found.append(((visits * loss).sum(axis=1).mean(), simple.mean()))
+        cumulative, simple = np.asarray(found).T
+        return cumulative, simple
+
+    return run
 
 
 def growth(cumulative) -> float:
@@ -147,43 +141,42 @@ def growth(cumulative) -> float:
     return steps[-1] / steps[-2]
 
 
-@pytest.mark.parametrize("rule", ["ucb1", "round robin"])
-def test_regret_on_bandits_grows_logarithmically(rule):
+def test_regret_on_bandits_grows_logarithmically():
     # Without room for a leaf every visit draws anew. Auer et al. 2002, theorem 1, bounds UCB1's
     # regret of win rates: 8 ln n / gap and 1 + pi^2 / 3 gaps for every arm but the best.
     gaps = jnp.pad(jr.uniform(jr.key(0), (256, 3), minval=0.2, maxval=0.5), ((0, 0), (1, 0)))
     gaps = jax.vmap(jr.permutation)(jr.split(jr.key(1), 256), gaps)
-    selection = UCB1() if rule == "ucb1" else RoundRobin()
-    planner = TreeSearch(50, selection, max_nodes=1, reuse=True)
-    state, loss = 0.8 - gaps, np.asarray(gaps)
-    cumulative, simple = regrets(planner, Bandit(), state, np.asarray(state), (4, 16, 64))
-    if rule == "ucb1":
-        arms = 8 * np.log(50 * 64) / loss[loss > 0] + (1 + np.pi**2 / 3) * loss[loss > 0]
-        assert cumulative[-1] <= arms.sum() / 256
-        assert growth(cumulative) < 1.7
-        assert simple[-1] == 0
-    else:
-        assert growth(cumulative) > 3.9
-        assert simple[-1] > 0.2
+    planner = TreeSearch(50, UCB1(), max_nodes=1, reuse=True)
+    run = regrets(planner, Bandit(), 0.8 - gaps, np.asarray(0.8 - gaps), (4, 16, 64))
+    cumulative, simple = run(2**0.5)
+    wrong = np.asarray(gaps)[np.asarray(gaps) > 0]
+    bound = 8 * np.log(50 * 64) / wrong + (1 + np.pi**2 / 3) * wrong
+    assert cumulative[-1] <= bound.sum() / 256
+    assert growth(cumulative) < 1.7
+    assert simple[-1] == 0
+    # What never explores keeps a wrong arm, what always explores pays for it for ever.
+    for broken in (0.0, 1e3):
+        cumulative, simple = run(broken)
+        assert growth(cumulative) > 3.5
+        assert (simple[-1] > 0.05) or broken
 
 
-@pytest.mark.parametrize("rule", ["ucb1", "puct", "greedy"])
-def test_regret_on_trees_grows_logarithmically(rule):
+@pytest.mark.parametrize("selection", [UCB1(), PUCT()], ids=["ucb1", "puct"])
+def test_regret_on_trees_grows_logarithmically(selection):
     # Kocsis and Szepesvari 2006, theorem 6. Two players, rewards on the way, a noisy evaluator;
     # all 1 + 3 + 9 + 27 nodes fit. Greed sticks to what first looked good.
     model = RandomTree(3, (1.0, -1.0, -1.0), illegal=0.2, horizon=3, sharpness=0.0)
     state = model.root(128)
     exact = np.asarray(quick_jit(lambda s: exact_values(model, s, 1.0, levels=3))(state))
-    selection = {"ucb1": UCB1(), "puct": PUCT(), "greedy": UCB1(0.0)}[rule]
     planner = TreeSearch(100, selection, max_nodes=41, reuse=True)
-    cumulative, simple = regrets(planner, model, state, exact, (1, 4, 16, 64))
-    if rule == "greedy":
-        assert growth(cumulative) > 3.5
-        assert simple[-1] > 0.8 * simple[0] > 0
-    else:
-        assert growth(cumulative) < 1.8
-        # Faster than the root: 64 times the simulations, less than an eighth of the regret.
-        assert simple[-1] < simple[0] / 8
+    run = regrets(planner, model, state, exact, (1, 4, 16, 64))
+    cumulative, simple = run(selection.c)
+    assert growth(cumulative) < 1.8
+    # Faster than the root: 64 times the simulations, less than an eighth of the regret.
+    assert simple[-1] < simple[0] / 8
+    cumulative, simple = run(0.0)
+    assert growth(cumulative) > 3.5
+    assert simple[-1] > 0.8 * simple[0] > 0
 
 
 MAX = float(jnp.finfo(jnp.float32).max)
@@ -244,7 +237,6 @@ class Strange(AbstractPriorModel[Node]):
 
 ENGINES = {
     "puct": TreeSearch(16),
-    "ucb1": TreeSearch(16, UCB1()),
     "gumbel": GumbelSearch(16, 3),
     "mctx": MctxSearch(16),
     "mctx gumbel": MctxSearch(16, "gumbel", max_num_considered_actions=3),

@@ -146,6 +146,6 @@ def highest(scores: Float[Array, "rows actions"]) -> Int[Array, " rows"]:
 
 
 def _exploration(
-    c: float | Float[Array, " rows"], node: NodeStatistics
+    c: float | Float[Array, ""] | Float[Array, " rows"], node: NodeStatistics
 ) -> Float[Array, "rows actions"]:
     return (c * jnp.sqrt(node.count))[:, None] * node.probabilities / (node.visits + 1)
