@@ -1,12 +1,14 @@
 """Bad input is refused by one line that names it."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jaxtyping
+import numpy as np
 import pytest
 
 from zero_search import (
@@ -129,6 +131,12 @@ def test_a_state_without_arrays_is_named(planner, unhooked):
         planner.init(TREE, ())
 
 
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_batch_without_games_is_named(planner):
+    with pytest.raises(ValueError, match="`state` has a batch of 0 games; give at least one"):
+        planner.init(TREE, jax.tree.map(lambda x: x[:0], TREE.root(1)))
+
+
 @pytest.mark.parametrize(
     "build, message",
     [
@@ -148,12 +156,12 @@ def test_a_state_without_arrays_is_named(planner, unhooked):
         (lambda: MctxSearch(4, "gumbel", temperature=1.0), "`temperature` is for policy='muzero'"),
         (lambda: MctxSearch(4, gumbel_scale=0.0), "`gumbel_scale` is for policy='gumbel'"),
         (lambda: MctxSearch(4, "gumbel", max_num_considered_actions=0), "considered_actions=0"),
-        (lambda: TreeSearch(4, max_depth=0), r"TreeSearch\(max_depth=0\)`: must be 1 or more"),
-        (lambda: GumbelSearch(4, max_depth=0), r"GumbelSearch\(max_depth=0\)`: must be 1 or more"),
+        (lambda: TreeSearch(4, max_depth=0), r"TreeSearch\(max_depth=0\)`: must be an integer"),
+        (lambda: GumbelSearch(4, max_depth=0), r"GumbelSearch\(max_depth=0\)`: must be an integer"),
         (lambda: TreeSearch(6, num_leaves=4), "must be a multiple of num_leaves"),
         (lambda: TreeSearch(4, virtual_loss=-1.0), "virtual_loss=-1.0"),
-        (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: low must be below high"),
-        (lambda: ByMinMax(float("nan"), 1.0), "low must be below high"),
+        (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: must be finite, low below high"),
+        (lambda: ByMinMax(float("nan"), 1.0), "low below high"),
         (lambda: ByParentAndSiblings(epsilon=-1.0), "epsilon=-1.0"),
         (lambda: CompletedByMixedValue(value_scale=-1.0), "value_scale=-1.0"),
         (lambda: PUCT(-1.0), r"PUCT\(c=-1.0\)"),
@@ -163,12 +171,38 @@ def test_a_state_without_arrays_is_named(planner, unhooked):
         (lambda: DirichletNoise(fraction=1.5), "fraction=1.5"),
         (lambda: DirichletNoise(alpha=0.0), "alpha=0.0"),
         (lambda: DirichletNoise(total=-1.0), "total=-1.0"),
+        (lambda: DirichletNoise(alpha=math.inf), "alpha=inf"),
+        (lambda: DirichletNoise(total=math.nan), "total=nan"),
         (lambda: Temperature(moves=-1), "moves=-1"),
+        (lambda: Temperature(math.inf), "first=inf"),
+        (lambda: TreeSearch(4, temperature=math.inf), r"temperature=inf\)`: must be finite, 0 or"),
+        (lambda: TreeSearch(4, virtual_loss=math.inf), "virtual_loss=inf"),
+        (lambda: GumbelSearch(4, gumbel_scale=math.inf), "gumbel_scale=inf"),
+        (lambda: ByMinMax(0.0, math.inf), "high=inf"),
     ],
 )
 def test_bad_hyperparameters_are_named(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("kind", [TreeSearch, GumbelSearch, MctxSearch])
+@pytest.mark.parametrize("number", [16.0, True, "16"])
+def test_what_is_no_integer_is_named(kind, number, unhooked):
+    message = rf"`{kind.__name__}\(num_simulations={number!r}\)`: must be an integer, 1 or more"
+    with pytest.raises(ValueError, match=message):
+        kind(number)
+
+
+def test_other_fields_that_are_no_integers_are_named(unhooked):
+    number: Any = 8.0
+    for name in ("max_nodes", "max_depth", "num_leaves"):
+        with pytest.raises(ValueError, match=rf"{name}=8.0\)`: must be an integer, 1"):
+            TreeSearch(16, **{name: number})
+    with pytest.raises(ValueError, match=r"moves=8.0\)`: must be an integer, 0 or more"):
+        Temperature(moves=number)
+    sixteen: Any = np.int64(16)
+    assert TreeSearch(sixteen).num_simulations == 16
 
 
 @pytest.mark.parametrize(

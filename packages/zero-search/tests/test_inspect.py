@@ -307,7 +307,7 @@ def test_what_is_wrong_is_said_in_one_line(grown, small):
     with pytest.raises(ValueError, match="2 names for 4 actions"):
         small.svg(name_action=["a", "b"])
     for name in ("max_nodes", "max_depth", "max_children"):
-        with pytest.raises(ValueError, match=f"{name}=0.`: must be 1 or more"):
+        with pytest.raises(ValueError, match=f"{name}=0.`: must be an integer, 1 or more"):
             small.svg(**{name: 0})
     with pytest.raises(ValueError, match="being traced: return it"):
         jax.eval_shape(lambda t: read_tree(t).visits, grown[2])

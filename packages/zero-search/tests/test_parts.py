@@ -39,6 +39,13 @@ def test_temperature_sharpens_by_its_exponent(getkey):
         assert share[3] == 0
 
 
+def test_no_temperature_draws_what_has_no_weight(getkey):
+    weights = jnp.repeat(jnp.asarray([[0.0, 0.7, 0.3]]), 500, axis=0)
+    drawn = sample_action(weights, jnp.float32(jnp.inf), key=jr.split(getkey(), 500))
+    count = np.bincount(np.asarray(drawn), minlength=3)
+    assert count[0] == 0 and count[1:].min() > 200
+
+
 def test_temperature_zero_takes_the_first_largest(getkey):
     weights = jnp.asarray([[0.2, 0.4, 0.4], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     first, second = jr.split(getkey(), 3), jr.split(getkey(), 3)

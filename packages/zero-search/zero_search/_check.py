@@ -1,6 +1,8 @@
 """What is checked while a search is built or traced: one line says what is wrong."""
 
+import inspect
 import math
+import numbers
 from typing import Any
 
 import jax
@@ -9,22 +11,30 @@ from jaxtyping import Array, PyTree
 
 
 def check_range(owner: str, low: float, high: float = math.inf, /, **fields: float) -> None:
-    """Raises where a hyperparameter of `owner` is not in `[low, high]`."""
-    allowed = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+    """Raises where a hyperparameter of `owner` is not a finite number in `[low, high]`."""
+    allowed = f"finite, {low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
     for name, value in fields.items():
-        if not low <= value <= high:
+        if not (low <= value <= high and value < math.inf):
             raise ValueError(f"`{owner}({name}={value})`: must be {allowed}.")
 
 
+def check_count(owner: str, low: int, /, **fields: int) -> None:
+    """Raises where a hyperparameter of `owner` is not an integer of at least `low`."""
+    for name, value in fields.items():
+        if not (_is_integer(value) and value >= low):
+            raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, {low} or more.")
+
+
 def check_limits(owner: str, max_nodes: int | None, max_depth: int | None) -> None:
-    if max_nodes is not None and max_nodes < 1:
+    if max_nodes is not None and not (_is_integer(max_nodes) and max_nodes >= 1):
         raise ValueError(
-            f"`{owner}(max_nodes={max_nodes})`: must be 1 (the root alone) or more; leave it out "
-            "to make room for every simulation."
+            f"`{owner}(max_nodes={max_nodes!r})`: must be an integer, 1 (the root alone) or more; "
+            "leave it out to make room for every simulation."
         )
-    if max_depth is not None and max_depth < 1:
+    if max_depth is not None and not (_is_integer(max_depth) and max_depth >= 1):
         raise ValueError(
-            f"`{owner}(max_depth={max_depth})`: must be 1 or more; leave it out for no limit."
+            f"`{owner}(max_depth={max_depth!r})`: must be an integer, 1 or more; leave it out for "
+            "no limit."
         )
 
 
@@ -33,8 +43,9 @@ def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
     for name, part in parts.items():
         if not isinstance(part, kind):
             given = f"{part.__name__}, a class" if isinstance(part, type) else repr(part)
+            of = "a subclass of " if inspect.isabstract(kind) else ""
             raise ValueError(
-                f"`{owner}({name}={given})`: must be an instance of a subclass of "
+                f"`{owner}({name}={given})`: must be an instance of {of}"
                 f"`zero_search.{kind.__name__}`."
             )
 
@@ -95,6 +106,8 @@ def batch_size(state: PyTree[Array]) -> int:
             f"`state` has leaves of shapes {shapes}; all must begin with the same batch axis: "
             "give every leaf one row a game."
         )
+    if leaves[0].shape[0] == 0:
+        raise ValueError("`state` has a batch of 0 games; give at least one.")
     return leaves[0].shape[0]
 
 
@@ -149,6 +162,10 @@ def check_step(
                 f"`model.{method}` turned the leaf `state{jax.tree_util.keystr(path)}` from "
                 f"{_show(x)} into {_show(y)}; keep the shape and dtype of every leaf."
             )
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
 
 def _is(x: Any, kind: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._check import check_kinds, check_limits, check_range
+from ._check import check_count, check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, Plan
@@ -67,8 +67,8 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         considered = self.max_num_considered_actions
         check_kinds("GumbelSearch", AbstractQTransform, qtransform=self.qtransform)
         check_kinds("GumbelSearch", AbstractBackup, backup=self.backup)
-        check_range("GumbelSearch", 1, num_simulations=self.num_simulations)
-        check_range("GumbelSearch", 1, max_num_considered_actions=considered)
+        check_count("GumbelSearch", 1, num_simulations=self.num_simulations)
+        check_count("GumbelSearch", 1, max_num_considered_actions=considered)
         check_range("GumbelSearch", 0, gumbel_scale=self.gumbel_scale)
         check_range("GumbelSearch", 0, 1, gamma=self.gamma)
         check_limits("GumbelSearch", self.max_nodes, self.max_depth)

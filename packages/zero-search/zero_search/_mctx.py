@@ -8,7 +8,7 @@ import jax.random as jr
 import mctx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_carry, check_kinds, check_range
+from ._check import check_carry, check_count, check_kinds, check_range
 from ._expand import ask, Rules
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise, disturb
@@ -70,8 +70,8 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         if self.noise is not None:
             check_kinds("MctxSearch", AbstractRootNoise, noise=self.noise)
         heat, considered = self.temperature, self.max_num_considered_actions
-        check_range("MctxSearch", 1, num_simulations=self.num_simulations)
-        check_range("MctxSearch", 1, max_num_considered_actions=considered)
+        check_count("MctxSearch", 1, num_simulations=self.num_simulations)
+        check_count("MctxSearch", 1, max_num_considered_actions=considered)
         check_range("MctxSearch", 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
         check_range("MctxSearch", 0, gumbel_scale=self.gumbel_scale)
         check_range("MctxSearch", 0, 1, gamma=self.gamma)

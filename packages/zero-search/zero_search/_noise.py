@@ -1,6 +1,7 @@
 """Noise on the root's prior, for exploration in self-play."""
 
 import abc
+import math
 
 import equinox as eqx
 import jax
@@ -40,10 +41,12 @@ class DirichletNoise(AbstractRootNoise):
     def __check_init__(self):
         if not 0 <= self.fraction <= 1:
             raise ValueError(f"`DirichletNoise(fraction={self.fraction})`: must be in [0, 1].")
-        if self.alpha is not None and self.alpha <= 0:
-            raise ValueError(f"`DirichletNoise(alpha={self.alpha})`: must be above 0, or None.")
-        if self.total <= 0:
-            raise ValueError(f"`DirichletNoise(total={self.total})`: must be above 0.")
+        if self.alpha is not None and not 0 < self.alpha < math.inf:
+            raise ValueError(
+                f"`DirichletNoise(alpha={self.alpha})`: must be finite and above 0, or None."
+            )
+        if not 0 < self.total < math.inf:
+            raise ValueError(f"`DirichletNoise(total={self.total})`: must be finite and above 0.")
 
     def __call__(
         self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]

@@ -1,6 +1,7 @@
 """From Q-values to the scale on which a selection rule adds its own terms to them."""
 
 import abc
+import math
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,9 +50,9 @@ class ByMinMax(AbstractQTransform):
     high: float
 
     def __check_init__(self):
-        if not self.low < self.high:
+        if not -math.inf < self.low < self.high < math.inf:
             raise ValueError(
-                f"`ByMinMax(low={self.low}, high={self.high})`: low must be below high."
+                f"`ByMinMax(low={self.low}, high={self.high})`: must be finite, low below high."
             )
 
     def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key
 
-from ._check import check_range
+from ._check import check_count, check_range
 
 
 class Temperature(eqx.Module):
@@ -20,7 +20,8 @@ class Temperature(eqx.Module):
     moves: int = 30
 
     def __check_init__(self):
-        check_range("Temperature", 0, first=self.first, then=self.then, moves=self.moves)
+        check_range("Temperature", 0, first=self.first, then=self.then)
+        check_count("Temperature", 0, moves=self.moves)
 
     def __call__(self, ply: Int[Array, " batch"]) -> Float[Array, " batch"]:
         """The temperature of each row."""
@@ -42,9 +43,10 @@ def sample_action(
     heat = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), (batch,))[:, None]
     logits = jnp.log(weights / jnp.maximum(jnp.max(weights, axis=1, keepdims=True), 1e-30))
     noise = jax.vmap(lambda k: jr.gumbel(k, (num_actions,), jnp.float32))(key)
-    # The largest weight has logit 0, so no temperature overflows it.
+    # The largest weight has logit 0, so no temperature overflows it. `-inf` over an infinite one
+    # would be NaN.
     warm = logits / jnp.where(heat > 0, heat, 1.0) + noise
-    scores = jnp.where(heat > 0, warm, logits)
+    scores = jnp.where((heat > 0) & (logits > -jnp.inf), warm, logits)
     return jnp.argmax(scores, axis=1).astype(jnp.int32)
 
 

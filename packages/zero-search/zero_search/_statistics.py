@@ -14,7 +14,7 @@ class NodeStatistics(eqx.Module):
     - `visits`, `qvalues`: of each edge; a Q-value (reward included) means nothing where there are
         no visits.
     - `count`: visits of the node: of all its edges, and 1 for its own evaluation.
-    - `value`: mean value of the node.
+    - `value`: the node's value, as the backup made it.
     - `raw_value`: the evaluator's value of the node.
     """
 

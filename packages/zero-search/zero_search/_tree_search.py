@@ -3,7 +3,7 @@
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._check import check_kinds, check_limits, check_range
+from ._check import check_count, check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise, disturb
@@ -54,9 +54,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     before all these leaves are evaluated in one call of the model, which is what makes a single
     position fast. Until its leaf is evaluated a walk counts on each of its edges as a visit, and
     with `virtual_loss` as so many visits that ended as badly as anything known at that node; a
-    loss of 0 marks the number of visits alone. Two walks to the same leaf count once, so there may
-    be fewer visits than simulations. The same number of simulations is worth a little less than
-    one by one.
+    loss of 0 marks the number of visits alone. Two walks to the same leaf count once where it is
+    newly stored (not in a full tree, nor at `max_depth`), so there may be fewer visits than
+    simulations. The same number of simulations is worth a little less than one by one.
 
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
     Go through self-play".
@@ -80,11 +80,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_kinds("TreeSearch", AbstractBackup, backup=self.backup)
         if self.noise is not None:
             check_kinds("TreeSearch", AbstractRootNoise, noise=self.noise)
-        check_range("TreeSearch", 1, num_simulations=self.num_simulations)
+        check_count("TreeSearch", 1, num_simulations=self.num_simulations)
         check_range("TreeSearch", 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
         check_range("TreeSearch", 0, 1, gamma=self.gamma)
         check_limits("TreeSearch", self.max_nodes, self.max_depth)
-        check_range("TreeSearch", 1, num_leaves=self.num_leaves)
+        check_count("TreeSearch", 1, num_leaves=self.num_leaves)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         if self.num_simulations % self.num_leaves:
             raise ValueError(

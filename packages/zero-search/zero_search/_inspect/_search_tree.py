@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from .._check import check_range
+from .._check import check_count
 from ._outline import Box, write
 from ._rows import TreeEdge, TreeNode
 from ._svg import draw
@@ -114,7 +114,7 @@ class SearchTree:
         """The most visited action at the root, then the most visited one at its child, and so on;
         of equally visited ones the higher Q-value, then the lower number.
         """
-        check_range("principal_variation", 0, max_length=max_length or 0)
+        check_count("principal_variation", 0, max_length=max_length or 0)
         line: list[TreeEdge] = []
         node: int | None = 0
         while node is not None and (max_length is None or len(line) < max_length):
@@ -145,7 +145,7 @@ class SearchTree:
         - `describe`: what to write below a label, given the node's state; line breaks are kept.
         """
         limits = dict(max_nodes=max_nodes, max_depth=max_depth, max_children=max_children)
-        check_range("svg", 1, **limits)
+        check_count("svg", 1, **limits)
         kept = self._most_visited(**limits)
         return draw(self._outline(kept, self._names(name_action), describe))
 
@@ -159,7 +159,7 @@ class SearchTree:
     ) -> str:
         """The same for a terminal: action, visits, value for the root's player."""
         limits = dict(max_nodes=max_nodes, max_depth=max_depth, max_children=max_children)
-        check_range("text", 1, **limits)
+        check_count("text", 1, **limits)
         return write(self._outline(self._most_visited(**limits), self._names(name_action)))
 
     def __str__(self) -> str:
