@@ -343,23 +343,25 @@ class Reference:
 
     def simulate(self, root, node, depth) -> float:
         action = self.select(root, node)
-        stored = True
+        whole = True  # whether the child knows of all visits of the edge
         if action in node["children"]:
             child, reward, discount = node["children"][action]
             leaf = child["final"] or depth >= self.max_depth
             outcome = child["raw"] if leaf else self.simulate(root, child, depth + 1)
             mean = child["mean"]
+            whole = leaf or child["visits"].sum() == node["visits"][action]
         else:
             after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
             child = self.node(after, bool(last[0]))
             reward, discount = float(r[0]), self.planner.gamma * float(d[0])
             outcome = mean = child["raw"]
             stored = self.size(root) < self.max_nodes
+            whole = stored and node["visits"][action] == 0
             if stored:
                 node["children"][action] = (child, reward, discount)
         n, q = node["visits"][action], reward + discount * mean
-        node["q"][action] = q if stored else (n * node["q"][action] + q) / (n + 1)
-        node["visits"][action] += 1
         up = reward + discount * outcome
+        node["q"][action] = q if whole else (n * node["q"][action] + up) / (n + 1)
+        node["visits"][action] += 1
         node["mean"] = self.backup(node, up)
         return up

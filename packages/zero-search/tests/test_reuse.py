@@ -1,13 +1,16 @@
 """What is kept of a tree between moves, and what is not."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractRootNoise, PUCT, TreeSearch
+from zero_search import AbstractPriorModel, AbstractRootNoise, PUCT, TreeSearch
 from zero_search._select import prepare
+from zero_search._tree import COUNT, RAW, VALUE
 
 from .helpers import Jitted, Node, quick_jit, RandomTree, Reference
 
@@ -88,8 +91,10 @@ def test_what_no_longer_holds_is_dropped(run, moved, why):
         carry = type(carry)(ply=carry.ply, tree=fresh.tree)
     carry = run.advance(carry, action, after, last)
     empty = run.planner.init(run.model, after)
-    for kept, new in zip(jax.tree.leaves(carry.tree), jax.tree.leaves(empty.tree), strict=True):
-        assert jnp.array_equal(kept, new)
+    # What lies behind the last node is nobody's state.
+    kept = dataclasses.replace(carry.tree, state=empty.tree.state)
+    for old, new in zip(jax.tree.leaves(kept), jax.tree.leaves(empty.tree), strict=True):
+        assert jnp.array_equal(old, new)
     # A plan on what is left is a plan from scratch.
     again, _ = run.plan(after, carry, jr.key(1))
     first, _ = run.plan(after, empty, jr.key(1))
@@ -139,3 +144,40 @@ def test_default_room_holds_the_kept_and_the_new_nodes():
     shape = lambda planner: planner.init(model, model.root(2)).tree.child.shape
     assert shape(planner) == (2, 25, 6)
     assert shape(TreeSearch(12, reuse=True, max_nodes=7)) == (2, 7, 6)
+
+
+class Unsure(AbstractPriorModel[Node]):
+    """A tree whose evaluator says something else every time."""
+
+    tree: RandomTree
+
+    def step(self, state, action, *, key):
+        return self.tree.step(state, action, key=key)
+
+    def predict(self, state, *, key):
+        logits, value = self.tree.predict(state, key=key)
+        return logits, value + jax.vmap(lambda k: jr.normal(k, (), jnp.float32))(key)
+
+
+def test_no_evaluation_is_lost_when_a_full_tree_gets_room():
+    # A node's value is the mean of its own evaluation and of all that its edges have seen, also
+    # where an edge was visited before there was room for its child.
+    planner = TreeSearch(SIMULATIONS, reuse=True, max_nodes=6)
+    run = Jitted(planner, Unsure(RandomTree(num_actions=3, discounts=(1.0, -1.0), illegal=0.0)))
+    state = run.model.tree.root(BATCH)
+    carry, late = planner.init(run.model, state), 0
+    for move in range(3):
+        plan, carry = run.plan(state, carry, jr.key(move))
+        tree = jax.tree.map(np.asarray, carry.tree)
+        visits, qvalues = tree.edge[:, 1:, 0], tree.edge[:, 1:, 1]
+        total = tree.node[:, 1:, RAW] + np.sum(visits * qvalues, axis=-1)
+        live = np.arange(1, 6)[None] < tree.size[:, None]
+        assert np.allclose(
+            (tree.node[:, 1:, VALUE] * tree.node[:, 1:, COUNT])[live], total[live], atol=1e-3
+        )
+        child = np.maximum(tree.child[:, 1:], 0)
+        below = tree.node[np.arange(BATCH)[:, None, None], child, COUNT]
+        late += np.sum((tree.child[:, 1:] >= 0) & (visits > below) & live[..., None])
+        state, _, _, last = run.step(state, plan.action)
+        carry = run.advance(carry, plan.action, state, last)
+    assert late > 0  # else no edge was visited before its child had room

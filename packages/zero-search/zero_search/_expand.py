@@ -15,7 +15,7 @@ from ._indexing import put, take
 from ._model import AbstractPriorModel
 from ._select import AbstractSelection, best_action, prepare
 from ._statistics import NodeStatistics
-from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, UNSTORED
+from ._tree import DISCOUNT, FINAL, NO_CHILD, NOT_EXPANDED, RAW, REWARD, Tree, UNSTORED
 
 
 # The largest value, reward or discount that counts as finite. Sums of those are still floats; an
@@ -88,12 +88,12 @@ class Found(eqx.Module):
 
 
 class Leaf(eqx.Module):
-    """What a simulation backs up, and whether a stored child holds it."""
+    """What a simulation backs up."""
 
     reward: Float[Array, " batch"]
     discount: Float[Array, " batch"]
     value: Float[Array, " batch"]
-    stored: Bool[Array, " batch"]
+    visits: Float[Array, " batch"]  # of the child that holds it, as in `Visits.below`
     real: Bool[Array, " batch"]  # whether the simulation counts
 
 
@@ -219,6 +219,6 @@ def _leaf(
         reward=pick(REWARD, found.reward),
         discount=pick(DISCOUNT, found.discount),
         value=pick(RAW, found.value),
-        stored=new | revisited,
+        visits=jnp.where(new, 1.0, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
         real=jnp.ones_like(new),
     )

@@ -49,7 +49,7 @@ def _all_down(
     number, batch = setting.rules.num_leaves, setting.base.shape[0]
     zeros, no = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), bool)
     # A leaf that is no visit: only the marks are entered.
-    unknown = Leaf(reward=zeros, discount=zeros, value=zeros, stored=~no, real=no)
+    unknown = Leaf(reward=zeros, discount=zeros, value=zeros, visits=zeros, real=no)
     marks = Marks(1, setting.rules.virtual_loss)
 
     def body(i, carry):

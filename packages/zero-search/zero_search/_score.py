@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._indexing import put, take
 from ._statistics import NodeStatistics
-from ._tree import Tree
+from ._tree import NOT_EXPANDED, Tree
 
 
 Chooser = Callable[[NodeStatistics], Int[Array, " rows"]]
@@ -23,12 +23,14 @@ class Visits(eqx.Module):
 
     row: Int[Array, " visits"]
     action: Int[Array, " visits"]  # that was taken
-    alone: Bool[Array, " visits"]  # whether its child has no row of its own
     real: Bool[Array, " visits"]  # whether it counts; only marks change if not
     value: Float[Array, " visits"]  # of the node
     qvalue: Float[Array, " visits"]  # of that action, new
     count: Float[Array, " visits"]  # of the node, new
     raw_value: Float[Array, " visits"]
+    sample: Float[Array, " visits"]  # what this simulation made of that action
+    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
+    below: Float[Array, " visits"]
 
 
 class Notes(eqx.Module):
@@ -38,8 +40,8 @@ class Notes(eqx.Module):
     """
 
     path: Int[Array, "levels batch 2"]  # node number and action taken
-    visit: Int[Array, "visits 4"]  # row, action, alone, real
-    value: Float[Array, "visits 4"]  # value (new), qvalue, count, raw_value
+    visit: Int[Array, "visits 3"]  # row, action, real
+    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
 
 
 class Marks(eqx.Module):
@@ -60,9 +62,11 @@ def visited(tree: Tree, visits: Visits) -> NodeStatistics:
     taken = _taken(tree, visits) & visits.real[:, None]
     edge = take(tree.edge, visits.row)
     number = edge[:, 0] + taken.astype(jnp.float32)
-    # A child that has no row of its own leaves its mean to the edge.
-    mean = (edge[:, 1] * edge[:, 0] + visits.qvalue[:, None]) / jnp.maximum(number, 1.0)
-    fresh = jnp.where(visits.alone[:, None], mean, visits.qvalue[:, None])
+    # Visits from when the tree was too full for a child are known to the edge alone.
+    mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
+    below = visits.below[:, None]
+    same = (below == number) | (below == NOT_EXPANDED)
+    fresh = jnp.where(same, visits.qvalue[:, None], mean)
     return NodeStatistics(
         prior=take(tree.prior, visits.row),
         visits=number,
@@ -82,9 +86,8 @@ def rescore(
     def body(carry):
         first, *scored = carry
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
-        row, action, alone, real = jnp.unstack(part(notes.visit), axis=-1)
-        values = jnp.unstack(part(notes.value), axis=-1)
-        visits = Visits(row, action, alone > 0, real > 0, *values)
+        row, action, real = jnp.unstack(part(notes.visit), axis=-1)
+        visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
         current = eqx.tree_at(_SCORED, tree, tuple(scored))
         return first + number, *_SCORED(write(current, visits, choose, marks))
 

@@ -134,6 +134,9 @@ def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array
     scores = selection.score(node)
     shape = node.visits.shape
     check_result(selection, "score", scores, shape, "one score for every action of every row")
+    # A rule may say NaN or `-inf` of a legal action; an illegal one is no better for that.
+    lowest = jnp.finfo(jnp.float32).min
+    scores = jnp.where(scores > lowest, scores, lowest)
     return highest(jnp.where(node.prior[:, 0] > -jnp.inf, scores, -jnp.inf))
 
 

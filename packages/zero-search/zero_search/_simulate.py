@@ -60,7 +60,9 @@ def search(
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
     base = jnp.arange(batch, dtype=jnp.int32) * max_nodes
     alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
-    setting = Setting(model, rules, key, base, alive)
+    # Under `shard_map` what the loops carry must vary over devices as the trees do.
+    vary = lambda x: jnp.where(alive[0], x, x)
+    setting = Setting(model, rules, key, vary(base), alive)
     interior = ft.partial(best_action, rules.selection)
     first = interior if root_rule is None else ft.partial(root_rule, 0)
     step = root_step(tree, first(statistics(tree)))
@@ -91,6 +93,7 @@ def search(
     tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
     zeros, notes = jnp.zeros((batch,), jnp.int32), blank(batch, max_nodes)
     init = (tree, notes, no_state(tree, state), zeros.astype(jnp.float32), zeros)
+    init = jax.tree.map(vary, init)
     tree, _, pending, depth, invalid = loop(0, num_simulations // leaves, body, init)
     tree = store_state(tree, pending)
     tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)

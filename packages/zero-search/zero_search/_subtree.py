@@ -51,7 +51,8 @@ def subtree(
         child=_renumber(child.reshape(batch, -1), number).reshape(child.shape),
         prior=move(tree.prior, 0),
         parent=jnp.where(live, parent, 0),
-        state=jax.tree.map(lambda x: move(x, 0), tree.state),
+        # Behind the last node anything may lie, and keys of random numbers have no zero.
+        state=jax.tree.map(lambda x: x[lane[:, None], source], tree.state),
         size=size,
     )
 
@@ -77,7 +78,10 @@ def _same(
     batch = index.shape[0]
 
     def equal(stored: Array, given: Array) -> Array:
-        match = stored[jnp.arange(batch), index] == given
+        stored = stored[jnp.arange(batch), index]
+        match = stored == given
+        if jnp.issubdtype(given.dtype, jnp.floating):
+            match = match | (jnp.isnan(stored) & jnp.isnan(given))
         return jnp.all(match.reshape(batch, -1), axis=1)
 
     matches = jax.tree.leaves(jax.tree.map(equal, states, other))

@@ -31,6 +31,10 @@ COLUMNS = 5
 UNSTORED = -1
 FINAL = -2
 
+# What stands for a child's visits if it has no row, or one that is never expanded.
+NO_CHILD = -1.0
+NOT_EXPANDED = -2.0
+
 
 class Tree(eqx.Module):
     """Search trees; `*rows` is `batch nodes`, or their product while a search runs.

@@ -1,8 +1,9 @@
 """The walks of a batch of simulations, down to the leaves and back up."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ._backup import back_up
 from ._expand import Leaf, nowhere, Setting, Walk
@@ -23,8 +24,8 @@ def blank(batch: int, max_nodes: int) -> Notes:
     visits = levels * batch + _chunk(batch)
     return Notes(
         path=jnp.zeros((levels, batch, 2), jnp.int32),
-        visit=jnp.zeros((visits, 4), jnp.int32),
-        value=jnp.zeros((visits, 4), jnp.float32),
+        visit=jnp.zeros((visits, 3), jnp.int32),
+        value=jnp.zeros((visits, 6), jnp.float32),
     )
 
 
@@ -57,6 +58,16 @@ def descend(setting: Setting, tree: Tree, notes: Notes) -> tuple[Notes, Walk]:
     return Notes(path, notes.visit, notes.value), walk
 
 
+class _Up(eqx.Module):
+    """What walks carry up: how the simulation went on below, and the edge that leads there."""
+
+    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
+    value: Float[Array, " batch"]  # of the node below
+    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
+    reward: Float[Array, " batch"]
+    discount: Float[Array, " batch"]
+
+
 def ascend(
     setting: Setting, tree: Tree, notes: Notes, walk: Walk, leaf: Leaf, skip: int
 ) -> tuple[Notes, Visits, Int[Array, ""]]:
@@ -71,40 +82,49 @@ def ascend(
     real = jnp.broadcast_to(leaf.real.astype(jnp.int32)[None], (_LEVELS, batch))
 
     def body(carry):
-        block, visit, value, (outcome, child, reward, discount), _ = carry
+        block, visit, value, up, _ = carry
         levels = block * _LEVELS + jnp.arange(_LEVELS, dtype=jnp.int32)[:, None]
         path = jax.lax.dynamic_slice_in_dim(notes.path, block * _LEVELS, _LEVELS, 0)
         row, action = base[None] + path[..., 0], path[..., 1]
         node = take(tree.node, row.reshape(-1)).reshape(*row.shape, -1)
         on = levels < walk.depth[None]
-        alone = ~leaf.stored[None] & (levels + 1 == walk.depth[None])
         new = []
         for i in reversed(range(_LEVELS)):
-            here, qvalue = reward + discount * outcome, reward + discount * child
-            old, raw, count = node[i, :, VALUE], node[i, :, RAW], node[i, :, COUNT]
-            count = count + leaf.real.astype(jnp.float32)
-            visits = Visits(row[i], action[i], alone[i], leaf.real, old, qvalue, count, raw)
-            fresh = back_up(setting.rules.backup, visited(tree, visits), here)
-            fresh = jnp.where(leaf.real, fresh, old)
-            new.append(jnp.stack([fresh, qvalue, count, raw], axis=-1))
-            values = ((here, outcome), (fresh, child))
-            values += ((node[i, :, REWARD], reward), (node[i, :, DISCOUNT], discount))
-            outcome, child, reward, discount = (jnp.where(on[i], x, y) for x, y in values)
+            found, higher = _one_level(setting, tree, up, leaf.real, row[i], action[i], node[i])
+            up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
+            new.append(found)
         off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
         to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
-        note = (row, action, alone.astype(jnp.int32), real)
-        visit = put(visit, to, jnp.stack(note, axis=-1).reshape(-1, 4))
-        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 4))
-        return block - 1, visit, value, (outcome, child, reward, discount), new[-1]
+        visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
+        return block - 1, visit, value, up, new[-1]
 
-    carried = (leaf.value, leaf.value, leaf.reward, leaf.discount)
+    up = _Up(leaf.value, leaf.value, leaf.visits, leaf.reward, leaf.discount)
     blocks = (jnp.max(walk.depth) - 1) // _LEVELS
-    init = (blocks, notes.visit, notes.value, carried, jnp.zeros((batch, 4), jnp.float32))
+    init = (blocks, notes.visit, notes.value, up, jnp.stack([leaf.value] * 6, axis=-1))
     _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
     end, total = nowhere(tree, _chunk(batch)), start[-1] + count[-1]
-    end = jnp.stack([end, *[jnp.zeros_like(end)] * 3], axis=-1)
+    end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
     visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
     row = jnp.where(setting.alive, base, nowhere(tree, batch))
-    alone = ~leaf.stored & (walk.depth == 1)
-    roots = Visits(row, notes.path[0, :, 1], alone, leaf.real, *jnp.unstack(root, axis=-1))
+    roots = Visits(row, notes.path[0, :, 1], leaf.real, *jnp.unstack(root, axis=-1))
     return Notes(notes.path, visit, value), roots, total
+
+
+def _one_level(
+    setting: Setting,
+    tree: Tree,
+    up: _Up,
+    real: Bool[Array, " batch"],
+    row: Int[Array, " batch"],
+    action: Int[Array, " batch"],
+    node: Float[Array, "batch columns"],
+) -> tuple[Float[Array, "batch 6"], _Up]:
+    """The visits of one node a game, as a row of `Notes.value`, and what goes on up."""
+    outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
+    count, raw_value = node[:, COUNT] + real.astype(jnp.float32), node[:, RAW]
+    visits = Visits(row, action, real, node[:, VALUE], qvalue, count, raw_value, outcome, up.visits)
+    value = back_up(setting.rules.backup, visited(tree, visits), outcome)
+    value = jnp.where(real, value, node[:, VALUE])
+    found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
+    return found, _Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
