@@ -189,3 +189,21 @@ def test_rows_do_not_depend_on_their_batch():
     whole, half = plan(seeds), plan(seeds[3:])
     assert jnp.array_equal(whole.weights[3:], half.weights)
     assert jnp.array_equal(whole.action[3:], half.action)
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [TreeSearch(8, num_leaves=4, reuse=True), GumbelSearch(8, gumbel_scale=0.0)],
+    ids=["leaves", "gumbel"],
+)
+def test_devices_share_the_games_out(planner):
+    # With JAX's check of what varies over devices, which loops must not stumble over.
+    model, mesh = RandomTree(), jax.make_mesh((2,), ("data",))
+    rows = jax.sharding.PartitionSpec("data")
+    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
+    given = model.root(6), jr.split(jr.key(0), 6)
+    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
+    shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
+    whole = quick_jit(run)(*given)
+    assert np.array_equal(shared.action, whole.action)
+    assert np.allclose(shared.weights, whole.weights, atol=1e-6)

@@ -46,9 +46,10 @@ def many_leaves(
 def _all_down(
     setting: Setting, tree: Tree, notes: Notes, choose: Chooser
 ) -> tuple[Tree, Notes, Walks]:
-    number, batch = setting.rules.num_leaves, setting.base.shape[0]
-    zeros, no = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), bool)
+    number = setting.rules.num_leaves
     # A leaf that is no visit: only the marks are entered.
+    no = setting.alive & ~setting.alive
+    zeros = no.astype(jnp.float32)
     unknown = Leaf(reward=zeros, discount=zeros, value=zeros, visits=zeros, real=no)
     marks = Marks(1, setting.rules.virtual_loss)
 
@@ -59,9 +60,8 @@ def _all_down(
         notes, _, total = ascend(setting, tree, notes, walk, unknown, 0)
         return rescore(tree, notes, total, choose, marks), notes, walks
 
-    none = jnp.zeros((number, batch), jnp.int32)
-    path = jnp.zeros((number, *notes.path.shape), jnp.int32)
-    walks = Walks(path, Walk(none, none, none, none))
+    none = jnp.stack([no.astype(jnp.int32)] * number)
+    walks = Walks(jnp.stack([notes.path] * number), Walk(none, none, none, none))
     return jax.lax.fori_loop(0, number, body, (tree, notes, walks))
 
 
@@ -86,8 +86,7 @@ def _all_up(
         tree = rescore(tree, notes, total, choose, marks)
         return tree, notes, slots.at[i].set(pending.slot)
 
-    slots = jnp.zeros((number, batch), jnp.int32)
-    return jax.lax.fori_loop(0, number, body, (tree, notes, slots))
+    return jax.lax.fori_loop(0, number, body, (tree, notes, walks.end.index))
 
 
 def _widened(setting: Setting) -> Setting:
