@@ -15,8 +15,10 @@ from zero_search import (
     AbstractChanceModel,
     AbstractRootNoise,
     ChanceSearch,
+    check_plan,
     MuZeroPUCT,
     PUCT,
+    read_tree,
     TreeSearch,
 )
 from zero_search._tree import COUNT
@@ -66,6 +68,7 @@ class JudgedDice(AbstractAfterstateModel[Node, Node]):
     """The same with a hashed value for every afterstate."""
 
     dice: RandomDice
+    spoil: Any = eqx.field(static=True, default=lambda x: x)
 
     def afterstate(self, state, action):
         return self.dice.afterstate(state, action)
@@ -81,7 +84,7 @@ class JudgedDice(AbstractAfterstateModel[Node, Node]):
 
     def afterstate_value(self, afterstate, *, key):
         del key
-        return 2 * _unit(afterstate.name, 10) - 1
+        return self.spoil(2 * _unit(afterstate.name, 10) - 1)
 
 
 def expectimax(dice: RandomDice, state: Node, gamma: float, levels: int) -> jax.Array:
@@ -244,6 +247,7 @@ def moved():
     tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
     run = Jitted(ChanceSearch(TreeSearch(60, reuse=True)), RandomDice(tree, certain=0.3))
     state = tree.root(40)
+    state = state._replace(depth=jnp.full((40,), jnp.nan))  # as good a stored number as any
     plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
     after, _, _, last = run.step(state, plan.action)
     strange = jnp.where(jnp.arange(40) % 4 == 0, after.name + jnp.uint32(1), after.name)
@@ -326,6 +330,12 @@ def test_laws_of_a_plan(outcomes, getkey):
         assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
         assert not jnp.any((plan.weights > 0) & ~legal)
         assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
+        grown = read_tree(carry.tree, 1)
+        for node in grown.nodes():
+            edges = grown.actions(node.node)
+            assert not any(edge.legal for edge in edges[5 + 3 :])
+            if any(edge.legal for edge in edges):
+                assert sum(edge.prior for edge in edges) == pytest.approx(1.0, abs=1e-5)
         after, _, _, _ = run.step(state, plan.action)
         carry = run.advance(carry, plan.action, after, jnp.zeros((16,), bool))
         assert jnp.all(carry.ply == seed + 1)
@@ -378,8 +388,16 @@ class Broken(AbstractChanceModel[Node, Node]):
 @pytest.mark.parametrize(
     "method, spoil, message",
     [
-        ("outcome_logits", lambda x: x[:1], r"`model.outcome_logits` returned float32\[1, 3\]"),
-        ("outcome_logits", lambda x: x > 0, r"`model.outcome_logits` returned bool\[2, 3\]"),
+        (
+            "outcome_logits",
+            lambda x: x[:1],
+            r"`model.outcome_logits` returned float32\[1,3\] for 2 afterst",
+        ),
+        (
+            "outcome_logits",
+            lambda x: x > 0,
+            r"`model.outcome_logits` returned bool\[2,3\] for 2 afterstates",
+        ),
         ("resolve", lambda x: (*x[:3], x[1]), r"`model.resolve` returned `last` float32\[2\]"),
         ("resolve", lambda x: (x[0].name, *x[1:]), "`model.resolve` turned a state of structure"),
     ],
@@ -394,6 +412,33 @@ def test_a_bad_model_is_named(method, spoil, message):
 
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x[:, None], lambda x: x > 0])
+def test_a_bad_value_of_afterstates_is_named(spoil):
+    tree = RandomTree(2)
+    model, state = JudgedDice(RandomDice(tree), spoil), tree.root(2)
+    planner = ChanceSearch(TreeSearch(4))
+    plan = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
+    with pytest.raises(ValueError, match=r"`model.afterstate_value` returned .* shape \(2,\): one"):
+        jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
+
+
+def test_a_law_that_is_none_is_counted():
+    # Rows: NaN; nothing possible; one outcome impossible; infinity; nothing after the end; whole.
+    nothing = lambda x, row: x.at[row].set(-jnp.inf)
+    spoil = lambda x: nothing(
+        nothing(x.at[0, 1].set(jnp.nan).at[2, 1].set(-jnp.inf).at[3, 2].set(jnp.inf), 1), 4
+    )
+    tree = RandomTree(2, (1.0, -1.0), horizon=50)
+    root = tree.root(6)
+    state = root._replace(depth=root.depth.at[4].set(49))
+    model = Broken(RandomDice(tree), "outcome_logits", spoil)
+    plan = Jitted(ChanceSearch(TreeSearch(4)), model).fresh(state)
+    assert plan.stats["invalid"].tolist() == [4, 4, 0, 4, 0, 0]
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    with pytest.raises(ValueError, match=r"12 evaluations, in rows \[0, 1, 3\].*outcome_logits"):
+        check_plan(plan)
 
 
 def test_unknown_outcomes_are_refused():

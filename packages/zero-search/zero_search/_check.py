@@ -132,6 +132,25 @@ def check_prediction(logits: Array, value: Array, batch: int, num_actions: int |
         )
 
 
+def check_outcomes(logits: Array, batch: int) -> None:
+    """Of `model.outcome_logits`."""
+    if jnp.ndim(logits) != 2 or jnp.shape(logits)[0] != batch or not _is(logits, jnp.floating):
+        raise ValueError(
+            f"`model.outcome_logits` returned {_show(logits)} for {batch} afterstates; it must be "
+            f"float of shape ({batch}, outcomes): one row of log-probabilities for every "
+            "afterstate."
+        )
+
+
+def check_afterstate_value(value: Array, batch: int) -> None:
+    """Of `model.afterstate_value`."""
+    if jnp.shape(value) != (batch,) or not _is(value, jnp.floating):
+        raise ValueError(
+            f"`model.afterstate_value` returned {_show(value)} for {batch} afterstates; it must be "
+            f"float of shape ({batch},): one value for every afterstate."
+        )
+
+
 def check_step(
     state: PyTree[Array],
     after: PyTree[Array],

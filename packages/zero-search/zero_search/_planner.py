@@ -48,7 +48,9 @@ def check_plan(plan: Plan) -> None:
 
     The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the most
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
-    Beyond 1e30 it counts as infinite. A planner that is not under `jit` calls this itself.
+    Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
+    all `-inf` although the game goes on, count as well. A planner that is not under `jit` calls
+    this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
@@ -56,7 +58,8 @@ def check_plan(plan: Plan) -> None:
             f"The model returned NaN or infinity in {invalid.sum()} evaluations, in rows "
             f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
             "finite values, and logits that are finite or `-inf`; `model.step` finite rewards and "
-            "discounts."
+            "discounts; `model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` "
+            "alone."
         )
 
 

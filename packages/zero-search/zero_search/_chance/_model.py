@@ -65,20 +65,6 @@ class AbstractAfterstateModel(AbstractChanceModel[State, Afterstate], Generic[St
         """The value for the player who acted, reward of the move included."""
 
 
-def check_outcomes(logits: Array, batch: int) -> None:
-    """Of `model.outcome_logits`."""
-    if (
-        logits.ndim != 2
-        or logits.shape[0] != batch
-        or not jnp.issubdtype(logits.dtype, jnp.floating)
-    ):
-        raise ValueError(
-            f"`model.outcome_logits` returned {logits.dtype}{list(logits.shape)} for {batch} "
-            f"afterstates; it must be floating, ({batch}, outcomes): one row of log-probabilities "
-            "for every afterstate."
-        )
-
-
 def draw_outcome(
     logits: Float[Array, "batch outcomes"], *, key: Key[Array, " batch"]
 ) -> Int[Array, " batch"]:

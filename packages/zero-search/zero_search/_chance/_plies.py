@@ -14,7 +14,13 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._backup import AbstractBackup, back_up, MeanBackup
-from .._check import batch_size, check_prediction, check_step
+from .._check import (
+    batch_size,
+    check_afterstate_value,
+    check_outcomes,
+    check_prediction,
+    check_step,
+)
 from .._model import AbstractPriorModel
 from .._noise import AbstractRootNoise
 from .._sample import safe_softmax
@@ -23,7 +29,6 @@ from .._statistics import NodeStatistics
 from ._model import (
     AbstractAfterstateModel,
     AbstractChanceModel,
-    check_outcomes,
     draw_outcome,
 )
 
@@ -86,12 +91,16 @@ class Plies(AbstractPriorModel[Node]):
         outcome = jnp.where(node.chance, taken, first)
         after_state, reward, discount, last = self.model.resolve(after, outcome)
         check_step(node.state, after_state, reward, discount, last, "resolve")
+        goes_on = ~last & (discount != 0)
         reward, discount = reward.astype(jnp.float32), self.gamma * discount.astype(jnp.float32)
         possible = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
         chance = ~node.chance & (possible > 1)
+        unknown = jnp.any(~(logits < jnp.inf), axis=1) | ((possible == 0) & goes_on)
+        told = jnp.where(chance, 0.0, reward)
         return (
             Node(after_state, after, reward, discount, chance),
-            jnp.where(chance, 0.0, reward),
+            # The search replaces a NaN and counts it: nothing else would tell of a wrong law.
+            jnp.where(unknown, jnp.nan, told),
             jnp.where(chance, 1.0, discount),
             last & ~chance,
         )
@@ -107,6 +116,7 @@ class Plies(AbstractPriorModel[Node]):
         value = value.astype(jnp.float32)
         if isinstance(self.model, AbstractAfterstateModel):
             expected = self.model.afterstate_value(node.afterstate, key=value_key)
+            check_afterstate_value(expected, node.reward.shape[0])
             expected = expected.astype(jnp.float32)
         else:
             future = jnp.where(node.discount == 0, 0.0, node.discount * value)
@@ -122,8 +132,9 @@ class Plies(AbstractPriorModel[Node]):
 class ByKind(AbstractSelection):
     """Scores actions by the given rule and outcomes by their probabilities.
 
-    When outcomes are sampled a last column holds, instead of a probability, the chance node's
-    seed: a rule has no key, and a node is scored once for each of its visits.
+    When outcomes are sampled a chance node needs a seed: a rule has no key, and a node is scored
+    once for each of its visits. It comes as a last column of the logits, is kept as the first
+    feature of all the others, and its own column is illegal.
     """
 
     selection: AbstractSelection
@@ -136,20 +147,27 @@ class ByKind(AbstractSelection):
     ) -> Float[Array, "rows features columns"]:
         actions, outcomes, seed = self._split(logits)
         features = self.selection.prepare(actions)
-        chance = jnp.concatenate([safe_softmax(outcomes), seed], axis=1)[:, None]
+        chance = safe_softmax(outcomes)[:, None]
         shape = (*features.shape[:2], chance.shape[2])
-        return jnp.concatenate([features, jnp.broadcast_to(chance, shape)], axis=2)
+        features = jnp.concatenate([features, jnp.broadcast_to(chance, shape)], axis=2)
+        if not self.sampled:
+            return features
+        kept = jnp.where(seed > -jnp.inf, seed, 0.0)[:, :, None]
+        kept = jnp.broadcast_to(kept, (kept.shape[0], 1, features.shape[2]))
+        features = jnp.concatenate([kept, features], axis=1)
+        return jnp.pad(features, ((0, 0), (0, 0), (0, 1)), constant_values=-jnp.inf)
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows columns"]:
-        _, probs, seed = self._split(node.prior[:, 0])
+        _, probs, no_action = self._split(node.probabilities)
         _, visits, _ = self._split(node.visits)
         if self.sampled:
-            chance = _drawn(probs, seed[:, 0], node.count)
+            seed = jnp.max(node.prior[:, 0], axis=1)
+            chance = _drawn(probs, seed, node.count)
         else:
             first = jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
             chance = probs / (visits + 1.0 + (first if self.through else 0.0))
-        decision = self.selection.score(_over_actions(node, self.num_actions))
-        return jnp.concatenate([decision, chance, jnp.full_like(seed, -jnp.inf)], axis=1)
+        decision = self.selection.score(_over_actions(node, self.num_actions, self.sampled))
+        return jnp.concatenate([decision, chance, no_action], axis=1)
 
     def _split(self, x: Float[Array, "rows columns"]) -> list[Float[Array, "rows _"]]:
         """Actions, outcomes and, when they are sampled, a column for the seed."""
@@ -162,11 +180,13 @@ class ByKindBackup(AbstractBackup):
 
     backup: AbstractBackup
     num_actions: int
+    sampled: bool
 
     def __call__(
         self, node: NodeStatistics, outcome: Float[Array, " rows"]
     ) -> Float[Array, " rows"]:
-        decision = back_up(self.backup, _over_actions(node, self.num_actions), outcome)
+        actions = _over_actions(node, self.num_actions, self.sampled)
+        decision = back_up(self.backup, actions, outcome)
         chance = ~jnp.any(node.prior[:, 0, : self.num_actions] > -jnp.inf, axis=1)
         return jnp.where(chance, MeanBackup()(node, outcome), decision)
 
@@ -201,12 +221,13 @@ def _drawn(
     return jax.nn.one_hot(drawn, probs.shape[1], dtype=jnp.float32)
 
 
-def _over_actions(node: NodeStatistics, num_actions: int) -> NodeStatistics:
+def _over_actions(node: NodeStatistics, num_actions: int, sampled: bool) -> NodeStatistics:
+    """What the given rule may see: its own features of the actions."""
     cut = lambda x: x[..., :num_actions]
     return eqx.tree_at(
         lambda n: (n.prior, n.visits, n.qvalues),
         node,
-        (cut(node.prior), cut(node.visits), cut(node.qvalues)),
+        (cut(node.prior[:, int(sampled) :]), cut(node.visits), cut(node.qvalues)),
     )
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
+from .._check import check_kinds
 from .._planner import AbstractPlanner, Plan
 from .._root import num_actions, SearchCarry
 from .._tree import Tree, UNSTORED
@@ -46,6 +47,7 @@ class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
     outcomes: str = "proportional"
 
     def __check_init__(self):
+        check_kinds("ChanceSearch", TreeSearch, planner=self.planner)
         if self.outcomes not in ("proportional", "sampled"):
             raise ValueError(
                 f'`ChanceSearch(outcomes={self.outcomes!r})`: must be "proportional" or "sampled".'
@@ -110,7 +112,7 @@ class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
                 through=not isinstance(model, AbstractAfterstateModel),
             ),
             noise=None if noise is None else ActionNoise(noise, actions),
-            backup=ByKindBackup(self.planner.backup, actions),
+            backup=ByKindBackup(self.planner.backup, actions, sampled),
             gamma=1.0,
         )
         return Plies(model, self.planner.gamma, actions, sampled), planner
@@ -136,7 +138,10 @@ def _realise(
     codes = tree.child[lane, at]
 
     def equal(stored: Array, given: Array) -> Array:
-        match = stored[lane[:, None], jnp.maximum(codes, 0)] == given[:, None]
+        stored, given = stored[lane[:, None], jnp.maximum(codes, 0)], given[:, None]
+        match = stored == given
+        if jnp.issubdtype(given.dtype, jnp.floating):
+            match = match | (jnp.isnan(stored) & jnp.isnan(given))
         return jnp.all(match.reshape(*codes.shape, -1), axis=2)
 
     matches = jax.tree.leaves(jax.tree.map(equal, tree.state.state, next_state))
