@@ -41,7 +41,7 @@ def depth(tree) -> np.ndarray:
     return np.where(np.arange(parent.shape[1]) < size[:, None], found, 0).max(axis=1)
 
 
-@pytest.fixture(scope="module", params=["puct", "gumbel"])
+@pytest.fixture(scope="module", params=[pytest.param("puct", marks=pytest.mark.slow), "gumbel"])
 def limited(request):
     """A planner with little depth that keeps its tree, and its jitted methods."""
     if request.param == "puct":
@@ -161,7 +161,9 @@ def test_regret_on_bandits_grows_logarithmically():
         assert (simple[-1] > 0.05) or broken
 
 
-@pytest.mark.parametrize("selection", [UCB1(), PUCT()], ids=["ucb1", "puct"])
+@pytest.mark.parametrize(
+    "selection", [pytest.param(UCB1(), marks=pytest.mark.slow), PUCT()], ids=["ucb1", "puct"]
+)
 def test_regret_on_trees_grows_logarithmically(selection):
     # Kocsis and Szepesvari 2006, theorem 6. Two players, rewards on the way, a noisy evaluator;
     # all 1 + 3 + 9 + 27 nodes fit. Greed sticks to what first looked good.
@@ -243,7 +245,10 @@ ENGINES = {
 }
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(x, marks=pytest.mark.slow) if x == "mctx gumbel" else x for x in ENGINES],
+)
 def engine(request):
     """A planner's plans on strange models, and how many ill states are in its trees."""
     planner: Any = ENGINES[request.param]

@@ -76,7 +76,11 @@ class MaxBackup(AbstractBackup):
         return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
 
 
-@pytest.mark.parametrize("backup", [MaxBackup(), MeanBackup()], ids=["max", "mean"])
+@pytest.mark.parametrize(
+    "backup",
+    [MaxBackup(), pytest.param(MeanBackup(), marks=pytest.mark.slow)],
+    ids=["max", "mean"],
+)
 def test_max_backup_of_a_complete_tree_is_exact(backup):
     # Moving twice, rewards on the way, gamma below 1, episodes cut off: all in one law, which the
     # mean of all outcomes does not obey.

@@ -55,7 +55,9 @@ class Marked(Reference):
             self.simulate(root, root, 1)
 
 
-@pytest.mark.parametrize("loss, max_nodes", [(1.0, None), (0.0, None), (3.0, 12)])
+@pytest.mark.parametrize(
+    "loss, max_nodes", [(1.0, None), pytest.param(0.0, None, marks=pytest.mark.slow), (3.0, 12)]
+)
 def test_equals_a_slow_reference(loss, max_nodes):
     # Truncated and final states, players who move twice, and with 12 nodes a tree that fills up.
     planner = TreeSearch(
@@ -110,6 +112,7 @@ def test_kept_subtrees_and_rows_without_moves(getkey):
     assert isinstance(state, Node)
 
 
+@pytest.mark.slow
 def test_wins_nim():
     heaps = jnp.asarray([1, 2, 3, 5, 6, 7, 9, 10], jnp.int32)
     plan = Jitted(TreeSearch(400, PUCT(), num_leaves=8), Nim()).fresh(heaps)

@@ -54,7 +54,7 @@ def case(request):
         model, state = othello_positions(208, seed=3)
     else:
         model = RandomTree(truncate=0.1)
-        state = model.root(400)
+        state = model.root(200)
     logits = quick_jit(lambda s: model.predict(s, key=UNUSED))(state)[0]
     return model, state, jr.normal(jr.key(5), logits.shape)
 
@@ -103,6 +103,7 @@ def assert_same(plan, visits, summary):
     assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["othello"], indirect=True)
 def test_puct_visits_equal_mctx(case, monkeypatch):
     model, state, noise = case
@@ -128,7 +129,7 @@ def test_plans_equal_those_of_mctx_behind_our_interface(case, monkeypatch):
 @pytest.mark.parametrize(
     "case, options",
     [
-        ("othello", {}),
+        pytest.param("othello", {}, marks=pytest.mark.slow),
         ("tree", {"rescale_values": False, "value_scale": 0.3, "maxvisit_init": 10.0}),
     ],
     indirect=["case"],

@@ -134,6 +134,7 @@ PLANNERS = {
     "mctx": MctxSearch(20, temperature=Temperature()),
     "mctx gumbel": MctxSearch(20, "gumbel"),
 }
+OURS = ("reuse", "greedy", "gumbel")
 
 
 class Filler(AbstractPriorModel[Node]):
@@ -149,7 +150,9 @@ class Filler(AbstractPriorModel[Node]):
         return jnp.where(state.done[:, None], -jnp.inf, logits), value
 
 
-@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize(
+    "name", [x if x in OURS else pytest.param(x, marks=pytest.mark.slow) for x in PLANNERS]
+)
 def test_laws_of_a_plan(name, getkey):
     # Weights are a distribution over legal actions; filler rows give no NaN; traced once.
     tree = RandomTree(num_actions=5, illegal=0.6)
