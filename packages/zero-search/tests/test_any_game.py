@@ -161,9 +161,8 @@ def test_regret_on_bandits_grows_logarithmically():
         assert (simple[-1] > 0.05) or broken
 
 
-@pytest.mark.parametrize(
-    "selection", [pytest.param(UCB1(), marks=pytest.mark.slow), PUCT()], ids=["ucb1", "puct"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("selection", [UCB1(), PUCT()], ids=["ucb1", "puct"])
 def test_regret_on_trees_grows_logarithmically(selection):
     # Kocsis and Szepesvari 2006, theorem 6. Two players, rewards on the way, a noisy evaluator;
     # all 1 + 3 + 9 + 27 nodes fit. Greed sticks to what first looked good.

@@ -87,7 +87,10 @@ def test_finds_the_exact_best_action(turns, thorough):
 
 @pytest.mark.parametrize(
     "planner",
-    [TreeSearch(400, UCB1()), GumbelSearch(400, gumbel_scale=0.0)],
+    [
+        pytest.param(TreeSearch(400, UCB1()), marks=pytest.mark.slow),
+        GumbelSearch(400, gumbel_scale=0.0),
+    ],
     ids=["ucb1", "gumbel"],
 )
 def test_wins_nim(planner):
@@ -196,7 +199,10 @@ def test_rows_do_not_depend_on_their_batch():
 
 @pytest.mark.parametrize(
     "planner",
-    [TreeSearch(8, num_leaves=4, reuse=True), GumbelSearch(8, gumbel_scale=0.0)],
+    [
+        pytest.param(TreeSearch(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
+        GumbelSearch(8, gumbel_scale=0.0),
+    ],
     ids=["leaves", "gumbel"],
 )
 def test_devices_share_the_games_out(planner):
