@@ -152,9 +152,10 @@ def noting_loop(lower, upper, body, carry):
 @pytest.mark.parametrize(
     "policy, name, options",
     [
-        ("muzero_policy", "othello", {}),
         ("muzero_policy", "tree", PUCT),
-        ("gumbel_muzero_policy", "othello", {}),
+        # Gumbel on trees: see the next test.
+        pytest.param("muzero_policy", "othello", {}, marks=pytest.mark.slow),
+        pytest.param("gumbel_muzero_policy", "othello", {}, marks=pytest.mark.slow),
     ],
 )
 def test_output_equals_that_of_mctx(policy, name, options, quiet):
@@ -167,10 +168,14 @@ def test_output_equals_that_of_mctx(policy, name, options, quiet):
 
 def test_raw_keys_and_other_loops_are_honoured(quiet):
     # A key from `jax.random.PRNGKey` reaches `recurrent_fn` as one, too.
-    TRIPS.clear()
     policies = dropin.gumbel_muzero_policy, mctx.gumbel_muzero_policy
-    key, options = jr.key_data(jr.key(5)), {**HALVING, "loop_fn": noting_loop}
-    assert_equal(*(run(policy, "tree", key, **options) for policy in policies))
+    key = jr.key_data(jr.key(5))
+    assert_equal(*(run(policy, "tree", key, **HALVING) for policy in policies))
+    _, state = case("tree")
+    TRIPS.clear()
+    for policy in policies:
+        search = searcher(policy, "tree", **HALVING, loop_fn=noting_loop)
+        search.eval_shape(state, key, jnp.zeros((40, 4), bool))
     assert TRIPS == 2 * [(0, SIMULATIONS)]
 
 
@@ -199,13 +204,18 @@ def depths(tree) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_illegal_actions_are_never_visited(policy):
-    # Masked by the logits alone, at the root and inside; but row 3 is filler.
+@pytest.mark.parametrize(
+    "policy, key, options",
+    [("muzero_policy", jr.key, PUCT), ("gumbel_muzero_policy", jr.PRNGKey, HALVING)],
+    ids=POLICIES,
+)
+def test_illegal_actions_are_never_visited(policy, key, options, quiet):
+    # Masked by the logits alone, at the root and inside; but row 3 is filler. (The searches are
+    # those of the tests above, already compiled.)
     model, state = case("tree")
     logits, _ = predict(model, state)
     filler = jnp.zeros(logits.shape, bool).at[3].set(True)
-    out = searcher(getattr(dropin, policy), "tree")(state, jr.key(0), filler)
+    out = searcher(getattr(dropin, policy), "tree", **options)(state, key(0), filler)
     tree = out.search_tree
     illegal = tree.children_prior_logits <= LOWEST
     partly = illegal & ~jnp.all(illegal, axis=2, keepdims=True)
@@ -270,9 +280,11 @@ def go_on(state, tree, num_simulations, max_nodes=20):
     model, _ = endless()
     logits, value = model.predict(state, key=UNUSED)
     root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-    return dropin.alphazero_policy(
-        *(model, jr.key(0), root, plain, num_simulations, tree, max_nodes), dirichlet_fraction=0.0
-    ).search_tree
+    args = (model, jr.key(0), root, plain, num_simulations, tree, max_nodes)
+    with pytest.MonkeyPatch.context() as patch:
+        # A Dirichlet draw takes long to compile, and here it has no weight.
+        patch.setattr(jr, "dirichlet", lambda key, alpha, shape: jnp.ones((*shape, *alpha.shape)))
+        return dropin.alphazero_policy(*args, dirichlet_fraction=0.0).search_tree
 
 
 def test_two_searches_equal_a_long_one(quiet):
@@ -418,6 +430,7 @@ def self_play(library, games, moves):
     return quick_jit(play)(jr.key(0))
 
 
+@pytest.mark.slow
 def test_self_play_goes_the_same_way():
     ours, theirs = self_play(dropin, 16, 12), self_play(mctx, 16, 12)
     assert_equal(ours, theirs)
@@ -487,7 +500,8 @@ def test_what_is_not_finite_spoils_nothing(policy):
 
     logits = jnp.array([[jnp.nan, 0.0, 1.0], [0.0, jnp.inf, -jnp.inf]])
     root = small_root(prior_logits=logits, value=jnp.array([jnp.nan, -jnp.inf]))
-    out = getattr(dropin, policy)((), jr.key(0), root, constant(spoilt), 8)
+    search = lambda key: getattr(dropin, policy)((), key, root, constant(spoilt), 8)
+    out = quick_jit(search)(jr.key(0))
     arrays = [out.action_weights, out.search_tree.summary().value, out.search_tree.node_values]
     assert all(jnp.all(jnp.isfinite(x)) for x in arrays)
     assert jnp.all(out.search_tree.children_visits[1, :, 2] == 0)
@@ -507,8 +521,9 @@ def test_what_is_not_finite_spoils_nothing(policy):
     ],
 )
 def test_a_bad_recurrent_fn_is_named(change, message):
+    search = lambda key: dropin.gumbel_muzero_policy((), key, small_root(), constant(change), 2)
     with pytest.raises(ValueError, match=message):
-        dropin.gumbel_muzero_policy((), jr.key(0), small_root(), constant(change), 2)
+        jax.eval_shape(search, jr.key(0))
 
 
 def test_a_tree_of_other_games_is_refused():
