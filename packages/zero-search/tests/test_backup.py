@@ -42,7 +42,10 @@ def blend(node, outcome):
     "planner",
     [
         TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=25, backup=Blend()),
-        GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, backup=Blend()),
+        pytest.param(
+            GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, backup=Blend()),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["puct", "gumbel"],
 )

@@ -56,7 +56,8 @@ class Marked(Reference):
 
 
 @pytest.mark.parametrize(
-    "loss, max_nodes", [(1.0, None), pytest.param(0.0, None, marks=pytest.mark.slow), (3.0, 12)]
+    "loss, max_nodes",
+    [pytest.param(x, None, marks=pytest.mark.slow) for x in (1.0, 0.0)] + [(3.0, 12)],
 )
 def test_equals_a_slow_reference(loss, max_nodes):
     # Truncated and final states, players who move twice, and with 12 nodes a tree that fills up.
