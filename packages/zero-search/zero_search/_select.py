@@ -72,7 +72,7 @@ class MuZeroPUCT(AbstractSelection):
     def __check_init__(self):
         check_range("MuZeroPUCT", 0, c_init=self.c_init)
         check_kinds("MuZeroPUCT", AbstractQTransform, qtransform=self.qtransform)
-        if not self.c_base > 0:
+        if not 0 < self.c_base < math.inf:
             raise ValueError(f"`MuZeroPUCT(c_base={self.c_base})`: must be above 0.")
 
     def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
