@@ -1,0 +1,39 @@
+"""Averages over a batch in which not every row counts."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> Float[Array, ""]:
+    """The weighted mean over all axes, `sum(weights * x) / sum(weights)`; 0 where no row counts.
+
+    Rows of weight 0, such as final ones, may hold anything, also NaN.
+
+    **Arguments:**
+
+    - `x`: a loss or a metric of every row.
+    - `weights`: how much each row counts, at least 0.
+
+    Raises a `ValueError` for different shapes: `[rows, 1]` against `[rows]` would be a table.
+    """
+    if x.shape != weights.shape:
+        raise ValueError(
+            f"masked_mean was given x {list(x.shape)} and weights {list(weights.shape)}: one "
+            "weight for each number is needed"
+        )
+    total = jnp.sum(weights)
+    counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
+    return counted / jnp.where(total == 0, 1.0, total)
+
+
+def standardise(
+    x: Float[Array, "*batch"], weights: Float[Array, "*batch"], *, epsilon: float = 1e-8
+) -> Float[Array, "*batch"]:
+    """`x` shifted and scaled to mean 0 and variance 1 under the weights, over all axes: what PPO
+    does to the advantages of a batch. Weights are those of [`zero_train.losses.masked_mean`][].
+
+    `epsilon` is added to the variance, so that equal numbers become 0.
+    """
+    mean = masked_mean(x, weights)
+    variance = masked_mean(jnp.square(x - mean), weights)
+    return (x - mean) / jnp.sqrt(variance + epsilon)
