@@ -1,0 +1,106 @@
+"""The E-step of MPO and SPO: the best policy within a KL bound, and the temperature it needs."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._dual import check_epsilon, Dual
+
+
+def nonparametric_policy(
+    values: Float[Array, " actions"],
+    temperature: Dual,
+    *,
+    log_prior: Float[Array, " actions"] | None = None,
+) -> Float[Array, " actions"]:
+    """The E-step's improved policy for one state, `q(a) = prior(a) * exp(values(a) / eta) / Z`
+    (Abdolmaleki et al. 2018, https://arxiv.org/abs/1806.06920, equation 4).
+
+    **Arguments:**
+
+    - `values`: Q-values or advantages of the candidate actions, from the view of the player to
+        move; a constant added to all changes nothing.
+    - `temperature`: `eta`, a scalar dual, in the unit of `values`.
+    - `log_prior`: log-probability of every candidate under the policy to improve on, normalised.
+        None where the candidates were sampled from it, so that each stands for `1 / actions`.
+        An action of log-prior -inf is illegal: it may have any value. At least one is legal.
+
+    **Returns:** `log q`, without gradient: targets for
+    [`zero_train.losses.weighted_policy_loss`][] are its `exp`. -inf for an illegal action.
+
+    Raises a `ValueError` for different shapes, or a temperature that is no scalar.
+    """
+    log_policy, _, _ = _tilt("nonparametric_policy", values, temperature, log_prior)
+    return jax.lax.stop_gradient(log_policy)
+
+
+def temperature_loss(
+    values: Float[Array, " actions"],
+    temperature: Dual,
+    epsilon: float,
+    *,
+    log_prior: Float[Array, " actions"] | None = None,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The dual function of the E-step's bound for one state, `eta * (epsilon + log Z)` with
+    `Z = sum_a prior(a) * exp(values(a) / eta)` (Abdolmaleki et al. 2018,
+    https://arxiv.org/abs/1806.06920, equation 8; SPO, Macfarlane et al. 2024,
+    https://arxiv.org/abs/2402.07963).
+
+    Averaged over states it is convex in `eta`, with slope `epsilon - KL(q || prior)`: at its
+    minimum the improved policies are `epsilon` nats from the old ones on average. It moves the
+    temperature alone. Accurate for any temperature a dual can have, however large the values.
+
+    **Arguments:** those of [`zero_train.losses.nonparametric_policy`][], and
+
+    - `epsilon`: how far the improved policy may be from the old one, in nats; positive.
+
+    **Returns:** the loss, and of this state
+
+    - `temperature`: `eta`, in the unit of `values`.
+    - `kl_nonparametric`: KL(q || prior) in nats.
+    - `kl_nonparametric_relative`: the same over `epsilon`: its mean is 1 on target.
+    - `effective_sample_size`: `1 / sum(q^2)`: between 1 and the number of candidates.
+
+    Raises a `ValueError` for different shapes, a temperature that is no scalar, or an `epsilon`
+    that is not positive.
+    """
+    check_epsilon("temperature_loss", epsilon)
+    log_policy, log_ratio, free_value = _tilt("temperature_loss", values, temperature, log_prior)
+    loss = temperature.value * epsilon + free_value
+    policy = jnp.exp(log_policy)
+    kl = jnp.sum(policy * log_ratio)
+    return loss, {
+        "temperature": temperature.value,
+        "kl_nonparametric": kl,
+        "kl_nonparametric_relative": kl / epsilon,
+        "effective_sample_size": 1 / jnp.sum(jnp.square(policy)),
+    }
+
+
+def _tilt(
+    caller: str, values: Array, temperature: Dual, log_prior: Array | None
+) -> tuple[Array, Array, Array]:
+    """`log q`, `log(q / prior)`, finite also where illegal, and `eta * log Z`."""
+    if log_prior is None:
+        log_prior = jnp.full_like(values, -math.log(max(values.size, 1)))
+    if values.ndim != 1 or values.shape != log_prior.shape or values.size == 0:
+        raise ValueError(
+            f"{caller} was given values of shape {list(values.shape)} and a log-prior of shape "
+            f"{list(log_prior.shape)}: both must be [actions], at least one, of one state (use "
+            "jax.vmap for more states)"
+        )
+    eta = temperature.value
+    if eta.ndim:
+        raise ValueError(
+            f"{caller} was given a temperature of shape {list(eta.shape)}: it must be a scalar"
+        )
+    values, log_prior = jax.lax.stop_gradient((values, log_prior))
+    legal = log_prior > -jnp.inf
+    best = jnp.max(jnp.where(legal, values, -jnp.inf))
+    # Less the best value before the division: log Z and its slope would otherwise be differences
+    # of numbers of the size of values / eta.
+    scaled = jnp.where(legal, values - best, 0.0) / eta
+    log_z = jax.nn.logsumexp(scaled + log_prior)
+    return scaled + log_prior - log_z, scaled - log_z, best + eta * log_z
