@@ -1,0 +1,42 @@
+"""What all multistep targets share: where rows end, and one linear recurrence backwards in time."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from .._arguments import check_axes
+
+
+def check_rows(owner: str, lambda_: float | Array, **rows: Array) -> None:
+    """Raises unless all are one window of equally many rows, `lambda_` perhaps a number."""
+    axes = "rows" if jnp.ndim(lambda_) else ""
+    check_axes(owner, **{name: (x, "rows") for name, x in rows.items()}, lambda_=(lambda_, axes))
+
+
+def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
+    """Stops gradients where they go in: not even their rules are traced then."""
+    return jax.lax.stop_gradient(given) if stop_gradient else given
+
+
+def end_rows(last: Bool[Array, " rows"]) -> Bool[Array, " rows"]:
+    """Rows without a step of their own: true final observations, and the window's last row."""
+    return last.at[-1].set(True)
+
+
+def following(x: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """`x[t + 1]` at row `t`. The last row, an end row, has no next one: it keeps its own."""
+    return jnp.concatenate([x[1:], x[-1:]])
+
+
+def solve(a: Float[Array, " rows"], b: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """`g[t] = a[t] + b[t] * g[t + 1]`, from 0 behind the last row."""
+
+    # One pass in T steps: on a CPU the parallel `associative_scan` takes twice as long, and
+    # unrolling does not help (benchmarks/train_returns.py has the peer beside this).
+    def step(g: Array, ab: tuple[Array, Array]) -> tuple[Array, Array]:
+        g = ab[0] + ab[1] * g
+        return g, g
+
+    return jax.lax.scan(step, jnp.zeros_like(a[0]), (a, b), reverse=True)[1]
