@@ -8,6 +8,18 @@ from ._alphazero import (
     ResidualBlock as ResidualBlock,
 )
 from ._conv import Conv as Conv
+from ._distributions import (
+    AbstractDistribution as AbstractDistribution,
+    Categorical as Categorical,
+    ClippedBeta as ClippedBeta,
+    Deterministic as Deterministic,
+    DiscreteValued as DiscreteValued,
+    EpsilonGreedy as EpsilonGreedy,
+    Gaussian as Gaussian,
+    MultiDiscrete as MultiDiscrete,
+    Postprocessed as Postprocessed,
+    TanhGaussian as TanhGaussian,
+)
 from ._symmetry import BoardSymmetries as BoardSymmetries
 
 
