@@ -21,6 +21,11 @@ from ._distributions import (
     TanhGaussian as TanhGaussian,
 )
 from ._symmetry import BoardSymmetries as BoardSymmetries
+from ._value_support import (
+    signed_hyperbolic as signed_hyperbolic,
+    signed_parabolic as signed_parabolic,
+    ValueSupport as ValueSupport,
+)
 
 
 __version__ = importlib.metadata.version("zero-nets")
