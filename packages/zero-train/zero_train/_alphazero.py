@@ -1,5 +1,6 @@
 """AlphaZero: imitate the search, predict the outcome."""
 
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from ._actors import PlanningActor
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
 from ._model import FeatureEvaluator
+from .losses import masked_mean
 
 
 class AlphaZeroState(eqx.Module):
@@ -105,12 +107,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
                 "continuous ones; it learns discrete policies only."
             )
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
-        weights = jnp.where(rows.last, 0.0, batch.weights)
-        total = jnp.maximum(jnp.sum(weights), 1.0)
-
-        def mean(x: Float[Array, " batch"]) -> Float[Array, ""]:
-            return jnp.sum(weights * x) / total
-
+        mean = ft.partial(masked_mean, weights=jnp.where(rows.last, 0.0, batch.weights))
         # Finite instead of -inf, so that 0 * log-probability is 0 and its gradient is too.
         log_policy = jax.nn.log_softmax(jnp.where(rows.obs.legal, logits, -1e9))
         target = rows.record.weights

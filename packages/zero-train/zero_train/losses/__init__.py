@@ -1,5 +1,10 @@
 """Losses of one example: callers `jax.vmap`, then average with `masked_mean`."""
 
+from ._categorical import (
+    categorical_double_q_learning_loss as categorical_double_q_learning_loss,
+    categorical_projection as categorical_projection,
+    categorical_td_loss as categorical_td_loss,
+)
 from ._dual import (
     Dual as Dual,
     kl_penalty as kl_penalty,
@@ -22,4 +27,22 @@ from ._mpo import (
 from ._policy import (
     DecoupledPolicy as DecoupledPolicy,
     Policy as Policy,
+)
+from ._ppo import (
+    dpo_loss as dpo_loss,
+    ppo_clip_loss as ppo_clip_loss,
+    ppo_penalty_loss as ppo_penalty_loss,
+)
+from ._q_learning import (
+    double_q_learning_loss as double_q_learning_loss,
+    munchausen_q_learning_loss as munchausen_q_learning_loss,
+    q_learning_loss as q_learning_loss,
+)
+from ._quantile import (
+    quantile_q_learning_loss as quantile_q_learning_loss,
+    quantile_regression_loss as quantile_regression_loss,
+)
+from ._value import (
+    clipped_value_loss as clipped_value_loss,
+    td_learning_loss as td_learning_loss,
 )

@@ -1,0 +1,128 @@
+"""Losses of action values."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._arguments import check_axes, check_positive
+from ._value import regression
+
+
+def q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_qvalues: Float[Array, " actions"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    r"""Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) of the target
+    $r + d \max_a Q'(a)$.
+
+    A Q-value of -inf marks an illegal action. The next state may have no legal one, if it is final.
+
+    **Arguments:**
+
+    - `qvalues`: to learn, of the state before the step; only the one of `action` is.
+    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
+    - `next_qvalues`: of the state after it, from the view of the player to move there; usually of
+        a target network. The target is a constant.
+    - `huber`: from which size of error the loss is linear; `None` for half the square.
+    """
+    _check("q_learning_loss", qvalues, action, reward, discount, next_qvalues=next_qvalues)
+    target = reward + discount * _greedy(next_qvalues, next_qvalues)
+    return regression("q_learning_loss", finite(qvalues)[action], target, huber)
+
+
+def double_q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_qvalues: Float[Array, " actions"],
+    selector: Float[Array, " actions"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    r"""Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4) of
+    the target $r + d Q'(\arg\max_a S(a))$.
+
+    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
+
+    - `selector`: Q-values that choose the next action; usually the learning network's own.
+    """
+    owner = "double_q_learning_loss"
+    _check(owner, qvalues, action, reward, discount, next_qvalues=next_qvalues, selector=selector)
+    target = reward + discount * _greedy(next_qvalues, selector)
+    return regression(owner, finite(qvalues)[action], target, huber)
+
+
+def munchausen_q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    target_qvalues: Float[Array, " actions"],
+    next_qvalues: Float[Array, " actions"],
+    *,
+    temperature: float | Float[Array, ""] = 0.03,
+    scale: float | Float[Array, ""] = 0.9,
+    minimum: float | Float[Array, ""] = -1.0,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    r"""Munchausen Q-learning (Vieillard et al. 2020, https://arxiv.org/abs/2007.14430, equation 2)
+    of the target
+
+    $r + m \operatorname{clip}(\tau \log \pi(a), l, 0) + d \tau \log \sum_b \exp(Q'(b) / \tau)$
+
+    with $\pi = \operatorname{softmax}(\bar Q / \tau)$. The last term is
+    $\sum_b \pi'(b) (Q'(b) - \tau \log \pi'(b))$.
+
+    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
+
+    - `target_qvalues`: $\bar Q$, of the state before the step, of the target network like
+        `next_qvalues`.
+    - `temperature`: $\tau$, above 0.
+    - `scale`, `minimum`: $m$ and $l$. 0 for $m$ leaves soft Q-learning.
+    """
+    owner = "munchausen_q_learning_loss"
+    _check(
+        owner,
+        qvalues,
+        action,
+        reward,
+        discount,
+        target_qvalues=target_qvalues,
+        next_qvalues=next_qvalues,
+    )
+    check_positive(owner, temperature=temperature)
+    log_policy = temperature * jax.nn.log_softmax(target_qvalues / temperature)[action]
+    soft_value = temperature * jax.nn.logsumexp(next_qvalues / temperature)
+    bonus = scale * jnp.clip(log_policy, minimum, 0.0)
+    target = reward + bonus + discount * finite(soft_value)
+    return regression(owner, finite(qvalues)[action], target, huber)
+
+
+def finite(x: Array) -> Array:
+    """0 for -inf, without a gradient. What is illegal is only ever asked for by filler rows and
+    final states, and times their weight or discount of 0 it must be 0 and not NaN."""
+    return jnp.where(jnp.isneginf(x), 0.0, x)
+
+
+def _greedy(qvalues: Array, selector: Array) -> Array:
+    legal_selector = jnp.where(jnp.isneginf(qvalues), -jnp.inf, selector)
+    return finite(qvalues)[jnp.argmax(legal_selector)]
+
+
+def _check(
+    owner: str, qvalues: Array, action: Array, reward: Array, discount: Array, **others: Array
+) -> None:
+    check_axes(
+        owner,
+        qvalues=(qvalues, "actions"),
+        action=(action, ""),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        **{name: (x, "actions") for name, x in others.items()},
+    )
