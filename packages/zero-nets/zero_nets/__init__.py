@@ -7,6 +7,15 @@ from ._alphazero import (
     ChannelNorm as ChannelNorm,
     ResidualBlock as ResidualBlock,
 )
+from ._assemblies import (
+    ActorCritic as ActorCritic,
+    Chain as Chain,
+    Ensemble as Ensemble,
+)
+from ._cells import (
+    MGUCell as MGUCell,
+    SimpleCell as SimpleCell,
+)
 from ._conv import Conv as Conv
 from ._distributions import (
     AbstractDistribution as AbstractDistribution,
@@ -20,11 +29,55 @@ from ._distributions import (
     Postprocessed as Postprocessed,
     TanhGaussian as TanhGaussian,
 )
+from ._inputs import (
+    Concatenate as Concatenate,
+    ConcatenateOneHot as ConcatenateOneHot,
+    Select as Select,
+)
+from ._layers import (
+    NoisyLinear as NoisyLinear,
+    orthogonal as orthogonal,
+)
+from ._policy_heads import (
+    BetaHead as BetaHead,
+    CategoricalHead as CategoricalHead,
+    DeterministicHead as DeterministicHead,
+    GaussianHead as GaussianHead,
+    MultiDiscreteHead as MultiDiscreteHead,
+    TanhGaussianHead as TanhGaussianHead,
+)
+from ._precision import MixedPrecision as MixedPrecision
+from ._recurrent import (
+    Recurrent as Recurrent,
+    RNN as RNN,
+)
+from ._statistics import RunningStatistics as RunningStatistics
 from ._symmetry import BoardSymmetries as BoardSymmetries
+from ._torsos import (
+    MLP as MLP,
+    VectorResNet as VectorResNet,
+)
+from ._value_heads import (
+    C51Head as C51Head,
+    DiscreteValuedHead as DiscreteValuedHead,
+    Dueling as Dueling,
+    EpsilonGreedyHead as EpsilonGreedyHead,
+    LinearHead as LinearHead,
+    QuantileHead as QuantileHead,
+)
 from ._value_support import (
     signed_hyperbolic as signed_hyperbolic,
     signed_parabolic as signed_parabolic,
     ValueSupport as ValueSupport,
+)
+from ._vision import (
+    CNN as CNN,
+    Downsample as Downsample,
+    VisualResNet as VisualResNet,
+)
+from ._world_model import (
+    normalise_min_max as normalise_min_max,
+    WorldModel as WorldModel,
 )
 
 

@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import DTypeLike
 
+from ._checks import as_features, check_choice, check_sizes
 from ._conv import Conv
+from ._precision import cast, computing, wide
 
 
 class ChannelNorm(eqx.Module):
@@ -27,10 +29,10 @@ class ChannelNorm(eqx.Module):
     def __call__(
         self, x: Float[Array, "rows columns channels"]
     ) -> Float[Array, "rows columns channels"]:
-        wide = x.astype(_wide(x.dtype))
-        wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
-        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + 1e-5)
-        return wide.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
+        y = x.astype(wide(x.dtype))
+        y = y - jnp.mean(y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
+        return y.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
 
 
 class ResidualBlock(eqx.Module):
@@ -43,7 +45,8 @@ class ResidualBlock(eqx.Module):
     convs: tuple[Conv, Conv]
 
     def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
-        _check(norm=norm, channels=channels)
+        check_sizes(channels=channels)
+        check_choice(("none", "layer"), norm=norm)
         layer = norm == "layer"
         self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
         first_key, last_key = jr.split(key)
@@ -121,15 +124,15 @@ class AlphaZeroNet(eqx.Module):
             )
         if blocks < 0:
             raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
-        _check(
-            norm=norm,
+        check_choice(("none", "layer"), norm=norm)
+        check_sizes(
             num_actions=num_actions,
             channels=channels,
             policy_channels=policy_channels,
             value_channels=value_channels,
             value_width=value_width,
         )
-        self.dtype = _computing(dtype)
+        self.dtype = computing(dtype)
         rows, columns, features = board_shape
         stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
         self.stem = Conv(features, channels, key=stem_key)
@@ -151,26 +154,23 @@ class AlphaZeroNet(eqx.Module):
         self.board_shape = board_shape
 
     def __call__(
-        self, features: Shaped[Array, "..."]
+        self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
         """One observation's policy and value; `jax.vmap` it over a batch.
 
         **Arguments:**
 
         - `features`: of shape `board_shape` and any dtype, seen by the player to move.
+        - `key`: ignored.
 
         **Returns:**
 
         The logits of all actions, illegal ones not masked, and the value in [-1, 1] for the
         player to move.
         """
-        if features.shape != self.board_shape:
-            raise ValueError(
-                f"The features have shape {features.shape}; this network was built for "
-                f"{self.board_shape}. It takes one example: use `jax.vmap` over a batch."
-            )
-        net = jax.tree.map(lambda parameter: parameter.astype(self.dtype), self)
-        x = net.stem(features.astype(self.dtype))
+        del key
+        net = cast(self, self.dtype)
+        x = net.stem(as_features(features, self.board_shape, self.dtype))
         for block in net.blocks:
             x = block(x)
         if net.norm is not None:
@@ -179,36 +179,11 @@ class AlphaZeroNet(eqx.Module):
         policy = jax.nn.relu(net.policy_conv(x)).reshape(-1)
         value = jax.nn.relu(net.value_conv(x)).reshape(-1)
         value = net.value_out(jax.nn.relu(net.value_hidden(value)))
-        wide = _wide(self.dtype)
-        return net.policy_out(policy).astype(wide), jnp.tanh(value[0].astype(wide))
+        result = wide(self.dtype)
+        return net.policy_out(policy).astype(result), jnp.tanh(value[0].astype(result))
 
 
 def _small(layer: eqx.nn.Linear) -> eqx.nn.Linear:
     # A hundredth: near-uniform policies and near-zero values at the start, yet the tower gets a
     # gradient from the first step on.
     return jax.tree.map(lambda parameter: 0.01 * parameter, layer)
-
-
-def _wide(dtype: np.dtype) -> np.dtype:
-    """The same dtype, or float32 if that is wider."""
-    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-
-
-def _check(*, norm: str, **sizes: int) -> None:
-    if norm not in ("none", "layer"):
-        raise ValueError(f"`norm` is {norm!r}; it must be 'none' or 'layer'.")
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"`{name}` is {size}; it must be at least 1.")
-
-
-def _computing(dtype: DTypeLike) -> np.dtype:
-    dtype = jnp.dtype(dtype)
-    if not jnp.issubdtype(dtype, jnp.floating):
-        raise ValueError(f"`dtype` is {dtype}; it must be a floating-point type.")
-    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-        raise ValueError(
-            f"`dtype` is {dtype}, which JAX would cut down to float32; call "
-            '`jax.config.update("jax_enable_x64", True)` first, or use float32.'
-        )
-    return dtype

@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._checks import check_choice, check_sizes
+
 
 class Conv(eqx.Module):
-    """A square two-dimensional convolution, stride 1, same size out as in, channels last.
+    """A square two-dimensional convolution, channels last; by default same size out as in.
 
     One example at a time. Under `jax.vmap` with unmapped weights the batch becomes the
     convolution's own batch axis, in the gradient too, so nothing is lost by it.
@@ -16,6 +18,8 @@ class Conv(eqx.Module):
 
     weight: Float[Array, "size size in_channels out_channels"]
     bias: Float[Array, " out_channels"]
+    stride: int = eqx.field(static=True)
+    padding: str = eqx.field(static=True)
 
     def __init__(
         self,
@@ -23,6 +27,8 @@ class Conv(eqx.Module):
         out_channels: int,
         size: int = 3,
         *,
+        stride: int = 1,
+        padding: str = "SAME",
         scale: float = 1.0,
         key: PRNGKeyArray,
     ):
@@ -30,19 +36,32 @@ class Conv(eqx.Module):
 
         - `in_channels`, `out_channels`: channels of what comes in and of what goes out.
         - `size`: height and width of the kernel.
+        - `stride`: rows and columns from one placement of the kernel to the next.
+        - `padding`: `"SAME"` pads with zeros, for `ceil(rows / stride)` rows out; `"VALID"` does
+            not, for `(rows - size) // stride + 1`.
         - `scale`: multiplies the initial weights, which are otherwise He et al.'s
             (https://arxiv.org/abs/1502.01852, equation 10); 0 starts with an output of zeros.
         - `key`: for the initial weights.
         """
+        check_sizes(in_channels=in_channels, out_channels=out_channels, size=size, stride=stride)
+        check_choice(("SAME", "VALID"), padding=padding)
         deviation = scale * (2 / (size * size * in_channels)) ** 0.5
         shape = (size, size, in_channels, out_channels)
         self.weight = deviation * jr.normal(key, shape, jnp.float32)
         self.bias = jnp.zeros((out_channels,), jnp.float32)
+        self.stride = stride
+        self.padding = padding
 
     def __call__(
-        self, x: Float[Array, "rows columns in_channels"]
-    ) -> Float[Array, "rows columns out_channels"]:
+        self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "out_rows out_columns out_channels"]:
+        """`key` is ignored; it is there for chains of layers that need one."""
+        del key
         y = lax.conv_general_dilated(
-            x[None], self.weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            x[None],
+            self.weight,
+            (self.stride, self.stride),
+            self.padding,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         return y[0] + self.bias[None, None, :]

@@ -1,0 +1,110 @@
+"""What a network reads: a part of an observation, or an observation together with an action."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from ._checks import check_each
+
+
+class Select(eqx.Module):
+    """One part of a structured observation.
+
+    `Select("features")` is `observation.features`, `Select("camera", 0)` the first entry of
+    `observation.camera`, or of `observation["camera"]` if the observation is a mapping. No
+    arguments give the observation itself.
+    """
+
+    path: tuple[str | int, ...] = eqx.field(static=True)
+
+    def __init__(self, *path: str | int):
+        """**Arguments:**
+
+        - `path`: attributes, keys or indices, from the outside in.
+        """
+        self.path = path
+
+    def __call__(self, observation: PyTree, *, key: PRNGKeyArray | None = None) -> PyTree:
+        """`key` is ignored."""
+        del key
+        part = observation
+        for step in self.path:
+            try:
+                named = isinstance(step, str) and not isinstance(part, Mapping)
+                part = getattr(part, step) if named else part[step]
+            except (AttributeError, KeyError, IndexError, TypeError) as error:
+                raise ValueError(
+                    f"`Select{self.path}` finds no {step!r} in a {type(part).__name__}; name an "
+                    "attribute, a key or an index of it."
+                ) from error
+        return part
+
+
+class Concatenate(eqx.Module):
+    """All arrays of all inputs as one vector, in the order of their leaves.
+
+    An observation of several arrays, or `(embedding, action)` with a continuous action.
+    Booleans and integers become float32.
+    """
+
+    def __call__(
+        self, *inputs: PyTree[Array], key: PRNGKeyArray | None = None
+    ) -> Float[Array, " size"]:
+        """`key` is ignored."""
+        del key
+        leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(inputs)]
+        if not leaves:
+            raise ValueError("`Concatenate` got no arrays; give it at least one.")
+        floating = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        with jax.numpy_dtype_promotion("standard"):
+            dtype = jnp.result_type(*floating) if floating else jnp.float32
+        return jnp.concatenate([leaf.astype(dtype) for leaf in leaves])
+
+
+class ConcatenateOneHot(eqx.Module):
+    """An embedding and a discrete action as one vector, the action one-hot.
+
+    **Attributes:**
+
+    - `num_actions`: how many there are; a tuple for an action of several components, whose
+        one-hot vectors follow one another.
+    """
+
+    num_actions: int | tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_each(num_actions=_sizes(self.num_actions))
+
+    def __call__(
+        self,
+        embedding: Shaped[Array, " size"],
+        action: Int[Array, "*components"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, " size_and_actions"]:
+        """**Arguments:**
+
+        - `embedding`: the vector that the action joins.
+        - `action`: `[]`, or `[components]` for a tuple of `num_actions`.
+        - `key`: ignored.
+        """
+        del key
+        sizes = _sizes(self.num_actions)
+        expected = (len(sizes),) if isinstance(self.num_actions, tuple) else ()
+        if action.shape != expected:
+            raise ValueError(
+                f"The action has shape {action.shape}; `num_actions` of {self.num_actions} needs "
+                f"{expected}. It takes one example: use `jax.vmap` over a batch."
+            )
+        floating = jnp.issubdtype(embedding.dtype, jnp.floating)
+        dtype = embedding.dtype if floating else jnp.dtype(jnp.float32)
+        components = action.reshape(-1)
+        hot = [jax.nn.one_hot(components[i], n, dtype=dtype) for i, n in enumerate(sizes)]
+        return jnp.concatenate([embedding.astype(dtype), *hot])
+
+
+def _sizes(num_actions: int | tuple[int, ...]) -> tuple[int, ...]:
+    return num_actions if isinstance(num_actions, tuple) else (num_actions,)

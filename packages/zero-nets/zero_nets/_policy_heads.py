@@ -1,0 +1,282 @@
+"""Heads that turn an embedding into a distribution over actions."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ._checks import as_features, check_each, check_sizes
+from ._distributions import (
+    Categorical,
+    ClippedBeta,
+    Deterministic,
+    Gaussian,
+    MultiDiscrete,
+    TanhGaussian,
+)
+from ._layers import linear
+from ._precision import widen
+
+
+# A hundredth of an orthogonal matrix: whatever the embedding, the first policy is nearly uniform.
+_SCALE = 0.01
+
+
+class CategoricalHead(eqx.Module):
+    """One of `num_actions` actions. Logits of illegal ones are not masked."""
+
+    linear: eqx.nn.Linear
+
+    def __init__(self, in_size: int, num_actions: int, *, scale: float = _SCALE, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `num_actions`: length of the logits. For several choices at once see
+            [`zero_nets.MultiDiscreteHead`][].
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        check_sizes(in_size=in_size, num_actions=num_actions)
+        self.linear = linear(in_size, num_actions, scale=scale, key=key)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Categorical:
+        """`key` is ignored."""
+        del key
+        return Categorical(_apply(self.linear, embedding))
+
+
+class MultiDiscreteHead(eqx.Module):
+    """Several independent discrete choices at once, which may differ in size."""
+
+    linear: eqx.nn.Linear
+    num_actions: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        num_actions: Sequence[int],
+        *,
+        scale: float = _SCALE,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `num_actions`: how many actions each choice has.
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        self.num_actions = tuple(num_actions)
+        check_each(num_actions=self.num_actions)
+        self.linear = linear(in_size, sum(self.num_actions), scale=scale, key=key)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> MultiDiscrete:
+        """`key` is ignored."""
+        del key
+        return MultiDiscrete(_apply(self.linear, embedding), self.num_actions)
+
+
+class TanhGaussianHead(eqx.Module):
+    """A Gaussian squashed into bounds: `scale = softplus(.) + min_scale`, about 0.69 at first."""
+
+    linear: eqx.nn.Linear
+    minimum: tuple[float, ...] = eqx.field(static=True)
+    maximum: tuple[float, ...] = eqx.field(static=True)
+    min_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        action_size: int,
+        *,
+        minimum: float | Sequence[float] = -1.0,
+        maximum: float | Sequence[float] = 1.0,
+        min_scale: float = 1e-3,
+        scale: float = _SCALE,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `action_size`: dimensions of an action.
+        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
+        - `min_scale`: the least standard deviation before the squashing.
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        check_sizes(action_size=action_size)
+        self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
+        self.minimum, self.maximum = _bounds(action_size, minimum, maximum)
+        self.min_scale = min_scale
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> TanhGaussian:
+        """`key` is ignored."""
+        del key
+        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
+        spread = jax.nn.softplus(spread) + self.min_scale
+        return TanhGaussian(loc, spread, np.asarray(self.minimum), np.asarray(self.maximum))
+
+
+class BetaHead(eqx.Module):
+    """A Beta distribution with one peak, stretched to bounds: both parameters are
+    `softplus(.) + 1`."""
+
+    linear: eqx.nn.Linear
+    minimum: tuple[float, ...] = eqx.field(static=True)
+    maximum: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        action_size: int,
+        *,
+        minimum: float | Sequence[float] = -1.0,
+        maximum: float | Sequence[float] = 1.0,
+        scale: float = _SCALE,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `action_size`: dimensions of an action.
+        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        check_sizes(action_size=action_size)
+        self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
+        self.minimum, self.maximum = _bounds(action_size, minimum, maximum)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> ClippedBeta:
+        """`key` is ignored."""
+        del key
+        alpha, beta = jnp.split(jax.nn.softplus(_apply(self.linear, embedding)) + 1, 2)
+        return ClippedBeta(alpha, beta, np.asarray(self.minimum), np.asarray(self.maximum))
+
+
+class GaussianHead(eqx.Module):
+    """An unbounded Gaussian: `scale = init_scale / softplus(0) * softplus(.) + min_scale`."""
+
+    linear: eqx.nn.Linear
+    init_scale: float = eqx.field(static=True)
+    min_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        action_size: int,
+        *,
+        init_scale: float = 0.3,
+        min_scale: float = 1e-3,
+        scale: float = _SCALE,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `action_size`: dimensions of an action.
+        - `init_scale`, `min_scale`: the standard deviation is about `init_scale` at first, and
+            always more than `min_scale`.
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        check_sizes(action_size=action_size)
+        if init_scale <= 0 or min_scale < 0:
+            raise ValueError(
+                f"`init_scale` is {init_scale} and `min_scale` {min_scale}; the first must be "
+                "positive and the second at least 0."
+            )
+        self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
+        self.init_scale = init_scale
+        self.min_scale = min_scale
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Gaussian:
+        """`key` is ignored."""
+        del key
+        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
+        # softplus(0) = log(2)
+        spread = self.init_scale / np.log(2).item() * jax.nn.softplus(spread) + self.min_scale
+        return Gaussian(loc, spread)
+
+
+class DeterministicHead(eqx.Module):
+    """One action: linear in the embedding or, with bounds, squashed into them by a tanh."""
+
+    linear: eqx.nn.Linear
+    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        action_size: int,
+        *,
+        minimum: float | Sequence[float] | None = None,
+        maximum: float | Sequence[float] | None = None,
+        scale: float = _SCALE,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `action_size`: dimensions of an action.
+        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each; `None`
+            for both is an unbounded action.
+        - `scale`: of the orthogonal weights.
+        - `key`: for the initial weights.
+        """
+        check_sizes(action_size=action_size)
+        self.linear = linear(in_size, action_size, scale=scale, key=key)
+        if minimum is None or maximum is None:
+            if minimum is not maximum:
+                raise ValueError(
+                    f"`minimum` is {minimum} and `maximum` {maximum}; give both bounds or neither."
+                )
+            self.bounds = None
+        else:
+            self.bounds = _bounds(action_size, minimum, maximum)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Deterministic:
+        """`key` is ignored."""
+        del key
+        action = _apply(self.linear, embedding)
+        if self.bounds is None:
+            return Deterministic(action)
+        low, high = np.asarray(self.bounds, action.dtype)
+        return Deterministic((high + low) / 2 + (high - low) / 2 * jnp.tanh(action))
+
+
+def _apply(layer: eqx.nn.Linear, embedding: Float[Array, "..."]) -> Float[Array, " size"]:
+    """A head's own arithmetic, from its linear layer on, is never in half precision."""
+    x = as_features(embedding, (layer.weight.shape[1],), layer.weight.dtype)
+    return widen(layer(x))
+
+
+def _bounds(
+    action_size: int, minimum: float | Sequence[float], maximum: float | Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The bounds of every dimension, as what can be static."""
+    low, high = np.asarray(minimum, float), np.asarray(maximum, float)
+    if any(bound.shape not in ((), (action_size,)) for bound in (low, high)):
+        raise ValueError(
+            f"`minimum` is {minimum} and `maximum` {maximum}; give one number, or one for each of "
+            f"the {action_size} dimensions."
+        )
+    if not np.all(low < high):
+        raise ValueError(f"`minimum` is {minimum}, not below the `maximum` of {maximum}.")
+    low, high = (np.broadcast_to(bound, (action_size,)).tolist() for bound in (low, high))
+    return tuple(low), tuple(high)

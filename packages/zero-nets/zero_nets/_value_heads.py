@@ -1,0 +1,283 @@
+"""Heads that turn an embedding into values: of a state, or of every action."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ._checks import as_features, check_each, subkeys
+from ._distributions import DiscreteValued, EpsilonGreedy
+from ._layers import maybe_noisy, NoisyLinear
+from ._precision import widen
+from ._torsos import MLP
+
+
+class LinearHead(eqx.Module):
+    """Numbers of any shape, linear in the embedding; by default a single one, a value.
+
+    `shape=(num_actions,)` and `scale=0.01` give the logits of a policy.
+    """
+
+    linear: eqx.nn.Linear | NoisyLinear
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        shape: tuple[int, ...] = (),
+        *,
+        scale: float = 1.0,
+        noise: float | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `shape`: of the result: `()` a scalar, `(actions,)` a value for every action,
+            `(actions, atoms)` a distribution or the quantiles for each.
+        - `scale`: of the orthogonal weights.
+        - `noise`: a number makes the layer a [`zero_nets.NoisyLinear`][] with that initial noise.
+        - `key`: for the initial weights.
+        """
+        self.shape = tuple(shape)
+        if shape:
+            check_each(shape=self.shape)
+        self.linear = maybe_noisy(in_size, math.prod(shape), scale=scale, noise=noise, key=key)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*shape"]:
+        """`key` is for the noise of a noisy layer; without it there is none."""
+        weight = self.linear.weight
+        x = as_features(embedding, (weight.shape[1],), weight.dtype)
+        return widen(self.linear(x, key=key)).reshape(self.shape)
+
+
+class Dueling(eqx.Module):
+    """A value for every action as `V + A - mean A`, `V` and `A` from streams of their own.
+
+    Wang et al. 2016 (https://arxiv.org/abs/1511.06581, equation 9). Of shape
+    `(actions, atoms)` the mean is over actions for each atom, as in Rainbow
+    (https://arxiv.org/abs/1710.02298).
+    """
+
+    hidden: tuple[MLP, MLP] | None
+    value: LinearHead
+    advantage: LinearHead
+
+    def __init__(
+        self,
+        in_size: int,
+        shape: tuple[int, ...],
+        *,
+        widths: Sequence[int] = (),
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        noise: float | None = None,
+        scale: float = 1.0,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `shape`: `(actions,)`, or `(actions, atoms)`.
+        - `widths`: of the hidden layers that each stream has.
+        - `activation`: of those layers.
+        - `noise`: a number makes every layer a [`zero_nets.NoisyLinear`][] with that initial
+            noise.
+        - `scale`: of the orthogonal weights of the last layers.
+        - `key`: for the initial weights.
+        """
+        check_each(shape=tuple(shape))
+        vkey, akey, hkey = jr.split(key, 3)
+        self.hidden = None
+        if widths:
+            first, second = (
+                MLP(in_size, widths, activation=activation, noise=noise, key=subkey)
+                for subkey in jr.split(hkey)
+            )
+            self.hidden = (first, second)
+            in_size = first.out_size
+        self.value = LinearHead(in_size, (1, *shape[1:]), scale=scale, noise=noise, key=vkey)
+        self.advantage = LinearHead(in_size, tuple(shape), scale=scale, noise=noise, key=akey)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*shape"]:
+        """`key` is for the noise of noisy layers; without it there is none."""
+        vkey, akey, first_key, second_key = subkeys(key, 4)
+        first = second = embedding
+        if self.hidden is not None:
+            first = self.hidden[0](embedding, key=first_key)
+            second = self.hidden[1](embedding, key=second_key)
+        value = self.value(first, key=vkey)
+        advantage = self.advantage(second, key=akey)
+        return value + advantage - jnp.mean(advantage, axis=0, keepdims=True)
+
+
+class DiscreteValuedHead(eqx.Module):
+    """A distribution over evenly spaced values, whose mean is the value.
+
+    By default MuZero's 601 values from -300 to 300 (https://arxiv.org/abs/1911.08265, appendix
+    F). On an embedding of observation and action it is the critic of a continuous C51.
+    """
+
+    linear: LinearHead
+    minimum: float = eqx.field(static=True)
+    maximum: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        num_atoms: int = 601,
+        *,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        scale: float = 1.0,
+        noise: float | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: length of the embedding.
+        - `num_atoms`: how many values there are.
+        - `minimum`, `maximum`: the least and the greatest; by default `(num_atoms - 1) / 2`
+            for the greatest, for values one apart, and minus the greatest for the least.
+        - `scale`: of the orthogonal weights.
+        - `noise`: a number makes the layer a [`zero_nets.NoisyLinear`][] with that initial noise.
+        - `key`: for the initial weights.
+        """
+        _check_atoms(num_atoms)
+        self.maximum = (num_atoms - 1) / 2 if maximum is None else maximum
+        self.minimum = -self.maximum if minimum is None else minimum
+        _check_range(self.minimum, self.maximum)
+        self.linear = LinearHead(in_size, (num_atoms,), scale=scale, noise=noise, key=key)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> DiscreteValued:
+        """`key` is for the noise of a noisy layer; without it there is none."""
+        logits = self.linear(embedding, key=key)
+        return DiscreteValued(logits, _atoms(self.minimum, self.maximum, logits))
+
+
+class EpsilonGreedyHead(eqx.Module):
+    """The policy that mostly plays the action of the greatest value.
+
+    **Attributes:**
+
+    - `qvalues`: maps the embedding to `[actions]`, e.g. a [`zero_nets.LinearHead`][] or a
+        [`zero_nets.Dueling`][].
+    - `epsilon`: the probability of exploring. Where it changes over time, make
+        `EpsilonGreedy(policy.qvalues, epsilon)` of what this returns.
+    """
+
+    qvalues: Callable[..., Float[Array, " actions"]]
+    epsilon: float = eqx.field(static=True, default=0.1)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> EpsilonGreedy:
+        """`key` is for layers that draw noise; without it there is none."""
+        return EpsilonGreedy(self.qvalues(embedding, key=key), self.epsilon)
+
+
+class C51Head(eqx.Module):
+    """A distribution over returns for every action, and the policy greedy in their means.
+
+    Bellemare et al. 2017 (https://arxiv.org/abs/1707.06887, section 4).
+
+    **Attributes:**
+
+    - `logits`: maps the embedding to `[actions, atoms]`, e.g. a [`zero_nets.LinearHead`][] or a
+        [`zero_nets.Dueling`][] of that shape.
+    - `minimum`, `maximum`: the least and the greatest return; the atoms are evenly spaced.
+    - `epsilon`: the probability of exploring.
+    """
+
+    logits: Callable[..., Float[Array, "actions atoms"]]
+    minimum: float = eqx.field(static=True)
+    maximum: float = eqx.field(static=True)
+    epsilon: float = eqx.field(static=True, default=0.1)
+
+    def __check_init__(self):
+        _check_range(self.minimum, self.maximum)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[EpsilonGreedy, DiscreteValued]:
+        """**Arguments:**
+
+        - `embedding`: what `logits` takes.
+        - `key`: for layers that draw noise; without it there is none.
+
+        **Returns:**
+
+        The policy, and the distributions over returns with a leading axis of actions.
+        """
+        logits = self.logits(embedding, key=key)
+        _check_table("logits", logits)
+        _check_atoms(logits.shape[1])
+        returns = jax.vmap(
+            lambda row: DiscreteValued(row, _atoms(self.minimum, self.maximum, row))
+        )(logits)
+        return EpsilonGreedy(jax.vmap(DiscreteValued.mean)(returns), self.epsilon), returns
+
+
+class QuantileHead(eqx.Module):
+    """Quantiles of the return of every action, and the policy greedy in their means.
+
+    Dabney et al. 2018 (https://arxiv.org/abs/1710.10044): of `n` quantiles, the `i`-th is that of
+    the fraction `(i + 1/2) / n`.
+
+    **Attributes:**
+
+    - `quantiles`: maps the embedding to `[actions, quantiles]`, e.g. a
+        [`zero_nets.LinearHead`][] or a [`zero_nets.Dueling`][] of that shape.
+    - `epsilon`: the probability of exploring.
+    """
+
+    quantiles: Callable[..., Float[Array, "actions quantiles"]]
+    epsilon: float = eqx.field(static=True, default=0.1)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[EpsilonGreedy, Float[Array, "actions quantiles"]]:
+        """**Arguments:**
+
+        - `embedding`: what `quantiles` takes.
+        - `key`: for layers that draw noise; without it there is none.
+
+        **Returns:**
+
+        The policy, and the quantiles.
+        """
+        quantiles = self.quantiles(embedding, key=key)
+        _check_table("quantiles", quantiles)
+        return EpsilonGreedy(jnp.mean(quantiles, axis=-1), self.epsilon), quantiles
+
+
+def _atoms(minimum: float, maximum: float, logits: Float[Array, " atoms"]) -> np.ndarray:
+    return np.linspace(minimum, maximum, logits.size).astype(logits.dtype)
+
+
+def _check_atoms(num_atoms: int) -> None:
+    if num_atoms < 2:
+        raise ValueError(f"`num_atoms` is {num_atoms}; a support needs at least 2.")
+
+
+def _check_range(minimum: float, maximum: float) -> None:
+    if not minimum < maximum:
+        raise ValueError(f"`minimum` is {minimum}, not below the `maximum` of {maximum}.")
+
+
+def _check_table(name: str, table: Array) -> None:
+    if table.ndim != 2:
+        raise ValueError(
+            f"`{name}` returned shape {table.shape}; it must be [actions, atoms], as from "
+            "`LinearHead(size, (actions, atoms))`."
+        )
