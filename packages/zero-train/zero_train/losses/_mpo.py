@@ -220,7 +220,7 @@ def vmpo_loss(
         raise ValueError(f"vmpo_loss(top_fraction={top_fraction}): must be above 0 and at most 1")
     valid = weights > 0
     ranked = jnp.sort(jnp.where(valid, advantages, -jnp.inf), descending=True)
-    count = jnp.floor(top_fraction * jnp.sum(valid)).astype(jnp.int32)
+    count = jnp.floor(top_fraction * jnp.sum(valid, dtype=weights.dtype)).astype(jnp.int32)
     kept = valid & (advantages >= ranked[jnp.maximum(count - 1, 0)])
     some = jnp.any(valid)
     prior = jnp.where(kept, weights, 0.0)
