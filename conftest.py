@@ -45,6 +45,13 @@ if "JAX_PLATFORMS" not in os.environ:
     jax.config.update("jax_platforms", "cpu")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What fast tests cost is compiling, not running: their code need not be good."""
+    if config.option.markexpr == "not slow":
+        hasty = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+        os.environ["XLA_FLAGS"] = f"{hasty} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+
 @pytest.fixture
 def getkey() -> Callable[[], Array]:
     """Call it for a fresh key. A failing test prints the seed; `ZERO_TEST_SEED` replays it."""
