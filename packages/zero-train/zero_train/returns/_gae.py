@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ._recurrence import check_rows, end_rows, following, solve, stopped
+from ._recurrence import check_rows, cut, following, solve, stopped
 
 
 def truncated_gae(
@@ -36,7 +36,7 @@ def truncated_gae(
         last=last,
     )
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
-    ends = end_rows(last)
+    ends, discount = cut(last, discount)
     error = jnp.where(ends, 0.0, reward + discount * following(value) - value)
     advantage = solve(error, jnp.where(ends, 0.0, discount * lambda_))
     return advantage, value + advantage

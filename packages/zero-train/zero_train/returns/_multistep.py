@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ._recurrence import check_rows, end_rows, following, solve, stopped
+from ._recurrence import check_rows, cut, following, solve, stopped
 
 
 def lambda_returns(
@@ -87,7 +87,7 @@ def _mixture(
     reward: Array, discount: Array, value: Array, lambda_: float | Array, last: Array
 ) -> tuple[Array, Array]:
     """`G[t] = a[t] + b[t] * G[t + 1]`."""
-    ends = end_rows(last)
+    ends, discount = cut(last, discount)
     a = jnp.where(ends, value, reward + discount * (1 - lambda_) * following(value))
     return a, jnp.where(ends, 0.0, discount * lambda_)
 

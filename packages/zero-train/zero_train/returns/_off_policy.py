@@ -5,7 +5,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._arguments import check_axes
 from ._multistep import lambda_returns
-from ._recurrence import check_rows, end_rows, following, solve, stopped
+from ._recurrence import check_rows, cut, end_rows, following, solve, stopped
 
 
 def off_policy_returns(
@@ -49,12 +49,12 @@ def off_policy_returns(
     reward, discount, qvalue, value, coefficient = stopped(
         stop_gradient, reward, discount, qvalue, value, coefficient
     )
-    ends = end_rows(last)
+    ends, discount = cut(last, discount)
     coefficient = jnp.where(ends, 0.0, coefficient)
     # `qvalue` itself too: an illegal filler action has -inf, and 0 * -inf is NaN.
     base = value - coefficient * jnp.where(ends, 0.0, qvalue)
     a = jnp.where(ends, value, reward + discount * following(base))
-    return solve(a, jnp.where(ends, 0.0, discount * following(coefficient)))
+    return solve(a, discount * following(coefficient))
 
 
 def importance_sampling_returns(

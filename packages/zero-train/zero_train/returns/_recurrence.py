@@ -25,6 +25,15 @@ def end_rows(last: Bool[Array, " rows"]) -> Bool[Array, " rows"]:
     return last.at[-1].set(True)
 
 
+def cut(
+    last: Bool[Array, " rows"], discount: Float[Array, " rows"]
+) -> tuple[Bool[Array, " rows"], Float[Array, " rows"]]:
+    """The end rows, and the discounts with 0 in them: what a filler holds, perhaps NaN, could
+    otherwise reach the gradient of a value through a `where`."""
+    ends = end_rows(last)
+    return ends, jnp.where(ends, 0.0, discount)
+
+
 def following(x: Float[Array, " rows"]) -> Float[Array, " rows"]:
     """`x[t + 1]` at row `t`. The last row, an end row, has no next one: it keeps its own."""
     return jnp.concatenate([x[1:], x[-1:]])

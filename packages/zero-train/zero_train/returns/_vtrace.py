@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._arguments import check_positive
-from ._recurrence import check_rows, end_rows, following, solve, stopped
+from ._recurrence import check_rows, cut, end_rows, following, solve, stopped
 
 
 def importance_corrected_td_errors(
@@ -108,7 +108,7 @@ def _errors(
     clip_rho: float,
     clip_c: float,
 ) -> tuple[Array, Array]:
-    ends = end_rows(last)
+    ends, discount = cut(last, discount)
     # An end row's filler action may be illegal to both policies: -inf minus -inf.
     log_ratio = jnp.where(ends, 0.0, log_ratio)
     rho = jnp.exp(jnp.minimum(log_ratio, jnp.log(clip_rho)))
