@@ -1,8 +1,13 @@
-"""Policies for the tests of losses: what a user could write, in the textbook's formulas."""
+"""For the tests of losses: policies as a user could write them, in the textbook's formulas, and
+gradient descent."""
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int
 
 
@@ -30,3 +35,19 @@ class Gaussian(eqx.Module):
 
     def decouple(self, other: "Gaussian") -> tuple["Gaussian", "Gaussian"]:
         return Gaussian(self.loc, other.scale), Gaussian(other.loc, self.scale)
+
+
+def descend(loss: Callable[..., Array], start: Any, project: Callable[[Any], Any]) -> Any:
+    """`start` after 2000 steps of Adam with a falling rate, each followed by `project`."""
+    # A small b2: a multiplier must forget soon how large the first divergences were.
+    optimiser = optax.adam(optax.exponential_decay(0.05, 500, 0.3), b2=0.9)
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        variables, state = carry
+        with jax.numpy_dtype_promotion("standard"):
+            change, state = optimiser.update(jax.grad(loss)(variables), state)
+            variables = optax.apply_updates(variables, change)
+        return (project(variables), state), None
+
+    (variables, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), length=2000)
+    return variables

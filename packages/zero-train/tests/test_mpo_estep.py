@@ -1,16 +1,19 @@
 """The E-step: its golden, its slope, its extremes, and the temperature it settles at."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
-import optax
 import pytest
 import rlax
 import scipy.optimize
 import scipy.special
 
 from zero_train.losses import Dual, nonparametric_policy, temperature_loss
+
+from .policies import descend
 
 
 @pytest.fixture
@@ -136,25 +139,17 @@ def test_temperature_settles_at_the_bound():
     def dual_function(eta):
         return np.mean([expected(x, eta, epsilon, np.full(16, 1 / 16))[0] for x in values])
 
-    best = scipy.optimize.minimize_scalar(
+    best: Any = scipy.optimize.minimize_scalar(
         dual_function, bounds=(1e-2, 1e2), method="bounded", options={"xatol": 1e-8}
     )
-    optimiser = optax.adam(optax.exponential_decay(0.1, 500, 0.3), b2=0.9)
     data = jnp.asarray(values, jnp.float32)
 
     def loss(dual):
         losses, metrics = jax.vmap(lambda x: temperature_loss(x, dual, epsilon))(data)
         return jnp.mean(losses), jnp.mean(metrics["kl_nonparametric_relative"])
 
-    def step(carry, _):
-        dual, state = carry
-        with jax.numpy_dtype_promotion("standard"):
-            change, state = optimiser.update(jax.grad(loss, has_aux=True)(dual)[0], state)
-            dual = optax.apply_updates(dual, change)
-        return (dual.clipped(), state), None
-
     for start in (Dual(10.0), Dual.from_value(1e-3)):
-        (dual, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), length=1000)
+        dual = descend(lambda dual: loss(dual)[0], start, Dual.clipped)
         assert float(loss(dual)[1]) == pytest.approx(1.0, rel=0.01)
         assert float(dual.value) == pytest.approx(float(best.x), rel=0.01)
 

@@ -5,6 +5,8 @@ is the slope of the policy's terms with the duals held, and in the duals that of
 with the divergences and the weights held.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,10 +64,10 @@ def check_all(loss, policy, duals):
 
 DRAWS = np.random.default_rng(3)
 LOGITS, OLD, VALUES = DRAWS.normal(size=(3, 5))
-BOUNDS = {"epsilon": 0.1, "epsilon_policy": 1e-3}
+BOUNDS: dict[str, Any] = {"epsilon": 0.1, "epsilon_policy": 1e-3}
 
 
-def duals() -> dict[str, Dual]:
+def duals() -> dict[str, Any]:
     # Made in the test, where double precision is on.
     return {"temperature": Dual(0.3), "alpha": Dual(0.8)}
 
