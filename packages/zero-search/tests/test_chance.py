@@ -105,15 +105,23 @@ def expectimax(dice: RandomDice, state: Node, gamma: float, levels: int) -> jax.
 
 
 @pytest.fixture(
-    scope="module", params=["proportional", pytest.param("sampled", marks=pytest.mark.slow)]
+    scope="module",
+    params=[
+        ("proportional", 1),
+        pytest.param(("sampled", 1), marks=pytest.mark.slow),
+        pytest.param(("proportional", 8), marks=pytest.mark.slow),
+    ],
+    ids=["proportional", "sampled", "leaves"],
 )
 def thorough(request):
     """Exact Q-values and a long search of games of two moves, in which every node fits.
 
     Luck has to be outweighed by more exploration.
     """
-    rule = PUCT(1.0 if request.param == "proportional" else 4.0)
-    planner = ChanceSearch(TreeSearch(3000, rule, gamma=0.8, max_nodes=57), request.param)
+    outcomes, leaves = request.param
+    rule = PUCT(1.0 if outcomes == "proportional" else 4.0)
+    inner = TreeSearch(3000, rule, gamma=0.8, max_nodes=57, num_leaves=leaves)
+    planner = ChanceSearch(inner, outcomes)
 
     @quick_jit
     def run(discounts):
@@ -143,17 +151,24 @@ def test_converges_to_expectimax(turns, thorough):
 
 def test_pure_chance_is_an_expectation():
     # Nothing to choose, so no visit is wasted: after n visits the mean of proportional outcomes
-    # is off by 1/n or so, that of sampled ones by 1/sqrt(n).
+    # is off by 1/n or so, that of sampled ones by 1/sqrt(n). Walks that wait for their leaves
+    # count as visits: only those to an afterstate that none has stored yet are lost.
     tree = RandomTree(1, (0.0,))
     model, state = RandomDice(tree, 5), tree.root(48)
-    exact = expectimax(model, state, 1.0, levels=1)[:, 0]
 
-    def error(outcomes):
-        plan = Jitted(ChanceSearch(TreeSearch(100), outcomes), model).fresh(state)
-        return np.abs(np.asarray(plan.qvalues[:, 0] - exact))
+    @quick_jit
+    def run(state):
+        searches = (("proportional", 1), ("proportional", 4), ("sampled", 1))
+        plans = []
+        for outcomes, leaves in searches:
+            planner = ChanceSearch(TreeSearch(100, num_leaves=leaves), outcomes)
+            carry, keys = planner.init(model, state), jr.split(jr.key(0), 48)
+            plans.append(planner.plan(model, state, carry, key=keys)[0].qvalues[:, 0])
+        exact = expectimax(model, state, 1.0, levels=1)[:, 0]
+        return [jnp.abs(value - exact) for value in plans]
 
-    proportional, sampled = error("proportional"), error("sampled")
-    assert proportional.max() < 5 / 100
+    proportional, together, sampled = run(state)
+    assert proportional.max() < 5 / 100 and together.max() < 5 / 97
     assert 0.5 / 10 < sampled.mean() * 4 < 3 / 10
 
 
@@ -227,10 +242,11 @@ class Noise(AbstractRootNoise):
         return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
 
 
-def test_without_chance_it_is_the_given_search():
+@pytest.mark.parametrize("leaves", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_without_chance_it_is_the_given_search(leaves):
     tree = RandomTree(4, truncate=0.1)
     model = RandomDice(tree, 3, certain=1.0)
-    planner = TreeSearch(40, PUCT(1.3), Noise(), gamma=0.9)
+    planner = TreeSearch(40, PUCT(1.3), Noise(), gamma=0.9, num_leaves=leaves)
     state = tree.root(64)
     plain = Jitted(planner, model).fresh(state)
     chance = Jitted(ChanceSearch(planner), model).fresh(state)

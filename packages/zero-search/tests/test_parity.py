@@ -130,6 +130,7 @@ def test_plans_equal_those_of_mctx_behind_our_interface(case, monkeypatch):
     "case, options",
     [
         pytest.param("othello", {}, marks=pytest.mark.slow),
+        ("tree", {}),
         ("tree", {"rescale_values": False, "value_scale": 0.3, "maxvisit_init": 10.0}),
     ],
     indirect=["case"],

@@ -10,7 +10,7 @@ import pytest
 
 from zero_search import AbstractPriorModel, AbstractRootNoise, PUCT, TreeSearch
 from zero_search._select import prepare
-from zero_search._tree import COUNT, RAW, VALUE
+from zero_search._tree import COUNT, DISCOUNT, FINAL, plant, RAW, REWARD, VALUE
 
 from .helpers import Jitted, Node, quick_jit, RandomTree, Reference
 
@@ -161,11 +161,12 @@ class Unsure(AbstractPriorModel[Node]):
 
 def test_no_evaluation_is_lost_when_a_full_tree_gets_room():
     # A node's value is the mean of its own evaluation and of all that its edges have seen, also
-    # where an edge was visited before there was room for its child.
+    # where an edge was visited before there was room for its child, final or not.
     planner = TreeSearch(SIMULATIONS, reuse=True, max_nodes=6)
-    run = Jitted(planner, Unsure(RandomTree(num_actions=3, discounts=(1.0, -1.0), illegal=0.0)))
+    tree = RandomTree(num_actions=3, discounts=(1.0, -1.0), illegal=0.0, truncate=0.3)
+    run = Jitted(planner, Unsure(tree))
     state = run.model.tree.root(BATCH)
-    carry, late = planner.init(run.model, state), 0
+    carry, late, late_final = planner.init(run.model, state), 0, 0
     for move in range(3):
         plan, carry = run.plan(state, carry, jr.key(move))
         tree = jax.tree.map(np.asarray, carry.tree)
@@ -175,9 +176,31 @@ def test_no_evaluation_is_lost_when_a_full_tree_gets_room():
         assert np.allclose(
             (tree.node[:, 1:, VALUE] * tree.node[:, 1:, COUNT])[live], total[live], atol=1e-3
         )
-        child = np.maximum(tree.child[:, 1:], 0)
-        below = tree.node[np.arange(BATCH)[:, None, None], child, COUNT]
-        late += np.sum((tree.child[:, 1:] >= 0) & (visits > below) & live[..., None])
+        code = tree.child[:, 1:]
+        below = tree.node[np.arange(BATCH)[:, None, None], np.maximum(code, FINAL - code)]
+        late += np.sum((code >= 0) & (visits > below[..., COUNT]) & live[..., None])
+        first = below[..., REWARD] + below[..., DISCOUNT] * below[..., RAW]
+        late_final += np.sum((code <= FINAL) & (np.abs(qvalues - first) > 1e-3) & live[..., None])
         state, _, _, last = run.step(state, plan.action)
         carry = run.advance(carry, plan.action, state, last)
-    assert late > 0  # else no edge was visited before its child had room
+    assert late > 0 and late_final > 0  # else no edge was visited before its child had room
+
+
+def test_what_became_illegal_leaves_the_root(run, moved):
+    # By another network, or noise that leaves out moves: neither its visits nor its outcomes count.
+    plan, carry, after, last = moved
+    kept = run.advance(carry, plan.action, after, last).tree
+    visits, qvalues = kept.edge[:, 0, 0], kept.edge[:, 0, 1]
+    gone = jax.nn.one_hot(jnp.argmax(visits, axis=1), 3, dtype=jnp.bool_) & (visits > 0)
+    gone = gone & (jnp.arange(BATCH)[:, None] % 2 == 0)
+    logits, value = run.model.predict(after, key=jr.split(jr.key(0), BATCH))
+    logits = jnp.where(gone, -jnp.inf, logits)
+    tree = quick_jit(plant)(kept, run.planner.selection, after, logits, value)
+    left = jnp.where(gone, 0.0, visits)
+    assert jnp.array_equal(tree.edge[:, 0, 0], left)
+    count, mean = tree.node[:, 0, COUNT], tree.node[:, 0, VALUE]
+    assert jnp.array_equal(count, 1 + jnp.sum(left, axis=1))
+    assert jnp.allclose(count * mean, value + jnp.sum(left * qvalues, axis=1), atol=1e-4)
+    same = (kept.size > 0) & ~jnp.any(gone, axis=1)
+    assert jnp.array_equal(mean[same], kept.node[:, 0, VALUE][same])
+    assert jnp.any(same) and jnp.any(jnp.sum(left, axis=1)[jnp.any(gone, axis=1)] > 0)

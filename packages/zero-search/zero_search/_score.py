@@ -64,9 +64,9 @@ def visited(tree: Tree, visits: Visits) -> NodeStatistics:
     number = edge[:, 0] + taken.astype(jnp.float32)
     # Visits from when the tree was too full for a child are known to the edge alone.
     mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
-    below = visits.below[:, None]
-    same = (below == number) | (below == NOT_EXPANDED)
-    fresh = jnp.where(same, visits.qvalue[:, None], mean)
+    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
+    same = (below == number) | ((below == NOT_EXPANDED) & (edge[:, 1] == qvalue))
+    fresh = jnp.where(same, qvalue, mean)
     return NodeStatistics(
         prior=take(tree.prior, visits.row),
         visits=number,

@@ -89,12 +89,14 @@ def plant(
 
     `logits` may carry root noise: it reaches the root's row and no other.
     """
-    kept = tree.size > 0
-    mean = jnp.where(kept, tree.node[:, 0, VALUE], value)
     prior = prepare(selection, logits)
-    # A legal set that shrank since the subtree was grown must not keep visits.
+    # A legal set that shrank since the subtree was grown keeps neither visits nor their outcomes.
     edge = tree.edge[:, 0] * (logits > -jnp.inf).astype(jnp.float32)[:, None]
-    count = 1.0 + jnp.sum(edge[:, 0], axis=1)
+    visits, qvalues = edge[:, 0], edge[:, 1]
+    count = 1.0 + jnp.sum(visits, axis=1)
+    whole = count == 1.0 + jnp.sum(tree.edge[:, 0, 0], axis=1)
+    left = (value + jnp.sum(visits * qvalues, axis=1)) / count
+    mean = jnp.where(tree.size > 0, jnp.where(whole, tree.node[:, 0, VALUE], left), value)
     zero = jnp.zeros_like(value)
     return Tree(
         step=tree.step,
