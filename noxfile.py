@@ -29,6 +29,9 @@ for found in importlib.metadata.distributions():
     editable = origin.get("dir_info", {}).get("editable", False)
     print(("editable-" if editable else "") + found.name)
 """
+#: pytest on all cores, whole files at a time, for a file's fixtures hold what it has compiled.
+#: `-n 0` after `--` runs in one process, as a debugger needs it.
+PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile")
 #: Own tests must cover this many percent of a package's lines.
 COVERAGE = 85
 
@@ -96,21 +99,21 @@ def typecheck(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All fast tests. Arguments after `--` go to pytest."""
     sync(session, "tests")
-    session.run("pytest", *session.posargs)
+    session.run(*PYTEST, *session.posargs)
 
 
 @nox.session
 def tests_slow(session: nox.Session) -> None:
     """The tests that take minutes: end to end, training to a strength."""
     sync(session, "tests")
-    session.run("pytest", "-m", "slow", *session.posargs)
+    session.run(*PYTEST, "-m", "slow", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def tests_python(session: nox.Session) -> None:
     """All fast tests on each supported Python; uv fetches the ones that are missing."""
     sync(session, "tests")
-    session.run("pytest", *session.posargs)
+    session.run(*PYTEST, *session.posargs)
 
 
 @nox.session
@@ -151,7 +154,7 @@ def isolated(session: nox.Session, name: str) -> None:
     check_installed(session, expected, module)
     share_compilations(session)
     session.run(
-        *("pytest", str(folder), f"--cov={module}", f"--cov-fail-under={COVERAGE}"),
+        *(*PYTEST, str(folder), f"--cov={module}", f"--cov-fail-under={COVERAGE}"),
         *session.posargs,
     )
 
@@ -197,7 +200,7 @@ def lowest(session: nox.Session) -> None:
     session.install("--no-deps", *(f"--editable={path}" for path in MEMBERS.values()))
     share_compilations(session)
     # Old releases ask newer ones for what is deprecated since.
-    session.run("pytest", "-W", "ignore::DeprecationWarning", *session.posargs)
+    session.run(*PYTEST, "-W", "ignore::DeprecationWarning", *session.posargs)
 
 
 @nox.session
