@@ -18,7 +18,7 @@ def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> F
     """
     if x.shape != weights.shape:
         raise ValueError(
-            f"masked_mean was given x {list(x.shape)} and weights {list(weights.shape)}: one "
+            f"`masked_mean` was given x {list(x.shape)} and weights {list(weights.shape)}: one "
             "weight for each number is needed"
         )
     total = jnp.sum(weights)

@@ -97,10 +97,9 @@ def munchausen_q_learning_loss(
         next_qvalues=next_qvalues,
     )
     check_positive(owner, temperature=temperature)
-    log_policy = temperature * jax.nn.log_softmax(target_qvalues / temperature)[action]
-    soft_value = temperature * jax.nn.logsumexp(next_qvalues / temperature)
+    log_policy = target_qvalues[action] - _soft_maximum(target_qvalues, temperature)
     bonus = scale * jnp.clip(log_policy, minimum, 0.0)
-    target = reward + bonus + discount * finite(soft_value)
+    target = reward + bonus + discount * _soft_maximum(next_qvalues, temperature)
     return regression(owner, finite(qvalues)[action], target, huber)
 
 
@@ -113,6 +112,10 @@ def finite(x: Array) -> Array:
 def _greedy(qvalues: Array, selector: Array) -> Array:
     legal_selector = jnp.where(jnp.isneginf(qvalues), -jnp.inf, selector)
     return finite(qvalues)[jnp.argmax(legal_selector)]
+
+
+def _soft_maximum(qvalues: Array, temperature: float | Array) -> Array:
+    return finite(temperature * jax.nn.logsumexp(qvalues / temperature))
 
 
 def _check(
