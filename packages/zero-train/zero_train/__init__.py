@@ -73,6 +73,7 @@ from ._run import (
     RunFolder as RunFolder,
     StopSignal as StopSignal,
 )
+from ._schedules import per_update as per_update
 from ._testers import (
     challenge as challenge,
 )

@@ -94,7 +94,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         # The average of the first few steps would be mostly the random start: warm up its decay.
         count = state.updates.astype(jnp.float32)
         decay = jnp.minimum(self.average_decay, (1 + count) / (10 + count))
-        average = jax.tree.map(lambda a, p: decay * a + (1 - decay) * p, state.average, params)
+        average = optax.incremental_update(params, state.average, 1 - decay)
         new = AlphaZeroState(params, average, optimiser, state.updates + 1)
         finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
         return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state), metrics
