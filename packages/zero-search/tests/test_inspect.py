@@ -313,13 +313,17 @@ def test_what_is_wrong_is_said_in_one_line(grown, small):
         jax.eval_shape(lambda t: read_tree(t).visits, grown[2])
 
 
-def test_readme_draws_what_it_says(tmp_path, monkeypatch, capsys):
-    readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    (inside,) = (block for block in blocks if "read_tree" in block)
+def test_the_page_draws_what_it_says(tmp_path, monkeypatch, capsys):
+    package = pathlib.Path(__file__).parent.parent
+    texts = [
+        (package / "README.md").read_text(encoding="utf-8"),
+        (package.parent.parent / "docs" / "looking-inside.md").read_text(encoding="utf-8"),
+    ]
+    (game,), pages = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in texts)
+    (inside,) = (block for block in pages if "nim.svg" in block)
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    exec(blocks[0] + inside, names)
+    exec(game + inside, names)
     lines = capsys.readouterr().out.splitlines()
     # Seven left: who takes three, and thereby leaves four, wins.
     assert lines[1].split()[0] == "root" and lines[2].split()[:2] == ["take", "3"]
