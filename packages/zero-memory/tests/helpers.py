@@ -1,6 +1,7 @@
 """The specification of the buffer in plain Python: a flag on every slot, and lists of floats."""
 
 import dataclasses
+import re
 
 import equinox as eqx
 import jax
@@ -38,6 +39,20 @@ def rows(name, reward=None, discount=None, last=None) -> Row:
 
 # What runs once is not worth optimising: compiling it so takes a third of the time.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+COLLECTIVES = re.compile(r"all-reduce|all-gather|all-to-all|collective|reduce-scatter")
+
+
+def assert_in_place(method, state, *given):
+    """Checks that the compiled program holds no second copy of a donated state."""
+    size = sum(x.nbytes for x in jax.tree.leaves(state))
+    # Arguments that are not used are dropped, and then not aliased.
+    jitted = jax.jit(method, donate_argnums=0, keep_unused=True)
+    memory = jitted.lower(state, *given).compile().memory_analysis()
+    assert memory is not None and memory.alias_size_in_bytes == size
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    assert memory.temp_size_in_bytes + new < size / 20
 
 
 @dataclasses.dataclass
@@ -104,3 +119,28 @@ def reader(buffer):
         )
 
     return read
+
+
+def stream(first: int, size: int, num_envs: int) -> Row:
+    """Rows `first` to `first + size` of every environment, named `1000 * env + row`.
+
+    One row without leading axes, if `size` is 0.
+    """
+    if not size:
+        return rows(0)
+    return rows(1000 * np.arange(num_envs)[:, None] + first + np.arange(size))
+
+
+def assert_windows(buffer, batch) -> tuple[np.ndarray, np.ndarray]:
+    """Checks that windows are consecutive rows of one environment, and lie where they say.
+
+    Returns the environment and the first row of each.
+    """
+    name = np.asarray(batch.items.name).reshape(-1, buffer.length)
+    np.testing.assert_array_equal(np.diff(name, axis=1), 1)
+    grid = np.asarray(batch.items.grid).reshape(*name.shape, 2, 3)
+    np.testing.assert_array_equal(grid, np.asarray(rows(name).grid))
+    env, row = np.divmod(name, 1000)
+    slots = env * buffer.capacity + row % buffer.capacity
+    np.testing.assert_array_equal(np.asarray(batch.indices).reshape(name.shape), slots)
+    return env[:, 0], row[:, 0]

@@ -127,6 +127,21 @@ def test_a_discount_of_0_on_the_way_ends_the_return_and_not_the_episode(buffer, 
     assert outcomes == [3.0, 2.0] * ENVS
 
 
+def test_copies_of_a_move_get_its_outcome(buffer, read, add):
+    # Only the first copy's reward, discount and last count, whatever the others say.
+    reward = np.array([[[0.0, 9.0], [2.0, 9.0], [-1.0, 9.0], [9.0, 9.0]]] * ENVS)
+    discount = np.array([[[-1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]] * ENVS)
+    last = np.array([[[False, True]] * 3 + [[True, False]]] * ENVS)
+    names = 1000 * np.arange(ENVS)[:, None, None] + np.arange(8).reshape(4, 2)
+    state = add(buffer.init(rows(0)), rows(names, reward, discount, last))
+    outcomes = [-3.0, -3.0, 3.0, 3.0, -1.0, -1.0]
+    assert read(state) == {
+        CAPACITY * env + slot: (1000 * env + slot, outcomes[slot])
+        for env in range(ENVS)
+        for slot in range(6)
+    }
+
+
 def test_the_loop_that_carries_the_state_is_traced_once(buffer):
     traces = 0
 

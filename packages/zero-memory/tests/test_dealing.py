@@ -23,7 +23,7 @@ def _jitted(buffer):
 
 
 def _next(state, capacity):
-    return ((state.start + state.ply) % capacity).tolist()
+    return ((state.start + state.waiting) % capacity).tolist()
 
 
 # The rings are shorter than some episodes, and not multiples of the number of players.
@@ -177,3 +177,29 @@ def test_truncating_after_the_wrap_loses_only_what_was_overwritten(small):
     assert read(state) == {2: (2, 1.0), 3: (3, 0.0)}
     state = assign(_play(add, state, [6]), jnp.asarray([[8.0, 9.0]]), YES)
     assert read(state) == {0: (6, 8.0), 2: (2, 1.0), 3: (3, 0.0)}
+
+
+@pytest.mark.parametrize("capacity", [100, 8])
+def test_copies_of_a_position_share_its_ply_and_outcome(capacity):
+    """Three images of every position, and three players who take turns: 5 plies, then 2."""
+    buffer = EpisodeBuffer(capacity=capacity, num_envs=2, batch_size=1, num_players=3)
+    add, assign, truncate, read = _jitted(buffer)
+    state, expected = buffer.init(rows(0)), {}
+    both, rewards = jnp.ones(2, bool), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    written = 0
+    for length in (5, 2):
+        for ply in range(length):
+            names = 1000 * np.arange(2)[:, None] + written + np.arange(3)
+            state = add(state, rows(names))
+            for env in range(2):
+                for name in names[env].tolist():
+                    slot = env * capacity + name % 1000 % capacity
+                    expected[slot] = name, rewards[env, ply % 3]
+            written += 3
+        state = assign(state, jnp.asarray(rewards, jnp.float32), both)
+        assert read(state) == expected
+    # Cut off after copies and single entries, all of them go.
+    state = add(add(state, rows(np.zeros((2, 3)))), rows([0, 0]))
+    state = truncate(state, both)
+    lost = {(written + i) % capacity for i in range(4)} if capacity == 8 else set()
+    assert read(state) == {at: x for at, x in expected.items() if at % capacity not in lost}

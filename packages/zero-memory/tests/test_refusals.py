@@ -4,11 +4,12 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import jaxtyping
 import numpy as np
 import pytest
 
-from zero_memory import EpisodeBuffer
+from zero_memory import EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 
 from .helpers import rows
 
@@ -102,3 +103,88 @@ def test_masks_that_are_not_one_value_an_environment(size):
         buffer.assign_rewards(state, jnp.zeros((4, 2)), mask)
     with pytest.raises(ValueError, match=message):
         buffer.truncate(state, mask)
+
+
+WINDOWS: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 6, "length": 4}
+KINDS = (TrajectoryBuffer, PrioritisedTrajectoryBuffer, Latest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"capacity": 0}, r"capacity=0: give at least 1"),
+        ({"length": 0}, r"length=0: give at least 1"),
+        ({"period": 0}, r"period=0: give at least 1"),
+        ({"length": 9}, r"length=9 with capacity=8: give windows no longer than the ring"),
+        ({"num_shards": 3}, r"num_envs=4 does not divide over num_shards=3"),
+        ({"num_shards": 4}, r"batch_size=6 does not divide over num_shards=4"),
+    ],
+)
+def test_sizes_of_windows(kind, change, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**(WINDOWS | change))
+
+
+@pytest.mark.parametrize(
+    "kind, change, message",
+    [
+        (PrioritisedTrajectoryBuffer, {"period": 3}, r"capacity=8 with period=3: give a multiple"),
+        (PrioritisedTrajectoryBuffer, {"alpha": -0.5}, r"alpha=-0\.5: give a number from 0 to 1"),
+        (PrioritisedTrajectoryBuffer, {"beta": 1.5}, r"beta=1\.5: give a number from 0 to 1"),
+        (Latest, {}, r"capacity=8 with length=4 and period=3 leaves the last 1 rows out"),
+        (Latest, {"period": 4}, r"batch_size=6 does not divide the 8 windows of num_envs=4"),
+    ],
+)
+def test_sizes_of_one_kind(kind, change, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**(WINDOWS | change))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_do_not_fit_a_ring(kind):
+    buffer = kind(**(WINDOWS | {"batch_size": 4, "period": 4}))
+    state = buffer.init(rows(0))
+    with pytest.raises(ValueError, match=r"9 rows an environment with capacity=8: give 1 to"):
+        buffer.add(state, rows(np.zeros((4, 9))))
+    with pytest.raises(ValueError, match=r"items\.name is int32\[1, 2\]: give int32\[4, 2\]"):
+        buffer.add(state, rows(np.zeros((1, 2))))
+    with pytest.raises(ValueError, match=r"items of structure .* give items like the example"):
+        buffer.add(state, {"reward": jnp.zeros((4, 2))})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_buffer_without_a_window_is_not_sampled(kind):
+    buffer = kind(**(WINDOWS | {"batch_size": 4, "period": 4}))
+    state = buffer.add(buffer.init(jnp.zeros(())), jnp.zeros((4, 3)))
+    for method in [buffer.epoch, buffer.sample] if kind is Latest else [buffer.sample]:
+        with pytest.raises(ValueError, match=r"3 rows an environment and windows of length=4"):
+            method(state, key=jr.key(0))
+
+
+def test_a_buffer_without_an_outcome_is_not_sampled():
+    buffer = _buffer()
+    with pytest.raises(ValueError, match=r"no episode has ended in the 4 environments"):
+        buffer.sample(buffer.init(rows(0)), key=jr.key(0))
+
+
+@pytest.mark.parametrize("copies", [0, 4])
+def test_copies_that_a_ring_cannot_hold(copies):
+    buffer = _buffer()
+    state = buffer.init(rows(0))
+    with pytest.raises(ValueError, match=rf"{copies} copies of a move with capacity=3: give 1"):
+        buffer.add(state, rows(np.zeros((4, 5, copies))))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_priorities_that_are_none():
+    buffer = PrioritisedTrajectoryBuffer(**WINDOWS)
+    state = buffer.init(jnp.zeros(()))
+    indices = jnp.zeros((2, 4), jnp.int32)
+    for value in (-1.0, jnp.nan, jnp.inf):
+        with pytest.raises(ValueError, match=rf"a priority of {value}: give finite numbers"):
+            buffer.update_priorities(state, indices, jnp.asarray([1.0, value]))
+    with pytest.raises(ValueError, match=r"priorities of shape \[3\] for indices of shape \[2, 4"):
+        buffer.update_priorities(state, indices, jnp.ones(3))
+    with pytest.raises(ValueError, match=r"priorities of shape \[2\] for indices of shape \[2\]"):
+        buffer.update_priorities(state, indices[:, 0], jnp.ones(2))

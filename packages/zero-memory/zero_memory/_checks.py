@@ -1,29 +1,67 @@
-"""Refusals of items that a buffer would otherwise broadcast, cast or misread."""
+"""Refusals of what a buffer would otherwise broadcast, cast or misread."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 
-def check_items(rings: PyTree[Array], items: PyTree[Array], num_axes: int) -> None:
-    """Refuses items that are not like the example below their `num_axes` leading axes."""
+def check_sizes(buffer: Any, *names: str) -> None:
+    """Refuses sizes below 1, and environments or rows that shards cannot share out evenly."""
+    for name in (*names, "num_shards"):
+        if getattr(buffer, name) < 1:
+            raise ValueError(f"{name}={getattr(buffer, name)}: give at least 1.")
+    for name in ("num_envs", "batch_size"):
+        if getattr(buffer, name) % buffer.num_shards:
+            raise ValueError(
+                f"{name}={getattr(buffer, name)} does not divide over "
+                f"num_shards={buffer.num_shards}: give a multiple of it."
+            )
+
+
+def check_length(buffer: Any) -> None:
+    """Refuses windows that the ring cannot hold."""
+    if buffer.length > buffer.capacity:
+        raise ValueError(
+            f"length={buffer.length} with capacity={buffer.capacity}: give windows no longer than "
+            "the ring."
+        )
+
+
+def check_items(
+    rings: PyTree, items: PyTree[Array], num_axes: int, *, copies: bool = False
+) -> tuple[int, ...]:
+    """Refuses items that are not like the example below their leading axes.
+
+    **Arguments:**
+
+    - `rings`: shaped `[envs, capacity, ...]`.
+    - `num_axes`: how many leading axes `items` have, environments first.
+    - `copies`: they may have one more.
+
+    **Returns:** the leading axes.
+    """
     allowed, given = jax.tree.structure(rings), jax.tree.structure(items)
     if given != allowed:
         raise ValueError(
             f"items of structure {given} in a buffer of {allowed}: give items like the example."
         )
     leaves = jax.tree.leaves(items)
-    time = leaves[0].shape[1:num_axes]
-    for (path, ring), x in zip(jax.tree_util.tree_leaves_with_path(rings), leaves, strict=True):
-        shape = (ring.shape[0], *time, *ring.shape[2:])
+    slots = jax.tree_util.tree_leaves_with_path(rings)
+    if copies and leaves[0].ndim == slots[0][1].ndim - 2 + num_axes + 1:
+        num_axes += 1
+    axes = leaves[0].shape[1:num_axes]
+    for (path, ring), x in zip(slots, leaves, strict=True):
+        shape = (ring.shape[0], *axes, *ring.shape[2:])
         if x.shape != shape or x.dtype != ring.dtype:
             raise ValueError(
                 f"items{jax.tree_util.keystr(path)} is {x.dtype}{list(x.shape)}: give "
                 f"{ring.dtype}{list(shape)}, like the example."
             )
+    return leaves[0].shape[:num_axes]
 
 
 def check_mask(mask: Array, num_envs: int) -> None:
@@ -55,3 +93,24 @@ def check_accessor(
         raise ValueError(
             f"the reward of the items is {leaf.dtype}: give a float, an outcome takes its place."
         )
+
+
+def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:
+    """Refuses a slice of the environments that does not hold whole shards."""
+    envs_per_shard = buffer.num_envs // buffer.num_shards
+    if num_envs != num_shards * envs_per_shard:
+        raise ValueError(
+            f"a slice of {num_envs} environments and {num_shards} shards, but a shard has "
+            f"{envs_per_shard} environments: split num_shards={buffer.num_shards} evenly."
+        )
+
+
+def is_known(x: Array) -> bool:
+    """Whether the values can be looked at: not while tracing, nor from only some of its hosts."""
+    return not isinstance(x, Tracer) and x.is_fully_addressable
+
+
+def check_not_empty(available: Array, message: str) -> None:
+    """Refuses to sample where nothing is `available`, if that is known."""
+    if is_known(available) and not any(available.tolist()):
+        raise ValueError(message)

@@ -10,7 +10,14 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_accessor, check_items, check_mask
+from ._checks import (
+    check_accessor,
+    check_items,
+    check_mask,
+    check_not_empty,
+    check_shards,
+    check_sizes,
+)
 from ._distinct import distinct_ranks
 from ._rings import empty_rings, EpisodeState, finish, forget, store
 
@@ -58,15 +65,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     discount: Callable[[Any], Array] = eqx.field(static=True, default=_discount)
 
     def __check_init__(self):
-        for name in ("capacity", "num_envs", "batch_size", "num_players", "num_shards"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1.")
-        for name in ("num_envs", "batch_size"):
-            if getattr(self, name) % self.num_shards:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} does not divide over "
-                    f"num_shards={self.num_shards}: give a multiple of it."
-                )
+        check_sizes(self, "capacity", "num_envs", "batch_size", "num_players")
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
         """An empty buffer for items like `example` (one item, no leading axes).
@@ -87,6 +86,10 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     def add(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
         """Adds `items[envs, time]`, in the order they happened.
 
+        Or `items[envs, time, copies]`: several entries of every move, such as a position and its
+        images under the symmetries of the board. The reward, discount and last of the first copy
+        are those of the move; all copies get its outcome.
+
         Each row is one move: its `reward` belongs to the player who made it, and its `discount`
         is -1 if the other side moves next, 1 if the same side does, 0 if nothing follows. Only
         its sign counts. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1], which is
@@ -98,31 +101,33 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         Outcomes are differences of sums in float32, exact for the results of games.
         """
-        check_items(state.items, items, 2)
-        envs_time = jax.tree.leaves(items)[0].shape[:2]
+        axes = check_items(state.items, items, 2, copies=True)
         for name in ("last", "reward", "discount"):
-            check_accessor(name, getattr(self, name), items, envs_time)
+            check_accessor(name, getattr(self, name), items, axes)
+        items = self._with_copies(items, axes, 2)
 
         def row(state: EpisodeState, t: Int[Array, ""]) -> tuple[EpisodeState, None]:
             item = jax.tree.map(lambda x: x[:, t], items)
             return self._add_row(state, item), None
 
-        state, _ = jax.lax.scan(row, state, jnp.arange(envs_time[1], dtype=jnp.int32))
+        state, _ = jax.lax.scan(row, state, jnp.arange(axes[1], dtype=jnp.int32))
         return state
 
     def add_experience(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
-        """Adds one entry to every environment's running episode, to wait for its outcome.
+        """Adds one move to every environment's running episode, to wait for its outcome.
 
-        `items[envs]`; what their `reward` leaf holds does not matter.
+        `items[envs]`, or `items[envs, copies]`: several entries that count as one move, such as a
+        position and its images under the symmetries of the board. What their `reward` leaf holds
+        does not matter.
         """
-        check_items(state.items, items, 1)
-        return store(
+        axes = check_items(state.items, items, 1, copies=True)
+        state = store(
             state,
-            items,
-            mask=jnp.ones(state.ply.shape, bool),
-            seat=state.ply % self.num_players,
-            before=jnp.zeros(state.ply.shape, jnp.float32),
+            self._with_copies(items, axes, 1),
+            mask=jnp.ones(state.turn.shape, bool),
+            before=jnp.zeros(state.turn.shape, jnp.float32),
         )
+        return eqx.tree_at(lambda s: s.turn, state, (state.turn + 1) % self.num_players)
 
     def assign_rewards(
         self,
@@ -133,17 +138,17 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         """Ends the running episode of the environments in `mask`: its entries get their outcome.
 
         `rewards` has a column a player, in the order in which they move, and is dealt round by
-        ply from the episode's first entry: players have to take strict turns (use `add` where
+        ply from the episode's first move: players have to take strict turns (use `add` where
         they do not). With one player, `[envs]` will do. Nothing happens where nothing waits.
         """
         if rewards.ndim == 1:
             rewards = rewards[:, None]
-        if rewards.shape != (state.ply.shape[0], self.num_players):
+        if rewards.shape != (state.turn.shape[0], self.num_players):
             raise ValueError(
-                f"rewards of shape {list(rewards.shape)} for {state.ply.shape[0]} environments "
+                f"rewards of shape {list(rewards.shape)} for {state.turn.shape[0]} environments "
                 f"and num_players={self.num_players}: give [envs, num_players]."
             )
-        check_mask(mask, state.ply.shape[0])
+        check_mask(mask, state.turn.shape[0])
         unused = state.returns.shape[2] - self.num_players
         return finish(state, jnp.pad(rewards, ((0, 0), (0, unused))), mask)
 
@@ -153,7 +158,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Their next entry is written where it started. Old entries that it had overwritten stay
         lost.
         """
-        check_mask(mask, state.ply.shape[0])
+        check_mask(mask, state.turn.shape[0])
         return forget(state, mask)
 
     def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
@@ -168,8 +173,16 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         a shard has fewer finished entries than its part, it hands out all of them, and fills up
         with repeats of weight 0 (with weight 0 only, if it has none). `indices` are
         `env * capacity + slot`, environments counted over all shards.
+
+        **Raises:** `ValueError` where nothing is finished anywhere, outside of jit. Inside, all
+        weights are 0.
         """
         num_shards, envs_per_shard = self._shards(state)
+        check_not_empty(
+            state.finished,
+            f"no episode has ended in the {self.num_envs} environments of the buffer: add until it "
+            "is `ready`.",
+        )
         num_draws = self.batch_size // self.num_shards
 
         def draw(shard: Int[Array, ""], start: Int[Array, " envs"], finished: Int[Array, " envs"]):
@@ -206,22 +219,31 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
     def _shards(self, state: EpisodeState) -> tuple[int, int]:
         """How many shards there are here, and environments in each."""
-        num_shards, num_envs = state.shard.shape[0], state.ply.shape[0]
-        envs_per_shard = self.num_envs // self.num_shards
-        if num_envs != num_shards * envs_per_shard:
+        num_shards, num_envs = state.shard.shape[0], state.turn.shape[0]
+        check_shards(self, num_envs, num_shards)
+        return num_shards, num_envs // num_shards
+
+    def _with_copies(
+        self, items: PyTree[Array], axes: tuple[int, ...], num_axes: int
+    ) -> PyTree[Array]:
+        """Items with an axis of copies behind the `num_axes` others, if there is none yet."""
+        if len(axes) == num_axes:
+            return jax.tree.map(lambda x: jnp.expand_dims(x, num_axes), items)
+        if not 1 <= axes[-1] <= self.capacity:
             raise ValueError(
-                f"a slice of {num_envs} environments and {num_shards} shards, but a shard has "
-                f"{envs_per_shard} environments: split num_shards={self.num_shards} evenly."
+                f"{axes[-1]} copies of a move with capacity={self.capacity}: give 1 to capacity."
             )
-        return num_shards, envs_per_shard
+        return items
 
     def _add_row(self, state: EpisodeState, item: PyTree[Array]) -> EpisodeState:
-        last, reward, discount = self.last(item), self.reward(item), self.discount(item)
-        sign = jnp.where(state.side == 0, 1.0, -1.0)
-        state = store(state, item, mask=~last, seat=state.side, before=sign * state.gain)
+        """Adds one move an environment, `item[envs, copies]`."""
+        first = jax.tree.map(lambda x: x[:, 0], item)
+        last, reward, discount = self.last(first), self.reward(first), self.discount(first)
+        sign = jnp.where(state.turn == 0, 1.0, -1.0)
+        state = store(state, item, mask=~last, before=sign * state.gain)
         gain = state.gain + sign * reward.astype(jnp.float32)
-        side = jnp.where(discount < 0, 1 - state.side, state.side)
-        state = eqx.tree_at(lambda s: (s.gain, s.side), state, (gain, side))
+        turn = jnp.where(discount < 0, 1 - state.turn, state.turn)
+        state = eqx.tree_at(lambda s: (s.gain, s.turn), state, (gain, turn))
         returns = jnp.zeros((gain.shape[0], state.returns.shape[2]), jnp.float32)
         returns = returns.at[:, 0].set(gain).at[:, 1].set(-gain)
         state = finish(state, returns, ~last & (discount == 0))

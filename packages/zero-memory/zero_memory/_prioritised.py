@@ -1,0 +1,205 @@
+"""Replay of windows, those with a high priority more often."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from ._buffer import Batch
+from ._checks import check_length, check_sizes, is_known
+from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
+from ._windows import (
+    AbstractWindowBuffer,
+    check_complete,
+    cut,
+    empty_windows,
+    num_rows,
+    oldest,
+    shards_of,
+    TrajectoryState,
+    write,
+)
+
+
+class PrioritisedState(eqx.Module):
+    """The contents of a [`zero_memory.PrioritisedTrajectoryBuffer`][].
+
+    **Attributes:**
+
+    - `rows`: as in a [`zero_memory.TrajectoryBuffer`][].
+    - `priorities`: of every window, already to the power of `alpha`.
+    - `updates`: how often priorities were updated, which a schedule of `beta` is asked for.
+    """
+
+    rows: TrajectoryState
+    priorities: Priorities
+    updates: Int[Array, " shards"]
+
+
+class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
+    r"""Keeps the latest rows, and hands out windows as often as their priority says.
+
+    Proportional prioritisation of Schaul et al. 2016 (https://arxiv.org/abs/1511.05952): window i
+    is drawn with probability $P(i) = p_i^\alpha / \sum_k p_k^\alpha$ (eq. 1), and weighs
+    $w_i = (N P(i))^{-\beta} / \max_j w_j$ (section 3.4). A new window gets the highest priority
+    so far, at least 1 (algorithm 1).
+
+    The rows lie in flashbax's rings, as in a [`zero_memory.TrajectoryBuffer`][]; the priorities
+    do not: flashbax 0.1.3 rounds the highest one down to an integer, and its sums drift.
+
+    **Attributes:**
+
+    - `capacity`: rows kept of each environment, a multiple of `period`.
+    - `num_envs`, `batch_size`, `length`, `num_shards`: see [`zero_memory.TrajectoryBuffer`][].
+    - `period`: a window starts at every `period`-th row that was ever added. (Not counted from
+        the oldest one: a window keeps its rows as long as it lives, and its priority with them.)
+    - `alpha`: 0 draws uniformly, 1 in proportion to the priorities.
+    - `beta`: 1 corrects for the draw entirely, 0 not at all. Or a schedule: a function of how
+        often priorities were updated, such as `optax.linear_schedule(0.4, 1.0, 100_000)`.
+    """
+
+    capacity: int = eqx.field(static=True)
+    num_envs: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    length: int = eqx.field(static=True)
+    period: int = eqx.field(static=True, default=1)
+    alpha: float = eqx.field(static=True, default=0.6)
+    beta: float | Callable[[Int[Array, " shards"]], Array] = eqx.field(static=True, default=0.4)
+    num_shards: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        check_sizes(self, "capacity", "num_envs", "batch_size", "length", "period")
+        check_length(self)
+        if self.capacity % self.period:
+            raise ValueError(
+                f"capacity={self.capacity} with period={self.period}: give a multiple of period, "
+                "so that windows start at the same rows round after round."
+            )
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            if not callable(value) and not 0 <= value <= 1:
+                raise ValueError(f"{name}={value}: give a number from 0 to 1.")
+
+    def init(self, example: PyTree[Array]) -> PrioritisedState:
+        """An empty buffer for items like `example` (one item, no leading axes)."""
+        envs_per_shard = self.num_envs // self.num_shards
+        return PrioritisedState(
+            rows=empty_windows(self, example),
+            priorities=no_priorities(self.num_shards, envs_per_shard, self._num_windows),
+            updates=jnp.zeros((self.num_shards,), jnp.int32),
+        )
+
+    def add(self, state: PrioritisedState, items: PyTree[Array]) -> PrioritisedState:
+        """Appends `items[envs, time]`, at most `capacity` rows, over the oldest ones.
+
+        Windows that they complete get the highest priority so far; those that they break are
+        never drawn again.
+        """
+        rows = write(self, state.rows, items)
+        time = jax.tree.leaves(items)[0].shape[1]
+        head, is_full = state.rows.ring.current_index, state.rows.ring.is_full
+        # Rows are counted from the first new one. Windows that start before row `low` keep
+        # theirs; those from it on are new or incomplete.
+        low = max(1 - self.length, time - self.capacity)
+        first = -(-(head + low) // self.period)
+        span = -(-(time - low) // self.period)
+        start = (first[:, None] + jnp.arange(span, dtype=jnp.int32)[None]) * self.period
+        # Before row 0 of a ring that was not full lies nothing.
+        exists = is_full[:, None] | (start >= 0)
+        row = start - head[:, None]
+        highest = state.priorities.highest[:, None]
+        value = jnp.where(exists & (row + self.length <= time), highest, 0.0)
+        priorities = set_everywhere(state.priorities, first, value, row < time, self._num_windows)
+        return PrioritisedState(rows, priorities, state.updates)
+
+    def sample(self, state: PrioritisedState, *, key: PRNGKeyArray) -> Batch:
+        """Draws `batch_size` windows by priority, stratified.
+
+        Each shard draws its equal part from its own environments, by priority among those, with
+        a key folded from its number: the rows are the same however the shards lie on devices.
+        P(i) in the weights is the probability of just that; it differs from one over all shards
+        as far as their sums of priorities differ. The highest weight is 1 in every shard's part
+        of the batch.
+
+        **Returns:**
+
+        A [`zero_memory.Batch`][] of `[batch, length]` whose `weights` are the importance weights
+        of the windows, for each of their rows. `indices` are `env * capacity + slot`,
+        environments counted over all shards.
+
+        **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
+        are 0.
+        """
+        check_complete(self, state.rows)
+        keys = jax.vmap(lambda shard: jr.fold_in(key, shard))(state.rows.shard)
+        num_draws = self.batch_size // self.num_shards
+        env, window, probability = draw(state.priorities, num_draws, keys=keys)
+
+        beta = self.beta(state.updates) if callable(self.beta) else self.beta
+        beta = jnp.broadcast_to(jnp.asarray(beta, jnp.float32), state.updates.shape)[:, None]
+        drawn = probability > 0
+        # Weights relative to the highest one: N cancels.
+        rarest = jnp.min(jnp.where(drawn, probability, jnp.inf), axis=1, keepdims=True)
+        weights = jnp.where(drawn, (rarest / jnp.where(drawn, probability, 1.0)) ** beta, 0.0)
+        return cut(self, state.rows, env, window * self.period, weights)
+
+    def update_priorities(
+        self,
+        state: PrioritisedState,
+        indices: Int[Array, "batch length"],
+        priorities: Float[Array, " batch"],
+    ) -> PrioritisedState:
+        """Gives the windows of a batch new priorities.
+
+        **Arguments:**
+
+        - `indices`: `Batch.indices`, of a batch drawn since the last `add`.
+        - `priorities`: one a window, not negative, such as the size of its TD error. One of 0 is
+            never drawn again.
+
+        Where a window comes twice, its higher priority counts. Incomplete windows, and those of
+        shards that are not here, are left alone; so are those whose new priority is negative or
+        not finite.
+
+        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where a
+        priority is negative or not finite.
+        """
+        if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
+            raise ValueError(
+                f"priorities of shape {list(priorities.shape)} for indices of shape "
+                f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
+            )
+        good = jnp.isfinite(priorities) & (priorities >= 0)
+        if is_known(good) and not all(good.tolist()):
+            raise ValueError(
+                f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
+            )
+        num_shards, envs_per_shard = shards_of(self, state.rows)
+        everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
+        shard = everywhere // envs_per_shard - state.rows.shard[0]
+        is_here = (shard >= 0) & (shard < num_shards)
+        age = (slot - oldest(state.rows)[0]) % self.capacity
+        is_complete = age + self.length <= num_rows(self, state.rows)[0]
+        shard = jnp.where(is_here & is_complete & good, shard, num_shards)
+        return PrioritisedState(
+            rows=state.rows,
+            priorities=set_some(
+                state.priorities,
+                shard,
+                everywhere % envs_per_shard,
+                slot // self.period,
+                jnp.where(good, priorities, 0.0).astype(jnp.float32) ** self.alpha,
+            ),
+            updates=state.updates + 1,
+        )
+
+    def ready(self, state: PrioritisedState) -> Bool[Array, ""]:
+        """Whether a window is complete in every shard."""
+        return jnp.all(totals(state.priorities) > 0)
+
+    @property
+    def _num_windows(self) -> int:
+        return self.capacity // self.period
