@@ -15,6 +15,7 @@ from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractAgent, Metrics
 from ._collect import Actors, collect, start
+from ._mesh import global_rows, on_every_device
 from ._rows import row_keys
 
 
@@ -155,7 +156,7 @@ def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Arra
             loop.env,
             actor,
             actors,
-            rows=_global_rows(num_rows),
+            rows=global_rows(num_rows),
             key=key,
             num_steps=loop.unroll_length,
         )
@@ -164,7 +165,7 @@ def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Arra
         return actors, loop.buffer.add(buffer, rows), counts
 
     key = jr.fold_in(state.key, 2 * state.step)
-    run = _on_every_device(loop.mesh, local, (P(), P("data"), P("data"), P()))
+    run = on_every_device(loop.mesh, local, (P(), P("data"), P("data"), P()))
     return run(state.agent, state.actors, state.buffer, key)
 
 
@@ -177,11 +178,11 @@ def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
         if loop.augment is None:
             return batch
         augment = loop.augment
-        keys = row_keys(akey, _global_rows(batch.weights.shape[0]))
+        keys = row_keys(akey, global_rows(batch.weights.shape[0]))
         items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
         return Batch(items, batch.weights, batch.indices)
 
-    return _on_every_device(loop.mesh, local, (P("data"), P()))(buffer, key)
+    return on_every_device(loop.mesh, local, (P("data"), P()))(buffer, key)
 
 
 @eqx.filter_jit(donate="all-except-first")
@@ -215,17 +216,3 @@ def _build(loop: Loop) -> Callable[[PRNGKeyArray], LoopState]:
         return LoopState(agent, actors, buffer, lkey, jnp.zeros((), jnp.int32))
 
     return build
-
-
-def _on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:
-    """`function` on every device's own rows: loops inside may run a different number of times."""
-    # Checking of varying axes is off: loop carries made inside (zeros, counters) would all need
-    # casts, in planners and buffers that know of no mesh.
-    return jax.shard_map(
-        function, mesh=mesh, in_specs=in_specs, out_specs=P("data"), check_vma=False
-    )
-
-
-def _global_rows(num_rows: int) -> Int[Array, " rows"]:
-    first = jax.lax.axis_index("data").astype(jnp.int32) * num_rows
-    return first + jnp.arange(num_rows, dtype=jnp.int32)
