@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from scipy import stats
 
 from zero_envs import (
     AbstractContinuousEnvironment,
@@ -15,6 +16,11 @@ from zero_envs import (
     Transition,
 )
 from zero_train import AbstractActor
+
+
+def close_to(successes: int, num: int, probability: float) -> bool:
+    """So many successes are no surprise."""
+    return float(stats.binomtest(successes, num, probability).pvalue) > 1e-3
 
 
 class RelayState(eqx.Module):

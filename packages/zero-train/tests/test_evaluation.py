@@ -25,15 +25,11 @@ from zero_train import (
 )
 from zero_train._match import _openings
 
-from .games import Counter, perfect_nim, perfect_wins, play_relay, Relay, Scalar, take_one
+from .games import close_to, Counter, perfect_nim, perfect_wins, play_relay, Relay, Scalar, take_one
 
 
 HALF = 200
 PERFECT = PolicyActor(perfect_nim)
-
-
-def close_to(successes: int, num: int, probability: float) -> bool:
-    return float(stats.binomtest(successes, num, probability).pvalue) > 1e-3
 
 
 # ---- match

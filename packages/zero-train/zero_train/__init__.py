@@ -15,7 +15,18 @@ from ._agent import (
     AbstractAgent as AbstractAgent,
     Metrics as Metrics,
 )
+from ._aggregate import (
+    aggregate as aggregate,
+    Aggregates as Aggregates,
+    Estimate as Estimate,
+    interquartile_mean as interquartile_mean,
+    normalise_scores as normalise_scores,
+    performance_profile as performance_profile,
+    probability_of_improvement as probability_of_improvement,
+    stratified_bootstrap as stratified_bootstrap,
+)
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
+from ._best import BestSoFar as BestSoFar
 from ._chance_model import ChanceEnvironmentModel as ChanceEnvironmentModel
 from ._checkpoint import (
     CheckpointError as CheckpointError,
@@ -35,6 +46,7 @@ from ._evaluation import (
 from ._experience import (
     Experience as Experience,
 )
+from ._layout import Result as Result, ResultKey as ResultKey
 from ._loop import (
     collect_and_store as collect_and_store,
     draw as draw,
@@ -69,6 +81,7 @@ from ._model import (
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
 )
+from ._results import Results as Results
 from ._run import (
     RunFolder as RunFolder,
     StopSignal as StopSignal,

@@ -8,11 +8,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jax.sharding import Mesh, PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 
 from zero_envs import AbstractEnvironment
 
 from ._actor import AbstractActor
+from ._match import score_interval
+from ._mesh import global_rows, on_every_device
 from ._rows import row_keys, select_rows
 from ._tally import check_positive, check_rows, start_tally
 
@@ -28,6 +31,9 @@ class EvaluationSummary:
     - `standard_error`: of that mean (`nan` for one episode).
     - `mean_length`: mean number of steps.
     - `truncated`: episodes cut off by the environment or by `max_steps`.
+    - `solved`: share of the episodes whose return reached `solved_at`; `None` without one.
+    - `solved_low`, `solved_high`: Wilson's 95 % confidence interval of it, see
+        [`zero_train.score_interval`][].
     """
 
     episodes: int
@@ -35,6 +41,9 @@ class EvaluationSummary:
     standard_error: float
     mean_length: float
     truncated: int
+    solved: float | None = None
+    solved_low: float | None = None
+    solved_high: float | None = None
 
 
 class Evaluation(eqx.Module):
@@ -51,17 +60,44 @@ class Evaluation(eqx.Module):
     lengths: Int[Array, " episodes"]
     terminated: Bool[Array, " episodes"]
 
-    def summary(self) -> EvaluationSummary:
-        """Waits for the device and gives plain numbers."""
-        returns = np.asarray(self.returns, np.float64)
+    def summary(self, *, solved_at: float | None = None) -> EvaluationSummary:
+        """Waits for the device and gives plain numbers.
+
+        `solved_at` is the return from which on an episode counts as solved. Every episode is asked
+        by itself, an unfinished one with what it had collected.
+        """
+        metrics = self.metrics(solved_at=solved_at)
+        returns = metrics["return"].astype(np.float64)
         spread = returns.std(ddof=1) if returns.size > 1 else math.nan
-        return EvaluationSummary(
+        summary = EvaluationSummary(
             episodes=returns.size,
             mean=float(returns.mean()),
             standard_error=float(spread / math.sqrt(returns.size)),
-            mean_length=float(np.asarray(self.lengths).mean()),
+            mean_length=float(metrics["length"].mean()),
             truncated=int((~np.asarray(self.terminated)).sum()),
         )
+        if solved_at is None:
+            return summary
+        solved = metrics["solved"]
+        low, high = score_interval(solved[:, None])
+        return dataclasses.replace(
+            summary, solved=float(solved.mean()), solved_low=low, solved_high=high
+        )
+
+    def metrics(
+        self, *, solved_at: float | None = None
+    ) -> dict[str, Real[np.ndarray, " episodes"]]:
+        """Every episode's `"return"`, `"length"` and, given `solved_at`, `"solved"` (1 or 0).
+
+        On the host, as [`zero_train.Results`][] takes them.
+        """
+        returns, lengths = np.asarray(self.returns), np.asarray(self.lengths)
+        metrics: dict[str, np.ndarray] = {"return": returns, "length": lengths}
+        if solved_at is not None:
+            if math.isnan(solved_at):
+                raise ValueError("solved_at=nan was given; give the return that solves the task")
+            metrics["solved"] = (returns >= solved_at).astype(np.float64)
+        return metrics
 
 
 @eqx.filter_jit
@@ -72,12 +108,20 @@ def evaluate(
     num_episodes: int,
     max_steps: int,
     key: PRNGKeyArray,
+    mesh: Mesh | None = None,
 ) -> Evaluation:
     """Plays a fixed number of independent episodes, each to its end.
 
     All run side by side in one loop that stops when the last one does. A finished episode is
     frozen and not restarted, so long episodes count as much as short ones. In a game the actor
     plays all sides. Every leaf of the actor's carry must have a leading `[batch]` axis.
+
+    Whether actions are greedy or sampled is the actor's to say: `PolicyActor(temperature=0)` plays
+    the most likely one and `temperature=1` samples, a planner has its own temperature, and
+    `agent.actor(state, explore=False)` is an agent's choice for play at full strength.
+
+    The absolute metric of a run (Gorsane et al. 2022, https://arxiv.org/abs/2209.10485) is this
+    with ten times the episodes and the parameters of [`zero_train.BestSoFar`][].
 
     **Arguments:**
 
@@ -86,15 +130,43 @@ def evaluate(
     - `num_episodes`: how many to play.
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
     - `key`: consumed; episode `i` depends on it and on `i` only.
+    - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
+        same episodes, to rounding in the actor's networks.
 
     **Returns:** an [`zero_train.Evaluation`][] of the episodes, each return from the view of the
     player who moved first.
+
+    **Raises:** `ValueError` where a number is below 1, or does not divide over the devices.
     """
     check_positive("evaluate", num_episodes=num_episodes, max_steps=max_steps)
+    if mesh is None:
+        rows = jnp.arange(num_episodes, dtype=jnp.int32)
+        return _play(env, actor, rows, max_steps, key)
+    devices = mesh.shape["data"]
+    if num_episodes % devices:
+        raise ValueError(
+            f"evaluate(num_episodes={num_episodes}) does not divide over {devices} devices; use a "
+            f"multiple of {devices}"
+        )
+    arrays, static = eqx.partition((env, actor), eqx.is_array)
+
+    def local(arrays: PyTree[Array], key: PRNGKeyArray) -> Evaluation:
+        env, actor = eqx.combine(arrays, static)
+        return _play(env, actor, global_rows(num_episodes // devices), max_steps, key)
+
+    return on_every_device(mesh, local, (P(), P()))(arrays, key)
+
+
+def _play(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    rows: Int[Array, " episodes"],
+    max_steps: int,
+    key: PRNGKeyArray,
+) -> Evaluation:
     ikey, akey, ekey = jr.split(key, 3)
-    rows = jnp.arange(num_episodes, dtype=jnp.int32)
     state = jax.vmap(lambda key: env.init(key=key))(row_keys(ikey, rows))
-    carry = check_rows(actor, actor.init(state), num_episodes)
+    carry = check_rows(actor, actor.init(state), rows.shape[0])
     loop = (jnp.zeros((), jnp.int32), state, carry, start_tally(jnp.ones(rows.shape)))
 
     def body(loop: tuple) -> tuple:

@@ -107,7 +107,8 @@ def score_interval(
     mean = float(points.mean())
     binomial = mean * (1 - mean) / games
     effect = 1.0
-    if clusters > 1 and binomial > 0:
+    # Clusters of one game tell nothing of each other: exactly Wilson's interval.
+    if 1 < clusters < games and binomial > 0:
         effect = max(1.0, float(points.mean(axis=1).var(ddof=1)) / clusters / binomial)
     count = games / effect
     shrink = 1 + z**2 / count
