@@ -33,8 +33,10 @@ class Select(eqx.Module):
         part = observation
         for step in self.path:
             try:
-                named = isinstance(step, str) and not isinstance(part, Mapping)
-                part = getattr(part, step) if named else part[step]
+                if isinstance(step, str) and not isinstance(part, Mapping):
+                    part = getattr(part, step)
+                else:
+                    part = part[step]
             except (AttributeError, KeyError, IndexError, TypeError) as error:
                 raise ValueError(
                     f"`Select{self.path}` finds no {step!r} in a {type(part).__name__}; name an "

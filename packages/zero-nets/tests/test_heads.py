@@ -1,0 +1,227 @@
+"""Heads: against NumPy, with the promised initial weights and first distributions."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import zero_nets
+
+from . import nets
+
+
+SIZE = 6
+BOUNDS = {"minimum": (-1.0, 0.0), "maximum": (1.0, 10.0)}
+POLICIES = {
+    "categorical": (zero_nets.CategoricalHead, (SIZE, 4), {}),
+    "multi-discrete": (zero_nets.MultiDiscreteHead, (SIZE, (3, 2)), {}),
+    "tanh-gaussian": (zero_nets.TanhGaussianHead, (SIZE, 2), BOUNDS),
+    "beta": (zero_nets.BetaHead, (SIZE, 2), BOUNDS),
+    "gaussian": (zero_nets.GaussianHead, (SIZE, 2), {}),
+    "deterministic": (zero_nets.DeterministicHead, (SIZE, 2), {}),
+    "squashed": (zero_nets.DeterministicHead, (SIZE, 2), BOUNDS),
+}
+
+
+def expected_parameters(name: str, y: np.ndarray) -> dict[str, np.ndarray]:
+    """What a policy head makes of the result of its linear layer, a batch of them."""
+    first, second = y[:, :2], y[:, 2:4]
+    return {
+        "categorical": lambda: {"logits": y},
+        "multi-discrete": lambda: {"logits": y},
+        "tanh-gaussian": lambda: {"loc": first, "scale": nets.softplus(second) + 1e-3},
+        "beta": lambda: {"alpha": nets.softplus(first) + 1, "beta": nets.softplus(second) + 1},
+        "gaussian": lambda: {
+            "loc": first,
+            "scale": 0.3 / nets.softplus(np.zeros(())) * nets.softplus(second) + 1e-3,
+        },
+        "deterministic": lambda: {"action": first},
+        "squashed": lambda: {"action": np.array([0, 5]) + np.array([1, 5]) * np.tanh(first)},
+    }[name]()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_is_what_numpy_says(name):
+    constructor, args, kwargs = POLICIES[name]
+    head = nets.random(constructor, *args, **kwargs)
+    x = nets.normal(3, SIZE)
+    policy = jax.vmap(head)(x)
+    for field, value in expected_parameters(name, nets.linear(head.linear, x)).items():
+        assert getattr(policy, field).shape == value.shape
+        np.testing.assert_allclose(getattr(policy, field), value, rtol=1e-4, atol=1e-5)
+    if hasattr(policy, "minimum"):
+        for field, bound in BOUNDS.items():
+            np.testing.assert_array_equal(getattr(policy, field), np.tile(bound, (3, 1)))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_actions_of_a_batch_and_the_gradient_of_their_likelihood(name):
+    constructor, args, kwargs = POLICIES[name]
+    head = nets.random(constructor, *args, **kwargs)
+    x = nets.normal(3, SIZE)
+
+    def act(head):
+        def likelihood(head):
+            policy = jax.vmap(head)(x)
+            action = jax.vmap(lambda policy: policy.sample(key=jr.key(0)))(policy)
+            action = jax.lax.stop_gradient(action)
+            log_prob = jax.vmap(lambda policy, action: policy.log_prob(action))(policy, action)
+            return jnp.sum(log_prob), (action, log_prob)
+
+        return jax.grad(likelihood, has_aux=True)(head)
+
+    gradient, (action, log_prob) = jax.jit(act, compiler_options=nets.QUICK)(head)
+    action = np.asarray(action)
+    assert action.shape == ((3,) if name == "categorical" else (3, 2))
+    assert log_prob.shape == (3,) and np.isfinite(log_prob).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    if kwargs:
+        low, high = np.array(kwargs["minimum"]), np.array(kwargs["maximum"])
+        assert np.all((low <= action) & (action <= high))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_start_the_same_everywhere(name, getkey):
+    constructor, args, kwargs = POLICIES[name]
+    head = nets.build(constructor, *args, key=getkey(), **kwargs)
+    nets.assert_orthogonal(head.linear.weight, 0.01)
+    policy = head(jnp.zeros(SIZE))
+    first = {
+        "tanh-gaussian": {"loc": 0, "scale": 0.694147},
+        "beta": {"alpha": 1.693147, "beta": 1.693147},
+        "gaussian": {"loc": 0, "scale": 0.301},
+        "deterministic": {"action": (0, 0)},
+        "squashed": {"action": (0, 5)},
+    }.get(name, {"logits": 0})
+    for field, value in first.items():
+        np.testing.assert_allclose(getattr(policy, field), value, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", ((), (4,), (4, 3)))
+def test_linear_head(shape, getkey):
+    head = nets.random(zero_nets.LinearHead, SIZE, shape)
+    x = nets.normal(5, SIZE)
+    expected = nets.linear(head.linear, x).reshape(5, *shape)
+    np.testing.assert_allclose(jax.vmap(head)(x), expected, rtol=1e-4, atol=1e-5)
+    nets.assert_orthogonal(
+        nets.build(zero_nets.LinearHead, SIZE, shape, key=getkey()).linear.weight, 1.0
+    )
+
+
+def test_discrete_values_default_to_muzero():
+    head = nets.random(zero_nets.DiscreteValuedHead, SIZE)
+    x = nets.normal(3, SIZE)
+    value = jax.vmap(head)(x)
+    np.testing.assert_allclose(value.values, np.tile(np.arange(-300, 301), (3, 1)))
+    logits = nets.linear(head.linear.linear, x)
+    probs = np.exp(logits - logits.max(1, keepdims=True))
+    mean = probs @ np.arange(-300, 301) / probs.sum(1)
+    np.testing.assert_allclose(jax.vmap(lambda d: d.mean())(value), mean, rtol=1e-4, atol=1e-3)
+    lopsided = nets.random(zero_nets.DiscreteValuedHead, SIZE, 5, minimum=0, maximum=8)
+    np.testing.assert_allclose(lopsided(jnp.zeros(SIZE)).values, [0, 2, 4, 6, 8])
+
+
+def test_c51_is_greedy_in_the_means():
+    table = nets.random(zero_nets.LinearHead, SIZE, (4, 5))
+    head = zero_nets.C51Head(table, -2, 2, epsilon=0.2)
+    x = nets.normal(3, SIZE)
+    policy, returns = jax.vmap(head)(jnp.asarray(x))
+    logits = nets.linear(table.linear, x).reshape(3, 4, 5)
+    np.testing.assert_allclose(returns.logits, logits, rtol=1e-4, atol=1e-5)
+    probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    qvalues = probs @ np.array([-2, -1, 0, 1, 2])
+    np.testing.assert_allclose(policy.qvalues, qvalues, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.epsilon, 0.2)
+    np.testing.assert_array_equal(jax.vmap(lambda d: d.mode())(policy), qvalues.argmax(1))
+
+
+def test_quantiles_and_qvalues():
+    x = nets.normal(3, SIZE)
+    table = nets.random(zero_nets.LinearHead, SIZE, (4, 5))
+    policy, quantiles = jax.vmap(zero_nets.QuantileHead(table))(jnp.asarray(x))
+    expected = nets.linear(table.linear, x).reshape(3, 4, 5)
+    np.testing.assert_allclose(quantiles, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.qvalues, expected.mean(-1), rtol=1e-4, atol=1e-5)
+    values = nets.random(zero_nets.LinearHead, SIZE, (4,))
+    policy = jax.vmap(zero_nets.EpsilonGreedyHead(values, epsilon=0.3))(jnp.asarray(x))
+    np.testing.assert_allclose(policy.qvalues, nets.linear(values.linear, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.epsilon, 0.3)
+
+
+@pytest.mark.parametrize("widths", ((), (7,)))
+@pytest.mark.parametrize("shape", ((4,), (4, 3)))
+def test_dueling_is_what_numpy_says(shape, widths):
+    dueling = nets.random(zero_nets.Dueling, SIZE, shape, widths=widths)
+    x = nets.normal(5, SIZE)
+    streams = []
+    for i, head in enumerate((dueling.value, dueling.advantage)):
+        y = nets.relu(nets.linear(dueling.hidden[i].layers[0], x)) if widths else x
+        streams.append(nets.linear(head.linear, y))
+    value = streams[0].reshape(5, 1, *shape[1:])
+    advantage = streams[1].reshape(5, *shape)
+    expected = value + advantage - advantage.mean(1, keepdims=True)
+    result = jax.vmap(dueling)(x)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    # What makes the value identifiable.
+    np.testing.assert_allclose(result.mean(1), value[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_dueling_noise_reaches_every_layer_and_nothing_else():
+    dueling = nets.build(zero_nets.Dueling, SIZE, (4, 3), widths=(7,), noise=0.2)
+    layers = [head.linear for head in (dueling.value, dueling.advantage)]
+    layers += [mlp.layers[0] for mlp in dueling.hidden]
+    for layer in layers:
+        fan_in = layer.weight.shape[1]
+        np.testing.assert_allclose(layer.weight_noise, 0.2 / fan_in**0.5, rtol=1e-6)
+        np.testing.assert_allclose(layer.bias_noise, 0.2 / fan_in**0.5, rtol=1e-6)
+        assert np.abs(layer.weight).max() <= fan_in**-0.5
+    x = jnp.asarray(nets.normal(SIZE))
+    draw = jax.jit(jax.vmap(lambda key: dueling(x, key=key)), compiler_options=nets.QUICK)
+    noisy = draw(jr.split(jr.key(1), 500))
+    silent = dueling(x)
+    assert np.std(noisy, axis=0).min() > 0.01
+    assert np.abs(np.mean(noisy, axis=0) - silent).max() < 0.15
+
+
+def test_heads_do_not_compute_in_half_precision():
+    for name in POLICIES:
+        constructor, args, kwargs = POLICIES[name]
+        head = nets.random(constructor, *args, **kwargs)
+        policy = jax.eval_shape(head, jax.ShapeDtypeStruct((SIZE,), jnp.bfloat16))
+        assert {leaf.dtype for leaf in jax.tree.leaves(policy)} == {jnp.dtype(jnp.float32)}
+
+
+def test_refuses_what_does_not_fit():
+    head = nets.random(zero_nets.CategoricalHead, SIZE, 4)
+    with pytest.raises(ValueError, match=r"\(2, 6\).*built for \(6,\).*vmap"):
+        head(jnp.zeros((2, SIZE)))
+    table = nets.random(zero_nets.LinearHead, SIZE, (4,))
+    with pytest.raises(ValueError, match=r"`logits` returned shape \(4,\).*\[actions, atoms\]"):
+        zero_nets.C51Head(table, -1, 1)(jnp.zeros(SIZE))
+    with pytest.raises(ValueError, match=r"`quantiles` returned shape \(4,\)"):
+        zero_nets.QuantileHead(table)(jnp.zeros(SIZE))
+    with pytest.raises(ValueError, match="`minimum` is 1, not below the `maximum` of 1"):
+        zero_nets.C51Head(table, 1, 1)
+    with pytest.raises(ValueError, match="`num_atoms` is 1"):
+        single = nets.random(zero_nets.LinearHead, SIZE, (4, 1))
+        zero_nets.C51Head(single, -1, 1)(jnp.zeros(SIZE))
+    for constructor, args, kwargs, message in (
+        (zero_nets.CategoricalHead, (SIZE, 0), {}, "`num_actions` is 0"),
+        (zero_nets.MultiDiscreteHead, (SIZE, ()), {}, r"`num_actions` is \(\)"),
+        (zero_nets.MultiDiscreteHead, (SIZE, (3, 0)), {}, r"`num_actions` is \(3, 0\)"),
+        (zero_nets.TanhGaussianHead, (SIZE, 0), {}, "`action_size` is 0"),
+        (zero_nets.TanhGaussianHead, (SIZE, 3), BOUNDS, "one for each of the 3 dimensions"),
+        (zero_nets.BetaHead, (SIZE, 2), {"minimum": 1.0}, "not below the `maximum` of 1.0"),
+        (zero_nets.GaussianHead, (SIZE, 2), {"init_scale": 0.0}, "`init_scale` is 0.0"),
+        (zero_nets.DeterministicHead, (SIZE, 2), {"minimum": 0.0}, "both bounds or neither"),
+        (zero_nets.LinearHead, (0,), {}, "`in_size` is 0"),
+        (zero_nets.LinearHead, (SIZE, (4, 0)), {}, r"`shape` is \(4, 0\)"),
+        (zero_nets.Dueling, (SIZE, ()), {}, r"`shape` is \(\)"),
+        (zero_nets.DiscreteValuedHead, (SIZE, 1), {}, "`num_atoms` is 1"),
+        (zero_nets.DiscreteValuedHead, (SIZE,), {"maximum": -1.0}, "`minimum` is 1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nets.random(constructor, *args, **kwargs)
+    with pytest.raises(ValueError, match="`epsilon` is 2"):
+        zero_nets.EpsilonGreedyHead(table, 2.0)(jnp.zeros(SIZE))
