@@ -1,0 +1,289 @@
+"""Discrete distributions against enumeration, illegal actions and rows of filler included."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+from zero_nets import Categorical, DiscreteValued, EpsilonGreedy, MultiDiscrete
+
+
+# All legal; some illegal; one legal; near certainty, to underflow; nothing legal.
+LOGITS = np.array(
+    [
+        [0.3, -1.0, 2.0, 0.0],
+        [-np.inf, 0.5, -np.inf, 1.5],
+        [-np.inf, -np.inf, 3.0, -np.inf],
+        [0.0, -200.0, 1.0, -np.inf],
+        [-np.inf] * 4,
+    ],
+    np.float32,
+)
+
+
+def _softmax(logits):
+    weights = np.exp(np.asarray(logits, np.float64))
+    return weights / max(np.sum(weights), 1e-300)
+
+
+def _kl(p, q):
+    return np.sum(p[p > 0] * np.log(p[p > 0] / q[p > 0]))
+
+
+def _frequencies(distribution, num, *, seed=0):
+    """How often each value is drawn, and the values."""
+    keys = jr.split(jr.key(seed), num)
+    samples = jax.jit(jax.vmap(lambda key: distribution.sample(key=key)))(keys)
+    return np.unique(np.asarray(samples), axis=0, return_counts=True)
+
+
+def _check_frequencies(distribution, expected, *, num=4000):
+    """A chi-squared test, and nothing else ever drawn: `expected` maps values to probabilities."""
+    values, counts = _frequencies(distribution, num)
+    found = dict(zip(map(tuple, values.reshape(len(values), -1)), counts, strict=True))
+    assert set(found) <= set(expected)
+    observed = [found.get(value, 0) for value in expected]
+    wanted = num * np.array(list(expected.values()))
+    assert len(expected) == 1 or scipy.stats.chisquare(observed, wanted).pvalue > 1e-3
+
+
+def test_categorical():
+    @jax.jit
+    @jax.vmap
+    def whole(logits):
+        d = Categorical(logits)
+        actions = jnp.arange(-1, 5)
+        return d.probs, jax.vmap(d.log_prob)(actions), d.mode(), d.entropy()
+
+    for logits, (probs, log_probs, mode, entropy) in zip(
+        LOGITS, zip(*whole(LOGITS), strict=True), strict=True
+    ):
+        expected = _softmax(logits)
+        np.testing.assert_allclose(probs, expected, rtol=1e-6, atol=1e-40)
+        filler = np.all(logits == -np.inf)
+        known = logits if filler else scipy.special.log_softmax(logits.astype(np.float64))
+        # There is no action -1, and none after the last.
+        np.testing.assert_allclose(log_probs, [-np.inf, *known, -np.inf], rtol=1e-5)
+        assert mode == np.argmax(expected)
+        assert entropy == pytest.approx(0 if filler else scipy.stats.entropy(expected), abs=1e-6)
+
+
+def test_categorical_kl():
+    def kl(logits, other):
+        return Categorical(logits).kl(Categorical(other))
+
+    pairs = list(itertools.product(range(5), repeat=2))
+    p, q = (jnp.asarray(LOGITS[list(rows)]) for rows in zip(*pairs, strict=True))
+    found, gradients = jax.jit(jax.vmap(jax.value_and_grad(kl, (0, 1))))(p, q)
+    for value, i, j in zip(found, *zip(*pairs, strict=True), strict=True):
+        mine, theirs = _softmax(LOGITS[i]), _softmax(LOGITS[j])
+        if np.any((LOGITS[i] > -np.inf) & (LOGITS[j] == -np.inf)):
+            assert value == np.inf
+        else:
+            assert value == pytest.approx(_kl(mine, theirs), abs=1e-5)
+    # A plain p * (log p - log q) is NaN in every row with a -inf, and so is its gradient.
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_categorical_gradients():
+    """Against finite differences in float64; and where something is illegal, never NaN."""
+
+    def functions(logits, other):
+        d = Categorical(logits)
+        return jnp.stack([d.log_prob(jnp.array(2)), d.entropy(), d.kl(Categorical(other))])
+
+    with jax.enable_x64(True):
+        base, other = np.array([0.3, -np.inf, 2.0, 0.0]), jnp.array([1.0, 0.0, -1.0, 0.5])
+        jacobian = jax.jit(jax.jacobian(functions))(jnp.asarray(base), other)
+        evaluate = jax.jit(functions)
+        for i in (0, 2, 3):
+            step = 1e-6 * np.eye(4)[i]
+            change = evaluate(base + step, other) - evaluate(base - step, other)
+            np.testing.assert_allclose(jacobian[:, i], change / 2e-6, rtol=1e-6, atol=1e-9)
+        np.testing.assert_array_equal(jacobian[:, 1], 0)
+    # The action 2 is illegal in one of these rows.
+    found = jax.jit(jax.vmap(jax.jacobian(functions, (0, 1))))(LOGITS, LOGITS[::-1])
+    assert all(np.all(np.isfinite(leaf)) for leaf in found)
+
+
+def test_categorical_samples():
+    for logits in LOGITS[:4]:
+        probs = _softmax(logits)
+        expected = {(i,): p for i, p in enumerate(probs) if p > 1e-40}
+        _check_frequencies(Categorical(jnp.asarray(logits)), expected)
+    np.testing.assert_array_equal(_frequencies(Categorical(jnp.asarray(LOGITS[4])), 9)[0], [0])
+    # distreqx would say -76: its actions are int8.
+    many = Categorical(jnp.zeros(200).at[180].set(99.0))
+    assert many.mode() == 180 and many.sample(key=jr.key(0)) == 180
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "probs"),
+    [
+        # Three legal actions, the best value twice.
+        (0.0, [0.5, 0, 0, 0.5, 0]),
+        (0.3, [0.45, 0, 0.1, 0.45, 0]),
+        (1.0, [1 / 3, 0, 1 / 3, 1 / 3, 0]),
+    ],
+)
+def test_epsilon_greedy(epsilon, probs):
+    qvalues = jnp.array([2.0, -jnp.inf, -1.0, 2.0, -jnp.inf])
+    distribution = EpsilonGreedy(qvalues, epsilon)
+    log_probs = jax.vmap(distribution.log_prob)(jnp.arange(5))
+    np.testing.assert_allclose(np.exp(log_probs), probs, rtol=1e-6)
+    assert distribution.mode() == 0
+    assert distribution.entropy() == pytest.approx(scipy.stats.entropy(probs), rel=1e-6)
+    other = EpsilonGreedy(qvalues[::-1].at[1].set(0.5).at[2].set(0.1), 0.5)
+    theirs = np.exp(jax.vmap(other.log_prob)(jnp.arange(5)))
+    mine = np.array(probs)
+    expected = np.inf if np.any((mine > 0) & (theirs == 0)) else _kl(mine, theirs)
+    assert distribution.kl(other) == pytest.approx(expected, rel=1e-5)
+    _check_frequencies(distribution, {(i,): p for i, p in enumerate(probs) if p > 0})
+
+
+def test_epsilon_greedy_of_filler():
+    distribution = EpsilonGreedy(jnp.full(3, -jnp.inf), jnp.array(0.1))
+    assert distribution.mode() == 0 and distribution.sample(key=jr.key(0)) == 0
+    assert distribution.entropy() == 0 and distribution.log_prob(jnp.array(1)) == -jnp.inf
+
+
+VALUES = np.array([-2.0, -0.5, 0.25, 7.0], np.float32)
+
+
+def test_discrete_valued():
+    @jax.jit
+    @jax.vmap
+    def whole(logits):
+        d = DiscreteValued(logits, VALUES)
+        actions = jnp.asarray([*VALUES, 0.3])
+        return d.mean(), d.variance(), d.mode(), d.entropy(), jax.vmap(d.log_prob)(actions)
+
+    results = zip(LOGITS[:3], *whole(LOGITS[:3]), strict=True)
+    for logits, mean, variance, mode, entropy, log_probs in results:
+        probs = _softmax(logits)
+        expected = np.sum(probs * VALUES)
+        assert mean == pytest.approx(expected, rel=1e-6)
+        assert variance == pytest.approx(np.sum(probs * (VALUES - expected) ** 2), abs=1e-5)
+        assert mode == VALUES[np.argmax(probs)]
+        assert entropy == pytest.approx(scipy.stats.entropy(probs), abs=1e-6)
+        # What is no value of the support has no probability.
+        np.testing.assert_allclose(np.exp(log_probs), [*probs, 0], rtol=1e-6)
+    p, q = (DiscreteValued(jnp.asarray(logits), VALUES) for logits in LOGITS[[1, 0]])
+    assert p.kl(q) == pytest.approx(_kl(_softmax(LOGITS[1]), _softmax(LOGITS[0])), rel=1e-5)
+
+
+def test_discrete_valued_of_probabilities():
+    """Of `log(probs)`; `log_softmax(probs)` would draw the impossible, and make 0.7 into 0.42."""
+    probs = np.array([0.0, 0.2, 0.7, 0.1], np.float32)
+    distribution = DiscreteValued.from_probs(jnp.asarray(probs), VALUES)
+    np.testing.assert_allclose(distribution.probs, probs, rtol=1e-6)
+    gradient = jax.grad(lambda p: DiscreteValued.from_probs(p, VALUES).mean())(jnp.asarray(probs))
+    assert np.all(np.isfinite(gradient))
+    _check_frequencies(distribution, {(v,): p for v, p in zip(VALUES, probs, strict=True) if p})
+
+
+def test_discrete_valued_batches():
+    """Each row draws from its own probabilities, and what it draws is of its own support."""
+    logits = 50.0 * jnp.eye(4)[jnp.array([3, 0, 2])]
+    values = jnp.asarray(VALUES)[None, :] + jnp.arange(3.0)[:, None]
+    draw = jax.jit(jax.vmap(lambda x, v, key: DiscreteValued(x, v).sample(key=key)))
+    samples = draw(logits, values, jr.split(jr.key(0), 3))
+    np.testing.assert_array_equal(samples, [7.0, -1.0, 2.25])
+
+
+SIZES = (2, 1, 4)
+JOINT = list(itertools.product(*map(range, SIZES)))
+
+
+def test_multi_discrete():
+    """Against the joint distribution, enumerated, of components of different sizes."""
+    given = np.array(
+        [
+            [0.5, -0.5, 3.0, 0.1, -np.inf, 1.0, 0.4],
+            [-np.inf, 1.0, -9.0, 0.0, 0.2, -0.3, 0.6],
+        ],
+        np.float32,
+    )
+
+    @jax.jit
+    @jax.vmap
+    def whole(logits):
+        d = MultiDiscrete(logits, SIZES)
+        return jax.vmap(d.log_prob)(jnp.asarray(JOINT)), d.entropy(), d.mode()
+
+    for logits, log_probs, entropy, mode in zip(given, *whole(given), strict=True):
+        parts = [_softmax(part) for part in np.split(logits, np.cumsum(SIZES)[:-1])]
+        joint = np.array([np.prod([p[i] for p, i in zip(parts, a, strict=True)]) for a in JOINT])
+        np.testing.assert_allclose(np.exp(log_probs), joint, rtol=1e-5)
+        assert np.sum(np.exp(log_probs)) == pytest.approx(1, rel=1e-5)
+        assert entropy == pytest.approx(scipy.stats.entropy(joint), rel=1e-5)
+        assert tuple(mode.tolist()) == JOINT[np.argmax(joint)]
+        distribution = MultiDiscrete(jnp.asarray(logits), SIZES)
+        _check_frequencies(distribution, {a: p for a, p in zip(JOINT, joint, strict=True) if p > 0})
+    p, q = (MultiDiscrete(jnp.asarray(logits), SIZES) for logits in given)
+    # The second cannot do what the first can, the other way round it is finite.
+    np.testing.assert_array_equal(np.isinf(p.kl(q)), [True, False, False])
+    kl = q.kl(MultiDiscrete(p.logits.at[4].set(0.3), SIZES))
+    parts = (([-np.inf, 1.0], [0.5, -0.5]), ([0.0, 0.2, -0.3, 0.6], [0.1, 0.3, 1.0, 0.4]))
+    expected = [_kl(_softmax(mine), _softmax(theirs)) for mine, theirs in parts]
+    np.testing.assert_allclose(kl, [expected[0], 0, expected[1]], rtol=1e-5)
+
+
+def test_multi_discrete_gradients():
+    """No component's depends on another, and illegal and missing actions leave no NaN."""
+
+    def functions(logits):
+        d = MultiDiscrete(logits, SIZES)
+        return jnp.stack([d.log_prob(jnp.array([1, 0, 2])), d.entropy(), jnp.sum(d.kl(d))])
+
+    logits = jnp.array([0.5, -0.5, 3.0, 0.1, -jnp.inf, 1.0, 0.4])
+    jacobian = jax.jit(jax.jacobian(functions))(logits)
+    parts = [_softmax(part) for part in np.split(np.asarray(logits), np.cumsum(SIZES)[:-1])]
+    expected = np.array([0, 1, 1, 0, 0, 1, 0]) - np.concatenate(parts)
+    np.testing.assert_allclose(jacobian[0], expected, atol=1e-6)
+    assert np.all(np.isfinite(jacobian))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: EpsilonGreedy(jnp.zeros(3), 1.5), r"`epsilon` is 1.5; it must be in \[0, 1\]"),
+        (lambda: EpsilonGreedy(jnp.zeros(3), -0.1), "`epsilon` is -0.1"),
+        (
+            lambda: DiscreteValued(jnp.zeros(3), jnp.array([0.0, 2.0, 1.0])),
+            r"`values` is \[0.0, 2.0, 1.0\]; it must be strictly increasing",
+        ),
+        (
+            lambda: DiscreteValued(jnp.zeros(2), jnp.array([1.0, 1.0])),
+            "must be strictly increasing",
+        ),
+        (
+            lambda: MultiDiscrete(jnp.zeros(6), (3, 4)),
+            r"have shape \(6,\); `num_actions=\(3, 4\)` needs \(7,\)",
+        ),
+        (lambda: MultiDiscrete(jnp.zeros(3), (3, 0)), r"`num_actions` is \(3, 0\)"),
+        (lambda: MultiDiscrete(jnp.zeros(0), ()), r"`num_actions` is \(\)"),
+        (
+            lambda: Categorical(jnp.zeros(3)).kl(Categorical(jnp.zeros(4))),
+            "KL divergence of 3 actions to 4",
+        ),
+        (
+            lambda: MultiDiscrete(jnp.zeros(4), (1, 3)).kl(MultiDiscrete(jnp.zeros(4), (2, 2))),
+            r"KL divergence of \(1, 3\) actions to \(2, 2\)",
+        ),
+        (
+            lambda: DiscreteValued(jnp.zeros(2), jnp.array([0.0, 1.0])).kl(
+                DiscreteValued(jnp.zeros(2), jnp.array([0.0, 2.0]))
+            ),
+            r"of values \[0.0, 1.0\] to \[0.0, 2.0\]; it needs the same",
+        ),
+    ],
+)
+def test_bad_input(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
