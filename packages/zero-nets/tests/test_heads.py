@@ -24,6 +24,10 @@ POLICIES = {
 }
 
 
+def support(num_atoms: int, minimum: float, maximum: float) -> zero_nets.ValueSupport:
+    return zero_nets.ValueSupport(num_atoms, minimum=minimum, maximum=maximum)
+
+
 def expected_parameters(name: str, y: np.ndarray) -> dict[str, np.ndarray]:
     """What a policy head makes of the result of its linear layer, a batch of them."""
     first, second = y[:, :2], y[:, 2:4]
@@ -118,13 +122,13 @@ def test_discrete_values_default_to_muzero():
     probs = np.exp(logits - logits.max(1, keepdims=True))
     mean = probs @ np.arange(-300, 301) / probs.sum(1)
     np.testing.assert_allclose(jax.vmap(lambda d: d.mean())(value), mean, rtol=1e-4, atol=1e-3)
-    lopsided = nets.random(zero_nets.DiscreteValuedHead, SIZE, 5, minimum=0, maximum=8)
+    lopsided = nets.random(zero_nets.DiscreteValuedHead, SIZE, support(5, 0, 8))
     np.testing.assert_allclose(lopsided(jnp.zeros(SIZE)).values, [0, 2, 4, 6, 8])
 
 
 def test_c51_is_greedy_in_the_means():
     table = nets.random(zero_nets.LinearHead, SIZE, (4, 5))
-    head = zero_nets.C51Head(table, -2, 2, epsilon=0.2)
+    head = zero_nets.C51Head(table, support(5, -2, 2), epsilon=0.2)
     x = nets.normal(3, SIZE)
     policy, returns = jax.vmap(head)(jnp.asarray(x))
     logits = nets.linear(table.linear, x).reshape(3, 4, 5)
@@ -198,14 +202,15 @@ def test_refuses_what_does_not_fit():
         head(jnp.zeros((2, SIZE)))
     table = nets.random(zero_nets.LinearHead, SIZE, (4,))
     with pytest.raises(ValueError, match=r"`logits` returned shape \(4,\).*\[actions, atoms\]"):
-        zero_nets.C51Head(table, -1, 1)(jnp.zeros(SIZE))
+        zero_nets.C51Head(table, support(5, -1, 1))(jnp.zeros(SIZE))
+    with pytest.raises(ValueError, match=r"shape \(4, 3\); the support has 5 atoms"):
+        three = nets.random(zero_nets.LinearHead, SIZE, (4, 3))
+        zero_nets.C51Head(three, support(5, -1, 1))(jnp.zeros(SIZE))
+    transformed = zero_nets.ValueSupport(5, transform=True)
+    with pytest.raises(ValueError, match="`transform=False`"):
+        zero_nets.C51Head(table, transformed)
     with pytest.raises(ValueError, match=r"`quantiles` returned shape \(4,\)"):
         zero_nets.QuantileHead(table)(jnp.zeros(SIZE))
-    with pytest.raises(ValueError, match="`minimum` is 1, not below the `maximum` of 1"):
-        zero_nets.C51Head(table, 1, 1)
-    with pytest.raises(ValueError, match="`num_atoms` is 1"):
-        single = nets.random(zero_nets.LinearHead, SIZE, (4, 1))
-        zero_nets.C51Head(single, -1, 1)(jnp.zeros(SIZE))
     for constructor, args, kwargs, message in (
         (zero_nets.CategoricalHead, (SIZE, 0), {}, "`num_actions` is 0"),
         (zero_nets.MultiDiscreteHead, (SIZE, ()), {}, r"`num_actions` is \(\)"),
@@ -218,8 +223,7 @@ def test_refuses_what_does_not_fit():
         (zero_nets.LinearHead, (0,), {}, "`in_size` is 0"),
         (zero_nets.LinearHead, (SIZE, (4, 0)), {}, r"`shape` is \(4, 0\)"),
         (zero_nets.Dueling, (SIZE, ()), {}, r"`shape` is \(\)"),
-        (zero_nets.DiscreteValuedHead, (SIZE, 1), {}, "`num_atoms` is 1"),
-        (zero_nets.DiscreteValuedHead, (SIZE,), {"maximum": -1.0}, "`minimum` is 1.0"),
+        (zero_nets.DiscreteValuedHead, (SIZE, transformed), {}, "`transform=False`"),
     ):
         with pytest.raises(ValueError, match=message):
             nets.random(constructor, *args, **kwargs)

@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._checks import as_features, check_each, subkeys
@@ -15,6 +14,7 @@ from ._distributions import DiscreteValued, EpsilonGreedy
 from ._layers import maybe_noisy, NoisyLinear
 from ._precision import widen
 from ._torsos import MLP
+from ._value_support import ValueSupport
 
 
 class LinearHead(eqx.Module):
@@ -122,21 +122,19 @@ class Dueling(eqx.Module):
 class DiscreteValuedHead(eqx.Module):
     """A distribution over evenly spaced values, whose mean is the value.
 
-    By default MuZero's 601 values from -300 to 300 (https://arxiv.org/abs/1911.08265, appendix
-    F). On an embedding of observation and action it is the critic of a continuous C51.
+    On an embedding of observation and action it is the critic of a continuous C51. For values
+    under MuZero's transform take the logits of a `LinearHead(size, (num_atoms,))` and leave the
+    rest to a [`zero_nets.ValueSupport`][].
     """
 
     linear: LinearHead
-    minimum: float = eqx.field(static=True)
-    maximum: float = eqx.field(static=True)
+    support: ValueSupport
 
     def __init__(
         self,
         in_size: int,
-        num_atoms: int = 601,
+        support: ValueSupport | None = None,
         *,
-        minimum: float | None = None,
-        maximum: float | None = None,
         scale: float = 1.0,
         noise: float | None = None,
         key: PRNGKeyArray,
@@ -144,25 +142,22 @@ class DiscreteValuedHead(eqx.Module):
         """**Arguments:**
 
         - `in_size`: length of the embedding.
-        - `num_atoms`: how many values there are.
-        - `minimum`, `maximum`: the least and the greatest; by default `(num_atoms - 1) / 2`
-            for the greatest, for values one apart, and minus the greatest for the least.
+        - `support`: the values; by default the 601 whole numbers from -300 to 300.
         - `scale`: of the orthogonal weights.
         - `noise`: a number makes the layer a [`zero_nets.NoisyLinear`][] with that initial noise.
         - `key`: for the initial weights.
         """
-        _check_atoms(num_atoms)
-        self.maximum = (num_atoms - 1) / 2 if maximum is None else maximum
-        self.minimum = -self.maximum if minimum is None else minimum
-        _check_range(self.minimum, self.maximum)
-        self.linear = LinearHead(in_size, (num_atoms,), scale=scale, noise=noise, key=key)
+        self.support = ValueSupport() if support is None else support
+        _check_support(self.support)
+        shape = (self.support.num_atoms,)
+        self.linear = LinearHead(in_size, shape, scale=scale, noise=noise, key=key)
 
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> DiscreteValued:
         """`key` is for the noise of a noisy layer; without it there is none."""
         logits = self.linear(embedding, key=key)
-        return DiscreteValued(logits, _atoms(self.minimum, self.maximum, logits))
+        return DiscreteValued(logits, self.support.atoms.astype(logits.dtype))
 
 
 class EpsilonGreedyHead(eqx.Module):
@@ -195,17 +190,16 @@ class C51Head(eqx.Module):
 
     - `logits`: maps the embedding to `[actions, atoms]`, e.g. a [`zero_nets.LinearHead`][] or a
         [`zero_nets.Dueling`][] of that shape.
-    - `minimum`, `maximum`: the least and the greatest return; the atoms are evenly spaced.
+    - `support`: the returns that the atoms stand for.
     - `epsilon`: the probability of exploring.
     """
 
     logits: Callable[..., Float[Array, "actions atoms"]]
-    minimum: float = eqx.field(static=True)
-    maximum: float = eqx.field(static=True)
+    support: ValueSupport
     epsilon: float = eqx.field(static=True, default=0.1)
 
     def __check_init__(self):
-        _check_range(self.minimum, self.maximum)
+        _check_support(self.support)
 
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
@@ -221,10 +215,14 @@ class C51Head(eqx.Module):
         """
         logits = self.logits(embedding, key=key)
         _check_table("logits", logits)
-        _check_atoms(logits.shape[1])
-        returns = jax.vmap(
-            lambda row: DiscreteValued(row, _atoms(self.minimum, self.maximum, row))
-        )(logits)
+        if logits.shape[1] != self.support.num_atoms:
+            raise ValueError(
+                f"`logits` returned shape {logits.shape}; the support has "
+                f"{self.support.num_atoms} atoms, so it must be [actions, "
+                f"{self.support.num_atoms}]."
+            )
+        values = self.support.atoms.astype(logits.dtype)
+        returns = jax.vmap(lambda row: DiscreteValued(row, values))(logits)
         return EpsilonGreedy(jax.vmap(DiscreteValued.mean)(returns), self.epsilon), returns
 
 
@@ -261,18 +259,12 @@ class QuantileHead(eqx.Module):
         return EpsilonGreedy(jnp.mean(quantiles, axis=-1), self.epsilon), quantiles
 
 
-def _atoms(minimum: float, maximum: float, logits: Float[Array, " atoms"]) -> np.ndarray:
-    return np.linspace(minimum, maximum, logits.size).astype(logits.dtype)
-
-
-def _check_atoms(num_atoms: int) -> None:
-    if num_atoms < 2:
-        raise ValueError(f"`num_atoms` is {num_atoms}; a support needs at least 2.")
-
-
-def _check_range(minimum: float, maximum: float) -> None:
-    if not minimum < maximum:
-        raise ValueError(f"`minimum` is {minimum}, not below the `maximum` of {maximum}.")
+def _check_support(support: ValueSupport) -> None:
+    if support.transform:
+        raise ValueError(
+            "A distribution over values needs a `ValueSupport` with `transform=False`: under the "
+            "transform its mean is not the value."
+        )
 
 
 def _check_table(name: str, table: Array) -> None:
