@@ -467,8 +467,8 @@ def constant(change=lambda output, embedding: (output, embedding)):
 @pytest.mark.parametrize(
     "root, options, message",
     [
-        ({}, {"num_simulations": 0}, r"num_simulations=0\)`: must be 1 or more"),
-        ({}, {"max_depth": 0}, r"max_depth=0\)`: must be 1 or more"),
+        ({}, {"num_simulations": 0}, r"`num_simulations=0`: must be 1 or more"),
+        ({}, {"max_depth": 0}, r"`max_depth=0`: must be 1 or more"),
         ({"prior_logits": jnp.zeros((2,))}, {}, r"`root.prior_logits` is float32\[2\]"),
         ({"value": jnp.zeros((2, 1))}, {}, r"`root.value` is float32\[2,1\].* float \[2\]"),
         ({"embedding": {"x": jnp.zeros((3,))}}, {}, r"`root.embedding\['x'\]` is float32\[3\]"),
@@ -517,7 +517,7 @@ def test_what_is_not_finite_spoils_nothing(policy):
         ),
         (lambda o, e: (o.replace(prior_logits=jnp.zeros((2, 4))), e), r"prior_logits.*\[2,4\].*3"),
         (lambda o, e: (o, (e, e)), "structure"),
-        (lambda o, e: (o, e[:, :2]), r"`embedding` is float32\[2,2\].*2, 5"),
+        (lambda o, e: (o, e[:, :2]), r"embedding` is float32\[2,2\].*2, 5"),
     ],
 )
 def test_a_bad_recurrent_fn_is_named(change, message):

@@ -11,7 +11,6 @@ from jaxtyping import Array, PyTree
 
 
 def check_arguments(
-    policy: str,
     root: Any,
     num_simulations: int,
     invalid_actions: Array | None,
@@ -22,36 +21,36 @@ def check_arguments(
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, count in counts.items():
         if count is not None and operator.index(count) < 1:
-            raise ValueError(f"`{policy}({name}={count})`: must be 1 or more.")
+            raise ValueError(f"`{name}={count}`: must be 1 or more.")
     logits, value = root.prior_logits, root.value
     batch = jnp.shape(logits)[:1]
     if jnp.ndim(logits) != 2 or not _is_float(logits):
-        _refuse(policy, "root.prior_logits", logits, "a float [batch, actions]")
+        _refuse("root.prior_logits", logits, "a float [batch, actions]")
     if jnp.shape(value) != batch or not _is_float(value):
-        _refuse(policy, "root.value", value, f"a float [{batch[0]}], as prior_logits has rows")
+        _refuse("root.value", value, f"a float [{batch[0]}], as prior_logits has rows")
     for path, leaf in jax.tree_util.tree_leaves_with_path(root.embedding):
         if jnp.shape(leaf)[:1] != batch:
             name = f"root.embedding{jax.tree_util.keystr(path)}"
-            _refuse(policy, name, leaf, f"[{batch[0]}, ...], as prior_logits has rows")
+            _refuse(name, leaf, f"[{batch[0]}, ...], as prior_logits has rows")
     if invalid_actions is not None:
         if jnp.shape(invalid_actions) != jnp.shape(logits):
             wanted = f"{list(jnp.shape(logits))}, the shape of root.prior_logits"
-            _refuse(policy, "invalid_actions", invalid_actions, wanted)
-        _check_any_valid(policy, invalid_actions)
+            _refuse("invalid_actions", invalid_actions, wanted)
+        _check_any_valid(invalid_actions)
 
 
-def check_tree(policy: str, tree: Any, root: Any) -> None:
+def check_tree(tree: Any, root: Any) -> None:
     """A tree to go on with must be of the same games."""
     batch, actions = root.prior_logits.shape
     shape = jnp.shape(tree.children_index)
     if len(shape) != 3 or (shape[0], shape[2]) != (batch, actions):
         wanted = f"[{batch}, nodes, {actions}], as root.prior_logits is [{batch}, {actions}]"
-        _refuse(policy, "search_tree.children_index", tree.children_index, wanted)
+        _refuse("search_tree.children_index", tree.children_index, wanted)
     shapes = lambda x, rows: jax.tree.map(lambda y: (y.shape[rows:], y.dtype), x)
     old, new = shapes(tree.embeddings, 2), shapes(root.embedding, 1)
     if jax.tree.structure(old) != jax.tree.structure(new) or old != new:
         raise ValueError(
-            f"`{policy}`: `search_tree.embeddings` holds {old}, `root.embedding` {new} a game: "
+            f"`search_tree.embeddings` holds {old}, `root.embedding` {new} a game: "
             "go on only with a tree of the same kind of embedding."
         )
 
@@ -63,7 +62,7 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     for name, shape in {**fields, "prior_logits": (batch, actions)}.items():
         found = getattr(output, name)
         if jnp.shape(found) != shape:
-            _refuse("recurrent_fn", f"output.{name}", found, f"of shape {list(shape)}")
+            _refuse(f"recurrent_fn: output.{name}", found, f"of shape {list(shape)}")
     old, new = jax.tree.structure(state.embedding), jax.tree.structure(embedding)
     if old != new:
         raise ValueError(
@@ -76,18 +75,18 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     )
     for (path, x), y in pairs:
         if jnp.shape(x) != y.shape:
-            name = f"embedding{jax.tree_util.keystr(path)}"
-            _refuse("recurrent_fn", name, x, f"of shape {list(y.shape)}, as before")
+            name = f"recurrent_fn: embedding{jax.tree_util.keystr(path)}"
+            _refuse(name, x, f"of shape {list(y.shape)}, as before")
 
 
-def _check_any_valid(policy: str, invalid: Array) -> None:
+def _check_any_valid(invalid: Array) -> None:
     """Only where the mask is known: under `jit` a row without a valid action is filler."""
     if isinstance(invalid, Tracer):
         return
     rows = np.flatnonzero(np.all(np.asarray(invalid).astype(bool), axis=1))
     if rows.size:
         raise ValueError(
-            f"`{policy}(invalid_actions=...)`: every action is invalid in rows "
+            f"`invalid_actions`: every action is invalid in rows "
             f"{rows[:8].tolist()} of {invalid.shape[0]}; leave at least one valid."
         )
 
@@ -96,7 +95,7 @@ def _is_float(x: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(x), jnp.floating)
 
 
-def _refuse(owner: str, name: str, found: Any, wanted: str) -> None:
+def _refuse(name: str, found: Any, wanted: str) -> None:
     shape = ",".join(map(str, jnp.shape(found)))
     kind = jnp.result_type(found)
-    raise ValueError(f"`{owner}`: `{name}` is {kind}[{shape}]; it must be {wanted}.")
+    raise ValueError(f"`{name}` is {kind}[{shape}]; it must be {wanted}.")

@@ -24,7 +24,7 @@ _KNOWN: list[tuple[Callable[..., Any], AbstractQTransform, dict[str, str]]] = [
 ]
 
 
-def as_qtransform(policy: str, given: Callable[..., Any]) -> AbstractQTransform:
+def as_qtransform(given: Callable[..., Any]) -> AbstractQTransform:
     """Our part for one of mctx's functions, or a `functools.partial` of one with options."""
     if isinstance(given, AbstractQTransform):
         return given
@@ -37,7 +37,7 @@ def as_qtransform(policy: str, given: Callable[..., Any]) -> AbstractQTransform:
             inspect.signature(function).bind(None, None, **options)
             return with_options(ours, **{names.get(name, name): x for name, x in options.items()})
     raise ValueError(
-        f"`{policy}(qtransform={given})`: must be one of mctx's three, a `functools.partial` of "
+        f"`qtransform={given}`: must be one of mctx's three, a `functools.partial` of "
         "one with keywords, or a `zero_search.AbstractQTransform`: write yours as that."
     )
 

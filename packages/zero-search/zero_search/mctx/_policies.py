@@ -67,8 +67,7 @@ def muzero_policy(
     Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
     model".
     """
-    return _puct(
-        "muzero_policy",
+    return alphazero_policy(
         params,
         rng_key,
         root,
@@ -116,24 +115,31 @@ def alphazero_policy(
     every simulation. In a full tree leaves are still evaluated, counted and backed up, only not
     stored: such an edge has visits but no child, and its value is in `children_rewards`.
     """
-    return _puct(
-        "alphazero_policy",
-        params,
-        rng_key,
-        root,
-        recurrent_fn,
-        num_simulations,
-        search_tree=search_tree,
-        max_nodes=max_nodes,
-        invalid_actions=invalid_actions,
+    check_arguments(root, num_simulations, invalid_actions, max_depth, max_nodes)
+    given: Any = root
+    if search_tree is not None:
+        check_tree(search_tree, root)
+    action_key, noise_key, search_key = jr.split(typed_key(rng_key), 3)
+    noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
+    start = masked_root(root, noisy, invalid_actions)
+    selection = with_options(
+        MuZeroPUCT(qtransform=as_qtransform(qtransform)), c_init=pb_c_init, c_base=pb_c_base
+    )
+    tree = grow(
+        start,
+        as_model(params, recurrent_fn, rng_key, noisy=True),
+        selection,
+        search_key,
+        num_simulations=num_simulations,
         max_depth=max_depth,
-        loop_fn=loop_fn,
-        qtransform=qtransform,
-        dirichlet_fraction=dirichlet_fraction,
-        dirichlet_alpha=dirichlet_alpha,
-        pb_c_init=pb_c_init,
-        pb_c_base=pb_c_base,
-        temperature=temperature,
+        loop=loop_fn,
+        tree=search_tree,
+        max_nodes=max_nodes,
+    )
+    visits = statistics(tree).visits.astype(given.value.dtype)
+    action, weights = draw(visits, temperature, action_key)
+    return _engine.PolicyOutput(
+        action=action, action_weights=weights, search_tree=to_mctx(tree, start.invalid, None)
     )
 
 
@@ -156,14 +162,13 @@ def gumbel_muzero_policy(
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
     """
-    name = "gumbel_muzero_policy"
-    check_arguments(name, root, num_simulations, invalid_actions, max_depth=max_depth)
+    check_arguments(root, num_simulations, invalid_actions, max_depth=max_depth)
     given: Any = root
     key, gumbel_key = jr.split(typed_key(rng_key))
     start = masked_root(root, given.prior_logits, invalid_actions)
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
-    transform = as_qtransform(name, qtransform)
+    transform = as_qtransform(qtransform)
     table = [halving(m, num_simulations) for m in range(max_num_considered_actions + 1)]
     rule = Halving(
         gumbel=gumbel.astype(jnp.float32),
@@ -191,52 +196,4 @@ def gumbel_muzero_policy(
         action=rule.choose(found, jnp.max(found.visits, axis=1)),
         action_weights=weights,
         search_tree=to_mctx(tree, start.invalid, extra),
-    )
-
-
-def _puct(
-    name: str,
-    params: PyTree,
-    rng_key: Array,
-    root: mctx.RootFnOutput,
-    recurrent_fn: Callable[..., Any],
-    num_simulations: int,
-    *,
-    search_tree: mctx.Tree | None = None,
-    max_nodes: int | None = None,
-    invalid_actions: Shaped[Array, "batch actions"] | None,
-    max_depth: int | None,
-    loop_fn: Callable[..., Any],
-    qtransform: Callable[..., Any],
-    dirichlet_fraction: ArrayLike,
-    dirichlet_alpha: ArrayLike,
-    pb_c_init: ArrayLike,
-    pb_c_base: ArrayLike,
-    temperature: ArrayLike,
-) -> mctx.PolicyOutput:
-    check_arguments(name, root, num_simulations, invalid_actions, max_depth, max_nodes)
-    given: Any = root
-    if search_tree is not None:
-        check_tree(name, search_tree, root)
-    action_key, noise_key, search_key = jr.split(typed_key(rng_key), 3)
-    noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
-    start = masked_root(root, noisy, invalid_actions)
-    selection = with_options(
-        MuZeroPUCT(qtransform=as_qtransform(name, qtransform)), c_init=pb_c_init, c_base=pb_c_base
-    )
-    tree = grow(
-        start,
-        as_model(params, recurrent_fn, rng_key, noisy=True),
-        selection,
-        search_key,
-        num_simulations=num_simulations,
-        max_depth=max_depth,
-        loop=loop_fn,
-        tree=search_tree,
-        max_nodes=max_nodes,
-    )
-    visits = statistics(tree).visits.astype(given.value.dtype)
-    action, weights = draw(visits, temperature, action_key)
-    return _engine.PolicyOutput(
-        action=action, action_weights=weights, search_tree=to_mctx(tree, start.invalid, None)
     )
