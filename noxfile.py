@@ -32,6 +32,8 @@ for found in importlib.metadata.distributions():
 #: pytest on all cores, whole files at a time, for a file's fixtures hold what it has compiled.
 #: `-n 0` after `--` runs in one process, as a debugger needs it.
 PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile")
+#: The benchmarks that let a trained player play, and the run folder that they take it from.
+TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 #: Own tests must cover this many percent of a package's lines.
 COVERAGE = 85
 
@@ -205,10 +207,16 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Every benchmark, or those named after `--`: one JSON line each, beside its peer."""
+    """Every benchmark, or those named after `--`: JSON lines, beside a peer.
+
+    Those that need a trained player are left out as long as there is none.
+    """
     sync(session, "tests")
     names = session.posargs or sorted(path.stem for path in ROOT.glob("benchmarks/[a-z]*.py"))
     for name in names:
+        if name in TRAINED and not session.posargs and not RUN.exists():
+            session.warn(f"{name} left out: first `uv run othello train --out runs/quick`")
+            continue
         session.run("python", str(ROOT / "benchmarks" / f"{name}.py"))
 
 

@@ -14,9 +14,10 @@ import jax.random as jr
 import numpy as np
 
 from zero_othello._config import LONGEST_GAME
+from zero_othello._errors import UsageError
 from zero_othello._load import load
 from zero_search import AbstractPlanner
-from zero_train import EnvironmentModel, match, PlanningActor, score_interval
+from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval
 
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.
@@ -25,7 +26,10 @@ OPENING_PLIES = 8
 
 def trained_model(run: str) -> tuple[EnvironmentModel, float]:
     """Othello with the newest network of a run folder, and PUCT's constant in that run."""
-    trained = load(run)
+    try:
+        trained = load(run)
+    except (UsageError, CheckpointError) as e:
+        raise SystemExit(f"{e} To train one takes minutes: uv run othello train --out {run}") from e
     evaluator = trained.agent.evaluator(trained.params)
     return EnvironmentModel(trained.env, evaluator), trained.config.exploration
 
