@@ -85,18 +85,20 @@ class TanhGaussian(AbstractDistribution):
         """The entropy of the squashed Gaussian, without its edges.
 
         That is the Gaussian's own and the mean of `log(dy/dx)`, which has no closed form: a
-        quadrature of 32 points, right to 0.0002 up to a `scale` of 2, to 0.03 at 5. It has
-        no noise, and so needs no `key`.
+        quadrature of 16 points, right to 2e-5 up to a `scale` of 1, to 0.004 at 2 and to 0.03 at
+        3. It has no noise, and so needs no `key`.
         """
         del key
-        nodes, weights = _quadrature()
-        nodes = jnp.asarray(nodes, self.loc.dtype)
-        x = self.loc[..., None] + self.scale[..., None] * nodes.reshape(*[1] * self.loc.ndim, -1)
-        # log(1 - tanh(x)^2), which does not overflow.
-        slope = 2 * (math.log(2) - x - jax.nn.softplus(-2 * x))
-        slope = jnp.sum(slope * jnp.asarray(weights, x.dtype).reshape(*[1] * self.loc.ndim, -1), -1)
-        span = self.maximum - self.minimum
-        return jnp.sum(dx.Normal(self.loc, self.scale).entropy() + slope + jnp.log(span / 2))
+        nodes, weights = (
+            jnp.asarray(x, self.loc.dtype).reshape(*[1] * self.loc.ndim, -1) for x in _quadrature()
+        )
+        x = jnp.abs(self.loc[..., None] + self.scale[..., None] * nodes)
+        # log(cosh(x)) without overflow; `log1p`, or a softplus, would take several times as long
+        # for digits that the sum does not keep.
+        log_cosh = jnp.sum((x + jnp.log(1 + jnp.exp(-2 * x))) * weights, axis=-1) - math.log(2)
+        half = (self.maximum - self.minimum) / 2
+        entropy = dx.Normal(self.loc, self.scale).entropy()
+        return jnp.sum(entropy + jnp.log(half) - 2 * log_cosh)
 
     def kl(self, other: "TanhGaussian") -> Float[Array, "*dims"]:
         """That of the two Gaussians before the squashing, which changes it by nothing.
@@ -145,5 +147,5 @@ def _log_ndtr_jvp(primals, tangents):
 @ft.cache
 def _quadrature() -> tuple[np.ndarray, np.ndarray]:
     """Points and weights of Gauss and Hermite: of the mean under a standard Gaussian."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(16)
     return nodes, weights / weights.sum()
