@@ -13,7 +13,7 @@ from zero_train import losses
 
 BATCH, ACTIONS, ATOMS, QUANTILES = 64, 4, 7, 5
 #: At any distances from each other.
-SUPPORT = np.float32([-3, -2.5, -1, 0, 0.25, 2, 3])
+SUPPORT = np.array([-3, -2.5, -1, 0, 0.25, 2, 3], np.float32)
 FRACTIONS = (np.arange(QUANTILES, dtype=np.float32) + 0.5) / QUANTILES
 
 
@@ -24,7 +24,7 @@ def batch():
     normal = lambda *shape: rng.normal(size=(BATCH, *shape)).astype(np.float32)  # noqa: E731
     return dict(
         reward=normal(),
-        discount=rng.choice(np.float32([0.9, -0.9, 0.0]), BATCH),
+        discount=rng.choice(np.array([0.9, -0.9, 0.0], np.float32), BATCH),
         action=rng.integers(ACTIONS, size=BATCH).astype(np.int32),
         value=2 * normal(),
         old_value=2 * normal(),
@@ -160,8 +160,12 @@ def test_munchausen(batch):
 
 def test_munchausen_without_its_bonus_and_cold_is_q_learning(batch):
     names = "qvalues", "action", "reward", "discount", "next_qvalues"
-    cold = ft.partial(losses.munchausen_q_learning_loss, temperature=1e-4, scale=0.0)
-    ours = lambda *x: cold(*x[:4], x[0], x[4])  # noqa: E731
+
+    def ours(q, action, reward, discount, following):
+        return losses.munchausen_q_learning_loss(
+            q, action, reward, discount, q, following, temperature=1e-4, scale=0.0
+        )
+
     compare(batch, ours, losses.q_learning_loss, *names)
 
 
@@ -189,15 +193,18 @@ def test_projection():
         np.testing.assert_allclose(project(values, probs), expected, atol=1e-6)
     np.testing.assert_allclose(project(inside, probs) @ SUPPORT, (inside * probs).sum(1), atol=1e-5)
     order = rng.permutation(ATOMS)
-    same = losses.categorical_projection(*map(jnp.asarray, (SUPPORT[order], probs[0, :7])), SUPPORT)
+    same = losses.categorical_projection(
+        jnp.asarray(SUPPORT[order]), jnp.asarray(probs[0, :7]), SUPPORT
+    )
     np.testing.assert_allclose(np.asarray(same)[order], probs[0, :7], atol=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore:Rlax:PendingDeprecationWarning")
-def test_categorical(batch):
-    """rlax's support is that of the next distribution, which may be another."""
+DEPRECATED = pytest.mark.filterwarnings("ignore:Rlax:PendingDeprecationWarning")
+
+
+@DEPRECATED
+def test_categorical_td(batch):
     atoms = jnp.asarray(SUPPORT)
-    table = "action", "reward", "discount", "next_logits"
 
     def ours(logits, reward, discount, following):
         return losses.categorical_td_loss(logits[0], SUPPORT, reward, discount, following[0])
@@ -205,44 +212,67 @@ def test_categorical(batch):
     def theirs(logits, reward, discount, following):
         return rlax.categorical_td_learning(atoms, logits[0], reward, discount, atoms, following[0])
 
-    compare(batch, ours, theirs, "logits", *table[1:])
+    compare(batch, ours, theirs, "logits", "reward", "discount", "next_logits")
 
-    def ours(logits, *x):
-        return losses.categorical_double_q_learning_loss(logits, SUPPORT, *x)
 
-    def theirs(logits, action, reward, discount, following, selector):
-        return rlax.categorical_double_q_learning(
-            atoms, logits, action, reward, discount, atoms, following, selector
+@DEPRECATED
+@pytest.mark.parametrize("double", (True, False))
+def test_categorical_q_learning(batch, double):
+    """With Q-values of another network to choose by, or the expectations."""
+    atoms = jnp.asarray(SUPPORT)
+
+    def ours(logits, action, reward, discount, following, selector):
+        if not double:
+            selector = jax.nn.softmax(following) @ atoms
+        return losses.categorical_double_q_learning_loss(
+            logits, SUPPORT, action, reward, discount, following, selector
         )
 
-    compare(batch, ours, theirs, "logits", *table, "selector")
-
-    def ours(logits, *x):
-        selector = jax.nn.softmax(x[-1]) @ atoms
-        return losses.categorical_double_q_learning_loss(logits, SUPPORT, *x, selector)
-
-    def theirs(logits, action, reward, discount, following):
+    def theirs(logits, action, reward, discount, following, selector):
+        if double:
+            return rlax.categorical_double_q_learning(
+                atoms, logits, action, reward, discount, atoms, following, selector
+            )
         return rlax.categorical_q_learning(
             atoms, logits, action, reward, discount, atoms, following
         )
 
-    compare(batch, ours, theirs, "logits", *table)
+    names = "logits", "action", "reward", "discount", "next_logits", "selector"
+    compare(batch, ours, theirs, *names)
 
 
 @HUBER
-def test_quantiles(batch, huber):
-    fractions = jnp.asarray(FRACTIONS)
-    ours = lambda x, y: losses.quantile_regression_loss(x[0], FRACTIONS, y[0], huber=huber)  # noqa: E731
-    theirs = lambda x, y: rlax.quantile_regression_loss(x[0], fractions, y[0], huber or 0.0)  # noqa: E731
+def test_quantile_regression(batch, huber):
+    def ours(quantiles, target):
+        return losses.quantile_regression_loss(quantiles[0], FRACTIONS, target[0], huber=huber)
+
+    def theirs(quantiles, target):
+        fractions = jnp.asarray(FRACTIONS)
+        return rlax.quantile_regression_loss(quantiles[0], fractions, target[0], huber or 0.0)
+
     compare(batch, ours, theirs, "quantiles", "next_quantiles")
 
-    def ours(quantiles, *x):
-        return losses.quantile_q_learning_loss(quantiles, FRACTIONS, *x, x[-1].mean(1), huber=huber)
+
+@HUBER
+def test_quantile_q_learning(batch, huber):
+    """rlax has the actions in the last axis and takes quantiles to choose by."""
+
+    def ours(quantiles, action, reward, discount, following):
+        selector = jnp.mean(following, axis=1)
+        return losses.quantile_q_learning_loss(
+            quantiles, FRACTIONS, action, reward, discount, following, selector, huber=huber
+        )
 
     def theirs(quantiles, action, reward, discount, following):
-        step = action, reward, discount
         return rlax.quantile_q_learning(
-            quantiles.T, fractions, *step, following.T, following.T, huber or 0.0
+            quantiles.T,
+            jnp.asarray(FRACTIONS),
+            action,
+            reward,
+            discount,
+            following.T,
+            following.T,
+            huber or 0.0,
         )
 
     compare(batch, ours, theirs, "quantiles", "action", "reward", "discount", "next_quantiles")
@@ -251,7 +281,7 @@ def test_quantiles(batch, huber):
 def test_quantile_regression_finds_the_quantiles():
     """Where the loss of 1000 samples is least, they lie as asked for."""
     samples = jnp.asarray(np.random.default_rng(2).gumbel(size=1000), jnp.float32)
-    fractions = jnp.float32([0.1, 0.5, 0.9])
+    fractions = jnp.array([0.1, 0.5, 0.9], np.float32)
     gradient = jax.jit(jax.grad(losses.quantile_regression_loss))
     expected = np.quantile(samples, fractions).astype(np.float32)
     # Samples are 1/1000 each: at most a few of them from the balance.
@@ -262,7 +292,10 @@ def test_quantile_regression_finds_the_quantiles():
 
 
 def test_masked_mean():
-    x, weights = jnp.float32([1, np.nan, 3, np.inf]), jnp.float32([0.5, 0, 0.25, 0])
+    x, weights = (
+        jnp.array([1, np.nan, 3, np.inf], np.float32),
+        jnp.array([0.5, 0, 0.25, 0], np.float32),
+    )
     assert float(losses.masked_mean(x, weights)) == pytest.approx(1.25 / 0.75)
     assert float(losses.masked_mean(x[:, None], jnp.zeros((4, 1)))) == 0
     gradient = jax.grad(lambda y: losses.masked_mean(jnp.exp(y), weights))(jnp.zeros(4))
@@ -272,7 +305,7 @@ def test_masked_mean():
 def test_standardise():
     rng = np.random.default_rng(3)
     x, weights = rng.normal(5, 3, (8, 6)), rng.integers(0, 2, (8, 6))
-    found = losses.standardise(jnp.float32(x), jnp.float32(weights))
+    found = losses.standardise(jnp.float32(x), jnp.array(weights, jnp.float32))
     counted = x[weights == 1]
     np.testing.assert_allclose(found, (x - counted.mean()) / counted.std(), rtol=1e-4, atol=1e-5)
     equal = losses.standardise(jnp.full(5, 2.0), jnp.ones(5))

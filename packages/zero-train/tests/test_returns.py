@@ -19,15 +19,18 @@ VALUE = (0.5, 1.0, 1.5, 2.0, 2.5)
 NAN = float("nan")
 
 
+def f32(*x):
+    return jnp.asarray(x, jnp.float32)
+
+
 def rows(*, first=NAN):
     """The reference's window, with a bootstrap row behind it."""
-    r, d, v = np.float32([(*REWARD, NAN), (*DISCOUNT, NAN), (first, *VALUE)])
-    return tuple(map(jnp.asarray, (r, d, v, np.zeros(6, bool))))
+    return f32(*REWARD, NAN), f32(*DISCOUNT, NAN), f32(first, *VALUE), jnp.zeros(6, bool)
 
 
 def padded(*x):
     """Numbers of the actions at steps 1 to 4: row 0's own is not used, the last row has none."""
-    return jnp.asarray(np.float32([NAN, *x, NAN]))
+    return f32(NAN, *x, NAN)
 
 
 def test_reference_values_of_state_values():
@@ -50,13 +53,13 @@ def test_reference_values_of_action_values():
     np.testing.assert_allclose(found[:-1], (1.46728, 0.324, -1, 4.079, 2.75), atol=1e-5)
     ratio = jnp.log(padded(1.25, 0.4, 2, 0.2))
     found = returns.retrace_returns(r, d, q, v, ratio, last, lambda_=0.9)
-    error = found[:-1] - np.float32([0.1, 0.2, 0.3, 0.4, 0.5])
+    error = found[:-1] - f32(0.1, 0.2, 0.3, 0.4, 0.5)
     np.testing.assert_allclose(error, (1.416096, 0.1816, -1.3, 3.6511, 2.25), atol=1e-5)
 
 
 def test_reference_values_of_weighed_errors():
     r, d, v, last = rows(first=0.2)
-    ratio = jnp.log(jnp.float32([1, 0.5, 2, 1.5, 0.8, NAN]))
+    ratio = jnp.log(f32(1, 0.5, 2, 1.5, 0.8, NAN))
     found = returns.importance_corrected_td_errors(r, d, v, ratio, last, lambda_=0.9)
     np.testing.assert_allclose(found, (0.0998, -1.42, -4, 4.179, 0.6, 0), atol=1e-5)
 
@@ -64,19 +67,17 @@ def test_reference_values_of_weighed_errors():
 def test_reference_values_of_truncated_gae():
     """Truncated in the third step: with the true successor's value beside it, or in a row."""
     advantages, targets = [2.103717, 0.9985, 0.7, 2.94125, 0.75], [2.303717, 1.4985, 1.7, 4.44125]
-    next_value = np.float32([0.5, 1, 3, 2, 2.5])
-    value = np.float32([0.2, 0.5, 1, 1.5, 2])
-    truncated = np.arange(5) == 2
-    given = map(jnp.asarray, (np.float32(REWARD), np.full(5, 0.9, np.float32), value, next_value))
-    found = returns.truncated_gae_from_successors(*given, jnp.asarray(truncated), lambda_=0.95)
+    value, next_value = f32(0.2, 0.5, 1, 1.5, 2), f32(0.5, 1, 3, 2, 2.5)
+    step = f32(*REWARD), jnp.full(5, 0.9)
+    found = returns.truncated_gae_from_successors(
+        *step, value, next_value, jnp.arange(5) == 2, lambda_=0.95
+    )
     np.testing.assert_allclose(found[0], advantages, atol=1e-5)
     np.testing.assert_allclose(found[1], [*targets, 2.75], atol=1e-5)
 
-    reward = [1, 0, -1, NAN, 2, 0.5, NAN]
-    discount = [0.9, 0.9, 0.9, NAN, 0.9, 0.9, NAN]
-    given = np.float32([reward, discount, [0.2, 0.5, 1, 3, 1.5, 2, 2.5]])
-    last = jnp.arange(7) == 3
-    found = returns.truncated_gae(*map(jnp.asarray, given), last, lambda_=0.95)
+    step = f32(1, 0, -1, NAN, 2, 0.5, NAN), f32(0.9, 0.9, 0.9, NAN, 0.9, 0.9, NAN)
+    value = f32(0.2, 0.5, 1, 3, 1.5, 2, 2.5)
+    found = returns.truncated_gae(*step, value, jnp.arange(7) == 3, lambda_=0.95)
     np.testing.assert_allclose(found[0], [*advantages[:3], 0, *advantages[3:], 0], atol=1e-5)
     np.testing.assert_allclose(found[1], [*targets[:3], 3, targets[3], 2.75, 2.5], atol=1e-5)
 
@@ -90,7 +91,7 @@ def test_reference_values_of_truncated_gae():
     ),
 )
 def test_reference_values_of_gae(lambda_, expected):
-    reward, value = jnp.float32([0, 0, 1, 0, -0.5, NAN]), jnp.float32([1, 4, -3, -2, -1, -1])
+    reward, value = f32(0, 0, 1, 0, -0.5, NAN), f32(1, 4, -3, -2, -1, -1)
     given = reward, jnp.full(6, 0.99), value, jnp.zeros(6, bool)
     found, _ = returns.truncated_gae(*given, lambda_=lambda_)
     np.testing.assert_allclose(found, (*expected, 0), atol=1e-5)

@@ -198,6 +198,8 @@ def test_gradients_by_finite_differences(double):
         return jax.vmap(lambda y, z: one(y, lambda_=z))({**x, **parts}, lambda_)
 
     parts = {name: x[name] for name in DIFFERENTIABLE}
+    # `check_grads` would take a NaN for equal to a NaN.
+    assert all(np.isfinite(y).all() for y in jax.tree.leaves(total(parts, trace)))
     # The table of Q-values has its -inf, which cannot be moved.
     jax.test_util.check_grads(total, (parts, trace), order=1, modes=["rev"], atol=1e-6)
 
@@ -253,10 +255,9 @@ def test_bad_shapes(unchecked):
     with pytest.raises(ValueError, match=r"reward\[0\].*not empty"):
         returns.discounted_returns(*empty)
     with pytest.raises(ValueError, match=r"qvalues\[12, 4\], action\[12\], policy\[12, 3\]"):
-        returns.tree_backup_returns(
-            *state.args, x["qvalues"], x["action"], x["policy"][:, 1:], x["last"]
-        )
-    ratio = *state.args, x["qvalue"], x["value"], x["log_ratio"][1:], x["last"]
+        step = x["reward"], x["discount"], x["qvalues"], x["action"]
+        returns.tree_backup_returns(*step, x["policy"][:, 1:], x["last"])
+    ratio = x["reward"], x["discount"], x["qvalue"], x["value"], x["log_ratio"][1:], x["last"]
     with pytest.raises(ValueError, match=r"`retrace_returns` was given log_ratio\[11\]"):
         returns.retrace_returns(*ratio, lambda_=0.9)
 
