@@ -49,7 +49,9 @@ class BestSoFar(eqx.Module, Generic[Params]):
         """Nothing is evaluated yet: any score that is not NaN will replace `params`."""
         return _keep(params, -math.inf, -1)
 
-    def update(self, params: Params, score: float, step: int) -> "BestSoFar[Params]":
+    def update(
+        self, params: Params, score: float | Float[Array, ""], step: int | Int[Array, ""]
+    ) -> "BestSoFar[Params]":
         """Keeps `params` if they score as much or more: of equals the newer, never a NaN.
 
         **Raises:** `ValueError` where `params` differ from those kept in more than the values of
@@ -63,7 +65,9 @@ class BestSoFar(eqx.Module, Generic[Params]):
         return _keep(params, score, step) if np.float32(score) >= self.score else self
 
 
-def _keep(params: Params, score: float, step: int) -> BestSoFar[Params]:
+def _keep(
+    params: Params, score: float | Float[Array, ""], step: int | Int[Array, ""]
+) -> BestSoFar[Params]:
     # A copy, because the caller will donate `params` to the next step. On the host, because they
     # may live on other devices than the score.
     kept = jax.tree.map(lambda x: jnp.copy(x) if eqx.is_array(x) else x, params)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 
 from zero_envs import AbstractEnvironment
@@ -117,8 +117,8 @@ def evaluate(
     plays all sides. Every leaf of the actor's carry must have a leading `[batch]` axis.
 
     Whether actions are greedy or sampled is the actor's to say: `PolicyActor(temperature=0)` plays
-    the most likely one and `temperature=1` samples, a planner has its own temperature, and
-    `agent.actor(state, explore=False)` is an agent's choice for play at full strength.
+    the most likely one and `temperature=1` samples, a search has a `temperature` or `gumbel_scale`
+    of its own, and `agent.actor(state, explore=False)` is an agent at full strength.
 
     The absolute metric of a run (Gorsane et al. 2022, https://arxiv.org/abs/2209.10485) is this
     with ten times the episodes and the parameters of [`zero_train.BestSoFar`][].
@@ -129,7 +129,8 @@ def evaluate(
     - `actor`: any actor.
     - `num_episodes`: how many to play.
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
-    - `key`: consumed; episode `i` depends on it and on `i` only.
+    - `key`: consumed; episode `i` depends on it and on `i` only, with every actor that draws row by
+        row ([`zero_search.MctxSearch`][] does not).
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
         same episodes, to rounding in the actor's networks.
 
@@ -154,7 +155,9 @@ def evaluate(
         env, actor = eqx.combine(arrays, static)
         return _play(env, actor, global_rows(num_episodes // devices), max_steps, key)
 
-    return on_every_device(mesh, local, (P(), P()))(arrays, key)
+    result = on_every_device(mesh, local, (P(), P()))(arrays, key)
+    # Every process of several gets all of it.
+    return jax.lax.with_sharding_constraint(result, NamedSharding(mesh, P()))
 
 
 def _play(
