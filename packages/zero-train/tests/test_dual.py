@@ -65,7 +65,7 @@ def test_bad_value(value):
         Dual.from_value(value)
 
 
-@pytest.mark.parametrize("epsilon", (0.0, -0.1, float("nan"), float("inf")))
+@pytest.mark.parametrize("epsilon", (0.0, -0.1, float("nan")))
 def test_bad_epsilon(epsilon):
     with pytest.raises(ValueError, match=rf"epsilon={epsilon}"):
         kl_penalty(jnp.ones(3), Dual(1.0), epsilon)
@@ -74,7 +74,7 @@ def test_bad_epsilon(epsilon):
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("dims", "shape"), (((3,), (2,)), ((3,), (1,)), ((), (1,))))
 def test_bad_shape(dims, shape):
-    with pytest.raises(ValueError, match="KL of shape .* dual of shape"):
+    with pytest.raises(ValueError, match=r"kl\[.*\], dual\[.*\]: the dual must be"):
         kl_penalty(jnp.ones(dims), Dual(1.0, shape), 0.1)
 
 

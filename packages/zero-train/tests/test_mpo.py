@@ -332,12 +332,12 @@ def test_rows_that_do_not_count():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
-    with pytest.raises(ValueError, match=r"log-probabilities of shape \[3\].*weights.*\[1\]"):
+    with pytest.raises(ValueError, match=r"given log_probs\[3\], weights\[1\] but"):
         weighted_policy_loss(jnp.zeros(3), jnp.ones(1))
     policy, old, actions, values = jax.tree.map(lambda x: x[0], gaussians(1))
-    with pytest.raises(ValueError, match=r"shape \[6\].*\[5\]"):
+    with pytest.raises(ValueError, match=r"log_probs\[6\], weights\[5\]"):
         decoupled(policy, old, actions, values[:-1], per_dimension=True)
-    with pytest.raises(ValueError, match=r"KL of shape \[3\].*\[2\]"):
+    with pytest.raises(ValueError, match=r"kl\[3\], dual\[2\]"):
         mpo_loss(
             policy,
             old,
@@ -346,7 +346,7 @@ def test_bad_shapes():
             **{**DUALS, "alpha": Dual(0.0, (2,))},
             **BOUNDS,
         )
-    with pytest.raises(ValueError, match=r"values of shape \[6, 1\]"):
+    with pytest.raises(ValueError, match=r"values\[6, 1\]"):
         mpo_loss(policy, old, actions, values[:, None], **DUALS, **BOUNDS)
 
 

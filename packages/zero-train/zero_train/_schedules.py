@@ -20,5 +20,5 @@ def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
     Raises a `ValueError` for less than one step.
     """
     if num_steps < 1:
-        raise ValueError(f"per_update(num_steps={num_steps}): an update is at least one step")
+        raise ValueError(f"`per_update(num_steps={num_steps})`: an update is at least one step.")
     return lambda count: schedule(jnp.floor_divide(count, num_steps))

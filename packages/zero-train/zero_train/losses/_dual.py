@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._arguments import check_positive
+
 
 _OFFSET = 1e-8
 _MIN_RHO = -18.0
@@ -38,8 +40,8 @@ class Dual(eqx.Module):
         """
         if not _MIN_RHO <= rho < math.inf:
             raise ValueError(
-                f"Dual(rho={rho}): must be finite and at least {_MIN_RHO:g}, where softplus has "
-                "hardly any gradient left"
+                f"`Dual(rho={rho})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
+                "hardly any gradient left."
             )
         # With a dtype: a weakly typed parameter would make the training step compile twice.
         self.rho = jnp.full(shape, rho, float)
@@ -52,8 +54,8 @@ class Dual(eqx.Module):
         """
         if not _MIN_VALUE <= value < math.inf:
             raise ValueError(
-                f"Dual.from_value({value}): a multiplier or temperature must be finite and at "
-                f"least {_MIN_VALUE:.3g}; for the parameter of the softplus use Dual(rho)"
+                f"`Dual.from_value({value})`: a multiplier or temperature must be finite and at "
+                f"least {_MIN_VALUE:.3g}; for the parameter of the softplus use `Dual(rho)`."
             )
         target = value - _OFFSET
         # log(expm1(target)), without overflow for a large one.
@@ -94,23 +96,15 @@ def kl_penalty(
 
     Raises a `ValueError` for another shape or an `epsilon` that is not positive.
     """
-    check_epsilon("kl_penalty", epsilon)
+    check_positive("kl_penalty", epsilon=epsilon)
     alpha = dual.value
     if alpha.ndim == 0:
         kl = jnp.sum(kl)
     elif alpha.shape != kl.shape:
         raise ValueError(
-            f"kl_penalty was given a KL of shape {list(kl.shape)} and a dual of shape "
-            f"{list(alpha.shape)}: the dual must be a scalar or have one number per dimension"
+            f"`kl_penalty` was given kl{list(kl.shape)}, dual{list(alpha.shape)}: the dual must be "
+            "a scalar or have one number for each dimension of the KL."
         )
     penalty = jnp.sum(jax.lax.stop_gradient(alpha) * kl)
     dual_loss = jnp.sum(alpha * (epsilon - jax.lax.stop_gradient(kl)))
     return penalty, dual_loss
-
-
-def check_epsilon(caller: str, epsilon: float) -> None:
-    """Raises a `ValueError` for a bound that no policy or only an unmoved one could keep."""
-    if not 0 < epsilon < math.inf:
-        raise ValueError(
-            f"{caller}(epsilon={epsilon}): the bound on a KL must be a positive number of nats"
-        )

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._dual import check_epsilon, Dual
+from .._arguments import check_axes, check_positive
+from ._dual import Dual
 
 
 def nonparametric_policy(
@@ -66,7 +67,7 @@ def temperature_loss(
     Raises a `ValueError` for different shapes, a temperature that is no scalar, or an `epsilon`
     that is not positive.
     """
-    check_epsilon("temperature_loss", epsilon)
+    check_positive("temperature_loss", epsilon=epsilon)
     log_policy, log_ratio, free_value = _tilt("temperature_loss", values, temperature, log_prior)
     loss = temperature.value * epsilon + free_value
     policy = jnp.exp(log_policy)
@@ -83,19 +84,13 @@ def _tilt(
     caller: str, values: Array, temperature: Dual, log_prior: Array | None
 ) -> tuple[Array, Array, Array]:
     """`log q`, `log(q / prior)`, finite also where illegal, and `eta * log Z`."""
-    if log_prior is None:
-        log_prior = jnp.full_like(values, -math.log(max(values.size, 1)))
-    if values.ndim != 1 or values.shape != log_prior.shape or values.size == 0:
-        raise ValueError(
-            f"{caller} was given values of shape {list(values.shape)} and a log-prior of shape "
-            f"{list(log_prior.shape)}: both must be [actions], at least one, of one state (use "
-            "jax.vmap for more states)"
-        )
     eta = temperature.value
-    if eta.ndim:
-        raise ValueError(
-            f"{caller} was given a temperature of shape {list(eta.shape)}: it must be a scalar"
-        )
+    prior = values if log_prior is None else log_prior
+    check_axes(
+        caller, values=(values, "actions"), log_prior=(prior, "actions"), temperature=(eta, "")
+    )
+    if log_prior is None:
+        log_prior = jnp.full_like(values, -math.log(values.size))
     values, log_prior = jax.lax.stop_gradient((values, log_prior))
     legal = log_prior > -jnp.inf
     best = jnp.max(jnp.where(legal, values, -jnp.inf))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
+from .._arguments import check_axes
 from ._dual import Dual, kl_penalty
 from ._estep import nonparametric_policy, temperature_loss
 from ._policy import DecoupledPolicy, Policy
@@ -29,11 +30,9 @@ def weighted_policy_loss(
 
     Raises a `ValueError` for different shapes.
     """
-    if log_probs.shape != weights.shape:
-        raise ValueError(
-            f"weighted_policy_loss was given log-probabilities of shape {list(log_probs.shape)} "
-            f"and weights of shape {list(weights.shape)}: they must be one for one"
-        )
+    check_axes(
+        "weighted_policy_loss", log_probs=(log_probs, "actions"), weights=(weights, "actions")
+    )
     weights = jax.lax.stop_gradient(weights)
     return -jnp.sum(weights * jnp.where(weights > 0, log_probs, 0.0))
 
@@ -210,14 +209,10 @@ def vmpo_loss(
     Raises a `ValueError` for different shapes, a bound that is not positive, or a fraction
     outside `(0, 1]`.
     """
-    if not log_probs.shape == advantages.shape == weights.shape:
-        raise ValueError(
-            f"vmpo_loss was given log-probabilities of shape {list(log_probs.shape)}, advantages "
-            f"of shape {list(advantages.shape)} and weights of shape {list(weights.shape)}: all "
-            "must be [rows]"
-        )
+    rows = {"log_probs": log_probs, "advantages": advantages, "weights": weights}
+    check_axes("vmpo_loss", **{name: (x, "rows") for name, x in rows.items()})
     if not 0 < top_fraction <= 1:
-        raise ValueError(f"vmpo_loss(top_fraction={top_fraction}): must be above 0 and at most 1")
+        raise ValueError(f"`vmpo_loss(top_fraction={top_fraction})`: must be in (0, 1].")
     valid = weights > 0
     ranked = jnp.sort(jnp.where(valid, advantages, -jnp.inf), descending=True)
     count = jnp.floor(top_fraction * jnp.sum(valid, dtype=weights.dtype)).astype(jnp.int32)
