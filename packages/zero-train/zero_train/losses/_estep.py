@@ -17,7 +17,7 @@ def nonparametric_policy(
     log_prior: Float[Array, " actions"] | None = None,
 ) -> Float[Array, " actions"]:
     """The E-step's improved policy for one state, `q(a) = prior(a) * exp(values(a) / eta) / Z`
-    (Abdolmaleki et al. 2018, https://arxiv.org/abs/1806.06920, equation 4).
+    (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section 4.1).
 
     **Arguments:**
 
@@ -46,7 +46,7 @@ def temperature_loss(
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """The dual function of the E-step's bound for one state, `eta * (epsilon + log Z)` with
     `Z = sum_a prior(a) * exp(values(a) / eta)` (Abdolmaleki et al. 2018,
-    https://arxiv.org/abs/1806.06920, equation 8; SPO, Macfarlane et al. 2024,
+    https://arxiv.org/abs/1812.02256, section 4.1; SPO, Macfarlane et al. 2024,
     https://arxiv.org/abs/2402.07963).
 
     Averaged over states it is convex in `eta`, with slope `epsilon - KL(q || prior)`: at its

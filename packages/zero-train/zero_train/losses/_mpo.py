@@ -188,9 +188,9 @@ def vmpo_loss(
     top_fraction: float = 0.5,
 ) -> Losses:
     """The policy and temperature losses of V-MPO (Song et al. 2020,
-    https://arxiv.org/abs/1909.12238, equations 3 and 4), over a batch: on-policy, the actions
-    played in all states are the candidates, of which the better half is kept. Add the mean over
-    all states of [`zero_train.losses.kl_penalty`][] for its bound on the policy.
+    https://arxiv.org/abs/1909.12238) over a batch: on-policy, the actions played in all states
+    are the candidates, of which the better half is kept. Add the mean over all states of
+    [`zero_train.losses.kl_penalty`][] for its bound on the policy.
 
     **Arguments:**
 
