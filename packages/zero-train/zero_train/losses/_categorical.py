@@ -15,7 +15,7 @@ def categorical_projection(
     probs: Float[Array, " samples"],
     atoms: Float[Array | np.ndarray, " atoms"],
 ) -> Float[Array, " atoms"]:
-    r"""The distribution on `atoms` nearest in Cramér distance to the given one (Bellemare et al.
+    """The distribution on `atoms` nearest in Cramér distance to the given one (Bellemare et al.
     2017, https://arxiv.org/abs/1707.06887, equation 7; Rowland et al. 2018): every value deals its
     probability to the two atoms beside it, the more the nearer. Values outside go to the outermost
     atom; within, the mean is kept.
@@ -52,8 +52,8 @@ def categorical_td_loss(
     discount: Float[Array, ""],
     next_logits: Float[Array, " atoms"],
 ) -> Float[Array, ""]:
-    r"""TD learning of a distribution (Bellemare et al. 2017, https://arxiv.org/abs/1707.06887,
-    algorithm 1): the cross-entropy from the projection of $r + d Z'$ onto the atoms.
+    """TD learning of a distribution (Bellemare et al. 2017, https://arxiv.org/abs/1707.06887,
+    algorithm 1): the cross-entropy from the projection of `r + d * Z'` onto the atoms.
 
     **Arguments:**
 
@@ -86,9 +86,9 @@ def categorical_double_q_learning_loss(
     next_logits: Float[Array, "actions atoms"],
     selector: Float[Array, " actions"],
 ) -> Float[Array, ""]:
-    r"""Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461) of
+    """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461) of
     distributions: [`zero_train.losses.categorical_td_loss`][] of the action taken and of
-    $\arg\max_a S(a)$ after it.
+    `argmax(selector)` after it.
 
     **Arguments:** those of [`zero_train.losses.categorical_td_loss`][], for every action, and
 

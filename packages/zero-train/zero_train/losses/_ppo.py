@@ -14,16 +14,16 @@ def ppo_clip_loss(
     *,
     epsilon: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""$-\min(\rho A, \operatorname{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with
-    $\rho = \pi / \mu$ (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7).
+    """`-min(rho * A, clip(rho, 1 - epsilon, 1 + epsilon) * A)` with
+    `rho = pi / mu` (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7).
 
     **Arguments:**
 
-    - `log_prob`: of the action taken, under the policy $\pi$ that learns.
-    - `old_log_prob`: the same under $\mu$, which took it. A constant; where it is -inf, as for a
-        filler action, $\rho$ is 1 and has no gradient.
+    - `log_prob`: of the action taken, under the policy `pi` that learns.
+    - `old_log_prob`: the same under `mu`, which took it. A constant; where it is -inf, as for a
+        filler action, `rho` is 1 and has no gradient.
     - `advantage`: of the action, from the view of the player who took it. A constant.
-    - `epsilon`: how far $\rho$ may leave 1 before the gradient ends, such as 0.2.
+    - `epsilon`: how far `rho` may leave 1 before the gradient ends, such as 0.2.
     """
     ratio = jnp.exp(_log_ratio("ppo_clip_loss", log_prob, old_log_prob, advantage))
     check_positive("ppo_clip_loss", epsilon=epsilon)
@@ -40,12 +40,12 @@ def ppo_penalty_loss(
     *,
     beta: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""$-(\rho A - \beta \mathrm{KL}(\mu \| \pi))$ (Schulman et al. 2017,
+    """`-(rho * A - beta * KL(mu || pi))` (Schulman et al. 2017,
     https://arxiv.org/abs/1707.06347, equation 8).
 
     **Arguments:** those of [`zero_train.losses.ppo_clip_loss`][], and
 
-    - `kl`: of $\mu$ from $\pi$ in this row's state; it takes a gradient.
+    - `kl`: of `mu` from `pi` in this row's state; it takes a gradient.
     - `beta`: the penalty's weight. Section 4 doubles it where the mean `kl` of an update exceeds
         1.5 times its goal, and halves it where the goal exceeds 1.5 times the `kl`.
     """
@@ -62,11 +62,11 @@ def dpo_loss(
     alpha: float | Float[Array, ""] = 2.0,
     beta: float | Float[Array, ""] = 0.6,
 ) -> Float[Array, ""]:
-    r"""Discovered policy optimisation (Lu et al. 2022, https://arxiv.org/abs/2210.05639,
-    section 5): $-(\rho A - f)$ with the drift
+    """Discovered policy optimisation (Lu et al. 2022, https://arxiv.org/abs/2210.05639):
+    `-(rho * A - f)` with the drift
 
-    - $f = \max(0, (\rho - 1) A - \alpha \tanh((\rho - 1) A / \alpha))$ where $A \ge 0$,
-    - $f = \max(0, A \log \rho - \beta \tanh(A \log \rho / \beta))$ where $A < 0$.
+    - `f = max(0, (rho - 1) * A - alpha * tanh((rho - 1) * A / alpha))` where `A >= 0`,
+    - `f = max(0, A * log(rho) - beta * tanh(A * log(rho) / beta))` where `A < 0`.
 
     Arguments are those of [`zero_train.losses.ppo_clip_loss`][]; the paper's are the defaults.
     """

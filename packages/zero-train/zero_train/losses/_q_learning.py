@@ -17,8 +17,8 @@ def q_learning_loss(
     *,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) of the target
-    $r + d \max_a Q'(a)$.
+    """Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) of the target
+    `r + d * max(Q')`.
 
     A Q-value of -inf marks an illegal action. The next state may have no legal one, if it is final.
 
@@ -45,8 +45,8 @@ def double_q_learning_loss(
     *,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4) of
-    the target $r + d Q'(\arg\max_a S(a))$.
+    """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4) of
+    the target `r + d * Q'[argmax(selector)]`.
 
     **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
 
@@ -71,20 +71,20 @@ def munchausen_q_learning_loss(
     minimum: float | Float[Array, ""] = -1.0,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""Munchausen Q-learning (Vieillard et al. 2020, https://arxiv.org/abs/2007.14430, equation 2)
-    of the target
+    """Munchausen Q-learning (Vieillard et al. 2020, https://arxiv.org/abs/2007.14430) of the
+    target
 
-    $r + m \operatorname{clip}(\tau \log \pi(a), l, 0) + d \tau \log \sum_b \exp(Q'(b) / \tau)$
+    `r + scale * clip(tau * log pi[a], minimum, 0) + d * tau * logsumexp(Q' / tau)`
 
-    with $\pi = \operatorname{softmax}(\bar Q / \tau)$. The last term is
-    $\sum_b \pi'(b) (Q'(b) - \tau \log \pi'(b))$.
+    with `pi = softmax(target_qvalues / tau)`. The last term is `sum(pi' * (Q' - tau * log pi'))`
+    with `pi' = softmax(Q' / tau)`.
 
     **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
 
-    - `target_qvalues`: $\bar Q$, of the state before the step, of the target network like
+    - `target_qvalues`: of the state before the step, of the target network like
         `next_qvalues`.
-    - `temperature`: $\tau$, above 0.
-    - `scale`, `minimum`: $m$ and $l$. 0 for $m$ leaves soft Q-learning.
+    - `temperature`: `tau`, above 0.
+    - `scale`, `minimum`: of the bonus. A scale of 0 leaves soft Q-learning.
     """
     owner = "munchausen_q_learning_loss"
     _check(

@@ -17,16 +17,16 @@ def quantile_regression_loss(
     *,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""$\sum_i \frac{1}{M} \sum_j |\tau_i - 1[\delta_{ij} < 0]| L(\delta_{ij})$ with
-    $\delta_{ij} = \theta'_j - \theta_i$ (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
+    """The sum over `i` of the mean over `j` of `|tau[i] - (delta < 0)| * L(delta)` with
+    `delta = target[j] - quantiles[i]` (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
     equation 10).
 
     **Arguments:**
 
-    - `quantiles`: $\theta$, to learn.
-    - `fractions`: $\tau$, which quantile each of them is, such as $(i + 1/2) / N$.
-    - `target`: $\theta'$, equally likely samples or quantiles of the target. A constant.
-    - `huber`: $L$ is the Huber loss, linear from this size of error on and not divided by it;
+    - `quantiles`: to learn.
+    - `fractions`: `tau`, which quantile each of them is, such as `(i + 1/2) / N`.
+    - `target`: equally likely samples or quantiles of the target. A constant.
+    - `huber`: `L` is the Huber loss, linear from this size of error on and not divided by it;
         `None` for the absolute value.
     """
     owner = "quantile_regression_loss"
@@ -57,9 +57,9 @@ def quantile_q_learning_loss(
     *,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""Q-learning of quantiles (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
+    """Q-learning of quantiles (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
     algorithm 1): [`zero_train.losses.quantile_regression_loss`][] of the target
-    $r + d \theta'(\arg\max_a S(a))$.
+    `r + d * next_quantiles[argmax(selector)]`.
 
     **Arguments:** those of [`zero_train.losses.quantile_regression_loss`][], and
 

@@ -16,7 +16,7 @@ def td_learning_loss(
     *,
     huber: float | None = None,
 ) -> Float[Array, ""]:
-    r"""One-step TD learning (Sutton & Barto 2018, equation 6.2) of the target $r + d V'$.
+    """One-step TD learning (Sutton & Barto 2018, equation 6.2) of the target `r + d * V'`.
 
     **Arguments:**
 
@@ -44,7 +44,7 @@ def clipped_value_loss(
     *,
     epsilon: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    r"""$\frac{1}{2} \max((V - G)^2, (\operatorname{clip}(V, V_\mathrm{old} \pm \epsilon) - G)^2)$,
+    """`max((V - G)^2, (clip(V, V_old - epsilon, V_old + epsilon) - G)^2) / 2`,
     the value loss of most implementations of PPO (Engstrom et al. 2020,
     https://arxiv.org/abs/2005.12729, section 3).
 

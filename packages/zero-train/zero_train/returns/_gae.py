@@ -15,17 +15,17 @@ def truncated_gae(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    r"""Generalised advantage estimates, cut at the end of the episode or window
+    """Generalised advantage estimates, cut at the end of the episode or window
     (Schulman et al. 2016, https://arxiv.org/abs/1506.02438, equation 16; Schulman et al. 2017,
     https://arxiv.org/abs/1707.06347, equation 11):
 
-    $A_t = \delta_t + d_t \lambda_t A_{t+1}$ with $\delta_t = r_t + d_t V_{t+1} - V_t$, and 0 in
-    a row with `last` and in the window's last row.
+    `A[t] = delta[t] + d[t] * lambda[t] * A[t+1]` with `delta[t] = r[t] + d[t] * V[t+1] - V[t]`, and
+    0 in a row with `last` and in the window's last row.
 
     Arguments are those of [`zero_train.returns.lambda_returns`][].
 
     **Returns:** the advantages, from the view of the player who acts, and the targets of the
-    value, $V_t + A_t$, which are the $\lambda$-returns.
+    value, `V + A`, which are the lambda-returns.
     """
     check_rows(
         "truncated_gae",

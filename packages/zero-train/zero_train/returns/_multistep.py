@@ -15,10 +15,10 @@ def lambda_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""The $\lambda$-return of every row (Sutton & Barto 2018, equation 12.18):
+    """The lambda-return of every row (Sutton & Barto 2018, equation 12.18):
 
-    $G_t = r_t + d_t ((1 - \lambda_t) V_{t+1} + \lambda_t G_{t+1})$, and $G_t = V_t$ in a row
-    with `last` and in the window's last row. 0 is one-step TD, 1 the discounted return.
+    `G[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G[t+1])`, and `G[t] = V[t]` in a
+    row with `last` and in the window's last row. 0 is one-step TD, 1 the discounted return.
 
     **Arguments:**
 
@@ -42,8 +42,8 @@ def discounted_returns(
     *,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""The sum of discounted rewards to the end of the episode or window, and the value there:
-    $G_t = r_t + d_t G_{t+1}$ (Sutton & Barto 2018, equation 3.9).
+    """The sum of discounted rewards to the end of the episode or window, and the value there:
+    `G[t] = r[t] + d[t] * G[t+1]` (Sutton & Barto 2018, equation 3.9).
 
     The other values are not used. Arguments are those of
     [`zero_train.returns.lambda_returns`][].
@@ -63,10 +63,10 @@ def n_step_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"] = 1.0,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""The return of `n` steps, then the value (Sutton & Barto 2018, equation 7.1):
+    """The return of `n` steps, then the value (Sutton & Barto 2018, equation 7.1):
 
-    $G^n_t = r_t + d_t ((1 - \lambda_t) V_{t+1} + \lambda_t G^{n-1}_{t+1})$ with $G^0 = V$, so a
-    $\lambda$ below 1 mixes the shorter returns in. Where fewer than `n` steps are left in the
+    `G_n[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G_(n-1)[t+1])` with `G_0 = V`,
+    so a lambda below 1 mixes the shorter returns in. Where fewer than `n` steps are left in the
     episode or window, it is the value after those; `n` may exceed the window.
 
     Arguments are those of [`zero_train.returns.lambda_returns`][]. Raises a `ValueError` for `n`

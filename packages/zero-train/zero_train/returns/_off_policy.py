@@ -18,21 +18,21 @@ def off_policy_returns(
     *,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""Returns of the actions taken, corrected for a policy $\pi$ other than the $\mu$ that acted
+    """Returns of the actions taken, corrected for a policy `pi` other than the `mu` that acted
     (Munos et al. 2016, https://arxiv.org/abs/1606.02647, equation 3):
 
-    $G_t = r_t + d_t (V_{t+1} + c_{t+1} (G_{t+1} - Q_{t+1}))$. An end row, that is one with `last`
-    or the window's last, corrects nothing: its $G_t$ is $V_t$.
+    `G[t] = r[t] + d[t] * (V[t+1] + c[t+1] * (G[t+1] - Q[t+1]))`. An end row, that is one with
+    `last` or the window's last, corrects nothing: its `G[t]` is `V[t]`.
 
-    The other functions here choose the coefficients; a constant $c = \lambda$ is the Q($\lambda$)
-    of Harutyunyan et al. (2016, https://arxiv.org/abs/1602.04951).
+    The other functions here choose the coefficients; a constant `c = lambda` is the Q(lambda) of
+    Harutyunyan et al. (2016, https://arxiv.org/abs/1602.04951).
 
     **Arguments:**
 
     - `reward`, `discount`, `last`: as in [`zero_train.returns.lambda_returns`][].
     - `qvalue`: of each row's own action, from the view of the player who took it.
-    - `value`: of each row under $\pi$, such as $\sum_a \pi(a) Q(a)$.
-    - `coefficient`: $c$, how much of each row's own action is believed. End rows' `qvalue` and
+    - `value`: of each row under `pi`, such as `sum(pi * Q)` over the actions.
+    - `coefficient`: `c`, how much of each row's own action is believed. End rows' `qvalue` and
         `coefficient` are not used.
     - `stop_gradient`: if `False`, gradients flow into everything that went in.
     """
@@ -68,10 +68,10 @@ def importance_sampling_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"] = 1.0,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""[`zero_train.returns.off_policy_returns`][] with $c = \lambda \pi / \mu$: per-decision
-    importance sampling (Precup et al. 2000). Unbiased at $\lambda = 1$; its variance has no bound.
+    """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi / mu`: per-decision
+    importance sampling (Precup et al. 2000). Unbiased at lambda 1; its variance has no bound.
 
-    `log_ratio` is $\log \pi - \log \mu$ of each row's own action.
+    `log_ratio` is `log pi - log mu` of each row's own action.
     """
     check_rows("importance_sampling_returns", lambda_, log_ratio=log_ratio, last=last)
     coefficient = lambda_ * jnp.exp(_of_steps(log_ratio, last))
@@ -91,10 +91,10 @@ def retrace_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""[`zero_train.returns.off_policy_returns`][] with $c = \lambda \min(1, \pi / \mu)$:
-    Retrace($\lambda$) (Munos et al. 2016, https://arxiv.org/abs/1606.02647).
+    """[`zero_train.returns.off_policy_returns`][] with `c = lambda * min(1, pi / mu)`:
+    Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647).
 
-    `log_ratio` is $\log \pi - \log \mu$ of each row's own action, discrete or continuous.
+    `log_ratio` is `log pi - log mu` of each row's own action, discrete or continuous.
     """
     check_rows("retrace_returns", lambda_, log_ratio=log_ratio, last=last)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
@@ -114,10 +114,10 @@ def tree_backup_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"] = 1.0,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""[`zero_train.returns.off_policy_returns`][] with $c = \lambda \pi$: tree backup
-    (Precup et al. 2000). It need not know $\mu$, and cuts early even where $\pi = \mu$.
+    """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi`: tree backup
+    (Precup et al. 2000). It need not know `mu`, and cuts early even where `pi = mu`.
 
-    `policy` holds the probabilities of $\pi$. Q-values of -inf mark illegal actions.
+    `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions.
     """
     check_axes(
         "tree_backup_returns",
@@ -147,8 +147,8 @@ def peng_q_lambda_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""Peng's Q($\lambda$) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
-    $V = \max_a Q$, whatever was played.
+    """Peng's Q(lambda) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
+    `V = max(Q)`, whatever was played.
 
     Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
     """
@@ -169,8 +169,8 @@ def watkins_q_lambda_returns(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""Watkins's Q($\lambda$) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
-    $V = \max_a Q$ with $c = \lambda$ where the row's own action is greedy and 0 elsewhere.
+    """Watkins's Q(lambda) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
+    `V = max(Q)` with `c = lambda` where the row's own action is greedy and 0 elsewhere.
 
     Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
     """

@@ -17,17 +17,18 @@ def importance_corrected_td_errors(
     lambda_: float | Float[Array, ""] | Float[Array, " rows"],
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    r"""Multistep errors of state values, each step weighed by its importance ratio
-    $\rho = \pi / \mu$ (Sutton et al. 2014, http://proceedings.mlr.press/v32/sutton14.html):
+    """Multistep errors of state values, each step weighed by its importance ratio
+    `rho = pi / mu` (Sutton et al. 2014, http://proceedings.mlr.press/v32/sutton14.html):
 
-    $e_t = \rho_t (\delta_t + d_t \lambda_t e_{t+1})$ with $\delta_t = r_t + d_t V_{t+1} - V_t$,
-    and 0 in a row with `last` and in the window's last row.
+    `e[t] = rho[t] * (delta[t] + d[t] * lambda[t] * e[t+1])` with
+    `delta[t] = r[t] + d[t] * V[t+1] - V[t]`, and 0 in a row with `last` and in the window's last
+    row.
 
     **Arguments:**
 
     - `reward`, `discount`, `value`, `last`, `lambda_`: as in
         [`zero_train.returns.lambda_returns`][].
-    - `log_ratio`: $\log \pi - \log \mu$ of each row's own action. End rows' own are not used.
+    - `log_ratio`: `log pi - log mu` of each row's own action. End rows' own are not used.
     - `stop_gradient`: an error is a target minus the value. The value takes its gradient, -1, so
         that half the square is a loss; the target is a constant, unless this is `False`.
     """
@@ -60,21 +61,21 @@ def vtrace(
     clip_c: float = 1.0,
     stop_gradient: bool = True,
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    r"""V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equation 1 and remark 2):
+    """V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equation 1 and remark 2):
 
-    $e_t = \bar\rho_t \delta_t + d_t \lambda_t \bar c_t e_{t+1}$ with
-    $\bar\rho = \min(\text{clip\_rho}, \pi / \mu)$ and $\bar c = \min(\text{clip\_c}, \pi / \mu)$.
+    `e[t] = rho[t] * delta[t] + d[t] * lambda[t] * c[t] * e[t+1]` with
+    `rho = min(clip_rho, pi / mu)` and `c = min(clip_c, pi / mu)`.
 
     **Arguments:** those of [`zero_train.returns.importance_corrected_td_errors`][], which are
     these errors without clips, and
 
-    - `clip_rho`: decides whose value is learned: $\mu$'s near 0, $\pi$'s at infinity.
+    - `clip_rho`: decides whose value is learned: that of `mu` near 0, of `pi` at infinity.
     - `clip_c`: trades variance for speed; the value learned is the same.
     - `stop_gradient`: if `False`, gradients flow into everything that went in.
 
     **Returns:** the advantages of the policy gradient,
-    $\bar\rho_t (r_t + d_t (V_{t+1} + \lambda_t e_{t+1}) - V_t)$, and the targets of the value,
-    $V_t + e_t$. Where $\pi = \mu$ and nothing is clipped they are those of
+    `rho[t] * (r[t] + d[t] * (V[t+1] + lambda[t] * e[t+1]) - V[t])`, and the targets of the value,
+    `V + e`. Where `pi = mu` and nothing is clipped they are those of
     [`zero_train.returns.truncated_gae`][].
 
     Raises a `ValueError` for a clip that is not above 0.
