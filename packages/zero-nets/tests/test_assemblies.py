@@ -175,6 +175,9 @@ def test_half_precision_keeps_parameters_and_results_wide():
     gradient = jax.eval_shape(jax.grad(lambda net: jnp.sum(net(x[0]).loc)), half)
     assert jax.tree.structure(gradient) == jax.tree.structure(half)
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype(jnp.float32)}
+    # (The head is wide of itself; a torso is only by being wrapped.)
+    torso = zero_nets.MixedPrecision(wide.layers[0], jnp.bfloat16)
+    assert jax.eval_shape(torso, x[0]).dtype == jnp.float32
     # Other inputs, keys among them, pass through as they are.
     echo = zero_nets.MixedPrecision(lambda x, key: (x, jr.key_data(key)), jnp.bfloat16)
     action, data = echo(jnp.array([300], jnp.int32), key=jr.key(5))

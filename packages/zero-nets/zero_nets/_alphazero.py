@@ -27,8 +27,10 @@ class ChannelNorm(eqx.Module):
         self.offset = jnp.zeros((channels,), jnp.float32)
 
     def __call__(
-        self, x: Float[Array, "rows columns channels"]
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
         y = x.astype(wide(x.dtype))
         y = y - jnp.mean(y, axis=-1, keepdims=True)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
@@ -56,8 +58,10 @@ class ResidualBlock(eqx.Module):
         )
 
     def __call__(
-        self, x: Float[Array, "rows columns channels"]
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
         y = x
         for i, conv in enumerate(self.convs):
             if self.norms is not None:

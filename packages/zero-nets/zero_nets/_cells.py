@@ -58,7 +58,7 @@ class SimpleCell(eqx.Module):
 class MGUCell(eqx.Module):
     """The minimal gated unit, a GRU whose one gate `f` both forgets and updates.
 
-    Zhou et al. 2016 (https://arxiv.org/abs/1603.09420, equations 7a to 7c): with
+    Zhou et al. 2016 (https://arxiv.org/abs/1603.09420): with
     `f = sigmoid(W_f [h, x] + b_f)` and `n = tanh(W_h [f * h, x] + b_h)`, the next hidden state
     is `(1 - f) * h + f * n`.
     """
