@@ -70,6 +70,13 @@ def _squashed_log_prob(y, loc, scale, low, high):
     return np.where(y <= low + EDGE, below, np.where(y >= high - EDGE, above, inside))
 
 
+@pytest.fixture
+def float64():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
 def test_goldens():
     """Worked out by hand, to the sixth digit."""
     actions = [[0.5, -0.9991, -1, -7, 0.9991, 1, 7], [1, -2, 2, -1.9995, 1.9995, -9, 9]]
@@ -91,22 +98,21 @@ def test_squashed_density():
         np.testing.assert_allclose(found[row], expected, rtol=3e-5, atol=3e-5)
 
 
-def test_squashed_density_integrates_to_one():
+def test_squashed_density_integrates_to_one(float64):
     """With tails that are lost or counted twice it does not: the third's are a fifth of all, the
     fourth's nearly four fifths."""
-    with jax.enable_x64(True):
-        low, high = SQUASHED[:, 2:3], SQUASHED[:, 3:]
-        edges = np.exp(_log_probs(TanhGaussian, SQUASHED, SQUASHED[:, 2:]))
-        # Evenly spaced before the squashing, so that the steep ends are resolved.
-        reach = np.arctanh(1 - 2 * EDGE / (high - low))
-        x = reach * np.linspace(-1, 1, 20_001)[1:-1]
-        y = (low + high) / 2 + (high - low) / 2 * np.tanh(x)
-        inside = np.trapezoid(np.exp(_log_probs(TanhGaussian, SQUASHED, y)), y, axis=1)
+    low, high = SQUASHED[:, 2:3], SQUASHED[:, 3:]
+    edges = np.exp(_log_probs(TanhGaussian, SQUASHED, SQUASHED[:, 2:]))
+    # Evenly spaced before the squashing, so that the steep ends are resolved.
+    reach = np.arctanh(1 - 2 * EDGE / (high - low))
+    x = reach * np.linspace(-1, 1, 20_001)[1:-1]
+    y = (low + high) / 2 + (high - low) / 2 * np.tanh(x)
+    inside = np.trapezoid(np.exp(_log_probs(TanhGaussian, SQUASHED, y)), y, axis=1)
     np.testing.assert_allclose(inside + EDGE * np.sum(edges, axis=1), 1, atol=2e-4)
     assert EDGE * np.sum(edges[2]) > 0.15 and EDGE * np.sum(edges[3]) > 0.75
 
 
-def test_squashed_gradients():
+def test_squashed_gradients(float64):
     """In location, scale and action: inside, at the edges and past them."""
     loc, scale, low, high = np.repeat(SQUASHED, 7, axis=0).T
     action = low + np.tile([-0.2, 0.0, 0.3, 0.5, 0.8, 1.0, 1.2], 6) * (high - low)
@@ -114,8 +120,7 @@ def test_squashed_gradients():
     def log_prob(loc, scale, action, low, high):
         return TanhGaussian(loc, scale, low, high).log_prob(action)
 
-    with jax.enable_x64(True):
-        gradients = jax.jit(jax.vmap(jax.grad(log_prob, (0, 1, 2))))(loc, scale, action, low, high)
+    gradients = jax.jit(jax.vmap(jax.grad(log_prob, (0, 1, 2))))(loc, scale, action, low, high)
     for i, gradient in enumerate(gradients):
         up, down = ([loc, scale, action] for _ in range(2))
         step = 1e-6 * np.maximum(np.abs((loc, scale, action)[i]), 0.1)

@@ -52,6 +52,13 @@ def _check_frequencies(distribution, expected, *, num=4000):
     assert len(expected) == 1 or scipy.stats.chisquare(observed, wanted).pvalue > 1e-3
 
 
+@pytest.fixture
+def float64():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
 def test_categorical():
     @jax.jit
     @jax.vmap
@@ -90,22 +97,21 @@ def test_categorical_kl():
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 
-def test_categorical_gradients():
+def test_categorical_gradients(float64):
     """Against finite differences in float64; and where something is illegal, never NaN."""
 
     def functions(logits, other):
         d = Categorical(logits)
         return jnp.stack([d.log_prob(jnp.array(2)), d.entropy(), d.kl(Categorical(other))])
 
-    with jax.enable_x64(True):
-        base, other = np.array([0.3, -np.inf, 2.0, 0.0]), jnp.array([1.0, 0.0, -1.0, 0.5])
-        jacobian = jax.jit(jax.jacobian(functions))(jnp.asarray(base), other)
-        evaluate = jax.jit(functions)
-        for i in (0, 2, 3):
-            step = 1e-6 * np.eye(4)[i]
-            change = evaluate(base + step, other) - evaluate(base - step, other)
-            np.testing.assert_allclose(jacobian[:, i], change / 2e-6, rtol=1e-6, atol=1e-9)
-        np.testing.assert_array_equal(jacobian[:, 1], 0)
+    base, other = np.array([0.3, -np.inf, 2.0, 0.0]), jnp.array([1.0, 0.0, -1.0, 0.5])
+    jacobian = jax.jit(jax.jacobian(functions))(jnp.asarray(base), other)
+    evaluate = jax.jit(functions)
+    for i in (0, 2, 3):
+        step = 1e-6 * np.eye(4)[i]
+        change = evaluate(base + step, other) - evaluate(base - step, other)
+        np.testing.assert_allclose(jacobian[:, i], change / 2e-6, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(jacobian[:, 1], 0)
     # The action 2 is illegal in one of these rows.
     found = jax.jit(jax.vmap(jax.jacobian(functions, (0, 1))))(LOGITS, LOGITS[::-1])
     assert all(np.all(np.isfinite(leaf)) for leaf in found)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-import zero_nets
 from zero_nets import RunningStatistics
 
 
@@ -174,6 +173,13 @@ def test_deviations_are_clipped():
     assert jnp.all(RunningStatistics.from_batch(constant).normalise(constant) == 0)
 
 
+def test_constants_have_no_deviation():
+    """Rounding makes their variance a difference of equal squares: below 0 the deviation is NaN."""
+    values = np.random.default_rng(0).uniform(-1e3, 1e3, 200).astype(np.float32)
+    statistics = update(RunningStatistics.init(jnp.zeros(200)), np.tile(values, (1001, 1)))
+    assert jnp.all(statistics.std < 1e-3)
+
+
 def test_what_does_not_fit_is_refused():
     statistics = RunningStatistics.init({"a": jnp.zeros(3), "b": jnp.zeros(())})
     good = {"a": jnp.zeros((5, 3)), "b": jnp.zeros(5)}
@@ -198,9 +204,15 @@ def test_what_does_not_fit_is_refused():
         RunningStatistics.init(jnp.zeros(3), min_std=2.0, max_std=1.0)
 
 
-def test_float64():
-    with jax.enable_x64(True):
-        x = _samples(1000).astype(np.float64)
-        statistics = zero_nets.RunningStatistics.init(jnp.zeros(4)).update(jnp.asarray(x))
-        np.testing.assert_allclose(statistics.mean, x.mean(0), rtol=1e-12)
-        np.testing.assert_allclose(statistics.std, x.std(0), rtol=1e-10)
+@pytest.fixture
+def float64():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def test_float64(float64):
+    x = _samples(1000).astype(np.float64)
+    statistics = RunningStatistics.init(jnp.zeros(4)).update(jnp.asarray(x))
+    np.testing.assert_allclose(statistics.mean, x.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(statistics.std, x.std(0), rtol=1e-10)

@@ -248,5 +248,5 @@ def _moments(
     # What rounding left in the mean of many numbers: without it a variance far below the squared
     # mean would be mostly error.
     correction = mean_of(rest)
-    variance = mean_of(rest**2) - correction**2
+    variance = jnp.maximum(mean_of(rest**2) - correction**2, 0)
     return jnp.squeeze(mean + correction, axes), jnp.squeeze(variance, axes)
