@@ -176,7 +176,8 @@ def test_deviations_are_clipped():
 def test_constants_have_no_deviation():
     """Rounding makes their variance a difference of equal squares: below 0 the deviation is NaN."""
     values = np.random.default_rng(0).uniform(-1e3, 1e3, 200).astype(np.float32)
-    statistics = update(RunningStatistics.init(jnp.zeros(200)), np.tile(values, (1001, 1)))
+    batch, weights = np.tile(values, (1001, 1)), np.linspace(0.1, 1.7, 1001, dtype=np.float32)
+    statistics = update(RunningStatistics.init(jnp.zeros(200)), batch, weights)
     assert jnp.all(statistics.std < 1e-3)
 
 
