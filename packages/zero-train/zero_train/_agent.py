@@ -10,7 +10,8 @@ from ._actor import AbstractActor
 
 
 AgentState = TypeVar("AgentState")
-Metrics = dict[str, Float[Array, ""]]
+#: Scalars by name; from an agent also, perhaps, `priorities`.
+Metrics = dict[str, Float[Array, "*axes"]]
 
 
 class AbstractAgent(eqx.Module, Generic[AgentState]):
@@ -28,4 +29,8 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
     def update(
         self, state: AgentState, batch: PyTree[Array], *, key: PRNGKeyArray
     ) -> tuple[AgentState, Metrics]:
-        """One gradient step on one [`zero_memory.Batch`][]."""
+        """One gradient step on one [`zero_memory.Batch`][].
+
+        **Returns:** the state, and metrics to log. An entry `priorities`, of shape `[batch]`, is
+        not one: the loop hands it to the buffer, as the priorities of what was drawn.
+        """

@@ -120,22 +120,31 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
 def step(loop: Loop, state: LoopState) -> tuple[LoopState, Metrics]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
-    One jitted call; `state` is donated. Metrics are means over the updates, with `positions`
-    (ordinary rows collected) and `games` (episodes finished) of this step.
+    One jitted call; `state` is donated. Where the agent's metrics hold `priorities`, the buffer is
+    given them before the next batch is drawn.
+
+    **Returns:** the state, and metrics: means over the updates, with `positions` (ordinary rows
+    collected) and `games` (episodes finished) of this step.
     """
     actors, buffer, counts = collect_and_store(loop, state)
     key = jr.fold_in(state.key, 2 * state.step + 1)
 
-    def update(agent: PyTree, index: Array) -> tuple[PyTree, Metrics]:
+    def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Metrics]:
+        agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
-        return loop.agent.update(agent, draw(loop, buffer, key=dkey), key=ukey)
+        batch = draw(loop, buffer, key=dkey)
+        agent, metrics = loop.agent.update(agent, batch, key=ukey)
+        if "priorities" in metrics:
+            buffer = _prioritise(loop, buffer, batch, metrics["priorities"])
+        return (agent, buffer), {k: x for k, x in metrics.items() if k != "priorities"}
 
     indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
     # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
     # in a loop it takes 30 times as long. Elsewhere a loop keeps compilation short.
     on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
     unroll = loop.num_updates if on_cpu else 1
-    agent, metrics = jax.lax.scan(update, state.agent, indices, unroll=unroll)
+    carry = state.agent, buffer
+    (agent, buffer), metrics = jax.lax.scan(update, carry, indices, unroll=unroll)
     positions, games = jnp.sum(counts, axis=0)
     metrics = jax.tree.map(jnp.mean, metrics) | {"positions": positions, "games": games}
     return _placed(
@@ -183,6 +192,20 @@ def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
         return Batch(items, batch.weights, batch.indices)
 
     return on_every_device(loop.mesh, local, (P("data"), P()))(buffer, key)
+
+
+def _prioritise(
+    loop: Loop, buffer: PyTree[Array], batch: Batch, priorities: Array
+) -> PyTree[Array]:
+    update = getattr(loop.buffer, "update_priorities", None)
+    if update is None:
+        raise ValueError(
+            f"{type(loop.agent).__name__}.update gives priorities, and "
+            f"{type(loop.buffer).__name__} keeps none: use a buffer with `update_priorities`, such "
+            "as zero_memory.PrioritisedTrajectoryBuffer, or leave them out."
+        )
+    run = on_every_device(loop.mesh, update, (P("data"), P("data"), P("data")))
+    return run(buffer, batch.indices, priorities)
 
 
 @eqx.filter_jit(donate="all-except-first")
