@@ -80,8 +80,15 @@ def test_rows_without_weight_teach_nothing():
     agent = nim_agent(ENV, l2=0.0)
     state = agent.init(key=jr.key(0))
     batch = make_batch(1)
+    rows, uncounted = batch.items, jnp.array([2, 3, 6])
     spoilt = eqx.tree_at(
-        lambda b: b.items.reward, batch, batch.items.reward.at[jnp.array([2, 3, 6])].set(1e6)
+        lambda b: (b.items.reward, b.items.obs.legal, b.items.record.weights),
+        batch,
+        (
+            rows.reward.at[uncounted].set(1e6),
+            rows.obs.legal.at[uncounted].set(False),
+            rows.record.weights.at[uncounted].set(jnp.nan),
+        ),
     )
     one, _ = agent.update(state, batch, key=jr.key(1))
     two, _ = agent.update(state, spoilt, key=jr.key(1))

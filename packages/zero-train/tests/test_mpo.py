@@ -311,23 +311,26 @@ def test_small_divergences_are_exact():
 
 
 def test_rows_that_do_not_count():
-    """A final row, without a single legal action, changes neither loss nor gradient nor metric."""
+    """A final row, without a single legal action, changes neither loss nor gradient nor metric,
+    also where its values are those of a network with the illegal ones masked."""
     logits, old, values = array(DRAWS.normal(size=(3, STATES, SAMPLES)))
     weights = jnp.array([1.0, 0.5, 1.0, 2.0, 0.0])
 
     @jax.jit
     @ft.partial(jax.value_and_grad, has_aux=True)
-    def loss(variables, old):
+    def loss(variables, old, values):
         logits, duals = variables
         losses, metrics = jax.vmap(lambda x, y, z: categorical(x, y, z, duals))(logits, old, values)
         metrics = jax.tree.map(lambda x: masked_mean(x, weights), metrics)
         return masked_mean(losses, weights), metrics
 
     final = logits.at[-1].set(-jnp.inf), old.at[-1].set(-jnp.inf)
-    found, wanted = loss((final[0], DUALS), final[1]), loss((logits, DUALS), old)
-    assert not np.any(found[1][0][-1]) and np.all(found[1][0][:-1])
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        assert np.all(np.isfinite(x)) and np.array_equal(x, y)
+    wanted = loss((logits, DUALS), old, values)
+    for filler in (0.0, -jnp.inf, jnp.nan):
+        found = loss((final[0], DUALS), final[1], values.at[-1].set(filler))
+        assert not np.any(found[1][0][-1]) and np.all(found[1][0][:-1])
+        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            assert np.all(np.isfinite(x)) and np.array_equal(x, y)
 
 
 @pytest.mark.usefixtures("unchecked")

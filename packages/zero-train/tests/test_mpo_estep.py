@@ -94,6 +94,28 @@ def test_extremes(rho, size):
     assert float(slope.rho) == pytest.approx(sigmoid * (0.1 - kl), rel=1e-4, abs=1e-7 * sigmoid)
 
 
+def test_a_value_of_minus_infinity_is_illegal_too():
+    """As Q-values say it, of an action that the prior has not ruled out: as if it had, but for the
+    prior's share. A NaN is not taken for it."""
+
+    @jax.jit
+    def loss(values, log_prior):
+        gradient = jax.value_and_grad(
+            lambda dual: temperature_loss(values, dual, 0.1, log_prior=log_prior), has_aux=True
+        )
+        policy = nonparametric_policy(values, Dual(0.0), log_prior=log_prior)
+        return gradient(Dual(0.0)), jnp.exp(policy)
+
+    values, log_prior = jnp.array([1.0, 0.0, -1.0]), jnp.log(jnp.array([0.5, 0.3, 0.2]))
+    found = loss(values.at[1].set(-jnp.inf), log_prior)
+    wanted = loss(values, log_prior.at[1].set(-jnp.inf))
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert np.all(np.isfinite(x)) and np.array_equal(x, y)
+    assert np.isnan(loss(values.at[1].set(jnp.nan), log_prior)[0][0][0])
+    nothing = loss(jnp.full(3, -jnp.inf), log_prior)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(nothing))
+
+
 def test_no_gradient_but_into_the_temperature():
     values, log_prior = jnp.array([1.0, 0.0, -1.0]), jnp.log(jnp.array([0.5, 0.3, 0.2]))
 

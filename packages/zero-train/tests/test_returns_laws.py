@@ -169,14 +169,14 @@ def test_a_row_for_the_successor_is_as_good_as_its_value_beside():
 
 
 def test_a_final_position_without_legal_actions_is_worth_nothing():
-    """Its Q-values are all -inf, and 0 * -inf is not a number."""
+    """Its Q-values are all -inf, and 0 * -inf is not a number; nor is a softmax of them."""
     x = w.windows(10)
     x["last"][:, 4] = True
     for name in w.OF_STEPS:
         x[name][:, 4] = np.nan
     x["discount"][:, 3] = np.where(x["last"][:, 3], np.nan, 0.0)
     x["qvalues"][:, 4] = -np.inf
-    x["policy"][:, 4] = 0.0
+    x["policy"][:, 4] = np.nan
     found = compiled(0.6)(arrays(x))
     for name in ("tree_backup", "peng", "watkins"):
         assert np.isfinite(found[name]).all()
@@ -254,7 +254,7 @@ def test_bad_shapes(unchecked):
     empty = [x[k][:0] for k in ("reward", "discount", "value", "last")]
     with pytest.raises(ValueError, match=r"reward\[0\].*not empty"):
         returns.discounted_returns(*empty)
-    with pytest.raises(ValueError, match=r"qvalues\[12, 4\], action\[12\], policy\[12, 3\]"):
+    with pytest.raises(ValueError, match=r"qvalues\[12, 4\], action\[12\], policy\[12, 3\], last"):
         step = x["reward"], x["discount"], x["qvalues"], x["action"]
         returns.tree_backup_returns(*step, x["policy"][:, 1:], x["last"])
     ratio = x["reward"], x["discount"], x["qvalue"], x["value"], x["log_ratio"][1:], x["last"]
@@ -267,5 +267,12 @@ def test_bad_numbers():
     state = x["reward"], x["discount"], x["value"], x["last"]
     with pytest.raises(ValueError, match=r"n_step_returns\(n=0\)"):
         returns.n_step_returns(*state, n=0)
+    for lambda_ in (1.5, -0.1, float("nan")):
+        with pytest.raises(
+            ValueError, match=rf"truncated_gae\(lambda_={lambda_}\)`: must be"
+        ):
+            returns.truncated_gae(*state, lambda_=lambda_)
+    with pytest.raises(ValueError, match=r"peng_q_lambda_returns\(lambda_=2.0\)"):
+        returns.peng_q_lambda_returns(*state[:2], x["qvalues"], x["last"], lambda_=2.0)
     with pytest.raises(ValueError, match=r"vtrace\(clip_c=-1.0\)"):
         returns.vtrace(*state[:3], x["log_ratio"], x["last"], clip_c=-1.0)

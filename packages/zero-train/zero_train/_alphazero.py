@@ -16,8 +16,9 @@ from zero_search import AbstractPlanner, AbstractPriorModel
 from ._actors import PlanningActor
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
+from ._illegal import log_softmax
 from ._model import FeatureEvaluator
-from .losses import masked_mean
+from .losses import masked_mean, weighted_policy_loss
 
 
 class AlphaZeroState(eqx.Module):
@@ -108,11 +109,11 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
             )
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
         mean = ft.partial(masked_mean, weights=jnp.where(rows.last, 0.0, batch.weights))
-        # Finite instead of -inf, so that 0 * log-probability is 0 and its gradient is too.
-        log_policy = jax.nn.log_softmax(jnp.where(rows.obs.legal, logits, -1e9))
+        log_policy = log_softmax(jnp.where(rows.obs.legal, logits, -jnp.inf))
+        cross_entropy = jax.vmap(weighted_policy_loss)
         target = rows.record.weights
         outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
-        policy_loss = mean(-jnp.sum(target * log_policy, axis=-1))
+        policy_loss = mean(cross_entropy(log_policy, target))
         value_loss = mean(0.5 * jnp.square(value - outcome))
         l2_loss = self.l2 * _square_sum(params)
         loss = policy_loss + self.value_weight * value_loss + l2_loss
@@ -121,8 +122,8 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "l2_loss": l2_loss,
-            "policy_entropy": mean(-jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)),
-            "target_entropy": mean(-jnp.sum(jax.scipy.special.xlogy(target, target), axis=-1)),
+            "policy_entropy": mean(cross_entropy(log_policy, jnp.exp(log_policy))),
+            "target_entropy": mean(cross_entropy(jnp.log(target), target)),
             "value_error": mean(jnp.abs(value - rows.reward)),
             **_observation_check(rows.obs.features),
         }

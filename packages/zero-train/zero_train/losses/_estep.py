@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._arguments import check_axes, check_positive
+from .._illegal import finite
 from ._dual import Dual
 
 
@@ -26,7 +27,8 @@ def nonparametric_policy(
     - `temperature`: `eta`, a scalar dual, in the unit of `values`.
     - `log_prior`: log-probability of every candidate under the policy to improve on, normalised.
         None where the candidates were sampled from it, so that each stands for `1 / actions`.
-        An action of log-prior -inf is illegal: it may have any value. At least one is legal.
+        An action of log-prior or value -inf is illegal, whatever its other number is. A state
+        without a legal one gives finite numbers that mean nothing.
 
     **Returns:** `log q`, without gradient: targets for
     [`zero_train.losses.weighted_policy_loss`][] are its `exp`. -inf for an illegal action.
@@ -92,10 +94,12 @@ def _tilt(
     if log_prior is None:
         log_prior = jnp.full_like(values, -math.log(values.size))
     values, log_prior = jax.lax.stop_gradient((values, log_prior))
-    legal = log_prior > -jnp.inf
-    best = jnp.max(jnp.where(legal, values, -jnp.inf))
+    illegal = jnp.isneginf(log_prior) | jnp.isneginf(values)
+    # A state without a legal action, as after the last move, is one where all are worth 0.
+    log_prior = jnp.where(illegal, jnp.where(jnp.all(illegal), 0.0, -jnp.inf), log_prior)
+    best = finite(jnp.max(jnp.where(illegal, -jnp.inf, values)))
     # Less the best value before the division: log Z and its slope would otherwise be differences
     # of numbers of the size of values / eta.
-    scaled = jnp.where(legal, values - best, 0.0) / eta
+    scaled = jnp.where(illegal, 0.0, values - best) / eta
     log_z = jax.nn.logsumexp(scaled + log_prior)
     return scaled + log_prior - log_z, scaled - log_z, best + eta * log_z

@@ -30,10 +30,12 @@ def standardise(
     x: Float[Array, "*batch"], weights: Float[Array, "*batch"], *, epsilon: float = 1e-8
 ) -> Float[Array, "*batch"]:
     """`x` shifted and scaled to mean 0 and variance 1 under the weights, over all axes: what PPO
-    does to the advantages of a batch. Weights are those of [`zero_train.losses.masked_mean`][].
+    does to the advantages of a batch. Weights are those of [`zero_train.losses.masked_mean`][];
+    rows of weight 0 become 0.
 
     `epsilon` is added to the variance, so that equal numbers become 0.
     """
     mean = masked_mean(x, weights)
+    x = jnp.where(weights == 0, mean, x)
     variance = masked_mean(jnp.square(x - mean), weights)
     return (x - mean) / jnp.sqrt(variance + epsilon)

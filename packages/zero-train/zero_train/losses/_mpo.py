@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
 from .._arguments import check_axes
+from .._illegal import log_softmax
 from ._dual import Dual, kl_penalty
 from ._estep import nonparametric_policy, temperature_loss
 from ._policy import DecoupledPolicy, Policy
@@ -160,7 +161,9 @@ def mpo_categorical_loss(
 
     Raises a `ValueError` for different shapes or a bound that is not positive.
     """
-    log_policy, log_prior = _log_softmax(logits), _log_softmax(jax.lax.stop_gradient(target_logits))
+    target_logits = jax.lax.stop_gradient(target_logits)
+    log_policy, log_prior = log_softmax(logits), log_softmax(target_logits)
+    values = jnp.where(jnp.isneginf(target_logits), -jnp.inf, values)
     improved = nonparametric_policy(values, temperature, log_prior=log_prior)
     weights, prior = jnp.exp(improved), jnp.exp(log_prior)
     policy_loss = weighted_policy_loss(log_policy, weights)
@@ -219,8 +222,7 @@ def vmpo_loss(
     kept = valid & (advantages >= ranked[jnp.maximum(count - 1, 0)])
     some = jnp.any(valid)
     prior = jnp.where(kept, weights, 0.0)
-    # Where no row is valid, any prior will do: nothing of it is kept below.
-    log_prior = jnp.where(some, jnp.log(prior / jnp.where(some, jnp.sum(prior), 1.0)), 0.0)
+    log_prior = jnp.log(prior / jnp.where(some, jnp.sum(prior), 1.0))
     advantages = jnp.where(valid, advantages, 0.0)
     improved = nonparametric_policy(advantages, temperature, log_prior=log_prior)
     policy_loss = weighted_policy_loss(log_probs, jnp.where(some, jnp.exp(improved), 0.0))
@@ -250,8 +252,3 @@ def _constrain(kl: Array, alpha: Dual, epsilon: float) -> Losses:
         "kl": total,
         "kl_relative": total / (epsilon * alpha.value.size),
     }
-
-
-def _log_softmax(logits: Array) -> Array:
-    # Of -inf alone, both the value and the gradient would be NaN, and survive a weight of 0.
-    return jax.nn.log_softmax(jnp.where(jnp.any(logits > -jnp.inf), logits, 0.0))

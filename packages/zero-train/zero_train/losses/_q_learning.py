@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._arguments import check_axes, check_positive
+from .._illegal import finite
 from ._value import regression
 
 
@@ -101,12 +102,6 @@ def munchausen_q_learning_loss(
     bonus = scale * jnp.clip(log_policy, minimum, 0.0)
     target = reward + bonus + discount * _soft_maximum(next_qvalues, temperature)
     return regression(owner, finite(qvalues)[action], target, huber)
-
-
-def finite(x: Array) -> Array:
-    """0 for -inf, without a gradient. What is illegal is only ever asked for by filler rows and
-    final states, and times their weight or discount of 0 it must be 0 and not NaN."""
-    return jnp.where(jnp.isneginf(x), 0.0, x)
 
 
 def _greedy(qvalues: Array, selector: Array) -> Array:

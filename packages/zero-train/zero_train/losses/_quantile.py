@@ -7,7 +7,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from .._arguments import check_axes, check_positive
-from ._q_learning import finite
+from .._illegal import finite
 
 
 def quantile_regression_loss(

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arguments import check_axes
+from .._illegal import finite
 from ._multistep import lambda_returns
 from ._recurrence import check_rows, cut, end_rows, following, solve, stopped
 
@@ -117,16 +117,15 @@ def tree_backup_returns(
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi`: tree backup
     (Precup et al. 2000). It need not know `mu`, and cuts early even where `pi = mu`.
 
-    `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions.
+    `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions, whose
+    probability is not used; a row without a legal one counts as 0.
     """
-    check_axes(
-        "tree_backup_returns",
-        qvalues=(qvalues, "rows actions"),
-        action=(action, "rows"),
-        policy=(policy, "rows actions"),
-        lambda_=(lambda_, "rows" if jnp.ndim(lambda_) else ""),
+    check_rows(
+        "tree_backup_returns", lambda_, qvalues=qvalues, action=action, policy=policy, last=last
     )
-    value = jnp.sum(policy * jnp.where(jnp.isneginf(qvalues), 0.0, qvalues), axis=-1)
+    # The policy too: where nothing is legal, a softmax is NaN.
+    policy = jnp.where(jnp.isneginf(qvalues), 0.0, policy)
+    value = jnp.sum(policy * finite(qvalues), axis=-1)
     return off_policy_returns(
         reward,
         discount,
@@ -152,8 +151,8 @@ def peng_q_lambda_returns(
 
     Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
     """
-    check_axes("peng_q_lambda_returns", qvalues=(qvalues, "rows actions"))
-    value = _greedy_value(qvalues)
+    check_rows("peng_q_lambda_returns", lambda_, qvalues=qvalues, last=last)
+    value = finite(jnp.max(qvalues, axis=-1))
     return lambda_returns(
         reward, discount, value, last, lambda_=lambda_, stop_gradient=stop_gradient
     )
@@ -174,13 +173,8 @@ def watkins_q_lambda_returns(
 
     Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
     """
-    check_axes(
-        "watkins_q_lambda_returns",
-        qvalues=(qvalues, "rows actions"),
-        action=(action, "rows"),
-        lambda_=(lambda_, "rows" if jnp.ndim(lambda_) else ""),
-    )
-    value, qvalue = _greedy_value(qvalues), _taken(qvalues, action)
+    check_rows("watkins_q_lambda_returns", lambda_, qvalues=qvalues, action=action, last=last)
+    value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
     coefficient = lambda_ * (qvalue == value).astype(value.dtype)
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
@@ -194,9 +188,3 @@ def _of_steps(log_ratio: Array, last: Array) -> Array:
 
 def _taken(x: Array, action: Array) -> Array:
     return jnp.take_along_axis(x, action[:, None], axis=-1)[:, 0]
-
-
-def _greedy_value(qvalues: Array) -> Array:
-    value = jnp.max(qvalues, axis=-1)
-    # A finished game has no legal action; its 0 discount times -inf would be NaN.
-    return jnp.where(jnp.isneginf(value), 0.0, value)

@@ -10,9 +10,13 @@ from .._arguments import check_axes
 
 
 def check_rows(owner: str, lambda_: float | Array, **rows: Array) -> None:
-    """Raises unless all are one window of equally many rows, `lambda_` perhaps a number."""
-    axes = "rows" if jnp.ndim(lambda_) else ""
-    check_axes(owner, **{name: (x, "rows") for name, x in rows.items()}, lambda_=(lambda_, axes))
+    """Raises unless all are one window of equally many rows, and `lambda_` as many or one number,
+    which, if it is not traced, is from 0 to 1."""
+    if isinstance(lambda_, int | float) and not 0 <= lambda_ <= 1:
+        raise ValueError(f"`{owner}(lambda_={lambda_})`: must be from 0 to 1.")
+    tables = {"qvalues": "rows actions", "policy": "rows actions"}
+    axes = {name: (x, tables.get(name, "rows")) for name, x in rows.items()}
+    check_axes(owner, **axes, lambda_=(lambda_, "rows" if jnp.ndim(lambda_) else ""))
 
 
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
