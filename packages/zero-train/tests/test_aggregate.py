@@ -173,6 +173,8 @@ def test_normalised_scores_go_from_the_lowest_to_the_highest_of_all():
     "call, message",
     [
         (lambda: aggregate(np.array([[1.0, np.nan]])), r"scores\[0, 1\] is nan"),
+        # Sorted, a NaN would be the best score, and left out with the best quarter.
+        (lambda: interquartile_mean(np.array([[1, 2, 3, np.nan]])), r"scores\[0, 3\] is nan"),
         (lambda: aggregate(np.array([[1.0], [-np.inf]])), r"scores\[1, 0\] is -inf"),
         (lambda: aggregate(np.zeros((0, 3))), r"shape \(0, 3\)"),
         (lambda: aggregate(X, confidence=95.0), "confidence=95.0"),

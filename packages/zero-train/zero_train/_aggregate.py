@@ -52,8 +52,11 @@ def interquartile_mean(
     Of `n = runs * tasks` sorted scores the `floor(n / 4)` lowest and highest are left out, as in
     Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264), section 4.3: it is less swayed by a
     lucky run than the mean, and by chance altogether than the median.
+
+    **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
-    flat = np.sort(np.asarray(scores, np.float64).reshape(*scores.shape[:-2], -1), axis=-1)
+    array = _checked(scores)
+    flat = np.sort(array.reshape(*array.shape[:-2], -1), axis=-1)
     cut = flat.shape[-1] // 4
     return np.asarray(flat[..., cut : flat.shape[-1] - cut].mean(axis=-1))
 
