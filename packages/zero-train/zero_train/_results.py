@@ -5,7 +5,7 @@ import json
 import operator
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -97,12 +97,9 @@ class Results:
         **Raises:** `ValueError` where an algorithm lacks a task or has more runs of one than of
         another, where a run lacks the metric or, with `last`, ended at another step than others.
         """
-
-        def score(means: Mapping[int | None, float]) -> tuple[Any, np.ndarray]:
-            step = max((x for x in means if x is not None), default=-1) if last else None
-            return step, np.asarray(means.get(step, np.nan))
-
-        return {name: values for name, _, values in self._read(environment, metric, score)}
+        part, absolute = (slice(-1, None), False) if last else (slice(None), True)
+        tables = self._tables(environment, metric, part, absolute=absolute)
+        return {name: values[0] for name, (_, values) in tables.items()}
 
     def curves(
         self, environment: str, metric: str
@@ -113,20 +110,13 @@ class Results:
 
         **Raises:** `ValueError` as `scores`, and where runs were evaluated at different steps.
         """
+        tables = self._tables(environment, metric, slice(None), absolute=False)
+        return {name: (np.asarray(steps), values) for name, (steps, values) in tables.items()}
 
-        def curve(means: Mapping[int | None, float]) -> tuple[Any, np.ndarray]:
-            steps = sorted(x for x in means if x is not None)
-            return steps, np.asarray([means[step] for step in steps] or [np.nan])
-
-        return {
-            name: (np.asarray(steps), values)
-            for name, steps, values in self._read(environment, metric, curve)
-        }
-
-    def _read(
-        self, environment: str, metric: str, read: Callable
-    ) -> Iterator[tuple[str, Any, np.ndarray]]:
-        """For every algorithm the step or steps that all its runs share, and the values."""
+    def _tables(
+        self, environment: str, metric: str, part: slice, *, absolute: bool
+    ) -> dict[str, tuple[list[int | None], Float[np.ndarray, "steps runs tasks"]]]:
+        """For every algorithm this part of its evaluations, or of its one absolute metric."""
         tasks = self.tasks(environment)
         if not tasks:
             there = sorted({key.environment for key in self.entries})
@@ -136,13 +126,13 @@ class Results:
             if key.environment == environment:
                 runs = means.setdefault(key.algorithm, {task: {} for task in tasks})[key.task]
                 run = runs.setdefault(key.run, {})
-                if metric in self.entries[key].metrics:
+                if metric in self.entries[key].metrics and (key.step is None) == absolute:
                     run[key.step] = float(np.mean(self.entries[key].metrics[metric]))
-        for algorithm, by_task in means.items():
-            if len({len(runs) for runs in by_task.values()}) > 1:
-                counts = ", ".join(f"{len(runs)} of {task}" for task, runs in by_task.items())
-                raise ValueError(f"{algorithm} has different numbers of runs: {counts}")
-            yield algorithm, *_stacked(f"{environment}, {algorithm}", metric, by_task, read)
+        kind = "absolute metric" if absolute else "evaluation with the metric"
+        return {
+            algorithm: _table(f"{environment}, {algorithm}", f"{kind} {metric!r}", by_task, part)
+            for algorithm, by_task in means.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Nested dictionaries in marl-eval's layout (Gorsane et al. 2022,
@@ -210,23 +200,23 @@ def _merged(key: ResultKey, old: Result, new: Result) -> Result:
     return Result({**old.metrics, **new.metrics}, elapsed)
 
 
-def _stacked(
-    where: str, metric: str, by_task: Mapping[str, Mapping[str, Any]], read: Callable
-) -> tuple[Any, Float[np.ndarray, "*steps runs tasks"]]:
-    shared, columns = None, []
+def _table(
+    where: str, what: str, by_task: Mapping[str, Mapping[str, Mapping[Any, float]]], part: slice
+) -> tuple[list[Any], Float[np.ndarray, "steps runs tasks"]]:
+    """The steps that all runs share, and their means at these."""
+    if len({len(runs) for runs in by_task.values()}) > 1:
+        counts = ", ".join(f"{len(runs)} of {task}" for task, runs in by_task.items())
+        raise ValueError(f"{where} has different numbers of runs: {counts}")
+    shared: list[Any] = []
     for task, runs in by_task.items():
-        column = []
         for run, means in runs.items():
-            steps, values = read(means)
-            if np.isnan(values).any():
-                kind = "absolute metric" if steps is None else "evaluation with the metric"
-                raise ValueError(f"{where}, {task}, {run} has no {kind} {metric!r}")
-            if shared is not None and steps != shared:
+            steps = list(means)[part]
+            if not steps:
+                raise ValueError(f"{where}, {task}, {run} has no {what}")
+            if steps != (shared := shared or steps):
                 raise ValueError(
                     f"{where}, {task}, {run} was evaluated at {steps}, other runs at {shared}; "
                     "only what was evaluated at the same steps compares"
                 )
-            shared = steps
-            column.append(values)
-        columns.append(column)
+    columns = [[list(run.values())[part] for run in runs.values()] for runs in by_task.values()]
     return shared, np.asarray(columns).T
