@@ -69,8 +69,8 @@ def test_transformed():
 
 
 def test_hyperbolic_pair():
-    """The textbook formulas in float32 fail this: they lose the digits of small values (6e-8 is 0.1 % of
-    6e-8 in sqrt(1e-6 + 1) - 1 is 10 %) and their slope at 0 is epsilon."""
+    """The textbook formulas in float32 fail this: they lose the digits of small values (rounding
+    sqrt(1e-6 + 1) - 1 costs 10 % of it) and their slope at 0 is epsilon."""
     x = np.concatenate([-np.geomspace(1e6, 1e-4, 100), [0.0], np.geomspace(1e-4, 1e6, 100)])
     for epsilon in (0.0, 1e-3, 1e-2):
         squashed = zero_nets.signed_hyperbolic(jnp.asarray(x, jnp.float32), epsilon)
