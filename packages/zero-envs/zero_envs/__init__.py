@@ -17,6 +17,15 @@ from ._game2048 import (
     Game2048Afterstate as Game2048Afterstate,
     Game2048State as Game2048State,
 )
+from ._monsters import (
+    Monsters as Monsters,
+    MonstersAfterstate as MonstersAfterstate,
+    MonstersState as MonstersState,
+)
+from ._monsters_features import (
+    MONSTERS_WORDS as MONSTERS_WORDS,
+    MonstersTokens as MonstersTokens,
+)
 from ._pgx import (
     DOWNLOADED_GAMES as DOWNLOADED_GAMES,
     HIDDEN_GAMES as HIDDEN_GAMES,
