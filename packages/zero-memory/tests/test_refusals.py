@@ -29,6 +29,7 @@ def _buffer(**changes: Any) -> EpisodeBuffer:
         ({"num_shards": 0}, r"num_shards=0: give at least 1"),
         ({"num_shards": 3}, r"num_envs=4 does not divide over num_shards=3"),
         ({"num_shards": 4}, r"batch_size=6 does not divide over num_shards=4"),
+        ({"capacity": 2**29}, r"num_envs=4 with capacity=536870912: give fewer than 2\*\*31 slots"),
     ],
 )
 def test_sizes(change, message):
@@ -69,11 +70,23 @@ def test_items_unlike_the_example():
         buffer.add(state, cast)
     with pytest.raises(ValueError, match=r"items\.name is int32\[1\]: give int32\[4\]"):
         buffer.add_experience(state, rows(np.zeros(1)))
+    with pytest.raises(ValueError, match=r"items\.name is int32\[4\]: give 2 axes, environments"):
+        buffer.add(state, rows(np.zeros(4)))
+    with pytest.raises(ValueError, match=r"items of 0 rows an environment: give at least 1"):
+        buffer.add(state, rows(np.zeros((4, 0))))
 
 
 def test_rows_without_an_end():
     buffer = _buffer(last=lambda item: item.done)
     with pytest.raises(ValueError, match=r"the items have no last where .*`last=lambda item"):
+        buffer.add(buffer.init(rows(0)), rows(np.zeros((4, 5))))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_end_that_is_no_truth_value():
+    # `~1` is -2, which is true as well: final rows would be stored.
+    buffer = _buffer(last=lambda item: item.name)
+    with pytest.raises(ValueError, match=r"the last of the items is int32: give bool"):
         buffer.add(buffer.init(rows(0)), rows(np.zeros((4, 5))))
 
 
@@ -93,12 +106,13 @@ def unchecked():
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("size", [1, 3])
-def test_masks_that_are_not_one_value_an_environment(size):
+@pytest.mark.parametrize(
+    "mask, given", [(np.ones(1, bool), r"bool\[1\]"), (np.array([2, 1, 0, 2]), r"int64\[4\]")]
+)
+def test_masks_that_are_not_one_truth_value_an_environment(mask, given):
     buffer = _buffer()
     state = buffer.init(rows(0))
-    mask = jnp.ones(size, bool)
-    message = rf"mask of shape \[{size}\] for 4 environments: give \[4\]"
+    message = rf"mask of {given} for 4 environments: give bool\[4\]"
     with pytest.raises(ValueError, match=message):
         buffer.assign_rewards(state, jnp.zeros((4, 2)), mask)
     with pytest.raises(ValueError, match=message):
@@ -149,8 +163,16 @@ def test_rows_that_do_not_fit_a_ring(kind):
         buffer.add(state, rows(np.zeros((4, 9))))
     with pytest.raises(ValueError, match=r"items\.name is int32\[1, 2\]: give int32\[4, 2\]"):
         buffer.add(state, rows(np.zeros((1, 2))))
+    with pytest.raises(ValueError, match=r"items\.name is int32\[4\]: give 2 axes, environments"):
+        buffer.add(state, rows(np.zeros(4)))
     with pytest.raises(ValueError, match=r"items of structure .* give items like the example"):
         buffer.add(state, {"reward": jnp.zeros((4, 2))})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_without_arrays(kind):
+    with pytest.raises(ValueError, match=r"an example of {'a': None}: give an item with at least"):
+        kind(**(WINDOWS | {"batch_size": 4, "period": 4})).init({"a": None})
 
 
 @pytest.mark.parametrize("kind", KINDS)

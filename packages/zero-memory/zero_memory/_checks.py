@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 
 def check_sizes(buffer: Any, *names: str) -> None:
-    """Refuses sizes below 1, and environments or rows that shards cannot share out evenly."""
+    """Refuses sizes below 1, slots past int32, and what shards cannot share out evenly."""
     for name in (*names, "num_shards"):
         if getattr(buffer, name) < 1:
             raise ValueError(f"{name}={getattr(buffer, name)}: give at least 1.")
@@ -20,6 +20,11 @@ def check_sizes(buffer: Any, *names: str) -> None:
                 f"{name}={getattr(buffer, name)} does not divide over "
                 f"num_shards={buffer.num_shards}: give a multiple of it."
             )
+    if buffer.num_envs * buffer.capacity >= 2**31:
+        raise ValueError(
+            f"num_envs={buffer.num_envs} with capacity={buffer.capacity}: give fewer than 2**31 "
+            "slots, for int32 indices."
+        )
 
 
 def check_length(buffer: Any) -> None:
@@ -29,6 +34,12 @@ def check_length(buffer: Any) -> None:
             f"length={buffer.length} with capacity={buffer.capacity}: give windows no longer than "
             "the ring."
         )
+
+
+def check_example(example: PyTree[Array]) -> None:
+    """Refuses an item without leaves: nothing would say how many environments and rows come."""
+    if not jax.tree.leaves(example):
+        raise ValueError(f"an example of {example}: give an item with at least one array.")
 
 
 def check_items(
@@ -51,25 +62,35 @@ def check_items(
         )
     leaves = jax.tree.leaves(items)
     slots = jax.tree_util.tree_leaves_with_path(rings)
-    if copies and leaves[0].ndim == slots[0][1].ndim - 2 + num_axes + 1:
+    given_axes = leaves[0].ndim - (slots[0][1].ndim - 2)
+    if copies and given_axes == num_axes + 1:
         num_axes += 1
+    # Without enough axes there is no shape to ask for: how many rows were meant?
+    if given_axes < num_axes:
+        raise ValueError(
+            f"{_described(slots[0][0], leaves[0])}: give {num_axes} axes, environments first, "
+            "before those of the example."
+        )
     axes = leaves[0].shape[1:num_axes]
     for (path, ring), x in zip(slots, leaves, strict=True):
         shape = (ring.shape[0], *axes, *ring.shape[2:])
         if x.shape != shape or x.dtype != ring.dtype:
             raise ValueError(
-                f"items{jax.tree_util.keystr(path)} is {x.dtype}{list(x.shape)}: give "
-                f"{ring.dtype}{list(shape)}, like the example."
+                f"{_described(path, x)}: give {ring.dtype}{list(shape)}, like the example."
             )
     return leaves[0].shape[:num_axes]
 
 
+def _described(path: tuple[Any, ...], leaf: Array) -> str:
+    return f"items{jax.tree_util.keystr(path)} is {leaf.dtype}{list(leaf.shape)}"
+
+
 def check_mask(mask: Array, num_envs: int) -> None:
-    """Refuses a mask that would be broadcast over the environments."""
-    if mask.shape != (num_envs,):
+    """Refuses a mask that would be broadcast over the environments, or read bit by bit."""
+    if mask.shape != (num_envs,) or mask.dtype != bool:
         raise ValueError(
-            f"mask of shape {list(mask.shape)} for {num_envs} environments: give [{num_envs}], one "
-            "truth value an environment."
+            f"mask of {mask.dtype}{list(mask.shape)} for {num_envs} environments: give "
+            f"bool[{num_envs}], one truth value an environment."
         )
 
 
@@ -93,6 +114,8 @@ def check_accessor(
         raise ValueError(
             f"the reward of the items is {leaf.dtype}: give a float, an outcome takes its place."
         )
+    if name == "last" and leaf.dtype != bool:
+        raise ValueError(f"the last of the items is {leaf.dtype}: give bool.")
 
 
 def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:

@@ -102,6 +102,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Outcomes are differences of sums in float32, exact for the results of games.
         """
         axes = check_items(state.items, items, 2, copies=True)
+        if not axes[1]:
+            raise ValueError("items of 0 rows an environment: give at least 1.")
         for name in ("last", "reward", "discount"):
             check_accessor(name, getattr(self, name), items, axes)
         items = self._with_copies(items, axes, 2)

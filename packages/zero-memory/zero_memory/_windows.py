@@ -9,7 +9,7 @@ from flashbax.buffers import trajectory_buffer as flashbax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_items, check_shards, is_known
+from ._checks import check_example, check_items, check_shards, is_known
 from ._rings import repeat
 
 
@@ -46,6 +46,7 @@ class AbstractWindowBuffer(AbstractBuffer[State]):
 
 def empty_windows(buffer: AbstractWindowBuffer, example: PyTree[Array]) -> TrajectoryState:
     """Rings in which nothing was written; their slots hold copies of `example`."""
+    check_example(example)
     shards = (buffer.num_shards,)
     axes = (*shards, buffer.num_envs // buffer.num_shards, buffer.capacity)
     ring = _RingState(
