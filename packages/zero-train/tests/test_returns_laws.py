@@ -233,6 +233,14 @@ def test_one_row_is_its_value():
         assert found[name].tolist() == [0]
 
 
+def test_arrays_of_numpy_do(unchecked):
+    """Outside of `jit` and `vmap` too, where nothing has made them JAX's."""
+    x = {k: v[0] for k, v in arrays(w.windows(17, batch=1)).items()}
+    found = everything({k: np.asarray(v) for k, v in x.items()}, lambda_=0.9, stop_gradient=True)
+    wanted = everything(x, lambda_=0.9, stop_gradient=True)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
 def test_lower_precision_stays():
     x = {k: v[0] for k, v in arrays(w.windows(14, batch=1)).items()}
     half = {k: y.astype(jnp.bfloat16) if y.dtype == jnp.float32 else y for k, y in x.items()}
@@ -268,9 +276,7 @@ def test_bad_numbers():
     with pytest.raises(ValueError, match=r"n_step_returns\(n=0\)"):
         returns.n_step_returns(*state, n=0)
     for lambda_ in (1.5, -0.1, float("nan")):
-        with pytest.raises(
-            ValueError, match=rf"truncated_gae\(lambda_={lambda_}\)`: must be"
-        ):
+        with pytest.raises(ValueError, match=rf"truncated_gae\(lambda_={lambda_}\)`: must be"):
             returns.truncated_gae(*state, lambda_=lambda_)
     with pytest.raises(ValueError, match=r"peng_q_lambda_returns\(lambda_=2.0\)"):
         returns.peng_q_lambda_returns(*state[:2], x["qvalues"], x["last"], lambda_=2.0)

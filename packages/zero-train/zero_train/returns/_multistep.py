@@ -80,7 +80,7 @@ def n_step_returns(
     if n >= a.size - 1:
         return solve(a, b)
     a, b = _compose(a, b, n)
-    return a + b * _shift(value, n)
+    return a + b * following(value, n)
 
 
 def _mixture(
@@ -92,20 +92,15 @@ def _mixture(
     return a, jnp.where(ends, 0.0, discount * lambda_)
 
 
-def _shift(x: Array, steps: int) -> Array:
-    """`x[t + steps]`. What comes from behind the last row is multiplied by an end row's `b`, 0."""
-    return jnp.concatenate([x[steps:], jnp.zeros_like(x[:steps])])
-
-
 def _compose(a: Array, b: Array, n: int) -> tuple[Array, Array]:
     """The map `g -> a[t] + b[t] * g` of `n` rows in a row, in about `2 log2(n)` passes."""
     total_a, total_b, done = a, b, 1
     for bit in bin(n)[3:]:
-        total_a = total_a + total_b * _shift(total_a, done)
-        total_b = total_b * _shift(total_b, done)
+        total_a = total_a + total_b * following(total_a, done)
+        total_b = total_b * following(total_b, done)
         done *= 2
         if bit == "1":
-            total_a = a + b * _shift(total_a, 1)
-            total_b = b * _shift(total_b, 1)
+            total_a = a + b * following(total_a, 1)
+            total_b = b * following(total_b, 1)
             done += 1
     return total_a, total_b
