@@ -13,8 +13,7 @@ import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
 from zero_search import (
-    _gumbel,
-    _tree_search,
+    _tree_planner,
     AbstractPriorModel,
     GumbelSearch,
     Plan,
@@ -217,9 +216,8 @@ class Jitted:
             return make_plan(root, *args, **kwargs)
 
         def run(state, key):
-            module = _gumbel if isinstance(self.planner, GumbelSearch) else _tree_search
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(module, "make_plan", spy)
+                patch.setattr(_tree_planner, "make_plan", spy)
                 plan, _ = self.planner.plan(
                     self.model, state, self.planner.init(self.model, state), key=key
                 )

@@ -14,6 +14,10 @@ from ._chance import (
 from ._gumbel import (
     GumbelSearch as GumbelSearch,
 )
+from ._hindsight import (
+    Hindsight as Hindsight,
+    HindsightCarry as HindsightCarry,
+)
 from ._inspect import (
     read_tree as read_tree,
     SearchTree as SearchTree,
@@ -24,6 +28,7 @@ from ._mctx import (
     MctxSearch as MctxSearch,
 )
 from ._model import (
+    AbstractHiddenModel as AbstractHiddenModel,
     AbstractModel as AbstractModel,
     AbstractPriorModel as AbstractPriorModel,
 )
@@ -41,6 +46,11 @@ from ._qtransform import (
     ByMinMax as ByMinMax,
     ByParentAndSiblings as ByParentAndSiblings,
     CompletedByMixedValue as CompletedByMixedValue,
+)
+from ._readout import (
+    AbstractReadout as AbstractReadout,
+    SoftmaxQ as SoftmaxQ,
+    VisitCounts as VisitCounts,
 )
 from ._root import (
     SearchCarry as SearchCarry,
@@ -61,6 +71,10 @@ from ._statistics import (
 )
 from ._tree import (
     Tree as Tree,
+)
+from ._tree_planner import (
+    AbstractTreePlanner as AbstractTreePlanner,
+    Outlook as Outlook,
 )
 from ._tree_search import (
     TreeSearch as TreeSearch,

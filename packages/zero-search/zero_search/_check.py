@@ -168,6 +168,11 @@ def check_step(
                 f"`model.{method}` returned `{name}` {_show(x)} for {batch} states; it must be "
                 f"{'bool' if kind is jnp.bool_ else 'float'} of shape ({batch},)."
             )
+    check_states(state, after, method)
+
+
+def check_states(state: PyTree[Array], after: PyTree[Array], method: str) -> None:
+    """What `model.<method>(state, ...)` returned for states must be like them."""
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
         raise ValueError(

@@ -13,14 +13,12 @@ from ._backup import AbstractBackup, MeanBackup
 from ._check import check_count, check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
-from ._planner import AbstractPlanner, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._root import (
     default_room,
     evaluate_root,
     first_carry,
     kept_or_empty,
-    make_plan,
     next_carry,
     num_actions,
     SearchCarry,
@@ -31,9 +29,10 @@ from ._select import AbstractSelection, highest
 from ._simulate import search
 from ._statistics import NodeStatistics
 from ._tree import empty, plant, statistics, Tree
+from ._tree_planner import AbstractTreePlanner, Outlook
 
 
-class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
+class GumbelSearch(AbstractTreePlanner[AbstractPriorModel]):
     """Full Gumbel MuZero: a policy improvement with any number of simulations.
 
     At the root, the `max_num_considered_actions` best of `gumbel + logits` share the simulations
@@ -78,26 +77,15 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         tree = self._empty(state, num_actions(model, state)) if self.reuse else None
         return first_carry(state, tree)
 
-    def plan(
+    def explore(
         self,
         model: AbstractPriorModel,
         state: PyTree[Array],
         carry: SearchCarry,
         *,
         key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`, as [`zero_search.TreeSearch.plan`][] does."""
-        return self.grow(model, state, carry, key=key)[:2]
-
-    def grow(
-        self,
-        model: AbstractPriorModel,
-        state: PyTree[Array],
-        carry: SearchCarry,
-        *,
-        key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry, Tree]:
-        """As `plan`, and the trees as well, for [`zero_search.SearchTree`][]."""
+    ) -> tuple[Outlook, SearchCarry, Tree]:
+        """Searches from every row of `state`, without a decision."""
         root = evaluate_root(model, state, key)
         top = jnp.max(root.logits, axis=1, keepdims=True)
         logits = root.logits - jnp.where(top > -jnp.inf, top, 0.0)
@@ -108,20 +96,35 @@ class GumbelSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         tree = kept_or_empty(carry, batch, lambda: self._empty(state, actions))
         planted = plant(tree, self._selection, state, logits, root.value)
         kept = statistics(planted).visits
-        rule = Halving(gumbel, logits, kept, self._table(), self.qtransform)
         tree, stats = search(
             planted,
             model,
             Rules(self._selection, self.backup, self.gamma, self.max_depth),
             num_simulations=self.num_simulations,
             key=root.search_key,
-            root_rule=rule,
+            root_rule=Halving(gumbel, logits, kept, self._table(), self.qtransform),
         )
-        found = statistics(tree)
-        action = rule.choose(found, jnp.max(found.visits - kept, axis=1))
-        weights = safe_softmax(logits + transformed(self.qtransform, found))
-        plan = make_plan(found, action, weights, **tree_stats(root, planted, tree, stats))
-        return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
+        outlook = Outlook(
+            root=statistics(tree),
+            kept=kept,
+            noise=gumbel,
+            ply=carry.ply,
+            key=root.action_key,
+            stats=tree_stats(root, planted, tree, stats),
+        )
+        return outlook, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
+
+    def decide(
+        self, outlook: Outlook
+    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
+        """The best of `gumbel + logits + transformed Q` among the most visited actions.
+
+        The weights are the softmax of the sum without the Gumbel noise.
+        """
+        root, logits = outlook.root, outlook.root.prior[:, 0]
+        rule = Halving(outlook.noise, logits, outlook.kept, self._table(), self.qtransform)
+        action = rule.choose(root, jnp.max(root.visits - outlook.kept, axis=1))
+        return action, safe_softmax(logits + transformed(self.qtransform, root))
 
     def advance(
         self,

@@ -34,3 +34,14 @@ class AbstractPriorModel(AbstractModel[State], Generic[State]):
         self, state: State, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
         """Prior logits (`-inf` marks an illegal action) and the value for the player to move."""
+
+
+class AbstractHiddenModel(AbstractModel[State], Generic[State]):
+    """A model of a world that may hide something from the player to move."""
+
+    @abc.abstractmethod
+    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
+        """States the players to move could not tell from these, from the exact posterior.
+
+        The states themselves where nothing is hidden.
+        """

@@ -107,11 +107,16 @@ def make_plan(
     root: NodeStatistics,
     action: Int[Array, " batch"],
     weights: Float[Array, "batch actions"],
+    known: Bool[Array, "batch actions"] | None = None,
     **stats: Array,
 ) -> Plan:
-    """Fills in what follows from the root: all candidates, and its value where none was seen."""
+    """Fills in what follows from the root: all candidates, and its value where no Q is `known`.
+
+    Known are the visited ones if nothing else is said.
+    """
     value = root.value
-    qvalues = jnp.where(root.visits > 0, root.qvalues, value[:, None])
+    known = root.visits > 0 if known is None else known
+    qvalues = jnp.where(known, root.qvalues, value[:, None])
     actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
     plan = Plan(
         action=action,

@@ -1,19 +1,18 @@
 """The PUCT family of tree search."""
 
-from jaxtyping import Array, Bool, Int, Key, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
 from ._check import check_count, check_kinds, check_limits, check_range
 from ._expand import Rules
 from ._model import AbstractPriorModel
 from ._noise import AbstractRootNoise, disturb
-from ._planner import AbstractPlanner, Plan
 from ._root import (
     default_room,
     evaluate_root,
     first_carry,
     kept_or_empty,
-    make_plan,
     next_carry,
     num_actions,
     play_visits,
@@ -24,9 +23,10 @@ from ._sample import Temperature
 from ._select import AbstractSelection, PUCT
 from ._simulate import search
 from ._tree import empty, plant, statistics, Tree
+from ._tree_planner import AbstractTreePlanner, Outlook
 
 
-class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
+class TreeSearch(AbstractTreePlanner[AbstractPriorModel]):
     """Monte-Carlo tree search with a prior: AlphaZero, MuZero or UCT by choice of `selection`.
 
     A simulation walks down by the selection rule to an action without a stored child, evaluates
@@ -97,32 +97,15 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         tree = self._empty(state, num_actions(model, state)) if self.reuse else None
         return first_carry(state, tree)
 
-    def plan(
+    def explore(
         self,
         model: AbstractPriorModel,
         state: PyTree[Array],
         carry: SearchCarry,
         *,
         key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`.
-
-        **Returns:** the plan (weights are visit counts over their sum, before temperature) and the
-        carry for `advance`.
-
-        Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
-        """
-        return self.grow(model, state, carry, key=key)[:2]
-
-    def grow(
-        self,
-        model: AbstractPriorModel,
-        state: PyTree[Array],
-        carry: SearchCarry,
-        *,
-        key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry, Tree]:
-        """As `plan`, and the trees as well, for [`zero_search.SearchTree`][]."""
+    ) -> tuple[Outlook, SearchCarry, Tree]:
+        """Searches from every row of `state`, without a decision."""
         root = evaluate_root(model, state, key)
         logits = root.logits
         noisy = disturb(self.noise, logits, root.noise_key)
@@ -143,10 +126,24 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             num_simulations=self.num_simulations,
             key=root.search_key,
         )
-        found = statistics(tree)
-        action, weights = play_visits(found.visits, self.temperature, carry.ply, root.action_key)
-        plan = make_plan(found, action, weights, **tree_stats(root, planted, tree, stats))
-        return plan, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
+        outlook = Outlook(
+            root=statistics(tree),
+            kept=statistics(planted).visits,
+            noise=jnp.zeros_like(logits),
+            ply=carry.ply,
+            key=root.action_key,
+            stats=tree_stats(root, planted, tree, stats),
+        )
+        return outlook, SearchCarry(ply=carry.ply, tree=tree if self.reuse else None), tree
+
+    def decide(
+        self, outlook: Outlook
+    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
+        """An action by visits, at the temperature.
+
+        The weights are the visits over their sum, before temperature.
+        """
+        return play_visits(outlook.root.visits, self.temperature, outlook.ply, outlook.key)
 
     def advance(
         self,

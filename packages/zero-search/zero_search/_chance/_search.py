@@ -5,18 +5,18 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._check import check_kinds
-from .._planner import AbstractPlanner, Plan
 from .._root import num_actions, SearchCarry
 from .._tree import Tree, UNSTORED
+from .._tree_planner import AbstractTreePlanner, Outlook
 from .._tree_search import TreeSearch
 from ._model import AbstractAfterstateModel, AbstractChanceModel
 from ._plies import ActionNoise, ByKind, ByKindBackup, Node, Plies
 
 
-class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
+class ChanceSearch(AbstractTreePlanner[AbstractChanceModel]):
     """Tree search with chance nodes, which visit each outcome as often as it is probable.
 
     [`zero_search.TreeSearch`][] takes `model.step` for certain: it would search one future drawn
@@ -58,32 +58,28 @@ class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
         plies, planner = self._parts(model, state)
         return planner.init(plies, plies.root(state))
 
-    def plan(
+    def explore(
         self,
         model: AbstractChanceModel,
         state: PyTree[Array],
         carry: SearchCarry,
         *,
         key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`.
+    ) -> tuple[Outlook, SearchCarry, Tree]:
+        """Searches from every row of `state`, without a decision.
 
-        **Returns:** the plan, over actions alone, and the carry for `advance`.
+        **Returns:** what is known of the actions alone; the carry; and trees whose columns are the
+        actions, then the outcomes.
         """
-        return self.grow(model, state, carry, key=key)[:2]
-
-    def grow(
-        self,
-        model: AbstractChanceModel,
-        state: PyTree[Array],
-        carry: SearchCarry,
-        *,
-        key: Key[Array, " batch"],
-    ) -> tuple[Plan, SearchCarry, Tree]:
-        """As `plan`, and the trees as well; their columns are the actions, then the outcomes."""
         plies, planner = self._parts(model, state)
-        plan, carry, tree = planner.grow(plies, plies.root(state), carry, key=key)
-        return _only_actions(plan, plies.num_actions), carry, tree
+        outlook, carry, tree = planner.explore(plies, plies.root(state), carry, key=key)
+        return _only_actions(outlook, plies.num_actions), carry, tree
+
+    def decide(
+        self, outlook: Outlook
+    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
+        """As `planner` does."""
+        return self.planner.decide(outlook)
 
     def advance(
         self,
@@ -101,6 +97,12 @@ class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
     def _parts(
         self, model: AbstractChanceModel, state: PyTree[Array]
     ) -> tuple["Plies", TreeSearch]:
+        if not isinstance(model, AbstractChanceModel):
+            raise ValueError(
+                f"`ChanceSearch` got a `{type(model).__name__}`, which does not know the "
+                "probabilities of its outcomes: give it an `AbstractChanceModel`, or take "
+                "`TreeSearch`, or `Hindsight` over it."
+            )
         actions, sampled = num_actions(model, state), self.outcomes == "sampled"
         noise = self.planner.noise
         planner = dataclasses.replace(
@@ -118,10 +120,10 @@ class ChanceSearch(AbstractPlanner[AbstractChanceModel, SearchCarry]):
         return Plies(model, self.planner.gamma, actions, sampled), planner
 
 
-def _only_actions(plan: Plan, num_actions: int) -> Plan:
-    """The plan without its columns of outcomes."""
-    where = lambda p: (p.candidates, p.weights, p.qvalues, p.advantages)
-    return eqx.tree_at(where, plan, tuple(x[:, :num_actions] for x in where(plan)))
+def _only_actions(outlook: Outlook, num_actions: int) -> Outlook:
+    """The outlook without its columns of outcomes."""
+    where = lambda x: (x.root.prior, x.root.visits, x.root.qvalues, x.kept, x.noise)
+    return eqx.tree_at(where, outlook, tuple(x[..., :num_actions] for x in where(outlook)))
 
 
 def _realise(
