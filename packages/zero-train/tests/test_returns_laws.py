@@ -224,13 +224,26 @@ def test_targets_are_constants_unless_asked_for():
     assert all(np.any(leaf) and np.isfinite(leaf).all() for leaf in jax.tree.leaves(free))
 
 
-def test_one_row_is_its_value():
-    x = {k: v[0, -1:] for k, v in arrays(w.windows(13, batch=1)).items()}
-    found = everything(x, lambda_=0.9, stop_gradient=True)
+@pytest.mark.parametrize("rows", (1, w.ROWS))
+def test_final_rows_alone_are_their_values(rows):
+    """A window of one row, and one of nothing but final rows; values and gradients."""
+    x = {k: v[0, -rows:] for k, v in arrays(w.windows(13, batch=1)).items()}
+    x |= {k: jnp.full_like(x[k], jnp.nan) for k in w.OF_STEPS if k != "trace"}
+    x["last"] = jnp.ones_like(x["last"])
+
+    @jax.jit
+    def all_of(parts):
+        found = everything({**x, **parts}, lambda_=0.9, stop_gradient=False)
+        return sum(jnp.sum(y) for y in found.values()), found
+
+    gradient, found = jax.grad(all_of, has_aux=True)({k: x[k] for k in DIFFERENTIABLE})
     for name in ("lambda", "discounted", "n_step", "targets", "off_policy", "retrace", "traced"):
         assert found[name].tolist() == x["value"].tolist()
     for name in ("advantages", "errors", "gains"):
-        assert found[name].tolist() == [0]
+        assert not np.any(found[name])
+    assert np.all(gradient.pop("value") != 0)
+    del gradient["policy"]
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
 def test_arrays_of_numpy_do(unchecked):
