@@ -193,6 +193,18 @@ def test_sums_do_not_drift():
     assert {start for draw in draws for start in draw} == set(range(9))
 
 
+def test_the_sum_of_priorities_as_high_as_a_float_is_finite():
+    # The sum of two would be infinite, and every weight 0; the reciprocal of one would be 0.
+    buffer = _buffer(alpha=1.0, num_envs=1)
+    add, sample, update = _jitted(buffer)
+    state = add(buffer.init(stream(0, 0, 1)), stream(0, 12, 1))
+    every = jnp.arange(9, dtype=jnp.int32)[:, None]
+    for priorities, least, most in (jnp.full(9, 3e38), 5, 9), (jnp.ones(9).at[4].set(3e38), 1, 1):
+        batch = sample(update(state, every, priorities), key=jr.key(0))
+        assert (batch.weights == 1).all()
+        assert least <= len(set(batch.indices[:, 0].tolist())) <= most
+
+
 def test_of_a_window_that_comes_twice_the_higher_priority_counts():
     buffer = _buffer(alpha=1.0)
     add, _, update = _jitted(buffer)

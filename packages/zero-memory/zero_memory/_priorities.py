@@ -84,9 +84,11 @@ def set_some(
 ) -> Priorities:
     """Sets single windows; those of a shard that is not there are dropped.
 
-    Where a window is given twice, the higher value stays.
+    Where a window is given twice, the higher value stays. Values are bounded so that no sum of
+    them overflows, nor its reciprocal underflows.
     """
-    block = tree.leaves.shape[3]
+    num_windows, block = math.prod(tree.leaves.shape[1:]), tree.leaves.shape[3]
+    value = jnp.minimum(value, 2.0**125 / num_windows)
     at = shard, env, window // block, window % block
     leaves = tree.leaves.at[at].set(0.0, mode="drop").at[at].max(value, mode="drop")
     new = jnp.sum(leaves.at[at[:3]].get(mode="fill", fill_value=0.0), axis=1)
