@@ -160,11 +160,12 @@ def test_what_is_no_file_of_results_is_named_and_kept(tmp_path, text, message):
         (values(), {}, "return must be a list of at least one number"),
         ({"step_count": np.ones(1)}, {}, "step_count cannot be a metric's name"),
         (values(1.0), dict(algorithm="a,b"), "'a,b' has a comma"),
+        (values(1.0), dict(step=-1), "step=-1 was given"),  # `BestSoFar.step` at the start
     ],
 )
 def test_what_marl_eval_could_not_read_is_refused(metrics, changes, message):
     with pytest.raises(ValueError, match=message):
-        Results().add(metrics, step=1, **(name() | changes))
+        Results().add(metrics, **(dict(step=1) | name() | changes))
 
 
 def test_names_that_marl_eval_takes_for_one_are_refused():

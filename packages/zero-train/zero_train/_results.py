@@ -59,10 +59,13 @@ class Results:
             metric.
         - `elapsed_time`: seconds since training began; the first one given stays.
 
-        **Raises:** `ValueError` for a metric that is empty or not finite, for a name marl-eval
-        cannot read, and where the evaluation is there already with another outcome.
+        **Raises:** `ValueError` for a metric that is empty or not finite, for a negative step, for
+        a name marl-eval cannot read, and where the evaluation is there already with another
+        outcome.
         """
         step = None if step is None else operator.index(step)
+        if step is not None and step < 0:
+            raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
         key = ResultKey(environment, task, algorithm, f"seed_{operator.index(seed)}", step)
         values = {name: episodes(key, name, numbers) for name, numbers in metrics.items()}
         elapsed = None if elapsed_time is None else float(elapsed_time)
