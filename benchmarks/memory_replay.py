@@ -175,8 +175,7 @@ def compare(calls: dict[str, Callable[[], Any]], runs: int, fill: int) -> dict[s
     repeats = max(1, round(0.005 / slowest))
     times = {name: [] for name in calls}
     for run in range(runs):
-        names = list(calls)
-        for name in names if run % 2 else reversed(names):
+        for name in list(calls)[:: 1 if run % 2 else -1]:
             times[name].append(clock(calls[name], repeats))
     ours, *others = times
     fast = {name: [round(x, 3) for x in quartiles(times[name], times[ours])] for name in others}
@@ -207,21 +206,17 @@ def windows(envs: int, capacity: int, batch: int, runs: int, block: int = 32) ->
     buffer = TrajectoryBuffer(capacity, envs, batch, LENGTH)
     peer = flashbax_buffer(flashbax.make_trajectory_buffer, envs, capacity, batch)
 
-    def ours(state, items, count):
+    def turn(buffer, key_name, state, items, count):
         state = buffer.add(state, items)
-        return state, buffer.sample(state, key=jr.fold_in(jr.key(0), count))
-
-    def theirs(state, items, count):
-        state = peer.add(state, items)
-        return state, peer.sample(state, jr.fold_in(jr.key(0), count))
+        return state, buffer.sample(state, **{key_name: jr.fold_in(jr.key(0), count)})
 
     example = step_example()
     items = stacked(example, envs, block)
     ring = NumPyRing(example, envs, capacity, batch)
     in_numpy = [np.asarray(x) for x in jax.tree.leaves(items)]
     calls = {
-        "zero": jitted(ours, buffer.init(example), items),
-        "flashbax": jitted(theirs, peer.init(example), items),
+        "zero": jitted(ft.partial(turn, buffer, "key"), buffer.init(example), items),
+        "flashbax": jitted(ft.partial(turn, peer, "rng_key"), peer.init(example), items),
         "numpy": lambda: ring.turn(in_numpy),
     }
     return {"block": block, "length": LENGTH} | compare(calls, runs, -(-capacity // block))
@@ -232,20 +227,16 @@ def priorities(envs: int, capacity: int, batch: int, runs: int, block: int = 32)
     make = ft.partial(flashbax.make_prioritised_trajectory_buffer, device=jax.devices()[0].platform)
     peer = flashbax_buffer(make, envs, capacity, batch)
 
-    def ours(state, items, count):
+    def turn(buffer, key_name, update, state, items, count):
         state = buffer.add(state, items)
         key, pkey = jr.split(jr.fold_in(jr.key(0), count))
-        drawn = buffer.sample(state, key=key)
-        return buffer.update_priorities(state, drawn.indices, jr.uniform(pkey, (batch,))), drawn
-
-    def theirs(state, items, count):
-        state = peer.add(state, items)
-        key, pkey = jr.split(jr.fold_in(jr.key(0), count))
-        drawn = peer.sample(state, key)
-        return peer.set_priorities(state, drawn.indices, jr.uniform(pkey, (batch,))), drawn
+        drawn = buffer.sample(state, **{key_name: key})
+        return update(state, drawn.indices, jr.uniform(pkey, (batch,))), drawn
 
     example = step_example()
     items = stacked(example, envs, block)
+    ours = ft.partial(turn, buffer, "key", buffer.update_priorities)
+    theirs = ft.partial(turn, peer, "rng_key", peer.set_priorities)
     calls = {
         "zero": jitted(ours, buffer.init(example), items),
         "flashbax": jitted(theirs, peer.init(example), items),
