@@ -209,9 +209,9 @@ def test_the_tower_learns_from_the_first_step(getkey):
 
 def test_refuses_what_does_not_fit(getkey):
     net = _random_net()
-    with pytest.raises(ValueError, match=r"\(4, 3, 5, 2\).*built for \(3, 5, 2\).*vmap"):
+    with pytest.raises(ValueError, match=r"\(4, 3, 5, 2\).*expected \(3, 5, 2\).*vmap"):
         net(jnp.zeros((4, *BOARD)))
-    with pytest.raises(ValueError, match=r"\(5, 3, 2\).*built for \(3, 5, 2\)"):
+    with pytest.raises(ValueError, match=r"\(5, 3, 2\).*expected \(3, 5, 2\)"):
         net(jnp.zeros((5, 3, 2)))
     with pytest.raises(ValueError, match=r"`board_shape` is \(8, 8\).*rows, columns and channels"):
         zero_nets.AlphaZeroNet((8, 8), 65, key=getkey())

@@ -13,6 +13,7 @@ from . import nets
 
 SIZE = 6
 BOUNDS = {"minimum": (-1.0, 0.0), "maximum": (1.0, 10.0)}
+INFINITE = {"minimum": 0.0, "maximum": float("inf")}
 POLICIES = {
     "categorical": (zero_nets.CategoricalHead, (SIZE, 4), {}),
     "multi-discrete": (zero_nets.MultiDiscreteHead, (SIZE, (3, 2)), {}),
@@ -198,7 +199,7 @@ def test_heads_do_not_compute_in_half_precision():
 
 def test_refuses_what_does_not_fit():
     head = nets.random(zero_nets.CategoricalHead, SIZE, 4)
-    with pytest.raises(ValueError, match=r"\(2, 6\).*built for \(6,\).*vmap"):
+    with pytest.raises(ValueError, match=r"\(2, 6\).*expected \(6,\).*vmap"):
         head(jnp.zeros((2, SIZE)))
     table = nets.random(zero_nets.LinearHead, SIZE, (4,))
     with pytest.raises(ValueError, match=r"`logits` returned shape \(4,\).*\[actions, atoms\]"):
@@ -216,8 +217,16 @@ def test_refuses_what_does_not_fit():
         (zero_nets.MultiDiscreteHead, (SIZE, ()), {}, r"`num_actions` is \(\)"),
         (zero_nets.MultiDiscreteHead, (SIZE, (3, 0)), {}, r"`num_actions` is \(3, 0\)"),
         (zero_nets.TanhGaussianHead, (SIZE, 0), {}, "`action_size` is 0"),
-        (zero_nets.TanhGaussianHead, (SIZE, 3), BOUNDS, "one for each of the 3 dimensions"),
-        (zero_nets.BetaHead, (SIZE, 2), {"minimum": 1.0}, "not below the `maximum` of 1.0"),
+        (
+            zero_nets.TanhGaussianHead,
+            (SIZE, 3),
+            BOUNDS,
+            r"one for each dimension of .* shape \(3,\)",
+        ),
+        (zero_nets.BetaHead, (SIZE, 2), {"minimum": 1.0}, "`minimum` is 1.0 and `maximum` 1.0"),
+        (zero_nets.TanhGaussianHead, (SIZE, 1), {"minimum": 0.999}, "more than 0.002 above"),
+        (zero_nets.TanhGaussianHead, (SIZE, 1), {"min_scale": -1.0}, "`min_scale` is -1.0"),
+        (zero_nets.DeterministicHead, (SIZE, 1), INFINITE, "bounds are 0.0 and inf.*finite"),
         (zero_nets.GaussianHead, (SIZE, 2), {"init_scale": 0.0}, "`init_scale` is 0.0"),
         (zero_nets.DeterministicHead, (SIZE, 2), {"minimum": 0.0}, "both bounds or neither"),
         (zero_nets.LinearHead, (0,), {}, "`in_size` is 0"),

@@ -167,9 +167,9 @@ def test_features_of_any_type(dtype):
 
 def test_refuses_what_does_not_fit():
     mlp = nets.random(zero_nets.MLP, 4, (6,))
-    with pytest.raises(ValueError, match=r"\(3, 4\).*built for \(4,\).*vmap"):
+    with pytest.raises(ValueError, match=r"\(3, 4\).*expected \(4,\).*vmap"):
         mlp(jnp.zeros((3, 4)))
-    with pytest.raises(ValueError, match=r"\(5,\).*built for \(4,\)"):
+    with pytest.raises(ValueError, match=r"\(5,\).*expected \(4,\)"):
         nets.random(zero_nets.VectorResNet, 4, 6)(jnp.zeros(5))
     for constructor, args, kwargs, message in (
         (zero_nets.MLP, (0, (6,)), {}, "`in_size` is 0"),

@@ -113,7 +113,7 @@ def test_bad_supports(options, message):
 
 def test_bad_shapes():
     support = zero_nets.ValueSupport(5)
-    with pytest.raises(ValueError, match=r"`probs` has shape \(4,\); this support has 5 atoms"):
+    with pytest.raises(ValueError, match=r"`probs` has shape \(4,\), expected \(5,\)"):
         support.decode(jnp.ones(4) / 4)
-    with pytest.raises(ValueError, match=r"`logits` has shape \(6,\); this support has 5 atoms"):
+    with pytest.raises(ValueError, match=r"`logits` has shape \(6,\), expected \(5,\)"):
         support.cross_entropy(jnp.ones(6), jnp.zeros(()))

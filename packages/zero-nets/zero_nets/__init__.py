@@ -2,11 +2,7 @@
 
 import importlib.metadata
 
-from ._alphazero import (
-    AlphaZeroNet as AlphaZeroNet,
-    ChannelNorm as ChannelNorm,
-    ResidualBlock as ResidualBlock,
-)
+from ._alphazero import AlphaZeroNet as AlphaZeroNet
 from ._assemblies import (
     ActorCritic as ActorCritic,
     Chain as Chain,
@@ -16,7 +12,11 @@ from ._cells import (
     MGUCell as MGUCell,
     SimpleCell as SimpleCell,
 )
-from ._conv import Conv as Conv
+from ._conv import (
+    ChannelNorm as ChannelNorm,
+    Conv as Conv,
+    ResidualBlock as ResidualBlock,
+)
 from ._distributions import (
     AbstractDistribution as AbstractDistribution,
     Categorical as Categorical,

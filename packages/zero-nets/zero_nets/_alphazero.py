@@ -9,65 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import DTypeLike
 
 from ._checks import as_features, check_choice, check_sizes
-from ._conv import Conv
+from ._conv import ChannelNorm, Conv, ResidualBlock
 from ._precision import cast, computing, wide
-
-
-class ChannelNorm(eqx.Module):
-    """Layer normalisation (https://arxiv.org/abs/1607.06450) of every board cell by itself.
-
-    Statistics are over the channels of one cell, in at least float32 whatever comes in.
-    """
-
-    scale: Float[Array, " channels"]
-    offset: Float[Array, " channels"]
-
-    def __init__(self, channels: int):
-        self.scale = jnp.ones((channels,), jnp.float32)
-        self.offset = jnp.zeros((channels,), jnp.float32)
-
-    def __call__(
-        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "rows columns channels"]:
-        """`key` is ignored."""
-        del key
-        y = x.astype(wide(x.dtype))
-        y = y - jnp.mean(y, axis=-1, keepdims=True)
-        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
-        return y.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
-
-
-class ResidualBlock(eqx.Module):
-    """`x + conv(relu(norm(conv(relu(norm(x))))))` (https://arxiv.org/abs/1603.05027, figure 1b).
-
-    The last convolution starts at zero, so every block starts as the identity.
-    """
-
-    norms: tuple[ChannelNorm, ChannelNorm] | None
-    convs: tuple[Conv, Conv]
-
-    def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
-        check_sizes(channels=channels)
-        check_choice(("none", "layer"), norm=norm)
-        layer = norm == "layer"
-        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
-        first_key, last_key = jr.split(key)
-        self.convs = (
-            Conv(channels, channels, key=first_key),
-            Conv(channels, channels, scale=0.0, key=last_key),
-        )
-
-    def __call__(
-        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "rows columns channels"]:
-        """`key` is ignored."""
-        del key
-        y = x
-        for i, conv in enumerate(self.convs):
-            if self.norms is not None:
-                y = self.norms[i](y)
-            y = conv(jax.nn.relu(y))
-        return x + y
 
 
 class AlphaZeroNet(eqx.Module):
@@ -147,14 +90,12 @@ class AlphaZeroNet(eqx.Module):
         conv_key, out_key = jr.split(policy_key)
         self.policy_conv = Conv(channels, policy_channels, 1, key=conv_key)
         self.policy_out = _small(
-            eqx.nn.Linear(rows * columns * policy_channels, num_actions, key=out_key)
+            _linear(rows * columns * policy_channels, num_actions, key=out_key)
         )
         conv_key, hidden_key, out_key = jr.split(value_key, 3)
         self.value_conv = Conv(channels, value_channels, 1, key=conv_key)
-        self.value_hidden = eqx.nn.Linear(
-            rows * columns * value_channels, value_width, key=hidden_key
-        )
-        self.value_out = _small(eqx.nn.Linear(value_width, 1, key=out_key))
+        self.value_hidden = _linear(rows * columns * value_channels, value_width, key=hidden_key)
+        self.value_out = _small(_linear(value_width, 1, key=out_key))
         self.board_shape = board_shape
 
     def __call__(
@@ -185,6 +126,11 @@ class AlphaZeroNet(eqx.Module):
         value = net.value_out(jax.nn.relu(net.value_hidden(value)))
         result = wide(self.dtype)
         return net.policy_out(policy).astype(result), jnp.tanh(value[0].astype(result))
+
+
+def _linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:
+    # Equinox's default would be float64 where that is enabled.
+    return eqx.nn.Linear(in_size, out_size, dtype=jnp.float32, key=key)
 
 
 def _small(layer: eqx.nn.Linear) -> eqx.nn.Linear:

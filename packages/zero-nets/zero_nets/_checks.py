@@ -1,8 +1,9 @@
-"""What every network asks of its sizes and its inputs."""
+"""What networks and distributions refuse, of their sizes, parameters and inputs."""
 
+import jax.core
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 
 def check_sizes(**sizes: int) -> None:
@@ -24,19 +25,38 @@ def check_choice(choices: tuple[str, ...], **options: str) -> None:
             raise ValueError(f"`{name}` is {option!r}; it must be {allowed}.")
 
 
-def check_shape(features: Shaped[Array, "..."], shape: tuple[int, ...]) -> None:
-    if features.shape != shape:
+def check_shape(name: str, x: Shaped[Array | np.ndarray, "..."], shape: tuple[int, ...]) -> None:
+    if x.shape != shape:
         raise ValueError(
-            f"The features have shape {features.shape}; this network was built for {shape}. "
-            "It takes one example: use `jax.vmap` over a batch."
+            f"`{name}` has shape {x.shape}, expected {shape}. Use `jax.vmap` over a batch."
         )
+
+
+def check_vector(name: str, x: Shaped[Array, "..."]) -> None:
+    if x.ndim != 1 or x.size < 1:
+        raise ValueError(
+            f"`{name}` has shape {x.shape}; it must be a vector of at least one number. Use "
+            "`jax.vmap` over a batch."
+        )
+
+
+def concrete(x: ArrayLike) -> np.ndarray | None:
+    """The values of `x`, or `None` while JAX traces it."""
+    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
+
+
+def check_positive(name: str, x: Float[Array, "*dims"]) -> None:
+    values = concrete(x)
+    # A NaN passes: whoever trains looks for those in the losses, with the step they came from.
+    if values is not None and np.any(values <= 0):
+        raise ValueError(f"`{name}` is {values.tolist()}; it must be positive everywhere.")
 
 
 def as_features(
     features: Shaped[Array, "..."], shape: tuple[int, ...], dtype: np.dtype
 ) -> Float[Array, "..."]:
     """The features, of the shape a network was built for, in the type of its parameters."""
-    check_shape(features, shape)
+    check_shape("features", features, shape)
     return features.astype(dtype)
 
 

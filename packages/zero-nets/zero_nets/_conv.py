@@ -1,12 +1,14 @@
-"""Channels-last convolution for one example."""
+"""Layers of images and boards, channels last, for one example."""
 
 import equinox as eqx
+import jax
 import jax.lax as lax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._checks import check_choice, check_sizes
+from ._precision import wide
 
 
 class Conv(eqx.Module):
@@ -65,3 +67,60 @@ class Conv(eqx.Module):
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         return y[0] + self.bias[None, None, :]
+
+
+class ChannelNorm(eqx.Module):
+    """Layer normalisation (https://arxiv.org/abs/1607.06450) of every board cell by itself.
+
+    Statistics are over the channels of one cell, in at least float32 whatever comes in.
+    """
+
+    scale: Float[Array, " channels"]
+    offset: Float[Array, " channels"]
+
+    def __init__(self, channels: int):
+        self.scale = jnp.ones((channels,), jnp.float32)
+        self.offset = jnp.zeros((channels,), jnp.float32)
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
+        y = x.astype(wide(x.dtype))
+        y = y - jnp.mean(y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
+        return y.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
+
+
+class ResidualBlock(eqx.Module):
+    """`x + conv(relu(norm(conv(relu(norm(x))))))` (https://arxiv.org/abs/1603.05027, figure 1b).
+
+    The last convolution starts at zero, so every block starts as the identity.
+    """
+
+    norms: tuple[ChannelNorm, ChannelNorm] | None
+    convs: tuple[Conv, Conv]
+
+    def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
+        check_sizes(channels=channels)
+        check_choice(("none", "layer"), norm=norm)
+        layer = norm == "layer"
+        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
+        first_key, last_key = jr.split(key)
+        self.convs = (
+            Conv(channels, channels, key=first_key),
+            Conv(channels, channels, scale=0.0, key=last_key),
+        )
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
+        y = x
+        for i, conv in enumerate(self.convs):
+            if self.norms is not None:
+                y = self.norms[i](y)
+            y = conv(jax.nn.relu(y))
+        return x + y

@@ -17,6 +17,8 @@ from ._distributions import (
     MultiDiscrete,
     TanhGaussian,
 )
+from ._distributions._bounds import bounds
+from ._distributions._tanh_gaussian import EDGE
 from ._layers import linear
 from ._precision import widen
 
@@ -113,7 +115,9 @@ class TanhGaussianHead(eqx.Module):
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
-        self.minimum, self.maximum = _bounds(action_size, minimum, maximum)
+        self.minimum, self.maximum = _bounds(action_size, minimum, maximum, margin=2 * EDGE)
+        if min_scale < 0:
+            raise ValueError(f"`min_scale` is {min_scale}; it must be at least 0.")
         self.min_scale = min_scale
 
     def __call__(
@@ -267,16 +271,13 @@ def _apply(layer: eqx.nn.Linear, embedding: Float[Array, "..."]) -> Float[Array,
 
 
 def _bounds(
-    action_size: int, minimum: float | Sequence[float], maximum: float | Sequence[float]
+    action_size: int,
+    minimum: float | Sequence[float],
+    maximum: float | Sequence[float],
+    *,
+    margin: float = 0.0,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The bounds of every dimension, as what can be static."""
-    low, high = np.asarray(minimum, float), np.asarray(maximum, float)
-    if any(bound.shape not in ((), (action_size,)) for bound in (low, high)):
-        raise ValueError(
-            f"`minimum` is {minimum} and `maximum` {maximum}; give one number, or one for each of "
-            f"the {action_size} dimensions."
-        )
-    if not np.all(low < high):
-        raise ValueError(f"`minimum` is {minimum}, not below the `maximum` of {maximum}.")
-    low, high = (np.broadcast_to(bound, (action_size,)).tolist() for bound in (low, high))
-    return tuple(low), tuple(high)
+    like = np.zeros(action_size)
+    low, high = bounds(np.asarray(minimum), np.asarray(maximum), like, margin=margin)
+    return tuple(low.tolist()), tuple(high.tolist())

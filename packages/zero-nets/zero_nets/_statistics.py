@@ -188,7 +188,8 @@ class RunningStatistics(eqx.Module):
             if mean is not None:
                 # By hand, as rank promotion may be forbidden.
                 mean, std = (jnp.expand_dims(y, new_axes) for y in (mean, std))
-                leaves[i] = function(leaf.astype(mean.dtype), mean, std).astype(leaf.dtype)
+                dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+                leaves[i] = function(leaf.astype(mean.dtype), mean, std).astype(dtype)
         return self.structure.unflatten(leaves)
 
     def _flat(self, tree: PyTree) -> list:
@@ -224,7 +225,8 @@ def _is_floating(leaf: Any) -> bool:
 
 def _wide(dtype: Any) -> Any:
     # Half precision is for networks: a mean of a thousand of its numbers would not be one.
-    return max(jnp.dtype(dtype), jnp.result_type(float), key=lambda dtype: dtype.itemsize)
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return max(dtype, jnp.result_type(float), key=lambda dtype: dtype.itemsize)
 
 
 def _moments(

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._checks import check_shape
+
 
 def signed_hyperbolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[Array, "*axes"]:
     """`h(x) = sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x`: small values as they are, large ones
@@ -79,6 +81,7 @@ class ValueSupport(eqx.Module):
 
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
         """The probabilities of the atoms that stand for `value`: two of them, or one, not 0."""
+        check_shape("value", value, ())
         atoms = jnp.asarray(self.atoms, value.dtype)
         if self.transform:
             value = signed_hyperbolic(value)
@@ -95,7 +98,7 @@ class ValueSupport(eqx.Module):
 
         Of a network's logits, take `jax.nn.softmax` first.
         """
-        self._check("probs", probs)
+        check_shape("probs", probs, (self.num_atoms,))
         # A sum, as a dot product would be rounded to bfloat16 or TF32 on accelerators.
         mean = jnp.sum(probs * jnp.asarray(self.atoms, probs.dtype))
         return signed_parabolic(mean) if self.transform else mean
@@ -105,13 +108,6 @@ class ValueSupport(eqx.Module):
     ) -> Float[Array, ""]:
         """The loss of logits for a target: summed over the atoms, in nats. No gradient reaches
         the target."""
-        self._check("logits", logits)
+        check_shape("logits", logits, (self.num_atoms,))
         target = jax.lax.stop_gradient(self.encode(value))
         return -jnp.sum(target * jax.nn.log_softmax(logits))
-
-    def _check(self, name: str, x: Float[Array, "..."]) -> None:
-        if x.shape != (self.num_atoms,):
-            raise ValueError(
-                f"`{name}` has shape {x.shape}; this support has {self.num_atoms} atoms. Use "
-                "`jax.vmap` over a batch."
-            )

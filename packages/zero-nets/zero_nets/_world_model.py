@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ._checks import subkeys
+from ._checks import check_vector, subkeys
 from ._recurrent import RNN
 
 
@@ -135,6 +135,7 @@ def normalise_min_max(
     - `epsilon`: a vector whose entries differ by less is scaled as if they differed by that much,
         so a constant one becomes `minimum` everywhere and its gradient stays finite.
     """
+    check_vector("x", x)
     least = jnp.min(x)
     unit = (x - least) / jnp.maximum(jnp.max(x) - least, epsilon)
     return minimum + (maximum - minimum) * unit

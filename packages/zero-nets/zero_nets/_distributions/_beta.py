@@ -5,8 +5,9 @@ import jax.random as jr
 from jax.scipy.special import betaln, digamma
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Real
 
+from .._checks import check_positive, check_shape
 from ._abstract import AbstractDistribution
-from ._checks import Bound, bounds, check_positive, check_shape, same_bounds
+from ._bounds import Bound, bounds, same_bounds
 
 
 # How far from 0 and from 1 a place in the unit interval stays: next to 1, one step of float32.

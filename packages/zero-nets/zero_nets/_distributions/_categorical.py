@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .._checks import check_shape, check_vector
 from ._abstract import AbstractDistribution
 
 
@@ -24,6 +25,9 @@ class Categorical(AbstractDistribution):
 
     logits: Float[Array, " actions"]
 
+    def __check_init__(self):
+        check_vector("logits", self.logits)
+
     @property
     def log_probs(self) -> Float[Array, " actions"]:
         """The log-probabilities of all actions, -inf of illegal ones."""
@@ -42,6 +46,7 @@ class Categorical(AbstractDistribution):
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or there is no such action."""
+        check_shape("action", action, ())
         exists = (action >= 0) & (action < self.logits.size)
         return jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
 

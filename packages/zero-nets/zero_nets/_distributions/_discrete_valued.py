@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._checks import check_shape, concrete
 from ._abstract import AbstractDistribution
 from ._categorical import Categorical
-from ._checks import check_shape, concrete
 
 
 class DiscreteValued(AbstractDistribution):

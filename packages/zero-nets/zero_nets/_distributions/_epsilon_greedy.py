@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from .._checks import check_vector, concrete
 from ._abstract import AbstractDistribution
 from ._categorical import Categorical
-from ._checks import concrete
 
 
 class EpsilonGreedy(AbstractDistribution):
@@ -19,12 +19,20 @@ class EpsilonGreedy(AbstractDistribution):
     """
 
     qvalues: Float[Array, " actions"]
-    epsilon: Float[ArrayLike, ""]
+    epsilon: Float[Array, ""]
 
-    def __check_init__(self):
-        epsilon = concrete(self.epsilon)
-        if epsilon is not None and not np.all((epsilon >= 0) & (epsilon <= 1)):
-            raise ValueError(f"`epsilon` is {epsilon.tolist()}; it must be in [0, 1].")
+    def __init__(self, qvalues: Float[Array, " actions"], epsilon: Float[ArrayLike, ""]):
+        """**Arguments:**
+
+        - `qvalues`, `epsilon`: the attributes; a Python number is a constant of the type of
+            `qvalues`.
+        """
+        check_vector("qvalues", qvalues)
+        value = concrete(epsilon)
+        if value is not None and not np.all((value >= 0) & (value <= 1)):
+            raise ValueError(f"`epsilon` is {value.tolist()}; it must be in [0, 1].")
+        self.qvalues = qvalues
+        self.epsilon = jnp.asarray(epsilon, qvalues.dtype)
 
     def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
         return self._categorical().sample(key=key)
@@ -46,8 +54,7 @@ class EpsilonGreedy(AbstractDistribution):
     def _categorical(self) -> Categorical:
         legal = self.qvalues > -jnp.inf
         best = legal & (self.qvalues == jnp.max(self.qvalues))
-        epsilon = jnp.asarray(self.epsilon, self.qvalues.dtype)
-        probs = _uniform(best, 1 - epsilon) + _uniform(legal, epsilon)
+        probs = _uniform(best, 1 - self.epsilon) + _uniform(legal, self.epsilon)
         possible = probs > 0
         return Categorical(jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf))
 

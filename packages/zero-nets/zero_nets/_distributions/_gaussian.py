@@ -5,8 +5,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._checks import check_positive, check_shape
 from ._abstract import AbstractDistribution
-from ._checks import check_positive, check_shape
 
 
 class Gaussian(AbstractDistribution):

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Real
 
+from .._checks import check_positive, check_shape
 from ._abstract import AbstractDistribution
-from ._checks import Bound, bounds, check_positive, check_shape, same_bounds
+from ._bounds import Bound, bounds, same_bounds
 
 
 # The width of the strip at either bound, in units of the action, whatever the bounds.
-_EDGE = 1e-3
+EDGE = 1e-3
 
 
 class TanhGaussian(AbstractDistribution):
@@ -54,7 +55,7 @@ class TanhGaussian(AbstractDistribution):
         check_positive("scale", scale)
         self.loc = loc
         self.scale = scale
-        self.minimum, self.maximum = bounds(minimum, maximum, loc, margin=2 * _EDGE)
+        self.minimum, self.maximum = bounds(minimum, maximum, loc, margin=2 * EDGE)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*dims"]:
         return self._squash(dx.Normal(self.loc, self.scale).sample(key))
@@ -65,16 +66,16 @@ class TanhGaussian(AbstractDistribution):
         # dy/dx = below * above / (range / 2). They are exact next to a bound, where
         # 1 - tanh(x)^2 has lost its digits.
         span = self.maximum - self.minimum
-        below = jnp.log(jnp.maximum(action - self.minimum, _EDGE))
-        above = jnp.log(jnp.maximum(self.maximum - action, _EDGE))
-        edge = math.log(_EDGE)
+        below = jnp.log(jnp.maximum(action - self.minimum, EDGE))
+        above = jnp.log(jnp.maximum(self.maximum - action, EDGE))
+        edge = math.log(EDGE)
         inside = dx.Normal(self.loc, self.scale).log_prob((below - above) / 2)
         inside += jnp.log(span / 2) - below - above
-        reach = (jnp.log(span - _EDGE) - edge) / 2
+        reach = (jnp.log(span - EDGE) - edge) / 2
         low = _log_ndtr((-reach - self.loc) / self.scale) - edge
         high = _log_ndtr((self.loc - reach) / self.scale) - edge
-        at_low = action <= self.minimum + _EDGE
-        at_high = action >= self.maximum - _EDGE
+        at_low = action <= self.minimum + EDGE
+        at_high = action >= self.maximum - EDGE
         return jnp.sum(jnp.where(at_low, low, jnp.where(at_high, high, inside)))
 
     def mode(self) -> Float[Array, "*dims"]:

@@ -1,45 +1,34 @@
-"""What can be refused of a distribution's parameters before they are traced."""
+"""The bounds of an action."""
 
-import jax.core
 import jax.lax as lax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Real
 
+from .._checks import concrete
+
 
 Bound = Float[Array | np.ndarray, "*dims"]
-
-
-def concrete(x: ArrayLike) -> np.ndarray | None:
-    """The values of `x`, or `None` while JAX traces it."""
-    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
-
-
-def check_positive(name: str, x: Float[Array, "*dims"]) -> None:
-    values = concrete(x)
-    # A NaN passes: whoever trains looks for those in the losses, with the step they came from.
-    if values is not None and np.any(values <= 0):
-        raise ValueError(f"`{name}` is {values.tolist()}; it must be positive everywhere.")
-
-
-def check_shape(name: str, x: Array | np.ndarray, shape: tuple[int, ...]) -> None:
-    if x.shape != shape:
-        raise ValueError(
-            f"`{name}` has shape {x.shape}, expected {shape}. Use `jax.vmap` over a batch."
-        )
 
 
 def bounds(
     minimum: Real[ArrayLike, "..."],
     maximum: Real[ArrayLike, "..."],
-    like: Float[Array, "*dims"],
+    like: Float[Array | np.ndarray, "*dims"],
     *,
     margin: float = 0.0,
 ) -> tuple[Bound, Bound]:
     """Both bounds in the shape and dtype of `like`, as NumPy arrays unless they are traced.
 
-    Raises a `ValueError` where one is not finite or they are not more than `margin` apart.
+    Raises a `ValueError` where one is neither a number nor of the shape of `like`, where one is
+    not finite, or where they are not more than `margin` apart.
     """
+    for name, bound in (("minimum", minimum), ("maximum", maximum)):
+        if jnp.shape(bound) not in ((), like.shape):
+            raise ValueError(
+                f"`{name}` has shape {jnp.shape(bound)}; it must be one number, or one for each "
+                f"dimension of an action of shape {like.shape}."
+            )
     low, high = concrete(minimum), concrete(maximum)
     if low is not None and high is not None:
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
@@ -65,7 +54,7 @@ def same_bounds(one: tuple[Bound, Bound], other: tuple[Bound, Bound]) -> None:
             )
 
 
-def _bound(x: Real[ArrayLike, "..."], like: Float[Array, "*dims"]) -> Bound:
+def _bound(x: Real[ArrayLike, "..."], like: Float[Array | np.ndarray, "*dims"]) -> Bound:
     values = concrete(x)
     if values is not None:
         return np.broadcast_to(values.astype(like.dtype), like.shape)

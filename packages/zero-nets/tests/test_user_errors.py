@@ -1,0 +1,91 @@
+"""What a user gets to see, who has no type checker: every mistake is named, none goes through."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jaxtyping
+import numpy as np
+import pytest
+
+import zero_nets
+from zero_nets import Categorical, EpsilonGreedy
+
+
+@pytest.fixture
+def unchecked():
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+VECTOR = r"shape \(2, 3\); it must be a vector of at least one number. Use `jax.vmap`"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        # Would be one distribution over all six, or two actions, or actions of no legal kind.
+        (lambda: Categorical(jnp.zeros((2, 3))), f"`logits` has {VECTOR}"),
+        (lambda: EpsilonGreedy(jnp.zeros((2, 3)), 0.1), f"`qvalues` has {VECTOR}"),
+        (lambda: Categorical(jnp.zeros(0)), r"`logits` has shape \(0,\)"),
+        (
+            lambda: Categorical(jnp.zeros(3)).log_prob(jnp.zeros(2, jnp.int32)),
+            r"`action` has shape \(2,\), expected \(\). Use `jax.vmap`",
+        ),
+        (
+            lambda: zero_nets.ValueSupport(11).encode(jnp.zeros(3)),
+            r"`value` has shape \(3,\), expected \(\). Use `jax.vmap`",
+        ),
+        # Would scale each example by what is in the others.
+        (lambda: zero_nets.normalise_min_max(jnp.zeros((2, 3))), f"`x` has {VECTOR}"),
+        (
+            lambda: zero_nets.TanhGaussian(jnp.zeros(3), jnp.ones(3), np.zeros(2), 1.0),
+            r"`minimum` has shape \(2,\); .* an action of shape \(3,\)",
+        ),
+    ],
+)
+def test_a_batch_is_refused_where_it_would_mean_something_else(unchecked, call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_float64_numpy_and_python_numbers_need_no_care(unchecked):
+    """What gyms give. JAX warns, which is an error here, of every float64 that it is asked for."""
+    observation = {"position": np.arange(3.0), "speed": np.float64(2.0)}
+    statistics = zero_nets.RunningStatistics.init(observation)
+    batch = {"position": np.arange(6.0).reshape(2, 3), "speed": np.array([1.0, 3.0])}
+    statistics = statistics.update(batch)
+    np.testing.assert_allclose(statistics.mean["position"], [1.5, 2.5, 3.5])
+    normalised = statistics.normalise(observation)
+    np.testing.assert_allclose(normalised["speed"], 0.0, atol=1e-6)
+    assert normalised["position"].dtype == jnp.float32
+    head = zero_nets.TanhGaussianHead(2, 1, minimum=np.float64(-2), maximum=[3], key=jr.key(0))
+    assert (head.minimum, head.maximum) == ((-2.0,), (3.0,))
+
+
+def test_every_leaf_of_a_distribution_is_an_array_of_one_type():
+    """So that it can be a carry, and compiles once whether it was made under jit or not."""
+    traces = []
+
+    @jax.jit
+    def mode(policy):
+        traces.append(policy)
+        return policy.mode()
+
+    qvalues = jnp.array([0.0, 2.0, 1.0])
+    eager = EpsilonGreedy(qvalues, 0.1)
+    for policy in (eager, jax.jit(EpsilonGreedy)(qvalues, 0.1), EpsilonGreedy(qvalues, 1)):
+        assert mode(policy) == 1
+        assert [leaf.dtype for leaf in jax.tree.leaves(policy)] == [jnp.float32] * 2
+    assert len(traces) == 1
+
+
+def test_parameters_stay_float32_in_double_precision():
+    with jax.enable_x64(True):
+        shapes = jax.eval_shape(
+            lambda: zero_nets.AlphaZeroNet((4, 4, 2), 17, channels=4, blocks=1, key=jr.key(0))
+        )
+        assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
+        fixed = zero_nets.Deterministic(jnp.zeros(2, jnp.float32))
+        numbers = (fixed.log_prob(fixed.mode()), fixed.entropy(), fixed.kl(fixed))
+        assert {x.dtype for x in numbers} == {jnp.dtype(jnp.float32)}
