@@ -230,6 +230,15 @@ def test_what_is_no_window_or_no_priority_is_left_alone():
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
+def test_with_an_alpha_of_0_all_windows_stay_alike():
+    buffer = _buffer(alpha=0.0)
+    add, _, update = _jitted(buffer)
+    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 6, ENVS))
+    state = update(state, jnp.asarray([[0], [1]], jnp.int32), jnp.asarray([0.0, 9.0]))
+    leaves = state.priorities.leaves.reshape(ENVS, -1)
+    assert leaves[:, :3].tolist() == [[1.0] * 3] * 2 and state.priorities.highest.tolist() == [1.0]
+
+
 def test_without_a_window_or_a_priority_all_weights_are_0():
     buffer = _buffer()
     add, sample, update = _jitted(buffer)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 
 def check_sizes(buffer: Any, *names: str) -> None:
@@ -137,3 +137,21 @@ def check_not_empty(available: Array, message: str) -> None:
     """Refuses to sample where nothing is `available`, if that is known."""
     if is_known(available) and not any(available.tolist()):
         raise ValueError(message)
+
+
+def check_priorities(indices: Array, priorities: Array) -> Bool[Array, " batch"]:
+    """Refuses shapes that do not fit and, if that is known, what is no priority.
+
+    **Returns:** which are priorities.
+    """
+    if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
+        raise ValueError(
+            f"priorities of shape {list(priorities.shape)} for indices of shape "
+            f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
+        )
+    good = jnp.isfinite(priorities) & (priorities >= 0)
+    if is_known(good) and not all(good.tolist()):
+        raise ValueError(
+            f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
+        )
+    return good

@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import Batch
-from ._checks import check_length, check_sizes, is_known
+from ._checks import check_length, check_priorities, check_sizes
 from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
 from ._windows import (
     AbstractWindowBuffer,
@@ -167,16 +167,7 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where a
         priority is negative or not finite.
         """
-        if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
-            raise ValueError(
-                f"priorities of shape {list(priorities.shape)} for indices of shape "
-                f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
-            )
-        good = jnp.isfinite(priorities) & (priorities >= 0)
-        if is_known(good) and not all(good.tolist()):
-            raise ValueError(
-                f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
-            )
+        good = check_priorities(indices, priorities)
         num_shards, envs_per_shard = shards_of(self, state.rows)
         everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
         shard = everywhere // envs_per_shard - state.rows.shard[0]
