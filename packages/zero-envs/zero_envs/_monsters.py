@@ -1,7 +1,6 @@
 """A grid world with two hunting monsters, whose dice are in the open."""
 
 import math
-from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -104,7 +103,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     truncate: bool
     sight: float
     aggression: float
-    observation: Literal["planes", "tokens"]
+    observation: str
     num_actions: int
     num_outcomes: int
     hidden: bool
@@ -121,7 +120,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         truncate: bool = False,
         sight: float = 5.0,
         aggression: float = 0.6,
-        observation: Literal["planes", "tokens"] = "planes",
+        observation: str = "planes",
     ):
         self.size = size
         self.moving = moving
