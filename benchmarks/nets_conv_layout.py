@@ -1,11 +1,13 @@
 """Is a channels-last convolution faster than `equinox.nn.Conv2d`, forward and in the gradient?
 
-Three JSON lines, milliseconds, minima; `cpu_ms` is the process's CPU time over all threads, which
+Four JSON lines, milliseconds, minima; `cpu_ms` is the process's CPU time over all threads, which
 says something on a busy machine too.
 
 - `layout`: one 3x3 convolution with bias under `jax.vmap`, Equinox's own, channels first, beside
   `zero_nets.Conv`. Then the AlphaZero network with as many channels and three blocks, with and
   without normalisation. Everything in one process, taking turns.
+- `torsos`: the DQN and IMPALA networks on 84x84x4 images, batch 32, beside the same layers of
+  `equinox.nn`, channels first. No other size.
 - `fusion`: six such convolutions, in processes with and without XLA's YNNPACK fusion, which
   jaxlib 0.10.2 brought to the CPU. Null where jaxlib does not know the flag.
 - `loop`: an update of the network at top level, and as one of two inside `jax.lax.scan`. At most
@@ -37,7 +39,7 @@ def subjects(channels: int, batch: int, board: int) -> dict[str, tuple[Callable,
     ours = zero_nets.Conv(channels, channels, key=ckey)
     x = jr.normal(xkey, (batch, board, board, channels))
     planes = jr.bernoulli(xkey, 0.3, (batch, board, board, 2))
-    cases = {
+    cases: dict[str, tuple[eqx.Module, jax.Array]] = {
         "equinox": (theirs, x.transpose(0, 3, 1, 2)),
         "zero_nets": (ours, x),
     }
@@ -46,6 +48,69 @@ def subjects(channels: int, batch: int, board: int) -> dict[str, tuple[Callable,
             (board, board, 2), board * board + 1, channels=channels, norm=norm, key=ckey
         )
         cases[f"tower_{norm}"] = (net, planes)
+    return directions(cases)
+
+
+class EquinoxCNN(eqx.Module):
+    """The layers of a `zero_nets.CNN`, channels first."""
+
+    convs: tuple[eqx.nn.Conv2d, ...]
+    mlp: zero_nets.MLP
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for conv in self.convs:
+            x = jax.nn.relu(conv(x))
+        return self.mlp(x.reshape(-1))
+
+
+class EquinoxResNet(eqx.Module):
+    """The layers of a `zero_nets.VisualResNet`, channels first."""
+
+    groups: tuple
+    linear: eqx.nn.Linear
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        pool = eqx.nn.MaxPool2d(3, 2, padding=1)
+        for conv, blocks in self.groups:
+            x = pool(conv(x))
+            for first, last in blocks:
+                x = x + last(jax.nn.relu(first(jax.nn.relu(x))))
+        return jax.nn.relu(self.linear(jax.nn.relu(x).reshape(-1)))
+
+
+def torsos() -> dict[str, tuple[Callable, tuple]]:
+    """Name -> a compiled function and its arguments."""
+    key = jr.key(0)
+    shape = (84, 84, 4)
+    x = jr.normal(key, (32, *shape))
+    cnn = zero_nets.CNN(shape, key=key)
+    assert cnn.mlp is not None
+    resnet = zero_nets.VisualResNet(shape, key=key)
+
+    def conv(ours: zero_nets.Conv) -> eqx.nn.Conv2d:
+        size, _, depth, width = ours.weight.shape
+        return eqx.nn.Conv2d(depth, width, size, ours.stride, padding=ours.padding, key=key)
+
+    groups = tuple(
+        (conv(first.conv), tuple((conv(b.convs[0]), conv(b.convs[1])) for b in blocks))
+        for first, blocks in resnet.groups
+    )
+    first_channels = x.transpose(0, 3, 1, 2)
+    return directions(
+        {
+            "dqn_equinox": (EquinoxCNN(tuple(map(conv, cnn.convs)), cnn.mlp), first_channels),
+            "dqn_zero_nets": (cnn, x),
+            "impala_equinox": (EquinoxResNet(groups, resnet.linear), first_channels),
+            "impala_zero_nets": (resnet, x),
+        },
+        inputs_too=False,
+    )
+
+
+def directions(
+    cases: dict[str, tuple[eqx.Module, jax.Array]], *, inputs_too: bool = True
+) -> dict[str, tuple[Callable, tuple]]:
+    """Each forward, and its gradient, by floating-point inputs too if wanted."""
 
     def forward(params, static, x):
         return jax.vmap(eqx.combine(params, static))(x)
@@ -57,7 +122,8 @@ def subjects(channels: int, batch: int, board: int) -> dict[str, tuple[Callable,
     for name, (module, inputs) in cases.items():
         params, static = eqx.partition(module, eqx.is_array)
         # The gradient by the inputs too, as for a layer inside a tower; boards have none.
-        argnums = (0, 2) if jnp.issubdtype(inputs.dtype, jnp.floating) else 0
+        floating = jnp.issubdtype(inputs.dtype, jnp.floating)
+        argnums = (0, 2) if inputs_too and floating else 0
         for what, function in (("forward", forward), ("gradient", jax.grad(loss, argnums))):
             jitted = jax.jit(function, static_argnums=1)
             compiled[f"{name}_{what}"] = (jitted, (params, static, inputs))
@@ -138,7 +204,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--board", type=int, default=8)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--question", choices=["layout", "fusion", "loop", "stack"])
+    parser.add_argument("--question", choices=["layout", "torsos", "fusion", "loop", "stack"])
     options = parser.parse_args()
     sizes = {name: getattr(options, name) for name in ("channels", "batch", "board")}
     if options.question == "stack":
@@ -148,6 +214,10 @@ def main() -> None:
         "layout": (
             "channels-last convolution against equinox.nn.Conv2d",
             lambda: measure(subjects(**sizes), options.runs),
+        ),
+        "torsos": (
+            "image torsos against the same layers of equinox.nn",
+            lambda: measure(torsos(), options.runs),
         ),
         "fusion": (
             "six convolutions with and without YNNPACK fusion",
@@ -164,7 +234,8 @@ def main() -> None:
     for name, (question, ask) in questions.items():
         if options.question in (None, name):
             about = {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
-            print(json.dumps({"question": question} | about | sizes | ask()), flush=True)
+            given = {} if name == "torsos" else sizes
+            print(json.dumps({"question": question} | about | given | ask()), flush=True)
 
 
 if __name__ == "__main__":
