@@ -224,7 +224,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         late = time >= self.time_limit
         killed = (agent == GONE) | (target == GONE) | (self.distractor & (distractor == GONE))
         ends, last = (killed, killed | late) if self.truncate else (killed | late,) * 2
-        lost = jnp.where(ends, jnp.float32(-1.0), jnp.float32(-self.step_penalty))
+        lost = jnp.where(ends, jnp.float32(-1.0), jnp.float32(0.0 - self.step_penalty))
         reward = jnp.where((target == GONE) & (agent != GONE), jnp.float32(1.0), lost)
         state = MonstersState(
             pieces=jnp.where(over, afterstate.pieces, pieces),
