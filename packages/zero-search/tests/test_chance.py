@@ -23,7 +23,8 @@ from zero_search import (
 )
 from zero_search._tree import COUNT
 
-from .helpers import _mix, _unit, Jitted, Node, quick_jit, RandomTree
+from .dice import expectimax, RandomDice
+from .helpers import _unit, Jitted, Node, quick_jit, RandomTree
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -35,33 +36,6 @@ TURNS = {
     "alternating": (-1.0, -1.0),
     "moving twice": (1.0, -1.0),
 }
-
-
-class RandomDice(AbstractChanceModel[Node, Node]):
-    """Actions of a `RandomTree` with three outcomes each, of hashed probabilities.
-
-    `certain` of the afterstates have a single possible outcome.
-    """
-
-    tree: RandomTree
-    num_outcomes: int = 3
-    certain: float = 0.0
-
-    def afterstate(self, state, action):
-        name = _mix(state.name * jnp.uint32(37) + action.astype(jnp.uint32) + jnp.uint32(5))
-        return Node(name, state.depth, state.done)
-
-    def outcome_logits(self, afterstate):
-        lanes = jnp.arange(self.num_outcomes, dtype=jnp.uint32)[None] + jnp.uint32(3)
-        logits = 2 * _unit(_mix(afterstate.name[:, None] * jnp.uint32(13) + lanes), 8)
-        only = (_unit(afterstate.name, 9) < self.certain)[:, None] & (lanes != 3)
-        return jnp.where(only, -jnp.inf, logits)
-
-    def resolve(self, afterstate, outcome):
-        return self.tree.step(afterstate, outcome, key=UNUSED)
-
-    def predict(self, state, *, key):
-        return self.tree.predict(state, key=key)
 
 
 class JudgedDice(AbstractAfterstateModel[Node, Node]):
@@ -85,23 +59,6 @@ class JudgedDice(AbstractAfterstateModel[Node, Node]):
     def afterstate_value(self, afterstate, *, key):
         del key
         return self.spoil(2 * _unit(afterstate.name, 10) - 1)
-
-
-def expectimax(dice: RandomDice, state: Node, gamma: float, levels: int) -> jax.Array:
-    """Exact Q-values of every action, `-inf` where illegal; all ends after `levels` moves."""
-    batch, actions, outcomes = state.name.shape[0], dice.tree.num_actions, dice.num_outcomes
-    repeat = lambda x, n: jax.tree.map(lambda y: jnp.repeat(y, n), x)
-    each = lambda n, m: jnp.tile(jnp.arange(n, dtype=jnp.int32), m)
-    after = dice.afterstate(repeat(state, actions), each(actions, batch))
-    probs = jax.nn.softmax(dice.outcome_logits(after))
-    landed, total, discount, _ = dice.resolve(
-        repeat(after, outcomes), each(outcomes, batch * actions)
-    )
-    if levels > 1:
-        total += gamma * discount * jnp.max(expectimax(dice, landed, gamma, levels - 1), axis=1)
-    expected = jnp.sum(probs * total.reshape(probs.shape), axis=1).reshape(batch, actions)
-    legal = jnp.isfinite(dice.predict(state, key=UNUSED)[0])
-    return jnp.where(legal, expected, -jnp.inf)
 
 
 @pytest.fixture(

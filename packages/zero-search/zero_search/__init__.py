@@ -41,11 +41,17 @@ from ._planner import (
     check_plan as check_plan,
     Plan as Plan,
 )
+from ._playout import (
+    ChancePlayoutModel as ChancePlayoutModel,
+    Playout as Playout,
+    PlayoutModel as PlayoutModel,
+)
 from ._qtransform import (
     AbstractQTransform as AbstractQTransform,
     ByMinMax as ByMinMax,
     ByParentAndSiblings as ByParentAndSiblings,
     CompletedByMixedValue as CompletedByMixedValue,
+    PlainQ as PlainQ,
 )
 from ._readout import (
     AbstractReadout as AbstractReadout,
@@ -78,6 +84,11 @@ from ._tree_planner import (
 )
 from ._tree_search import (
     TreeSearch as TreeSearch,
+)
+from ._ucb import (
+    LogPUCT as LogPUCT,
+    PlainUCB1 as PlainUCB1,
+    PUCB as PUCB,
 )
 
 

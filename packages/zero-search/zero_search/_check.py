@@ -43,6 +43,8 @@ def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
     for name, part in parts.items():
         if not isinstance(part, kind):
             given = f"{part.__name__}, a class" if isinstance(part, type) else repr(part)
+            if "\n" in given:
+                given = f"{type(part).__name__}(...)"
             of = "a subclass of " if inspect.isabstract(kind) else ""
             raise ValueError(
                 f"`{owner}({name}={given})`: must be an instance of {of}"

@@ -170,7 +170,7 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
                 f"`Hindsight(resample=True)` got a `{type(model).__name__}`, which cannot "
                 "`resample`: give it an `AbstractHiddenModel`, or leave `resample` out."
             )
-        hide, search = jnp.unstack(jax.vmap(jr.split)(key), axis=1)
+        hide, search = jax.vmap(lambda k: tuple(jr.split(k)))(key)
         hidden = model.resample(state, key=hide)
         check_states(state, hidden, "resample")
         return hidden, search

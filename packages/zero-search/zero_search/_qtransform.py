@@ -60,6 +60,23 @@ class ByMinMax(AbstractQTransform):
         return (known - self.low) / (self.high - self.low)
 
 
+class PlainQ(AbstractQTransform):
+    """Q-values as they are; an unvisited action gets `unvisited`.
+
+    For rules whose constants were chosen for a known scale of returns. As `unvisited`, the best
+    return there can be is optimism: everything is tried once.
+    """
+
+    unvisited: float = 0.0
+
+    def __check_init__(self):
+        if not math.isfinite(self.unvisited):
+            raise ValueError(f"`PlainQ(unvisited={self.unvisited})`: must be finite.")
+
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        return jnp.where(node.visits > 0, node.qvalues, self.unvisited)
+
+
 class CompletedByMixedValue(AbstractQTransform):
     """`(maxvisit_init + largest visit count) * value_scale * Q`, on the scale of logits.
 

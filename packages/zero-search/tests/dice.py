@@ -1,0 +1,85 @@
+"""Games of chance to search over, and exact values for them."""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from zero_search import AbstractChanceModel
+
+from .helpers import _mix, _unit, Node, quick_jit, RandomTree
+
+
+UNUSED: Any = None  # the models here draw nothing when they predict or resolve
+
+
+class RandomDice(AbstractChanceModel[Node, Node]):
+    """Actions of a `RandomTree` with three outcomes each, of hashed probabilities.
+
+    `certain` of the afterstates have a single possible outcome.
+    """
+
+    tree: RandomTree
+    num_outcomes: int = 3
+    certain: float = 0.0
+
+    def afterstate(self, state, action):
+        name = _mix(state.name * jnp.uint32(37) + action.astype(jnp.uint32) + jnp.uint32(5))
+        return Node(name, state.depth, state.done)
+
+    def outcome_logits(self, afterstate):
+        lanes = jnp.arange(self.num_outcomes, dtype=jnp.uint32)[None] + jnp.uint32(3)
+        logits = 2 * _unit(_mix(afterstate.name[:, None] * jnp.uint32(13) + lanes), 8)
+        only = (_unit(afterstate.name, 9) < self.certain)[:, None] & (lanes != 3)
+        return jnp.where(only, -jnp.inf, logits)
+
+    def resolve(self, afterstate, outcome):
+        return self.tree.step(afterstate, outcome, key=UNUSED)
+
+    def predict(self, state, *, key):
+        return self.tree.predict(state, key=key)
+
+
+def branches(dice: RandomDice, state: Node):
+    """Every outcome of every action: where it leads (`[batch * actions * outcomes]`), and reward,
+    discount and probability (`[batch, actions, outcomes]`); then which actions are legal.
+    """
+    batch, actions, outcomes = state.name.shape[0], dice.tree.num_actions, dice.num_outcomes
+    repeat = lambda x, n: jax.tree.map(lambda y: jnp.repeat(y, n), x)
+    each = lambda n, m: jnp.tile(jnp.arange(n, dtype=jnp.int32), m)
+    after = dice.afterstate(repeat(state, actions), each(actions, batch))
+    probs = jax.nn.softmax(dice.outcome_logits(after))
+    landed, reward, discount, _ = dice.resolve(
+        repeat(after, outcomes), each(outcomes, batch * actions)
+    )
+    split = lambda x: x.reshape(batch, actions, outcomes)
+    legal = jnp.isfinite(dice.predict(state, key=UNUSED)[0])
+    return landed, split(reward), split(discount), split(probs), legal
+
+
+def expectimax(dice: RandomDice, state: Node, gamma: float, levels: int) -> jax.Array:
+    """Exact Q-values of every action, `-inf` where illegal; all ends after `levels` moves."""
+    landed, total, discount, probs, legal = branches(dice, state)
+    if levels > 1:
+        best = jnp.max(expectimax(dice, landed, gamma, levels - 1), axis=1)
+        total += gamma * discount * best.reshape(total.shape)
+    return jnp.where(legal, jnp.sum(probs * total, axis=2), -jnp.inf)
+
+
+def hindsight(dice: RandomDice, state: Node, gamma: float) -> np.ndarray:
+    """Exact Q-values in games of two moves for a player who foresees the second one's outcomes:
+    the mean over all futures of the best that there is in each.
+    """
+    spread = quick_jit(lambda s: branches(dice, s))
+    landed, *root = spread(state)
+    reward, discount, probs, legal = map(np.asarray, root)
+    _, *below = spread(landed)
+    prize, _, chance, allowed = map(np.asarray, below)
+    best = np.zeros(len(prize))
+    for future in itertools.product(range(dice.num_outcomes), repeat=dice.tree.num_actions):
+        at = (slice(None), np.arange(dice.tree.num_actions), future)
+        best += chance[at].prod(axis=1) * np.where(allowed, prize[at], -np.inf).max(axis=1)
+    total = reward + gamma * discount * best.reshape(reward.shape)
+    return np.where(legal, (probs * total).sum(axis=2), -np.inf)

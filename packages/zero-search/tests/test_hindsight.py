@@ -1,0 +1,577 @@
+"""Hindsight: against its inner planner, a NumPy loop and exact values; what trees see; its laws."""
+
+import itertools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jaxtyping
+import numpy as np
+import pytest
+from scipy import stats
+
+from zero_search import (
+    AbstractBackup,
+    AbstractHiddenModel,
+    AbstractPriorModel,
+    AbstractRootNoise,
+    AbstractTreePlanner,
+    ChanceSearch,
+    check_plan,
+    GumbelSearch,
+    Hindsight,
+    MctxSearch,
+    NodeStatistics,
+    Outlook,
+    PUCT,
+    SoftmaxQ,
+    Temperature,
+    TreeSearch,
+    VisitCounts,
+)
+from zero_search._root import first_carry, play_visits
+from zero_search._tree import empty, statistics
+
+from .dice import expectimax, hindsight, RandomDice, UNUSED
+from .helpers import Jitted, Node, quick_jit, RandomTree
+
+
+def fresh(planner, model, state, key):
+    """The plan of a first move, and the trees."""
+    plan, _, tree = planner.grow(model, state, planner.init(model, state), key=key)
+    return plan, tree
+
+
+class Noise(AbstractRootNoise):
+    """Any change will do; a Dirichlet draw takes long to compile."""
+
+    def __call__(self, logits, *, key):
+        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
+
+
+def equal(ours, theirs) -> bool:
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [TreeSearch(24, PUCT(1.3), gamma=0.9), GumbelSearch(24, 3, gumbel_scale=0.0, gamma=0.9)],
+    ids=["puct", "gumbel"],
+)
+def test_equal_trees_are_the_inner_planner(planner):
+    # Nothing is random, so seven trees are one, to the last bit: no rounding in means.
+    model = RandomTree(5, (1.0, -1.0, -1.0), truncate=0.1)
+    state = model.root(16)
+
+    @quick_jit
+    def run(state):
+        many, _ = fresh(Hindsight(planner, 7), model, state, jr.split(jr.key(0), 16))
+        return many, fresh(planner, model, state, jr.split(jr.key(1), 16))[0]
+
+    ours, inner = run(state)
+    depth = (ours.stats.pop("depth"), inner.stats.pop("depth"))
+    assert np.array_equal(*depth)
+    for name, value in inner.stats.items():
+        assert np.array_equal(ours.stats.pop(name), 7 * value)
+    assert not ours.stats
+    inner.stats.clear()
+    assert equal(ours, inner)
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        TreeSearch(16, noise=Noise(), temperature=1.0),
+        pytest.param(GumbelSearch(16, 3), marks=pytest.mark.slow),
+        pytest.param(ChanceSearch(TreeSearch(16), "sampled"), marks=pytest.mark.slow),
+    ],
+    ids=["puct", "gumbel", "chance"],
+)
+def test_one_tree_is_the_inner_planner(planner):
+    # With all noise on, given the documented key.
+    model = RandomDice(RandomTree(4, (1.0, -1.0)))
+
+    @quick_jit
+    def run(seeds):
+        state, keys = model.tree.root(12), jax.vmap(jr.key)(seeds)
+        first = jax.vmap(lambda k: jr.fold_in(k, 0))(keys)
+        one = fresh(Hindsight(planner, 1), model, state, keys)[0]
+        return one, fresh(planner, model, state, first)[0]
+
+    assert equal(*run(jnp.arange(12, dtype=jnp.uint32)))
+
+
+TREES, ROWS, ACTIONS = 5, 40, 6
+
+
+class Given(AbstractTreePlanner[AbstractPriorModel]):
+    """Has found out what it is told to have found out."""
+
+    outlook: Outlook
+
+    def init(self, model, state):
+        return first_carry(state)
+
+    def explore(self, model, state, carry, *, key):
+        return self.outlook, carry, empty(state, PUCT(), 1, ACTIONS)
+
+    def decide(self, outlook):
+        return play_visits(outlook.root.visits, 0.0, outlook.ply, outlook.key)
+
+    def advance(self, carry, action, next_state, last):
+        return carry
+
+
+@pytest.fixture(scope="module")
+def sparse() -> Outlook:
+    """Trees that have seen few of the actions, and little good. The last row is filler."""
+    rng = np.random.default_rng(0)
+    rows, shape = ROWS * TREES, (ROWS * TREES, ACTIONS)
+    legal = np.repeat(rng.random((ROWS, ACTIONS)) < 0.7, TREES, axis=0)
+    legal[:, 0] = True
+    legal[-TREES:] = False
+    visits = np.where(legal, rng.integers(0, 9, shape) * (rng.random(shape) < 0.3), 0)
+    visits[np.arange(rows), 0] += legal[:, 0] & (visits.sum(axis=1) == 0)
+    f32 = lambda x: jnp.asarray(x, jnp.float32)
+    root = NodeStatistics(
+        prior=f32(np.where(legal, rng.normal(size=shape), -np.inf))[:, None],
+        visits=f32(visits),
+        qvalues=f32(rng.uniform(-1, 0.2, shape)),
+        count=1 + f32(visits.sum(axis=1)),
+        value=f32(rng.uniform(-1, 1, rows)),
+        raw_value=f32(rng.uniform(-1, 1, rows)),
+    )
+    zeros = jnp.zeros(shape, jnp.float32)
+    stats = {"depth": zeros[:, 0] + 1, "nodes": root.count, "invalid": zeros[:, 0]}
+    ply, key = jnp.zeros((rows,), jnp.int32), jr.split(jr.key(0), rows)
+    return Outlook(root, zeros, zeros, ply, key, stats)
+
+
+def plans(outlook, unvisited):
+    """By every readout."""
+
+    def run(outlook):
+        model, state, found = Die(), jnp.zeros((ROWS,), jnp.int32), []
+        for readout in (None, SoftmaxQ(0.5), SoftmaxQ()):
+            planner = Hindsight(Given(outlook), TREES, readout, unvisited)
+            carry, keys = planner.init(model, state), jr.split(jr.key(0), ROWS)
+            found.append(planner.plan(model, state, carry, key=keys)[0])
+        return found
+
+    return quick_jit(run)(outlook)
+
+
+def looped(found, unvisited):
+    """Mean visits, Q-values and value by loops; NaN where no Q-value means anything."""
+    visits, qvalues = np.zeros((ROWS, ACTIONS)), np.full((ROWS, ACTIONS), np.nan)
+    for row, action in itertools.product(range(ROWS), range(ACTIONS)):
+        seen = []
+        for tree in range(row * TREES, (row + 1) * TREES):
+            number = float(found.visits[tree, action])
+            visits[row, action] += number / TREES
+            if number > 0:
+                seen.append(float(found.qvalues[tree, action]))
+            elif unvisited == "zero" and found.prior[tree, 0, action] > -np.inf:
+                seen.append(0.0)
+        if seen:
+            qvalues[row, action] = sum(seen) / len(seen)
+    value = np.asarray(found.value).reshape(ROWS, TREES).mean(axis=1)
+    return visits, qvalues, value
+
+
+@pytest.mark.parametrize("unvisited", ["masked", "zero"])
+def test_means_equal_a_loop(sparse, unvisited):
+    found = jax.tree.map(np.asarray, sparse.root)
+    visits, qvalues, value = looped(found, unvisited)
+    known, legal = np.isfinite(qvalues), found.prior[::TREES, 0] > -np.inf
+    seen = found.visits.reshape(ROWS, TREES, ACTIONS) > 0
+    partly, never = seen.any(axis=1) & ~seen.all(axis=1), legal & ~seen.any(axis=1)
+    assert partly.sum() > 50 and never.sum() > 10
+    assert np.array_equal(known, legal if unvisited == "zero" else seen.any(axis=1))
+    by_visits, soft, best = plans(sparse, unvisited)
+    for plan in (by_visits, soft, best):
+        assert np.allclose(plan.value, value, atol=1e-6)
+        assert np.allclose(plan.qvalues, np.where(known, qvalues, value[:, None]), atol=1e-6)
+        assert np.allclose(plan.advantages, plan.qvalues - plan.value[:, None])
+        assert np.allclose(plan.stats["nodes"], found.count.reshape(ROWS, TREES).sum(axis=1))
+        assert not np.any(plan.weights[-1])
+    share = visits / np.maximum(visits.sum(axis=1, keepdims=True), 1e-9)
+    assert np.allclose(by_visits.weights, share, atol=1e-6)
+    assert np.array_equal(by_visits.action, share.argmax(axis=1))
+    score = np.where(known, np.exp(np.nan_to_num(qvalues) / 0.5), 0.0)[:-1]
+    assert np.allclose(soft.weights[:-1], score / score.sum(axis=1, keepdims=True), atol=1e-5)
+    assert np.all(np.asarray(soft.weights)[np.arange(ROWS - 1), soft.action[:-1]] > 0)
+    highest = np.nanargmax(qvalues[:-1], axis=1)
+    assert np.array_equal(best.action[:-1], highest)
+    assert np.array_equal(best.weights[:-1], np.eye(ACTIONS)[highest])
+
+
+def test_zeros_change_what_is_best(sparse):
+    # The defect that masking repairs: zeros for what nobody tried beat whatever is negative.
+    _, _, masked = plans(sparse, "masked")
+    _, _, zero = plans(sparse, "zero")
+    assert np.sum(masked.action != zero.action) > 10
+
+
+@pytest.mark.parametrize("unvisited", ["masked", "zero"])
+def test_the_order_of_trees_is_nothing(sparse, unvisited):
+    rng = np.random.default_rng(1)
+    order = np.concatenate([TREES * row + rng.permutation(TREES) for row in range(ROWS)])
+    # But for the key, the first tree's, by which an action is drawn.
+    shuffled = jax.tree.map(lambda x: x[order], sparse)
+    shuffled = eqx.tree_at(lambda x: x.key, shuffled, sparse.key)
+    for ours, theirs in zip(plans(sparse, unvisited), plans(shuffled, unvisited), strict=True):
+        assert np.array_equal(ours.action, theirs.action)
+        for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            assert np.allclose(x, y, atol=1e-6)
+
+
+class Die(AbstractPriorModel[jax.Array]):
+    """One throw of a six-sided die, which the next state shows."""
+
+    def step(self, state, action, *, key):
+        face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key)
+        reward = face.astype(jnp.float32)
+        return face, reward, jnp.zeros_like(reward), jnp.ones_like(face, bool)
+
+    def predict(self, state, *, key):
+        return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape)
+
+
+def test_trees_know_neither_the_real_die_nor_each_other():
+    # 10 000 plans. Chi-squared: of the faces that a tree saw, and of pairs of faces.
+    number, planner, model = 10_000, Hindsight(TreeSearch(2), 3), Die()
+
+    @quick_jit
+    def run(seeds):
+        state = jnp.full(seeds.shape, 7, jnp.int32)
+        keys = jax.vmap(lambda s: jr.split(jr.key(s)))(seeds)
+        plan, tree = fresh(planner, model, state, keys[:, 0])
+        real = model.step(state, plan.action, key=keys[:, 1])[0]
+        return tree.state[:, 1].reshape(-1, 3), real, plan.qvalues[:, 0], state
+
+    seen, real, qvalues, state = map(np.asarray, run(jnp.arange(number, dtype=jnp.uint32)))
+    assert np.all(state == 7)
+    assert np.allclose(qvalues, seen.mean(axis=1), atol=1e-5)
+    draws = {"first": seen[:, 0], "second": seen[:, 1], "third": seen[:, 2], "real": real}
+    for faces in draws.values():
+        assert stats.chisquare(np.bincount(faces, minlength=6)).pvalue > 1e-4
+    for x, y in itertools.combinations(draws.values(), 2):
+        table = np.zeros((6, 6))
+        np.add.at(table, (x, y), 1)
+        found: Any = stats.chi2_contingency(table)
+        assert found.pvalue > 1e-4
+
+
+class MaxBackup(AbstractBackup):
+    """The best of what was visited, so that no exploration is left in a value."""
+
+    def __call__(self, node, outcome):
+        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
+
+
+def test_converges_to_the_value_in_hindsight():
+    # Games of two moves, every future of which a tree sees to the end: what is left is the luck of
+    # 600 futures. The value of a player who foresees is above that of one who cannot.
+    games, trees = 4, 600
+    tree = RandomTree(3, (1.0,), horizon=2, sharpness=0.0, noise=0.0, illegal=0.2)
+    model = RandomDice(tree)
+    planner = Hindsight(TreeSearch(40, PUCT(50.0), gamma=0.8, backup=MaxBackup()), trees)
+    state = tree.root(games, 3)
+    run = quick_jit(lambda s, k: fresh(planner, model, s, k))
+    plan, grown = run(state, jr.split(jr.key(0), games))
+    legal = np.isfinite(np.asarray(model.predict(state, key=UNUSED)[0]))
+    each = np.asarray(statistics(grown).qvalues).reshape(games, trees, 3)
+    assert np.all(np.asarray(statistics(grown).visits).reshape(each.shape).min(axis=1)[legal] > 0)
+    error = each.std(axis=1)[legal] / np.sqrt(trees)
+    foreseen = hindsight(model, state, 0.8)[legal]
+    fair = np.asarray(quick_jit(lambda s: expectimax(model, s, 0.8, 2))(state))[legal]
+    off = (np.asarray(plan.qvalues)[legal] - foreseen) / error
+    assert np.all(np.abs(off) < 4) and np.sqrt(np.mean(off**2)) < 1.6
+    gap = (foreseen - fair) / error
+    assert np.all(gap > -1e-3) and np.sum(gap > 4) > 3
+
+
+class Secret(NamedTuple):
+    """What the player sees, and the prize of each action, which it may not."""
+
+    seen: jax.Array
+    prize: jax.Array
+
+
+class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
+    """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1."""
+
+    def step(self, state, action, *, key):
+        reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]
+        return state, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
+
+    def predict(self, state, *, key):
+        return jnp.zeros(state.prize.shape), jnp.zeros(state.seen.shape, jnp.float32)
+
+    def resample(self, state, *, key):
+        win = jax.vmap(lambda k: jr.bernoulli(k, 0.7))(key)
+        return state._replace(prize=state.prize.at[:, 1].set(jnp.where(win, 1.0, -1.0)))
+
+
+def test_hidden_states_are_resampled_by_tree():
+    model, inner, batch, trees = Hidden(), TreeSearch(32, PUCT(4.0)), 50, 40
+    planner = Hindsight(inner, trees, SoftmaxQ(), resample=True)
+
+    @quick_jit
+    def run(prize):
+        state = Secret(
+            jnp.zeros((batch,), jnp.int32), jnp.stack([jnp.full_like(prize, 0.2), prize], 1)
+        )
+        plan, tree = fresh(planner, model, state, jr.split(jr.key(0), batch))
+        return plan, tree.state.prize[:, 0, 1]
+
+    # Nothing of the plan depends on what is hidden.
+    won, seen = run(jnp.ones((batch,)))
+    lost, again = run(-jnp.ones((batch,)))
+    assert equal(won, lost) and np.array_equal(seen, again)
+    assert stats.binomtest(int(np.sum(seen == 1)), batch * trees, 0.7).pvalue > 1e-4
+    share = np.asarray(seen).reshape(batch, trees).mean(axis=1)
+    assert np.allclose(won.qvalues[:, 1], share, atol=1e-5)
+    assert np.array_equal(won.action, (share > 0.2).astype(int)) and 0 < np.sum(won.action) < batch
+
+
+def test_a_tree_is_kept_if_its_future_came_true():
+    trees, batch = 6, 16
+    tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
+    run = Jitted(Hindsight(TreeSearch(12, reuse=True), trees), RandomDice(tree))
+    state = tree.root(batch)
+    plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
+    after, _, _, last = run.step(state, plan.action)
+    grown, kept = carry.trees.tree, run.advance(carry, plan.action, after, last).trees
+    assert grown.parent.shape == (batch, trees, 25) and kept.ply.shape == (batch, trees)
+    stayed = 0
+    for row, k in itertools.product(range(batch), range(trees)):
+        child = int(grown.child[row, k, 0, plan.action[row]])
+        came_true = child > 0 and bool(grown.state.name[row, k, child] == after.name[row])
+        came_true &= not bool(last[row])
+        visits = int(grown.edge[row, k, 0, 0, plan.action[row]])
+        count = int(kept.tree.node[row, k, 0, 0])
+        assert count == (visits if came_true else 0)
+        stayed += came_true
+    assert 10 < stayed < batch * trees - 30
+    again, _ = run.plan(after, run.advance(carry, plan.action, after, last), jr.key(1))
+    reused = np.maximum(np.asarray(kept.tree.node[:, :, 0, 0]) - 1, 0).sum(axis=1)
+    assert np.array_equal(again.stats["reused"], reused) and reused.sum() > 20
+
+
+class Filler(AbstractPriorModel[Node]):
+    """Dice in which a final state has no legal action, and some values are no numbers."""
+
+    dice: RandomDice
+    sick: bool = False
+
+    def step(self, state, action, *, key):
+        return self.dice.step(state, action, key=key)
+
+    def predict(self, state, *, key):
+        logits, value = self.dice.predict(state, key=key)
+        ill = self.sick & (state.name % jnp.uint32(3) == 0)
+        return jnp.where(state.done[:, None], -jnp.inf, logits), jnp.where(ill, jnp.nan, value)
+
+
+HOT = Temperature(first=0.5, then=0.1, moves=1)
+
+
+@pytest.mark.parametrize(
+    "inner, readout, unvisited",
+    [
+        (TreeSearch(6, noise=Noise()), SoftmaxQ(HOT), "zero"),
+        pytest.param(TreeSearch(6, reuse=True), VisitCounts(HOT), "masked", marks=pytest.mark.slow),
+        pytest.param(GumbelSearch(6), None, "masked", marks=pytest.mark.slow),
+    ],
+    ids=["softmax", "reuse", "gumbel"],
+)
+def test_laws_of_a_plan(inner, readout, unvisited, getkey):
+    # Weights are a distribution over legal actions alone; filler gives no NaN; traced once.
+    tree = RandomTree(5, illegal=0.6)
+    model = Filler(RandomDice(tree))
+    run = Jitted(Hindsight(inner, 3, readout, unvisited), model)
+    carry = run.planner.init(model, tree.root(16))
+    for seed in (0, 1):
+        root = tree.root(16, seed)
+        state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
+        plan, carry = run.plan(state, carry, getkey())
+        legal = jnp.isfinite(model.predict(state, key=UNUSED)[0])
+        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+        assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
+        assert not jnp.any((plan.weights > 0) & ~legal)
+        assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
+        after, _, _, _ = run.step(state, plan.action)
+        carry = run.advance(carry, plan.action, after, jnp.zeros((16,), bool))
+        assert jnp.all(carry.trees.ply == seed + 1)
+        assert all(x.shape[:2] == (16, 3) for x in jax.tree.leaves(carry))
+    assert jnp.all(run.advance(carry, plan.action, after, ~jnp.zeros((16,), bool)).trees.ply == 0)
+    assert run.traces == 1
+
+
+def test_what_is_not_finite_is_counted_in_all_trees():
+    tree = RandomTree(3, (1.0, -1.0))  # a final state would be asked for again
+    model, planner = Filler(RandomDice(tree), sick=True), Hindsight(TreeSearch(8), 4)
+    plan, grown = quick_jit(lambda s, k: fresh(planner, model, s, k))(
+        tree.root(10), jr.split(jr.key(0), 10)
+    )
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    stored = np.arange(grown.parent.shape[1])[None] < np.asarray(grown.size)[:, None]
+    ill = (stored & (np.asarray(grown.state.name) % 3 == 0)).sum(axis=1).reshape(10, 4)
+    assert np.array_equal(plan.stats["invalid"], ill.sum(axis=1)) and ill.sum() > 50
+    with pytest.raises(ValueError, match=f"NaN or infinity in {ill.sum()} evaluations"):
+        check_plan(plan)
+
+
+def test_devices_share_the_games_out():
+    model, mesh = RandomDice(RandomTree(4)), jax.make_mesh((2,), ("data",))
+    planner = Hindsight(TreeSearch(8), 3, SoftmaxQ(0.5))
+    rows = jax.sharding.PartitionSpec("data")
+    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)
+    given = model.tree.root(6), jr.split(jr.key(0), 6)
+    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
+    shared, _ = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
+    whole, _ = quick_jit(run)(*given)
+    assert np.array_equal(shared.action, whole.action)
+    assert np.allclose(shared.weights, whole.weights, atol=1e-6)
+    assert np.allclose(shared.qvalues, whole.qvalues, atol=1e-6)
+
+
+def test_softmax_of_q_values_breaks_ties_by_index(getkey):
+    # Rows: a tie; a tie behind an unknown action; filler; extreme values.
+    huge = 1e30
+    qvalues = jnp.asarray([[0.5, 1.0, 1.0], [9.0, -2.0, -2.0], [1.0, 2.0, 3.0], [huge, -huge, 0.0]])
+    known = jnp.asarray([[True] * 3, [False, True, True], [False] * 3, [True] * 3])
+    root = statistics_of(qvalues)
+    ply = jnp.zeros((4,), jnp.int32)
+
+    def read(temperature):
+        action, weights = SoftmaxQ(temperature)(root, known, ply, key=jr.split(getkey(), 4))
+        return np.asarray(action), np.asarray(weights)
+
+    action, weights = read(0.0)
+    assert action.tolist() == [1, 1, 0, 0]
+    assert np.array_equal(weights, [[0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
+    action, weights = read(1e-30)
+    assert np.array_equal(weights, [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
+    action, weights = read(2.0)
+    e = np.exp(0.25)
+    assert np.allclose(weights[0], np.asarray([1, e, e]) / (1 + 2 * e))
+    assert np.allclose(weights[1:], [[0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
+    cooled, _ = read(Temperature(first=0.0, then=1.0, moves=1))
+    assert cooled.tolist() == [1, 1, 0, 0]
+
+
+def statistics_of(qvalues):
+    zeros = jnp.zeros_like(qvalues)
+    each = zeros[:, 0]
+    return NodeStatistics(zeros[:, None], zeros, qvalues, each, each, each)
+
+
+INNER = TreeSearch(4)
+ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
+    (
+        Hindsight,
+        dict(planner=INNER, num_trees=0),
+        r"`Hindsight\(num_trees=0\)`: must be an integer",
+    ),
+    (Hindsight, dict(planner=INNER, num_trees=2.0), r"`Hindsight\(num_trees=2.0\)`: must be"),
+    (Hindsight, dict(planner=MctxSearch(4), num_trees=2), "subclass of .*AbstractTreePlanner`"),
+    (
+        Hindsight,
+        dict(planner=Hindsight(INNER, 2), num_trees=2),
+        r"`Hindsight\(planner=Hindsight.*of a subclass of `zero_search.AbstractTreePlanner`",
+    ),
+    (
+        Hindsight,
+        dict(planner=TreeSearch, num_trees=2),
+        r"`Hindsight\(planner=TreeSearch, a class\)`",
+    ),
+    (
+        Hindsight,
+        dict(planner=INNER, num_trees=2, readout=0.5),
+        r"`Hindsight\(readout=0.5\)`: must be an instance",
+    ),
+    (
+        Hindsight,
+        dict(planner=INNER, num_trees=2, unvisited="mean"),
+        r"`Hindsight\(unvisited='mean'\)`: must be \"masked\" or \"zero\"",
+    ),
+    (SoftmaxQ, dict(temperature=-1.0), r"`SoftmaxQ\(temperature=-1.0\)`: must be finite, 0 or"),
+    (VisitCounts, dict(temperature=np.inf), r"`VisitCounts\(temperature=inf\)`: must be finite"),
+]
+
+
+@pytest.mark.parametrize("part, fields, message", ARGUMENTS)
+def test_bad_arguments_are_named(unhooked, part, fields, message):
+    with pytest.raises(ValueError, match=message) as error:
+        part(**fields)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+TREE = RandomTree(2)
+DICE = RandomDice(TREE)
+
+
+@pytest.mark.parametrize(
+    "planner, model, message",
+    [
+        (
+            ChanceSearch(TreeSearch(4)),
+            TREE,
+            "`ChanceSearch` got a `RandomTree`, which does not know",
+        ),
+        (
+            Hindsight(ChanceSearch(TreeSearch(4)), 2),
+            TREE,
+            "`ChanceSearch` got a `RandomTree`, which does not know the probabilities",
+        ),
+        (
+            Hindsight(TreeSearch(4), 2, resample=True),
+            TREE,
+            r"`Hindsight\(resample=True\)` got a `RandomTree`, which cannot `resample`",
+        ),
+        (
+            Hindsight(TreeSearch(4, reuse=True), 2, resample=True),
+            TREE,
+            r"`Hindsight\(resample=True\)` got a planner with `reuse=True`",
+        ),
+    ],
+)
+def test_bad_models_are_named(unhooked, planner, model, message):
+    def plan(state, key):
+        return planner.plan(model, state, planner.init(model, state), key=key)[0]
+
+    with pytest.raises(ValueError, match=message) as error:
+        jax.eval_shape(plan, TREE.root(2), jr.split(jr.key(0), 2))
+    assert "\n" not in str(error.value)
+
+
+def test_carries_and_moves_of_other_games_are_named(unhooked):
+    planner, state = Hindsight(TreeSearch(4), 3), TREE.root(2)
+    keys = jax.ShapeDtypeStruct((2,), jr.key(0).dtype)
+
+    def plan(carry, key):
+        return planner.plan(DICE, state, carry, key=key)[0]
+
+    for wrong in (Hindsight(TreeSearch(4), 2).init(DICE, state), planner.init(DICE, TREE.root(3))):
+        with pytest.raises(ValueError, match=r"`carry.ply` is int32\[\d\] for 6 states"):
+            jax.eval_shape(plan, wrong, keys)
+    carry = planner.init(DICE, state)
+    with pytest.raises(ValueError, match=r"`key` is .* for 2 states; it must hold one"):
+        jax.eval_shape(plan, carry, jax.ShapeDtypeStruct((6,), jr.key(0).dtype))
+    with pytest.raises(ValueError, match=r"`action` is int32\[3\] for a carry of 2 games"):
+        action, last = jnp.zeros((3,), jnp.int32), jnp.zeros((3,), bool)
+        planner.advance(carry, action, TREE.root(3), last)

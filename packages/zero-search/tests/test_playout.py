@@ -1,0 +1,273 @@
+"""Leaves judged by playouts: against exact random returns, NumPy, and the laws of a model."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jaxtyping
+import numpy as np
+import pytest
+
+from zero_search import (
+    AbstractHiddenModel,
+    AbstractPriorModel,
+    ChancePlayoutModel,
+    ChanceSearch,
+    Hindsight,
+    PlainUCB1,
+    Playout,
+    PlayoutModel,
+    TreeSearch,
+)
+
+from .dice import branches, RandomDice, UNUSED
+from .helpers import Nim, Node, quick_jit, RandomTree
+
+
+GAMMA, STEPS = 0.8, 3
+MODES = {
+    "playout": (dict(), False, 1.0),
+    "then the evaluator": (dict(bootstrap=True), True, 1.0),
+    "mean": (dict(mixing=0.5), False, 0.5),
+}
+
+
+def random_return(step, predict, state, steps: int, bootstrap: bool) -> np.ndarray:
+    """The exact expected return of uniformly random legal actions, by enumeration."""
+    logits, value = (np.asarray(x) for x in predict(state))
+    end = value if bootstrap else np.zeros_like(value)
+    if steps == 0:
+        return end
+    legal, (batch, actions) = np.isfinite(logits), logits.shape
+    total = np.zeros((batch, actions))
+    for action in range(actions):
+        each = jnp.full((batch,), action, jnp.int32)
+        after, reward, discount, last = step(state, each)
+        follows = random_return(step, predict, after, steps - 1, bootstrap)
+        cut = np.asarray(predict(after)[1]) if bootstrap else np.zeros(batch)
+        follows = np.where(last, cut, follows)
+        total[:, action] = np.asarray(reward) + GAMMA * np.asarray(discount) * follows
+    mean = (total * legal).sum(axis=1) / np.maximum(legal.sum(axis=1), 1)
+    return np.where(legal.any(axis=1), mean, end)
+
+
+class Stuck(AbstractPriorModel[Node]):
+    """A tree in which some states have no legal action, and where nothing may be stepped after
+    the end: that gives NaN.
+    """
+
+    tree: RandomTree
+
+    def step(self, state, action, *, key):
+        after, reward, discount, last = self.tree.step(state, action, key=key)
+        bad = jnp.where(state.done | ~self.moves(state), jnp.nan, 0.0)
+        return after, reward + bad, discount + bad, last
+
+    def moves(self, state):
+        return state.name % jnp.uint32(5) != 0
+
+    def predict(self, state, *, key):
+        logits, value = self.tree.predict(state, key=key)
+        return jnp.where(self.moves(state)[:, None], logits, -jnp.inf), value
+
+
+TREE = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.1, illegal=0.3)
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """Values of 10 states by 2000 playouts each, by every mode."""
+    model, number = Stuck(TREE), 2000
+
+    @quick_jit
+    def run(state):
+        wide = jax.tree.map(lambda x: jnp.repeat(x, number), state)
+        values, logits = [], wide.name
+        for seed, (options, *_) in enumerate(MODES.values()):
+            playout = PlayoutModel(model, Playout(STEPS, GAMMA, **options))
+            logits, value = playout.predict(wide, key=jr.split(jr.key(seed), 10 * number))
+            values.append(value.reshape(-1, number))
+        return values, logits[::number]
+
+    state = TREE.root(10)
+    values, logits = run(state)
+    step = quick_jit(lambda s, a: model.step(s, a, key=UNUSED))
+    predict = quick_jit(lambda s: model.predict(s, key=UNUSED))
+    assert np.array_equal(logits, predict(state)[0])
+    stuck = ~np.asarray(model.moves(state))
+    exact = lambda bootstrap: random_return(step, predict, state, STEPS, bootstrap)
+    found = dict(zip(MODES, map(np.asarray, values), strict=True))
+    return found, exact, np.asarray(predict(state)[1]), stuck
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mean_playout_is_the_exact_random_return(mode, sampled):
+    # Ends, truncated episodes, players who move twice, illegal actions and states without any.
+    values, enumerate_all, own, stuck = sampled
+    _, bootstrap, mixing = MODES[mode]
+    exact = (1 - mixing) * own + mixing * enumerate_all(bootstrap)
+    found = values[mode]
+    assert np.all(np.isfinite(found))
+    error = found.std(axis=1) / np.sqrt(found.shape[1])
+    assert np.all(np.abs(found.mean(axis=1) - exact) < 4.5 * error + 1e-5)
+    assert 0 < stuck.sum() < 5 and np.sum(error > 0.001) >= 4
+    assert np.allclose(found[stuck], exact[stuck, None])
+
+
+def test_one_line_is_followed_to_the_end():
+    # A single legal action leaves no luck: the sum of a loop, step by step.
+    tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7)
+    state = tree.root(8)
+    for steps, bootstrap in ((4, True), (20, False)):
+        model = PlayoutModel(tree, Playout(steps, 0.9, bootstrap))
+        value = quick_jit(lambda s, k, m=model: m.predict(s, key=k)[1])(
+            state, jr.split(jr.key(1), 8)
+        )
+        at, total, scale = state, np.zeros(8), np.ones(8)
+        for _ in range(min(steps, 7)):
+            at, reward, discount, _ = tree.step(at, jnp.zeros((8,), jnp.int32), key=UNUSED)
+            total, scale = total + scale * reward, scale * 0.9 * discount
+        if bootstrap:
+            total += scale * tree.predict(at, key=UNUSED)[1]
+        assert np.allclose(value, total, atol=1e-5)
+        assert np.any(scale) == (steps == 4)
+
+
+class Uniform(AbstractPriorModel[Node]):
+    """The rules of a tree without its evaluator."""
+
+    tree: RandomTree
+
+    def step(self, state, action, *, key):
+        raise AssertionError("rules are asked what is legal, no more")
+
+    def predict(self, state, *, key):
+        logits, value = self.tree.predict(state, key=key)
+        return jnp.where(logits > -jnp.inf, 0.0, -jnp.inf), jnp.full_like(value, jnp.nan)
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_rules_spare_the_evaluator(bootstrap):
+    # The same values, while the evaluator is asked about the leaf and the state reached alone.
+    asked = []
+
+    class Counted(AbstractPriorModel[Node]):
+        def step(self, state, action, *, key):
+            return TREE.step(state, action, key=key)
+
+        def predict(self, state, *, key):
+            jax.debug.callback(lambda: asked.append(1))
+            return TREE.predict(state, key=key)
+
+    state, values, calls = TREE.root(6), [], []
+    for rules in (None, Uniform(TREE)):
+        asked.clear()
+        model = PlayoutModel(Counted(), Playout(5, 0.9, bootstrap, rules=rules))
+        run = quick_jit(lambda s, m=model: m.predict(s, key=jr.split(jr.key(0), 6))[1])
+        values.append(run(state))
+        jax.effects_barrier()
+        calls.append(len(asked))
+    assert np.array_equal(*values) and np.all(np.isfinite(values[0]))
+    assert calls[0] > 3 and calls[1] == 2
+
+
+def test_dice_stay_dice():
+    # The chance planner over playouts, with everything one move from the end: no luck but that of
+    # the dice, whose outcomes it weighs.
+    tree = RandomTree(2, (0.0,), illegal=0.0)
+    dice, state = RandomDice(tree), tree.root(20)
+    model = ChancePlayoutModel(dice, Playout(5, bootstrap=True))
+    planner = ChanceSearch(TreeSearch(200))
+
+    @quick_jit
+    def run(state, key):
+        plan, _ = planner.plan(model, state, planner.init(model, state), key=key)
+        _, reward, _, probs, _ = branches(dice, state)
+        return plan, jnp.sum(probs * reward, axis=2)
+
+    plan, exact = run(state, jr.split(jr.key(0), 20))
+    assert np.allclose(plan.qvalues.max(axis=1), exact.max(axis=1), atol=0.05)
+    assert np.allclose(plan.stats["invalid"], 0)
+
+
+def test_playouts_win_nim():
+    # UCT as it began: no evaluator at all.
+    heaps = jnp.asarray([2, 3, 5, 6, 7, 9], jnp.int32)
+    model = PlayoutModel(Nim(), Playout(12))
+    planner = TreeSearch(400, PlainUCB1(1.0))
+
+    @quick_jit
+    def run(key):
+        return planner.plan(model, heaps, planner.init(model, heaps), key=key)[0]
+
+    assert np.array_equal(run(jr.split(jr.key(0), 6)).action, heaps % 4 - 1)
+
+
+class Veiled(AbstractPriorModel[jax.Array], AbstractHiddenModel[jax.Array]):
+    """One move, whose prize is hidden."""
+
+    def step(self, state, action, *, key):
+        return state, state, jnp.zeros_like(state), jnp.ones_like(state, bool)
+
+    def predict(self, state, *, key):
+        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+
+    def resample(self, state, *, key):
+        return jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
+
+
+def test_what_is_hidden_stays_hidden():
+    model, state = PlayoutModel(Veiled(), Playout(2)), jnp.full((4,), 9.0)
+    planner = Hindsight(TreeSearch(3), 5, resample=True)
+
+    @quick_jit
+    def run(key):
+        return planner.plan(model, state, planner.init(model, state), key=key)[0]
+
+    value = np.asarray(run(jr.split(jr.key(0), 4)).qvalues)
+    assert np.all((0 < value) & (value < 1)) and len(np.unique(value)) == 4
+    plain = PlayoutModel(TREE, Playout(2))
+    same = plain.resample(TREE.root(3), key=jr.split(jr.key(0), 3))
+    assert np.array_equal(same.name, TREE.root(3).name)
+
+
+@pytest.mark.slow
+def test_devices_share_the_playouts_out():
+    model, mesh = PlayoutModel(TREE, Playout(4, bootstrap=True)), jax.make_mesh((2,), ("data",))
+    rows = jax.sharding.PartitionSpec("data")
+    run = lambda s, k: model.predict(s, key=k)
+    given = TREE.root(6), jr.split(jr.key(0), 6)
+    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
+    shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
+    assert np.allclose(shared[1], quick_jit(run)(*given)[1], atol=1e-6)
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [
+    (Playout, (0,), r"`Playout\(num_steps=0\)`: must be an integer, 1 or more"),
+    (Playout, (5, 1.5), r"`Playout\(gamma=1.5\)`: must be from 0 to 1"),
+    (Playout, (5, 1.0, False, -0.5), r"`Playout\(mixing=-0.5\)`: must be from 0 to 1"),
+    (Playout, (5, 1.0, False, 1.0, 3), r"`Playout\(rules=3\)`: must be an instance of a subclass"),
+    (PlayoutModel, (3, Playout(5)), r"`PlayoutModel\(model=3\)`: must be an instance"),
+    (PlayoutModel, (TREE, 5), r"`PlayoutModel\(playout=5\)`: must be an instance"),
+    (
+        ChancePlayoutModel,
+        (TREE, Playout(5)),
+        r"`ChancePlayoutModel\(model=RandomTree.*of a subclass of .*AbstractChanceModel`",
+    ),
+]
+
+
+@pytest.mark.parametrize("part, fields, message", ARGUMENTS)
+def test_bad_arguments_are_named(unhooked, part, fields, message):
+    with pytest.raises(ValueError, match=message) as error:
+        part(*fields)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,223 @@
+"""The rules that add a confidence bound to plain Q-values: against a search in NumPy."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import (
+    AbstractPriorModel,
+    LogPUCT,
+    NodeStatistics,
+    PlainQ,
+    PlainUCB1,
+    PUCB,
+    PUCT,
+    TreeSearch,
+)
+from zero_search._select import best_action, prepare
+
+from .helpers import quick_jit
+
+
+GAMES, ACTIONS, DEPTH, SIMULATIONS, GAMMA = 6, 3, 4, 70, 0.9
+SIZE = (ACTIONS ** (DEPTH + 1) - 1) // (ACTIONS - 1)
+
+
+class State(NamedTuple):
+    game: jax.Array
+    node: jax.Array
+
+
+class Table(AbstractPriorModel[State]):
+    """Complete trees of random rewards, turns, ends, priors and raw values, by node number."""
+
+    reward: jax.Array
+    discount: jax.Array
+    logits: jax.Array
+    value: jax.Array
+
+    def step(self, state, action, *, key):
+        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
+        discount = self.discount[state.game, node]
+        return State(state.game, node), self.reward[state.game, node], discount, discount == 0
+
+    def predict(self, state, *, key):
+        return self.logits[state.game, state.node], self.value[state.game, state.node]
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    rng = np.random.default_rng(0)
+    discount = rng.choice([1.0, -1.0, 0.0], (GAMES, SIZE), p=[0.45, 0.45, 0.1])
+    discount[:, -(ACTIONS**DEPTH) :] = 0
+    logits = rng.normal(size=(GAMES, SIZE, ACTIONS))
+    illegal = rng.random(logits.shape) < 0.2
+    illegal[..., 0] = False
+    f32 = lambda x: jnp.asarray(x, jnp.float32)
+    return Table(
+        reward=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
+        discount=f32(discount),
+        logits=f32(np.where(illegal, -np.inf, logits)),
+        value=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
+    )
+
+
+# Of one node: q and n of the actions, p their prior, t the visits of the node.
+ORACLES = {
+    "ucb1": (
+        PlainUCB1(0.7, qtransform=PlainQ(0.0)),
+        0.0,
+        lambda q, n, p, t: q + 0.7 * np.sqrt(np.log(t) / (n + 1e-3)),
+    ),
+    "log": (
+        LogPUCT(1.3),
+        1.0,
+        lambda q, n, p, t: q + 1.3 * p * np.sqrt(np.log(t + 1) / (n + 1)),
+    ),
+    "alphago": (
+        PUCT(1.3, PlainQ(0.5)),
+        0.5,
+        lambda q, n, p, t: q + 1.3 * p * np.sqrt(t) / (n + 1),
+    ),
+    "rosin": (PUCB(), 1.0, lambda q, n, p, t: q + predictor(n, p, t)),
+}
+
+
+def predictor(n, p, t):
+    """Rosin 2011, section 3.1."""
+    bound = [np.sqrt(3 * np.log(t) / (2 * each)) if each else 0.0 for each in n]
+    weight = np.sqrt(np.maximum(p, 1e-12)) / np.sqrt(p).sum()
+    return bound - 2 / weight * (np.sqrt(np.log(t) / t) if t > 1 else 1.0)
+
+
+class Oracle:
+    """Nodes of Python objects: N visits, W the sum of values, both of the node itself. A node's
+    first visit is its own evaluation, so its N is one more than those of its children together.
+    """
+
+    def __init__(self, table: Table, game: int, unvisited, rule):
+        fields = (table.reward, table.discount, table.logits, table.value)
+        self.reward, self.discount, self.logits, self.raw = (
+            np.asarray(x[game], np.float64) for x in fields
+        )
+        self.unvisited, self.rule = unvisited, rule
+        self.tree: dict[int, SimpleNamespace] = {}
+        self.add(0)
+
+    def add(self, node: int) -> float:
+        """Evaluates a new node."""
+        prior = np.exp(self.logits[node])
+        value = self.raw[node] if node == 0 or self.discount[node] != 0 else 0.0
+        self.tree[node] = SimpleNamespace(prior=prior / prior.sum(), N=1, W=value)
+        return value
+
+    def visits(self, node: int) -> np.ndarray:
+        children = [ACTIONS * node + 1 + a for a in range(ACTIONS)]
+        return np.array([self.tree[c].N if c in self.tree else 0 for c in children])
+
+    def qvalue(self, node: int, action: int) -> float:
+        child = ACTIONS * node + 1 + action
+        if child not in self.tree:
+            return self.unvisited
+        at = self.tree[child]
+        return self.reward[child] + GAMMA * self.discount[child] * at.W / at.N
+
+    def simulate(self, node: int = 0) -> float:
+        """One more visit of a node that is known; the value that it backs up."""
+        at = self.tree[node]
+        if node and self.discount[node] == 0:
+            value = 0.0
+        else:
+            q = np.array([self.qvalue(node, a) for a in range(ACTIONS)])
+            score = self.rule(q, self.visits(node), at.prior, at.N)
+            action = int(np.argmax(np.where(at.prior > 0, score, -np.inf)))
+            child = ACTIONS * node + 1 + action
+            below = self.simulate(child) if child in self.tree else self.add(child)
+            value = self.reward[child] + GAMMA * self.discount[child] * below
+        at.N, at.W = at.N + 1, at.W + value
+        return value
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_visits_of_all_nodes_equal_numpy(name, table):
+    selection, unvisited, rule = ORACLES[name]
+    planner = TreeSearch(SIMULATIONS, selection, gamma=GAMMA)
+
+    @quick_jit
+    def run(keys):
+        zero = jnp.zeros((GAMES,), jnp.int32)
+        state = State(jnp.arange(GAMES, dtype=jnp.int32), zero)
+        return planner.grow(table, state, planner.init(table, state), key=keys)
+
+    _, _, tree = jax.tree.map(np.asarray, run(jr.split(jr.key(0), GAMES)))
+    for game in range(GAMES):
+        oracle = Oracle(table, game, unvisited, rule)
+        for _ in range(SIMULATIONS):
+            oracle.simulate()
+        size = int(tree.size[game])
+        assert sorted(tree.state.node[game, :size]) == sorted(oracle.tree)
+        for slot in range(size):
+            node = int(tree.state.node[game, slot])
+            assert np.array_equal(tree.edge[game, slot, 0], oracle.visits(node))
+        seen = oracle.visits(0) > 0
+        q = np.array([oracle.qvalue(0, a) for a in range(ACTIONS)])
+        assert np.allclose(tree.edge[game, 0, 1][seen], q[seen], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "selection", [PlainUCB1(0.0), LogPUCT(0.0), PUCB(), PUCT(0.0, PlainQ(9.0))]
+)
+def test_no_illegal_or_impossible_action_is_taken(selection):
+    # Illegal ones; a probability that underflows; a node never scored before; one legal action.
+    logits = jnp.asarray(
+        [
+            [-jnp.inf, 1.0, -jnp.inf, 0.0],
+            [0.0, -jnp.inf, -300.0, 0.0],
+            [0.0, -jnp.inf, 0.0, 0.0],
+            [-jnp.inf, -jnp.inf, -jnp.inf, 0.0],
+        ]
+    )
+    visits = jnp.asarray([[0.0, 2, 0, 1], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 5]])
+    node = NodeStatistics(
+        prior=prepare(selection, logits),
+        visits=visits,
+        qvalues=jnp.where(visits > 0, -1.0, 0.0),
+        count=1 + jnp.sum(visits, axis=1),
+        value=jnp.full((4,), -0.5),
+        raw_value=jnp.zeros((4,)),
+    )
+    best = best_action(selection, node)
+    assert jnp.all(jnp.isfinite(logits[jnp.arange(4), best]))
+    legal = jnp.isfinite(logits)
+    assert not jnp.any(jnp.isnan(selection.score(node)) & legal)
+
+
+def test_an_unlikely_action_waits(getkey):
+    # Rosin's penalty is the larger the less likely an action is; before any visit there is no
+    # other difference.
+    logits = jr.normal(getkey(), (20, 5))
+    zeros, each = jnp.zeros((20, 5)), jnp.zeros((20,))
+    node = NodeStatistics(prepare(PUCB(), logits), zeros, zeros, each + 1, each, each)
+    assert jnp.array_equal(best_action(PUCB(), node), jnp.argmax(logits, axis=1))
+    root = jnp.sqrt(jax.nn.softmax(logits))
+    expected = 1 - 2 * jnp.sum(root, axis=1, keepdims=True) / root
+    assert jnp.allclose(PUCB().score(node), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: PlainUCB1(-1.0), r"`PlainUCB1\(c=-1.0\)`: must be finite, 0 or more"),
+        (lambda: PlainUCB1(epsilon=0.0), r"`PlainUCB1\(epsilon=0.0\)`: must be finite"),
+        (lambda: LogPUCT(np.nan), r"`LogPUCT\(c=nan\)`: must be finite, 0 or more"),
+        (lambda: PlainQ(np.inf), r"`PlainQ\(unvisited=inf\)`: must be finite"),
+    ],
+)
+def test_bad_constants_are_named(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
