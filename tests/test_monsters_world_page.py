@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import jax
+import pytest
 
 from zero_envs import Monsters
 from zero_envs.testing import MonstersOracle
@@ -28,6 +29,7 @@ def test_the_page_prints_what_it_says():
         assert f"\n{line}" in TEXT
 
 
+@pytest.mark.slow
 def test_its_table_is_what_the_oracle_finds():
     columns = []
     for moving in (False, True):

@@ -314,6 +314,8 @@ def test_drawings():
     space = "{http://www.w3.org/2000/svg}"
     letters = [x.text or "" for x in svg.iter(f"{space}text") if x.attrib["class"] == "letter"]
     assert sorted(letters) == sorted("@!?yn")
+    # None hides another, three in one cell or not.
+    assert len({x.attrib["transform"] for x in svg.iter(f"{space}g")}) == 5
     kinds = [x.attrib.get("class") for x in svg.iter(f"{space}rect")]
     assert (kinds.count("wall"), kinds.count("cell")) == (16, 9)
     for board, end in (("@ . . / . . ? / y . n", "won"), (". ! . / . . ? / y . n", "lost")):
@@ -324,7 +326,7 @@ def test_drawings():
 @pytest.mark.parametrize("truncate", [False, True])
 def test_the_time_limit(truncate: bool):
     """Step 9 of 9: nothing happens, the target is beaten, the agent dies, it was over before."""
-    boards = ["@ . . / . . . / ! ? n", "@ ! . / . . . / . ? n", "@ ? . / . . . / . ! n"]
+    boards = ["@ . n / . . . / ! ? .", "@ ! . / . . . / . ? n", "@ ? . / . . . / . ! n"]
     boards = [*boards, ". ! . / . ? . / . . n", boards[0]]
     env = Monsters(5, moving=False, time_limit=9, truncate=truncate, step_penalty=0.25)
     before = states(boards, [Y] * 5, 8)
@@ -340,9 +342,10 @@ def test_the_time_limit(truncate: bool):
     assert list(found) == expected
     assert transition.last.tolist() == after.over.tolist() == [True] * 4 + [False]
     assert after.time.tolist() == [9, 9, 9, 8, 8]
-    # What was cut off is as final as what ended.
+    # What was cut off is as final as what ended: no item is taken any more.
     again, stays = jax.jit(jax.vmap(step))(after, jr.split(jr.key(1), 5))
-    assert np.array_equal(again.pieces[:4], after.pieces[:4])
+    for old, new in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True):
+        assert np.array_equal(old[:4], new[:4])
     assert stays.reward[:4].tolist() == stays.discount[:4].tolist() == [0.0] * 4
 
 

@@ -56,7 +56,7 @@ def draw_svg(
     size: int,
     scale: float,
 ) -> str:
-    """Round monsters and agent, square items; several in one cell stand side by side."""
+    """Round monsters and agent, square items; several in one cell are small."""
     side = size * CELL + 2 * MARGIN
     svg = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "zero-monsters"})
     svg.attrib.update(width=f"{side * scale:g}", height=f"{(side + CAPTION) * scale:g}")
@@ -74,8 +74,11 @@ def draw_svg(
     for (x, y), here in crowd.items():
         left, top = _corner(x, y)
         for k, i in enumerate(here):
-            shift = (k - (len(here) - 1) / 2) * CELL / 3.2
-            _piece(svg, i, left + CELL / 2 + shift, top + CELL / 2, int(held))
+            # Alone in the middle, or at half the size in a quarter of the cell.
+            across, down, part = (k % 2 + 0.5, k // 2 + 0.5, 0.6) if here[1:] else (1.0, 1.0, 1.0)
+            place = f"translate({left + across * CELL / 2:g} {top + down * CELL / 2:g})"
+            place += f" scale({part:g})"
+            _piece(ET.SubElement(svg, "g", {"transform": place}), i, int(held))
     text = ET.SubElement(svg, "text", {"class": "caption", "x": str(MARGIN)})
     text.set("y", str(side + CAPTION - MARGIN))
     text.text = caption
@@ -107,16 +110,15 @@ def _rectangle(parent: ET.Element, kind: str, x: int, y: int, width: int, height
     ET.SubElement(parent, "rect", {"class": kind} | place)
 
 
-def _piece(svg: ET.Element, i: int, x: float, y: float, held: int) -> None:
-    group = ET.SubElement(svg, "g", {"class": f"piece {SYMBOLS[i]}"})
+def _piece(group: ET.Element, i: int, held: int) -> None:
+    """Around the origin."""
+    group.set("class", f"piece {SYMBOLS[i]}")
     if SYMBOLS[i] in "yn":
-        box = {"x": x - RADIUS, "y": y - RADIUS, "width": 2 * RADIUS, "height": 2 * RADIUS, "rx": 4}
-        shape = ET.SubElement(group, "rect", {name: f"{value:g}" for name, value in box.items()})
+        box = {"x": -RADIUS, "y": -RADIUS, "width": 2 * RADIUS, "height": 2 * RADIUS, "rx": 4}
+        shape = ET.SubElement(group, "rect", {name: str(value) for name, value in box.items()})
     else:
-        circle = {"cx": f"{x:g}", "cy": f"{y:g}", "r": str(RADIUS)}
-        shape = ET.SubElement(group, "circle", circle)
+        shape = ET.SubElement(group, "circle", {"r": str(RADIUS)})
     shape.set("fill", COLOURS[i])
     if SYMBOLS[i] == "@" and held:
         shape.attrib.update({"stroke": COLOURS[2 + held], "stroke-width": "5"})
-    letter = ET.SubElement(group, "text", {"class": "letter", "x": f"{x:g}", "y": f"{y + 5:g}"})
-    letter.text = SYMBOLS[i]
+    ET.SubElement(group, "text", {"class": "letter", "y": "5"}).text = SYMBOLS[i]

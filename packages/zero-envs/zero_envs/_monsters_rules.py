@@ -54,10 +54,11 @@ def fight(
 ) -> tuple[Int16[Array, ""], Int16[Array, ""], Int16[Array, ""]]:
     """Who is left of the three: the agent fights the target first, if both are in its cell."""
     gone = jnp.int16(GONE)
-    meets_target = (target == agent) & (agent != GONE)
+    # Who is gone meets who is gone, and both stay so.
+    meets_target = target == agent
     beats_target = meets_target & (held == HOLDS_GOOD)
     falls = meets_target & ~beats_target
-    meets_distractor = (distractor == agent) & (agent != GONE) & ~falls
+    meets_distractor = (distractor == agent) & ~falls
     beats_distractor = meets_distractor & (held == HOLDS_BAD)
     falls |= meets_distractor & ~beats_distractor
     return (

@@ -86,8 +86,9 @@ class MonstersOracle:
         alive = (pieces[:, : 2 + self.env.distractor] >= 0).all(axis=1)
         if np.any(layout < 0) or not np.all(alive | over):
             raise ValueError(
-                "MonstersOracle.qvalues: no game comes to one of the states; give states of "
-                f"{self.env!r}."
+                "MonstersOracle.qvalues: no game comes to one of the states; give states of the "
+                f"environment with size={self.env.size}, distractor={self.env.distractor} and "
+                f"bad_item={self.env.bad_item}."
             )
         g = self._turn[agent]
         cells = self._turns.cells
