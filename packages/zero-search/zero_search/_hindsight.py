@@ -201,19 +201,26 @@ def _mean_outlook(
     mean = Outlook(
         root=NodeStatistics(
             prior=_mean(split(root.prior)),
-            visits=_mean(split(root.visits)),
+            visits=_mean_count(split(root.visits)),
             qvalues=_mean(qvalues, counted),
-            count=_mean(split(root.count)),
+            count=_mean_count(split(root.count)),
             value=_mean(split(root.value)),
             raw_value=_mean(split(root.raw_value)),
         ),
-        kept=_mean(split(outlook.kept)),
+        kept=_mean_count(split(outlook.kept)),
         noise=_mean(split(outlook.noise)),
         ply=first(outlook.ply),
         key=first(outlook.key),
         stats={"depth": depth} | {name: jnp.sum(split(x), axis=1) for name, x in stats.items()},
     )
     return mean, jnp.any(counted, axis=1)
+
+
+def _mean_count(x: Float[Array, "batch trees ..."]) -> Float[Array, "batch ..."]:
+    """Of whole numbers, over the trees: equal where sums are, exact where it is a whole number."""
+    total, number = jnp.sum(x.astype(jnp.int32), axis=1), x.shape[1]
+    whole, rest = jnp.divmod(total, jnp.int32(number))
+    return whole.astype(jnp.float32) + rest.astype(jnp.float32) / number
 
 
 def _mean(
