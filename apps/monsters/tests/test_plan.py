@@ -1,0 +1,149 @@
+"""`monsters plan`: what it measures is what the exact oracle says, and bad input ends in a line."""
+
+import dataclasses
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs import Monsters
+from zero_envs.testing import MonstersOracle
+from zero_monsters.__main__ import main
+from zero_monsters._measure import measure
+from zero_monsters._planners import PlannerError, PlannerName, planning_actor
+from zero_search import AbstractChanceModel, ChanceSearch, Hindsight, TreeSearch
+from zero_train import RandomActor
+
+
+@pytest.fixture(scope="module")
+def stationary():
+    env = Monsters(moving=False)
+    return env, MonstersOracle(env)
+
+
+def run(monkeypatch, capsys, *words):
+    """Exit code, output and complaints of `monsters plan WORDS`."""
+    monkeypatch.setattr(sys, "argv", ["monsters", *words])
+    code = 0
+    try:
+        main()
+    except SystemExit as e:
+        code = e.code
+    out, complaints = capsys.readouterr()
+    return code, out, complaints
+
+
+def test_a_random_player_gets_what_the_oracle_says(stationary):
+    env, oracle = stationary
+    measured = measure(env, oracle, RandomActor(), rollouts=3000, gamma=0.99, key=jr.key(0))
+    exact = oracle.episode(32, "random")
+    four_errors = 4 * measured.return_se
+    assert 0.01 < four_errors < 0.3
+    assert abs(measured.return_mean - oracle.rollout(32, "random")) < four_errors
+    for rate, truth in ((measured.win_rate, exact.win_rate), (measured.loss_rate, exact.loss_rate)):
+        assert abs(rate - truth) < 4 * np.sqrt(truth * (1 - truth) / 3000)
+
+
+def test_regret_and_rates_do_not_depend_on_how_rollouts_are_dealt_out(stationary, monkeypatch):
+    env, oracle = stationary
+    whole = measure(env, oracle, RandomActor(), rollouts=10, gamma=0.99, key=jr.key(3))
+    monkeypatch.setattr("zero_monsters._measure._ROLLOUTS_AT_ONCE", 4)
+    dealt = measure(env, oracle, RandomActor(), rollouts=10, gamma=0.99, key=jr.key(3))
+    same = dataclasses.replace(dealt, moves_per_second=whole.moves_per_second)
+    assert same == whole
+    assert whole.regret_mean > 0
+
+
+def test_chance_nodes_lose_less_than_a_frozen_future(monkeypatch, capsys):
+    words = ("plan", "--planners", "frozen", "chance", "--simulations", "16", "--rollouts", "60")
+    code, out, _ = run(monkeypatch, capsys, *words, "--json")
+    assert code == 0
+    frozen, chance = (json.loads(line) for line in out.splitlines())
+    assert set(frozen) == {
+        "world",
+        "planner",
+        "simulations",
+        "rollouts",
+        "return_mean",
+        "return_se",
+        "win_rate",
+        "loss_rate",
+        "regret_mean",
+        "moves_per_second",
+    }
+    assert (frozen["planner"], chance["planner"]) == ("frozen", "chance")
+    assert chance["regret_mean"] < 0.7 * frozen["regret_mean"]
+    assert chance["return_mean"] > frozen["return_mean"] + 2 * frozen["return_se"]
+
+
+def test_the_table_names_the_optimum_and_what_was_left_out(monkeypatch, capsys):
+    words = ("plan", "--world", "stationary", "--planners", "hindsight-3", "chance")
+    code, out, complaints = run(
+        monkeypatch, capsys, *words, "--simulations", "6", "--rollouts", "2"
+    )
+    assert code == 0
+    assert "best return is 5.404, a random one -1.763" in out
+    assert len(out.splitlines()) == 3
+    assert complaints == (
+        "monsters: left out: 6 simulations for the 3 trees of hindsight-3: give at least 15, 5 in "
+        "each.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        (["plan", "--planners", "fast"], "planner 'fast' is unknown; choose frozen, chance, or"),
+        (["plan", "--planners", "hindsight-0"], "planner 'hindsight-0' is unknown"),
+        (["plan", "--rollouts", "0"], "--rollouts 0 was given; give at least 1."),
+        (["plan", "--simulations", "50", "4"], "--simulations 4 was given; give at least 5"),
+        (["plan", "--world", "flat"], "invalid choice: 'flat'"),
+        (["plan", "--simulation", "9"], "unrecognized arguments: --simulation 9; see monsters"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_bad_input_is_one_line(monkeypatch, capsys, words, complaint):
+    code, out, complaints = run(monkeypatch, capsys, *words)
+    assert (code, out) == (2, "")
+    assert complaint in complaints
+    assert complaints.startswith("monsters: ") and complaints.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "name, kind, trees, number",
+    [
+        ("frozen", TreeSearch, 1, 40),
+        ("hindsight-4", Hindsight, 4, 10),
+        ("chance", ChanceSearch, 1, 40),
+    ],
+)
+def test_simulations_are_those_of_all_trees(name, kind, trees, number):
+    assert PlannerName.parse(f"{name}+playout").trees == trees
+    planner = planning_actor(Monsters(), name, 40).planner
+    assert isinstance(planner, kind)
+    inner = planner.planner if isinstance(planner, ChanceSearch | Hindsight) else planner
+    assert isinstance(inner, TreeSearch)
+    assert inner.num_simulations == number
+
+
+def test_playouts_judge_leaves_and_nothing_else_does():
+    state = Monsters().init(key=jr.key(0))
+    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (64, *x.shape)), state)
+    found = []
+    for name in ("chance", "chance+playout"):
+        model = planning_actor(Monsters(), name, 10).model
+        assert isinstance(model, AbstractChanceModel)
+        found.append(model.predict(states, key=jr.split(jr.key(1), 64)))
+    (plain_logits, plain), (logits, played) = found
+    np.testing.assert_array_equal(plain_logits, logits)
+    assert float(jnp.max(jnp.abs(plain))) == 0
+    assert -1 <= float(jnp.mean(played)) < 0
+
+
+def test_too_few_simulations_name_how_many_there_must_be():
+    with pytest.raises(PlannerError, match="at least 160, 5 in each"):
+        planning_actor(Monsters(), "hindsight-32", 159)

@@ -1,0 +1,112 @@
+"""What a player is worth in the monster world, beside the exact optimum."""
+
+import dataclasses
+import math
+import time
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Int, Key, PRNGKeyArray
+
+from zero_envs import Monsters, MonstersState, Transition
+from zero_envs.testing import MonstersOracle
+from zero_train import AbstractActor
+
+
+#: Steps of a rollout: fresh starts follow the ends of episodes.
+NUM_STEPS = 32
+_ROLLOUTS_AT_ONCE = 250
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """**Attributes:**
+
+    - `rollouts`: of `NUM_STEPS` steps each.
+    - `return_mean`, `return_se`: sum of rewards in a rollout, and the standard error of its mean.
+    - `win_rate`, `loss_rate`: of the first episode of each rollout, cut off with it.
+    - `regret_mean`: what a decision loses, in discounted value, against the best.
+    - `moves_per_second`: without compilation, many rollouts at once.
+    """
+
+    rollouts: int
+    return_mean: float
+    return_se: float
+    win_rate: float
+    loss_rate: float
+    regret_mean: float
+    moves_per_second: float
+
+
+def measure(
+    env: Monsters,
+    oracle: MonstersOracle,
+    actor: AbstractActor,
+    *,
+    rollouts: int,
+    gamma: float,
+    key: PRNGKeyArray,
+) -> Measured:
+    """Plays `rollouts` rollouts. Rollout `i` depends on `key` and on `i` only."""
+    rows = np.arange(rollouts, dtype=np.int32)
+    chunks = [rows[i : i + _ROLLOUTS_AT_ONCE] for i in range(0, rollouts, _ROLLOUTS_AT_ONCE)]
+    # The last chunk is filled up, so that one compiled program plays them all.
+    size = len(chunks[0])
+    padded = [np.resize(chunk, size) for chunk in chunks]
+    play = jax.jit(lambda rows: _play(env, actor, rows, key)).lower(padded[0]).compile()
+    start = time.perf_counter()
+    played = [jax.block_until_ready(play(chunk)) for chunk in padded]
+    seconds = time.perf_counter() - start
+
+    number = [len(chunk) for chunk in chunks]
+    state, action, transition = jax.tree.map(
+        lambda *parts: np.concatenate(
+            [np.asarray(part)[:, :n] for part, n in zip(parts, number, strict=True)], axis=1
+        ),
+        *played,
+    )
+    returns = transition.reward.sum(axis=0, dtype=np.float64)
+    ended = transition.last.any(axis=0)
+    first = transition.reward[np.argmax(transition.last, axis=0), rows]
+    decisions = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state)
+    spread = returns.std(ddof=1) if rollouts > 1 else math.nan
+    return Measured(
+        rollouts=rollouts,
+        return_mean=float(returns.mean()),
+        return_se=float(spread / math.sqrt(rollouts)),
+        win_rate=float(np.mean(ended & (first > 0))),
+        loss_rate=float(np.mean(ended & (first < 0))),
+        regret_mean=float(oracle.regret(decisions, action.reshape(-1), gamma=gamma).mean()),
+        moves_per_second=size * len(chunks) * NUM_STEPS / seconds,
+    )
+
+
+def _play(
+    env: Monsters, actor: AbstractActor, rows: Int[Array, " rows"], key: PRNGKeyArray
+) -> tuple[MonstersState, Int[Array, "steps rows"], Transition]:
+    """States, actions and what they brought, all `[steps, rows]`."""
+
+    def keys(consumer: int, step: Int[Array, ""] | int) -> Key[Array, " rows"]:
+        mine = jr.fold_in(jr.fold_in(key, consumer), step)
+        return jax.vmap(jr.fold_in, in_axes=(None, 0))(mine, rows)
+
+    def body(carry, step):
+        state, memory = carry
+        obs = jax.vmap(env.observe)(state)
+        action, _, memory = actor.act(state, obs, memory, key=keys(0, step))
+        move = jax.vmap(lambda s, a, k: env.step(s, a, key=k))
+        after, transition = move(state, action, keys(1, step))
+        fresh = jax.vmap(lambda k: env.init(key=k))(keys(2, step + 1))
+        after = jax.tree.map(lambda x, y: _where(transition.last, x, y), fresh, after)
+        memory = actor.advance(memory, action, after, transition)
+        return (after, memory), (state, action, transition)
+
+    state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
+    steps = jnp.arange(NUM_STEPS, dtype=jnp.int32)
+    return jax.lax.scan(body, (state, actor.init(state)), steps)[1]
+
+
+def _where(mask: Array, x: Array, y: Array) -> Array:
+    return jnp.where(mask.reshape(-1, *(1,) * (x.ndim - 1)), x, y)

@@ -1,0 +1,92 @@
+"""Planners by name, over a world whose rules they know and whose values they do not."""
+
+import dataclasses
+import re
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from zero_envs import Monsters, Observation
+from zero_search import (
+    AbstractChanceModel,
+    AbstractPlanner,
+    ChancePlayoutModel,
+    ChanceSearch,
+    Hindsight,
+    Playout,
+    PUCT,
+    TreeSearch,
+)
+from zero_train import ChanceEnvironmentModel, PlanningActor
+
+
+#: Of planning, and of the regret that it is measured by.
+GAMMA = 0.99
+#: Fewer simulations than this in each tree are no search.
+LEAST_IN_A_TREE = 5
+_PLAYOUT = Playout(20, gamma=GAMMA)
+
+
+class PlannerError(ValueError):
+    """A planner that there is not, or that has too little to plan with. One line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannerName:
+    """What the name of a planner says.
+
+    `"frozen"` is one tree that takes the first outcome of an action for certain, `"hindsight-K"`
+    the mean of K such trees, `"chance"` a tree with chance nodes. Leaves are worth zero, or, with
+    `"+playout"` at the end, the return of at most 20 random steps.
+    """
+
+    kind: str
+    trees: int
+    playout: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "PlannerName":
+        """Raises a `PlannerError` for any other name."""
+        found = re.fullmatch(r"(?:(frozen|chance)|hindsight-([1-9]\d*))(\+playout)?", text)
+        if found is None:
+            raise PlannerError(
+                f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with a number "
+                "of trees, such as hindsight-8; +playout at the end judges leaves by playouts."
+            )
+        kind, trees, playout = found.groups()
+        return cls(kind or "hindsight", int(trees or 1), playout is not None)
+
+
+def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningActor:
+    """An actor that plans with the true rules and a uniform policy.
+
+    **Arguments:**
+
+    - `planner`: a name that `PlannerName` knows.
+    - `simulations`: of all trees together.
+
+    Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
+    """
+    name = PlannerName.parse(planner)
+    if simulations // name.trees < LEAST_IN_A_TREE:
+        raise PlannerError(
+            f"{simulations} simulations for the {name.trees} trees of {planner}: give at least "
+            f"{LEAST_IN_A_TREE * name.trees}, {LEAST_IN_A_TREE} in each."
+        )
+    model: AbstractChanceModel = ChanceEnvironmentModel(env, _uniform)
+    if name.playout:
+        model = ChancePlayoutModel(model, _PLAYOUT)
+    return PlanningActor(_planner(name, simulations // name.trees), model)
+
+
+def _planner(name: PlannerName, simulations: int) -> AbstractPlanner:
+    tree = TreeSearch(simulations, PUCT(), gamma=GAMMA)
+    if name.kind == "chance":
+        return ChanceSearch(tree)
+    return tree if name.kind == "frozen" else Hindsight(tree, name.trees)
+
+
+def _uniform(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+    """No opinion: every action alike, every state worth nothing."""
+    assert obs.legal is not None
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
