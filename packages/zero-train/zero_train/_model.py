@@ -15,7 +15,7 @@ from zero_envs import (
     AbstractHiddenEnvironment,
     Observation,
 )
-from zero_search import AbstractModel, AbstractPriorModel
+from zero_search import AbstractHiddenModel, AbstractPriorModel
 
 
 State = TypeVar("State")
@@ -76,7 +76,7 @@ def evaluate_batch(
     return jnp.where(legal, logits, -jnp.inf), value
 
 
-class AbstractResampledModel(AbstractModel[State], Generic[State]):
+class AbstractResampledModel(AbstractHiddenModel[State], Generic[State]):
     """A model of an environment that may hide something from the player.
 
     Whoever plans with a real state calls `resample` on it first, so no planner ever sees what
