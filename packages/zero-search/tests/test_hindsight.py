@@ -1,13 +1,12 @@
 """Hindsight: against its inner planner, a NumPy loop and exact values; what trees see; its laws."""
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -21,7 +20,6 @@ from zero_search import (
     check_plan,
     GumbelSearch,
     Hindsight,
-    MctxSearch,
     NodeStatistics,
     Outlook,
     PUCT,
@@ -447,139 +445,3 @@ def test_devices_share_the_games_out():
     assert np.array_equal(shared.action, whole.action)
     assert np.allclose(shared.weights, whole.weights, atol=1e-6)
     assert np.allclose(shared.qvalues, whole.qvalues, atol=1e-6)
-
-
-def test_softmax_of_q_values_breaks_ties_by_index(getkey):
-    # Rows: a tie; a tie behind an unknown action; filler; extreme values.
-    huge = 1e30
-    qvalues = jnp.asarray([[0.5, 1.0, 1.0], [9.0, -2.0, -2.0], [1.0, 2.0, 3.0], [huge, -huge, 0.0]])
-    known = jnp.asarray([[True] * 3, [False, True, True], [False] * 3, [True] * 3])
-    root = statistics_of(qvalues)
-    ply = jnp.zeros((4,), jnp.int32)
-
-    def read(temperature):
-        action, weights = SoftmaxQ(temperature)(root, known, ply, key=jr.split(getkey(), 4))
-        return np.asarray(action), np.asarray(weights)
-
-    action, weights = read(0.0)
-    assert action.tolist() == [1, 1, 0, 0]
-    assert np.array_equal(weights, [[0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
-    action, weights = read(1e-30)
-    assert np.array_equal(weights, [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
-    action, weights = read(2.0)
-    e = np.exp(0.25)
-    assert np.allclose(weights[0], np.asarray([1, e, e]) / (1 + 2 * e))
-    assert np.allclose(weights[1:], [[0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
-    cooled, _ = read(Temperature(first=0.0, then=1.0, moves=1))
-    assert cooled.tolist() == [1, 1, 0, 0]
-
-
-def statistics_of(qvalues):
-    zeros = jnp.zeros_like(qvalues)
-    each = zeros[:, 0]
-    return NodeStatistics(zeros[:, None], zeros, qvalues, each, each, each)
-
-
-INNER = TreeSearch(4)
-ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
-    (
-        Hindsight,
-        dict(planner=INNER, num_trees=0),
-        r"`Hindsight\(num_trees=0\)`: must be an integer",
-    ),
-    (Hindsight, dict(planner=INNER, num_trees=2.0), r"`Hindsight\(num_trees=2.0\)`: must be"),
-    (Hindsight, dict(planner=MctxSearch(4), num_trees=2), "subclass of .*AbstractTreePlanner`"),
-    (
-        Hindsight,
-        dict(planner=Hindsight(INNER, 2), num_trees=2),
-        r"`Hindsight\(planner=Hindsight.*of a subclass of `zero_search.AbstractTreePlanner`",
-    ),
-    (
-        Hindsight,
-        dict(planner=TreeSearch, num_trees=2),
-        r"`Hindsight\(planner=TreeSearch, a class\)`",
-    ),
-    (
-        Hindsight,
-        dict(planner=INNER, num_trees=2, readout=0.5),
-        r"`Hindsight\(readout=0.5\)`: must be an instance",
-    ),
-    (
-        Hindsight,
-        dict(planner=INNER, num_trees=2, unvisited="mean"),
-        r"`Hindsight\(unvisited='mean'\)`: must be \"masked\" or \"zero\"",
-    ),
-    (SoftmaxQ, dict(temperature=-1.0), r"`SoftmaxQ\(temperature=-1.0\)`: must be finite, 0 or"),
-    (VisitCounts, dict(temperature=np.inf), r"`VisitCounts\(temperature=inf\)`: must be finite"),
-]
-
-
-@pytest.mark.parametrize("part, fields, message", ARGUMENTS)
-def test_bad_arguments_are_named(unhooked, part, fields, message):
-    with pytest.raises(ValueError, match=message) as error:
-        part(**fields)
-    assert "\n" not in str(error.value)
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-TREE = RandomTree(2)
-DICE = RandomDice(TREE)
-
-
-@pytest.mark.parametrize(
-    "planner, model, message",
-    [
-        (
-            ChanceSearch(TreeSearch(4)),
-            TREE,
-            "`ChanceSearch` got a `RandomTree`, which does not know",
-        ),
-        (
-            Hindsight(ChanceSearch(TreeSearch(4)), 2),
-            TREE,
-            "`ChanceSearch` got a `RandomTree`, which does not know the probabilities",
-        ),
-        (
-            Hindsight(TreeSearch(4), 2, resample=True),
-            TREE,
-            r"`Hindsight\(resample=True\)` got a `RandomTree`, which cannot `resample`",
-        ),
-        (
-            Hindsight(TreeSearch(4, reuse=True), 2, resample=True),
-            TREE,
-            r"`Hindsight\(resample=True\)` got a planner with `reuse=True`",
-        ),
-    ],
-)
-def test_bad_models_are_named(unhooked, planner, model, message):
-    def plan(state, key):
-        return planner.plan(model, state, planner.init(model, state), key=key)[0]
-
-    with pytest.raises(ValueError, match=message) as error:
-        jax.eval_shape(plan, TREE.root(2), jr.split(jr.key(0), 2))
-    assert "\n" not in str(error.value)
-
-
-def test_carries_and_moves_of_other_games_are_named(unhooked):
-    planner, state = Hindsight(TreeSearch(4), 3), TREE.root(2)
-    keys = jax.ShapeDtypeStruct((2,), jr.key(0).dtype)
-
-    def plan(carry, key):
-        return planner.plan(DICE, state, carry, key=key)[0]
-
-    for wrong in (Hindsight(TreeSearch(4), 2).init(DICE, state), planner.init(DICE, TREE.root(3))):
-        with pytest.raises(ValueError, match=r"`carry.ply` is int32\[\d\] for 6 states"):
-            jax.eval_shape(plan, wrong, keys)
-    carry = planner.init(DICE, state)
-    with pytest.raises(ValueError, match=r"`key` is .* for 2 states; it must hold one"):
-        jax.eval_shape(plan, carry, jax.ShapeDtypeStruct((6,), jr.key(0).dtype))
-    with pytest.raises(ValueError, match=r"`action` is int32\[3\] for a carry of 2 games"):
-        action, last = jnp.zeros((3,), jnp.int32), jnp.zeros((3,), bool)
-        planner.advance(carry, action, TREE.root(3), last)

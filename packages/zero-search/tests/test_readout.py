@@ -1,0 +1,38 @@
+"""From a root to a policy, with every number known."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from zero_search import NodeStatistics, SoftmaxQ, Temperature
+
+
+def test_softmax_of_q_values_breaks_ties_by_index(getkey):
+    # Rows: a tie; a tie behind an unknown action; filler; extreme values.
+    huge = 1e30
+    qvalues = jnp.asarray([[0.5, 1.0, 1.0], [9.0, -2.0, -2.0], [1.0, 2.0, 3.0], [huge, -huge, 0.0]])
+    known = jnp.asarray([[True] * 3, [False, True, True], [False] * 3, [True] * 3])
+    root = statistics_of(qvalues)
+    ply = jnp.zeros((4,), jnp.int32)
+
+    def read(temperature):
+        action, weights = SoftmaxQ(temperature)(root, known, ply, key=jr.split(getkey(), 4))
+        return np.asarray(action), np.asarray(weights)
+
+    action, weights = read(0.0)
+    assert action.tolist() == [1, 1, 0, 0]
+    assert np.array_equal(weights, [[0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
+    action, weights = read(1e-30)
+    assert np.array_equal(weights, [[0, 0.5, 0.5], [0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
+    action, weights = read(2.0)
+    e = np.exp(0.25)
+    assert np.allclose(weights[0], np.asarray([1, e, e]) / (1 + 2 * e))
+    assert np.allclose(weights[1:], [[0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
+    cooled, _ = read(Temperature(first=0.0, then=1.0, moves=1))
+    assert cooled.tolist() == [1, 1, 0, 0]
+
+
+def statistics_of(qvalues):
+    zeros = jnp.zeros_like(qvalues)
+    each = zeros[:, 0]
+    return NodeStatistics(zeros[:, None], zeros, qvalues, each, each, each)
