@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from zero_othello._chart import draw, Series, smoothed
 from zero_othello._report import write_report
 
 
@@ -161,17 +160,3 @@ def test_a_run_that_has_hardly_begun(tmp_path):
 def test_absent_values_are_left_out(tmp_path):
     _lines(tmp_path / "metrics.jsonl", [{"step": 1, "value_loss": None}, {"step": 2}])
     assert "nothing yet" in write_report(tmp_path).read_text()
-
-
-def test_smoothing_is_the_mean_of_the_neighbours():
-    y = np.random.default_rng(1).normal(size=30)
-    expected = [np.mean(y[max(i - 2, 0) : i + 3]) for i in range(30)]
-    np.testing.assert_allclose(smoothed(y.tolist(), 5), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_a_long_run_makes_no_longer_chart():
-    long, short = (
-        draw([Series("", list(range(n)), np.sin(np.arange(n)).tolist())]) for n in (50_000, 600)
-    )
-    assert long is not None and short is not None
-    assert len(long) < 1.2 * len(short)

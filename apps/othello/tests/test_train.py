@@ -10,9 +10,9 @@ import pytest
 
 import zero_train
 from zero_othello._load import load
-from zero_othello._train import Options, train
-from zero_othello._view import View
+from zero_othello._train import train
 from zero_train import Checkpoints, NonFiniteError, read_lines
+from zero_train.app import Options, View
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -75,7 +75,7 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(small_config, tmp_path,
             metrics = metrics | {"value_loss": jax.numpy.asarray(math.nan)}
         return state, metrics
 
-    monkeypatch.setattr("zero_othello._train.step", poisoned)
+    monkeypatch.setattr("zero_train.app._train.step", poisoned)
     folder = tmp_path / "nan"
     with pytest.raises(NonFiniteError, match=r"8.*value_loss"):
         train(small_config, Options(out=folder))

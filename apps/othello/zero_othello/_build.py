@@ -22,9 +22,9 @@ from zero_search import (
     TreeSearch,
 )
 from zero_train import AlphaZero, EnvironmentModel, Experience, Loop, PlanRecord
+from zero_train.app import UsageError
 
 from ._config import Config
-from ._errors import UsageError
 
 
 def build_env() -> PgxEnvironment:

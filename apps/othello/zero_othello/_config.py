@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Literal
 
-from ._errors import UsageError
+from zero_train.app import check_bounds, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,16 +92,12 @@ class Config:
     """Steps between two checkpoints of the whole state."""
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                allowed = f"at least {least}" if most == math.inf else f"{least} to {most}"
-                raise UsageError(f"{_flag(name)} {value} was given; give {allowed}.")
+        check_bounds(self, _BOUNDS)
         for name in ("envs", "batch"):
             value = getattr(self, name)
             if value % self.shards:
                 raise UsageError(
-                    f"{_flag(name)} {value} does not divide into --shards {self.shards}; "
+                    f"--{name} {value} does not divide into --shards {self.shards}; "
                     f"give a multiple of {self.shards}, or other --shards."
                 )
         # A ring also holds the game in progress, which cannot be sampled yet.
@@ -145,10 +141,6 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("weight_decay", "l2", "clip", "value_weight"), (0, math.inf)),
     **dict.fromkeys(("noise", "decay", "value_mix", "average"), (0, 1)),
 }
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 #: `tiny` is a hello-world of the size of turbozero's; `quick` fills ten minutes of two cores.

@@ -6,9 +6,9 @@ import pathlib
 import jax.random as jr
 
 from zero_train import AbstractActor
+from zero_train.app import as_usage_error, UsageError
 
 from ._engines import opponent, OPPONENTS
-from ._errors import as_usage_error, UsageError
 from ._ladder import OPENING_PLIES, play_match, result_row
 from ._load import load, Trained
 

@@ -1,7 +1,6 @@
 """A trained player, back from its run folder."""
 
 import dataclasses
-import json
 import pathlib
 
 import equinox as eqx
@@ -11,10 +10,10 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import PgxEnvironment
 from zero_train import AbstractActor, AlphaZero, Checkpoints
+from zero_train.app import load_config
 
 from ._build import build_agent, build_env
 from ._config import Config
-from ._errors import UsageError
 from ._ladder import build_actor
 
 
@@ -49,24 +48,10 @@ def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     configuration than config.json says.
     """
     folder = pathlib.Path(run)
-    config = _read_config(folder)
+    config = load_config(Config, folder, "othello")
     env = build_env() if env is None else env
     agent = build_agent(config, env)
     players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
     params = players.restore(like)
     return Trained(config, env, agent, jax.device_put(params), players.steps()[-1])
-
-
-def _read_config(folder: pathlib.Path) -> Config:
-    path = folder / "config.json"
-    if not path.is_file():
-        raise UsageError(
-            f"{folder} holds no run (no config.json); give the folder of a run, "
-            "as `othello train --out` made it."
-        )
-    try:
-        stored = json.loads(path.read_text())
-        return Config(**stored)
-    except (OSError, ValueError, TypeError) as e:
-        raise UsageError(f"{path} is not the configuration of a run: {e}") from e

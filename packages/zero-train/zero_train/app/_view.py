@@ -14,17 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 
-#: Metrics shown, by their names in metrics.jsonl.
-_LEARNING = {
-    "loss": "loss",
-    "policy_loss": "policy loss",
-    "value_loss": "value loss",
-    "policy_entropy": "policy entropy",
-    "value_error": "value error",
-    "learning_rate": "learning rate",
-}
-
-
 class View:
     """A live view in a terminal, or else one plain line every few steps.
 
@@ -33,22 +22,30 @@ class View:
     """
 
     def __init__(
-        self, total: int, *, start: int = 0, every: int = 10, console: Console | None = None
+        self,
+        total: int,
+        shown: Mapping[str, str],
+        *,
+        start: int = 0,
+        every: int = 10,
+        console: Console | None = None,
     ):
         """**Arguments:**
 
         - `total`, `start`: the run's steps, and how many of them were done before.
+        - `shown`: what to call each metric to show, by its name in metrics.jsonl.
         - `every`: without a terminal, steps between two lines.
         - `console`: by default standard output.
         """
         self._total = total
+        self._shown = shown
         self._step = start
         self._every = every
         self._console = Console(highlight=False) if console is None else console
         self._metrics: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
-        self._elo: tuple[float, float] | None = None
-        self._evaluation: Mapping[str, Any] | None = None
+        self._figures: Mapping[str, str] = {}
+        self._verdict = ""
         # The first step also compiles, so it says nothing about the others.
         self._seconds: collections.deque[float] = collections.deque(maxlen=20)
         self._fresh = True
@@ -87,12 +84,18 @@ class View:
         if self._live is None and (step % self._every == 0 or step == self._total):
             self._console.print(self._line(), soft_wrap=True)
 
-    def standing(self, elo: float, error: float, evaluation: Mapping[str, Any]) -> None:
-        """The newest player's Elo with its standard error, and its last evaluation: a row of
-        evaluations.jsonl."""
-        self._elo, self._evaluation = (elo, error), evaluation
+    def standing(self, figures: Mapping[str, str], verdict: str) -> None:
+        """How the newest player does.
+
+        **Arguments:**
+
+        - `figures`: labelled figures, shown beside the progress.
+        - `verdict`: a line about its last evaluation.
+        """
+        self._figures, self._verdict = figures, verdict
         if self._live is None:
-            self.note(f"Elo {self._elo_text()}; {self._evaluation_text()}")
+            said = [*(f"{label} {figure}" for label, figure in figures.items()), verdict]
+            self.note("; ".join(filter(None, said)))
 
     def note(self, text: str) -> None:
         """Prints a line, above the live view."""
@@ -110,23 +113,10 @@ class View:
         rate = self._timings.get(f"{what}_per_second")
         return None if rate is None else f"{number(float(rate))} {what}/s"
 
-    def _elo_text(self) -> str:
-        assert self._elo is not None
-        return f"{self._elo[0]:.0f} ± {self._elo[1]:.0f}"
-
-    def _evaluation_text(self) -> str:
-        row = self._evaluation
-        assert row is not None
-        score, low, high = (100 * row[k] for k in ("score", "score_low", "score_high"))
-        return (
-            f"{score:.1f} % against {row['opponent']} ({low:.1f} to {high:.1f}; "
-            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost)"
-        )
-
     def _line(self) -> str:
         """The plain form."""
         parts = [f"step {self._step}/{self._total}"]
-        for name, label in _LEARNING.items():
+        for name, label in self._shown.items():
             if name in self._metrics:
                 parts.append(f"{label} {float(self._metrics[name]):.4g}")
         parts += [x for x in (self._rate("positions"), self._rate("games")) if x is not None]
@@ -143,14 +133,14 @@ class View:
         columns = Table.grid(padding=(0, 4))
         columns.add_row(_pairs(self._learning()), _pairs(self._progress()))
         parts: list[RenderableType] = [bar, Text(), columns]
-        if self._evaluation is not None:
-            parts.append(Text(f"\n {self._evaluation_text()}"))
+        if self._verdict:
+            parts.append(Text(f"\n {self._verdict}"))
         return Group(*parts)
 
     def _learning(self) -> dict[str, str]:
         return {
             label: f"{float(self._metrics[name]):.4g}"
-            for name, label in _LEARNING.items()
+            for name, label in self._shown.items()
             if name in self._metrics
         }
 
@@ -164,9 +154,7 @@ class View:
         for name, label in (("seconds", "last step"), ("compile_seconds", "compilation")):
             if name in self._timings:
                 shown[label] = f"{float(self._timings[name]):.3g} s"
-        if self._elo is not None:
-            shown["Elo"] = self._elo_text()
-        return shown
+        return shown | dict(self._figures)
 
 
 def clock(seconds: float) -> str:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 from tensorboardX.proto import event_pb2
 
-from zero_othello._sinks import TensorBoardSink, WandbSink
+from zero_train.app import TensorBoardSink, WandbSink
 
 
 _Event = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it
@@ -71,5 +71,5 @@ def test_wandb_resumes_the_folders_own_run_only(tmp_path, monkeypatch):
 
 def test_wandb_is_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"install zero-othello\[wandb\]"):
+    with pytest.raises(ValueError, match=r"install zero-train\[wandb\]"):
         WandbSink("othello", tmp_path, {})

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class TensorBoardSink:
-    """Writes scalars as TensorBoard events: a `zero_train.Sink`."""
+    """Writes scalars as TensorBoard events: a [`zero_train.Sink`][]."""
 
     def __init__(self, folder: str | os.PathLike[str], *, resumed_at: int | None = None):
         """**Arguments:**
@@ -33,7 +33,7 @@ class TensorBoardSink:
 
 
 class WandbSink:
-    """Sends scalars to Weights & Biases: a `zero_train.Sink`. Needs the extra `wandb`."""
+    """Sends scalars to Weights & Biases: a [`zero_train.Sink`][]. Needs the extra `wandb`."""
 
     def __init__(self, project: str, folder: pathlib.Path, config: Mapping[str, Any]):
         """**Arguments:**
@@ -49,7 +49,7 @@ class WandbSink:
             import wandb  # pyright: ignore[reportMissingImports]  # an extra
         except ImportError as e:
             raise ValueError(
-                "--wandb needs the extra wandb; install zero-othello[wandb], or leave the flag out."
+                "--wandb needs the extra wandb; install zero-train[wandb], or leave the flag out."
             ) from e
         self._run = wandb.init(
             project=project,

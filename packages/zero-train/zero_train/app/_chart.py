@@ -1,6 +1,5 @@
 """Charts as SVG text that takes its colours from the page it stands in."""
 
-import dataclasses
 import io
 import re
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from ._series import Series, smoothed
 
 
 # Placeholders in the SVG, replaced by the page's own colours.
@@ -34,21 +35,6 @@ _STYLE: dict[Any, Any] = {
     "grid.color": _LINE,
     "grid.linewidth": 0.8,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """**Attributes:**
-
-    - `label`: for the legend, which a single unnamed series does without.
-    - `x`, `y`: the points, in order.
-    - `error`: lengths `(below, above)` of error bars; such points are drawn as marks.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    error: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 def draw(
@@ -101,15 +87,6 @@ def draw(
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     return _embeddable(text.getvalue())
-
-
-def smoothed(y: Sequence[float], window: int) -> np.ndarray:
-    """Means over `window` neighbours, over fewer of them near the ends."""
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    index = np.arange(len(y))
-    first = np.maximum(index - window // 2, 0)
-    last = np.minimum(index + window // 2 + 1, len(y))
-    return (sums[last] - sums[first]) / (last - first)
 
 
 def _plot(axes: Axes, one: Series, colour: str) -> None:

@@ -1,0 +1,189 @@
+"""A command line of several commands, whose complaints are one line each."""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import itertools
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+
+from .._checkpoint import CheckpointError
+from .._metrics import NonFiniteError, RunError
+from ._config import flag, Options
+from ._errors import UsageError
+
+
+Arguments = TypeVar("Arguments")
+Config = TypeVar("Config")
+Preset = TypeVar("Preset")
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command of an app.
+
+    **Attributes:**
+
+    - `run`: given the words after the command's name.
+    - `about`: what it does, in half a line.
+    - `operands`: what it takes besides flags.
+    """
+
+    run: Callable[[list[str]], None]
+    about: str
+    operands: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _PresetOnly:
+    preset: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _RunArguments(Generic[Config, Preset]):
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    options: Annotated[Options, tyro.conf.arg(name="")]
+    preset: Preset
+    """Where the defaults of all other flags come from."""
+
+
+def main(
+    prog: str, about: str, commands: Mapping[str, Command], words: Sequence[str] | None = None
+) -> None:
+    """Runs one command of an app. Bad input ends the process with one line and exit code 2, an
+    interruption with 130.
+
+    **Arguments:**
+
+    - `prog`: the app's command.
+    - `about`: what the app is for, in one line.
+    - `words`: by default those of the command line.
+    """
+    try:
+        _dispatch(prog, about, commands, list(sys.argv[1:] if words is None else words))
+    except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
+        print(f"{prog}: {e}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def parse(
+    kind: type[Arguments], prog: str, words: Sequence[str], default: Arguments | None = None
+) -> Arguments:
+    """What tyro makes of the words.
+
+    **Arguments:**
+
+    - `kind`: a dataclass with a flag for each field, documented by the string below it.
+    - `prog`: the command as the user writes it, such as `othello eval`.
+    - `default`: where the defaults of all flags come from; else from the fields.
+
+    **Raises:** [`zero_train.app.UsageError`][] in place of tyro's many lines, for an unknown flag
+    with the nearest one there is. `--help` raises `SystemExit`.
+    """
+    options = {} if default is None else {"default": default}
+    return _parse(kind, prog, words, _names(kind), **options)
+
+
+def parse_run(
+    prog: str, about: str, words: Sequence[str], presets: Mapping[str, Config], *, preset: str
+) -> tuple[Config, Options]:
+    """The flags of a command that trains: one for each field of the configuration, those of
+    [`zero_train.app.Options`][], and `--preset`, which gives the defaults of all others.
+
+    **Arguments:**
+
+    - `prog`, `words`: as for [`zero_train.app.parse`][].
+    - `about`: what `--help` begins with.
+    - `presets`: dataclasses of one kind.
+    - `preset`: which of them where none is given.
+    """
+    # It must be known before all other flags.
+    given = _known(_PresetOnly, prog, words, add_help=False)[0].preset
+    preset = preset if given is None else given
+    if preset not in presets:
+        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(presets)}.")
+    config = presets[preset]
+    names: Any = Literal[tuple(presets)]
+    kind: Any = _RunArguments[type(config), names]
+    arguments = _parse(
+        kind,
+        prog,
+        words,
+        _names(config) + _names(Options) + ["preset"],
+        default=_RunArguments(config, Options(out=pathlib.Path("runs") / preset), preset),
+        description=about,
+    )
+    return arguments.config, arguments.options
+
+
+def _dispatch(prog: str, about: str, commands: Mapping[str, Command], words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        print(_help(prog, about, commands))
+    elif words[0] in commands:
+        commands[words[0]].run(words[1:])
+    else:
+        raise UsageError(f"no command is called {words[0]!r}; choose one of {', '.join(commands)}.")
+
+
+def _help(prog: str, about: str, commands: Mapping[str, Command]) -> str:
+    usages = [f"{name} {command.operands}".rstrip() for name, command in commands.items()]
+    width = max(12, *map(len, usages))
+    lines = [
+        f"  {usage:{width}} {command.about}"
+        for usage, command in zip(usages, commands.values(), strict=True)
+    ]
+    return "\n".join(
+        [
+            f"usage: {prog} COMMAND [flags]",
+            "",
+            about,
+            "",
+            *lines,
+            "",
+            f"`{prog} COMMAND --help` lists the flags.",
+        ]
+    )
+
+
+def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any) -> Any:
+    arguments, unknown = _known(kind, prog, words, **options)
+    if unknown:
+        given = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(given, [flag(name) for name in names], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"see {prog} --help."
+        raise UsageError(f"{given} is no flag of {prog}; {hint}")
+    return arguments
+
+
+def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[Any, list[str]]:
+    """What tyro makes of the words, and those that it does not know."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, prog=prog, args=words, return_unknown_args=True, **options)
+    except SystemExit as e:
+        if not e.code:
+            raise  # --help
+        raise UsageError(_one_line(complaint.getvalue())) from e
+
+
+def _names(kind: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _one_line(text: str) -> str:
+    """tyro draws a box of many lines; its title and first paragraph say what is wrong."""
+    lines = [line.strip(" \u2500\u2502\u256d\u256e\u2570\u256f-+|") for line in text.splitlines()]
+    said = itertools.takewhile(
+        lambda line: not line.startswith(("Argument helptext", "For full helptext")),
+        filter(None, lines),
+    )
+    title, *rest = said
+    return f"{title}: {' '.join(rest).rstrip('.')}."

@@ -1,0 +1,94 @@
+"""What a run is told: its configuration, and how it is run."""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable, TypeVar
+
+from ._errors import UsageError
+
+
+Config = TypeVar("Config")
+
+
+@runtime_checkable
+class RunConfig(Protocol):
+    """What [`zero_train.app.train`][] reads of an app's configuration: a frozen dataclass of
+    every hyperparameter, each of which is a flag and an entry of config.json."""
+
+    @property
+    def seed(self) -> int:
+        """Everything random in the run derives from it."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Steps of the loop."""
+        ...
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps between two checkpoints of the whole state."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a run is run: nothing here changes its numbers."""
+
+    out: pathlib.Path
+    """The run folder."""
+    resume: bool = False
+    """Go on with the run in the folder, exactly where it was saved."""
+    max_minutes: float | None = None
+    """Save and stop after so many minutes; --resume goes on."""
+    devices: int = 1
+    """Devices to split games, trees and replay over; on a CPU they are virtual."""
+    wandb: bool = False
+    """Also log to Weights & Biases (needs the extra wandb)."""
+
+
+def check_bounds(config: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
+    """Looks at the values of a configuration, in its `__post_init__`.
+
+    **Arguments:**
+
+    - `bounds`: what each field may be, ends included. NaN is never allowed.
+
+    **Raises:** [`zero_train.app.UsageError`][], in the words of the command line.
+    """
+    for name, (least, most) in bounds.items():
+        value = getattr(config, name)
+        if not least <= value <= most:
+            allowed = f"at least {least}" if most == math.inf else f"{least} to {most}"
+            raise UsageError(f"{flag(name)} {value} was given; give {allowed}.")
+
+
+def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -> Config:
+    """The configuration of the run in `folder`.
+
+    **Arguments:**
+
+    - `kind`: the dataclass that the run's config.json was made of.
+    - `prog`: the app's command.
+
+    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
+    """
+    path = pathlib.Path(folder) / "config.json"
+    if not path.is_file():
+        raise UsageError(
+            f"{pathlib.Path(folder)} holds no run (no config.json); give the folder of a run, "
+            f"as `{prog} train --out` made it."
+        )
+    try:
+        return kind(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as e:
+        raise UsageError(f"{path} is not the configuration of a run: {e}") from e
+
+
+def flag(name: str) -> str:
+    """A field's flag on the command line."""
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,168 @@
+"""The loop around the loop, with the clock, the log and the disk."""
+
+import dataclasses
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.random as jr
+from jaxtyping import Array, PyTree
+
+from .._checkpoint import Checkpoints
+from .._loop import fill, init, Loop, LoopState, step, template
+from .._metrics import check_finite, read_lines, Sink
+from .._run import RunFolder, StopSignal
+from ._config import Options, RunConfig
+from ._errors import UsageError
+from ._run import AbstractRun, Records, Standing
+from ._sinks import TensorBoardSink, WandbSink
+from ._view import View
+
+
+#: A resumed run may save more or less often; everything else must be as it was.
+_MAY_DIFFER = ("checkpoint_every",)
+#: What [`zero_train.step`][] counts of each step; logged as totals, and by the second.
+_COUNTS = ("positions", "games")
+
+
+def train(
+    config: RunConfig, loop: Loop, options: Options, run: Callable[[Records], AbstractRun]
+) -> None:
+    """Trains until the configured steps are done, the time is up, or a signal asks to stop.
+
+    In each case the whole state is saved, so that `--resume` goes on exactly where it was: the
+    lines of metrics.jsonl are those of a run that never stopped, byte for byte.
+
+    **Arguments:**
+
+    - `config`: a dataclass, stored as config.json.
+    - `loop`: what was built from it.
+    - `run`: makes what is the app's own, once the folder is there.
+
+    **Raises:** [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
+    [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
+    refuses.
+    """
+    started = time.monotonic()
+    if options.wandb and importlib.util.find_spec("wandb") is None:
+        raise UsageError("--wandb needs the extra wandb; add `--extra wandb`, or leave it out.")
+    stored = dataclasses.asdict(config)  # pyright: ignore[reportArgumentType]
+    with (
+        StopSignal() as stop,
+        RunFolder.create(
+            options.out, stored, resume=options.resume, may_differ=_MAY_DIFFER
+        ) as folder,
+    ):
+        checkpoints = Checkpoints(folder.path / "checkpoints")
+        players = Checkpoints(folder.path / "players", keep=None)
+        state, done = None, 0
+        if options.resume:
+            state, done = checkpoints.restore(template(loop)), checkpoints.latest or 0
+            folder.rewind(done)
+            players.rewind(done)
+        lines = read_lines(folder.path / "evaluations.jsonl")
+        own = run(Records(folder, players, lines))
+        with (
+            View(config.steps, own.shown, start=done) as view,
+            _Sinks(folder, done, own.project if options.wandb else None) as sinks,
+        ):
+            books = _Books(own, folder, checkpoints, players)
+            if state is None:
+                view.note("compiling, then filling the replay with the first games")
+                state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
+                books.save(0, state)
+                view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
+            try:
+                while done < config.steps and not stop.requested:
+                    if options.max_minutes is not None:
+                        if time.monotonic() - started > 60 * options.max_minutes:
+                            view.note(f"--max-minutes {options.max_minutes:g} are over")
+                            break
+                    began = time.perf_counter()
+                    state, new = step(loop, state)
+                    new = jax.device_get(new)
+                    timings = _timings(new, time.perf_counter() - began)
+                    done += 1
+                    metrics, standing = books.measure(done, new, state.agent)
+                    folder.log(done, metrics, timings)
+                    sinks.log(done, metrics | timings)
+                    view.update(done, metrics, timings)
+                    if standing is not None:
+                        view.standing(standing.figures, standing.verdict)
+                    if done % config.checkpoint_every == 0:
+                        books.save(done, state)
+                if stop.requested:
+                    view.note(f"{stop.name} came: saving; go on with --resume")
+                books.save(done, state)
+            finally:
+                own.report(folder.path)
+
+
+class _Books:
+    """What a run adds up and keeps besides its log: totals, checkpoints and players."""
+
+    def __init__(
+        self, own: AbstractRun, folder: RunFolder, checkpoints: Checkpoints, players: Checkpoints
+    ):
+        self._own = own
+        self._folder = folder
+        self._checkpoints = checkpoints
+        self._players = players
+        before = read_lines(folder.path / "metrics.jsonl")
+        self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
+
+    def measure(
+        self, done: int, new: Mapping[str, Any], agent: PyTree[Array]
+    ) -> tuple[dict[str, Any], Standing | None]:
+        """Everything to log of a step, with what its evaluation found if it is due.
+
+        **Raises:** [`zero_train.NonFiniteError`][] before anything is written; the update itself
+        has refused to learn from such a step.
+        """
+        check_finite(done, new)
+        for name in _COUNTS:
+            self._totals[name] += int(new[name])
+        metrics = {**new, **self._totals, **self._own.measure(done)}
+        player = self._own.player(agent)
+        standing = self._own.evaluate(done, player)
+        if standing is not None:
+            self._players.save(done, player)
+            for row in standing.rows:
+                self._folder.log_evaluation(done, row)
+            metrics |= standing.metrics
+        return metrics, standing
+
+    def save(self, done: int, state: LoopState) -> None:
+        """Saves the whole state, and the player it holds."""
+        if done not in self._checkpoints.steps():
+            self._checkpoints.save(done, state)
+        if done not in self._players.steps():
+            self._players.save(done, self._own.player(state.agent))
+
+
+class _Sinks:
+    """TensorBoard always, Weights & Biases where a project is given."""
+
+    def __init__(self, folder: RunFolder, done: int, project: str | None):
+        self._sinks: list[Sink] = [TensorBoardSink(folder.path, resumed_at=done or None)]
+        if project is not None:
+            self._sinks.append(WandbSink(project, folder.path, folder.config))
+
+    def __enter__(self) -> "_Sinks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+    def log(self, done: int, metrics: Mapping[str, Any]) -> None:
+        for sink in self._sinks:
+            sink.log(done, metrics)
+
+
+def _timings(new: Mapping[str, Any], seconds: float) -> dict[str, float]:
+    return {"seconds": seconds} | {
+        f"{name}_per_second": int(new[name]) / seconds for name in _COUNTS
+    }
