@@ -12,6 +12,7 @@ from ._environment import AbstractChanceEnvironment, Observation, Transition
 from ._monsters_draw import draw_svg, draw_text
 from ._monsters_features import planes, tokens
 from ._monsters_rules import (
+    drawn,
     fight,
     GONE,
     HOLDS_BAD,
@@ -200,10 +201,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         """Monsters move independently of each other."""
         if not self.moving:
             return jnp.zeros(1, jnp.float32)
-        monsters = afterstate.pieces[1 : 2 + self.distractor]
-        monsters = jnp.where(afterstate.over, jnp.int16(GONE), monsters)
-        world = afterstate.hunted, self.size - 2, self.sight, self.aggression
-        logits = [jnp.log(motion(cell, *world)) for cell in jnp.unstack(monsters)]
+        logits = [jnp.log(odds) for odds in self._odds(afterstate)]
         if not self.distractor:
             return logits[0]
         return (logits[0][:, None] + logits[1][None]).reshape(self.num_outcomes)
@@ -244,8 +242,13 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     ) -> tuple[MonstersState, Transition]:
         """Moves the agent, then draws where the monsters go."""
         after = self.afterstate(state, action)
-        outcome = jr.categorical(key, self.outcome_logits(after))
-        return self.resolve(after, outcome.astype(jnp.int32))
+        if not self.moving:
+            return self.resolve(after, jnp.zeros((), jnp.int32))
+        # A number a monster, where drawing from the logits would take one for each outcome.
+        odds = self._odds(after)
+        moves = [drawn(o, u) for o, u in zip(odds, jr.uniform(key, (len(odds),)), strict=True)]
+        outcome = NUM_MOVES * moves[0] + moves[1] if self.distractor else moves[0]
+        return self.resolve(after, outcome)
 
     def observe(self, state: MonstersState) -> Observation:
         """The board and what is held; all that does not lead into a wall, or all at the end."""
@@ -260,3 +263,10 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     def render(self, state: MonstersState, *, scale: float = 1.0) -> str:
         """The board as an SVG image; an item has the colour of the monster that it beats."""
         return draw_svg(state.pieces, state.held, state.time, state.over, self.size, scale)
+
+    def _odds(self, afterstate: MonstersAfterstate) -> list[Float[Array, " moves"]]:
+        """The probabilities of the moves of each monster."""
+        monsters = afterstate.pieces[1 : 2 + self.distractor]
+        monsters = jnp.where(afterstate.over, jnp.int16(GONE), monsters)
+        world = afterstate.hunted, self.size - 2, self.sight, self.aggression
+        return [motion(cell, *world) for cell in jnp.unstack(monsters)]

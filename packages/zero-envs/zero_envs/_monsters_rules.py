@@ -1,10 +1,11 @@
 """How things move and fight in `Monsters`, on a board of `n * n` cells within the walls."""
 
+import itertools
 import math
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, Int8, Int16
+from jaxtyping import Array, Bool, Float, Float32, Int, Int8, Int16, Int32
 
 
 #: Who is dead, taken or not in the game.
@@ -44,6 +45,17 @@ def motion(
     eager = jnp.where(jnp.any(nearer), jnp.float32(aggression), jnp.float32(0.0))
     moves = eager * _uniform(nearer) + (1.0 - eager) * _uniform(moves_open(cell, n))
     return jnp.where(cell == GONE, (jnp.arange(NUM_MOVES) == 0).astype(jnp.float32), moves)
+
+
+def drawn(odds: Float[Array, " moves"], share: Float[Array, ""]) -> Int32[Array, ""]:
+    """The move at which the sum of the odds passes `share`, which is from 0 to below 1.
+
+    Never one of probability 0.
+    """
+    # Summed one by one, so that adding nothing changes nothing, and up to their own sum, which may
+    # be rounded to below 1.
+    sums = list(itertools.accumulate(jnp.unstack(odds)))
+    return jnp.sum(jnp.stack(sums) <= share * sums[-1], dtype=jnp.int32)
 
 
 def fight(

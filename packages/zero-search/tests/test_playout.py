@@ -140,7 +140,7 @@ class Uniform(AbstractPriorModel[Node]):
     tree: RandomTree
 
     def step(self, state, action, *, key):
-        raise AssertionError("rules are asked what is legal, no more")
+        return self.tree.step(state, action, key=key)
 
     def predict(self, state, *, key):
         logits, value = self.tree.predict(state, key=key)
@@ -148,12 +148,14 @@ class Uniform(AbstractPriorModel[Node]):
 
 
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_rules_spare_the_evaluator(bootstrap):
-    # The same values, while the evaluator is asked about the leaf and the state reached alone.
-    asked = []
+def test_rules_spare_the_model(bootstrap):
+    # The same values, while the model is asked about the leaf and the state reached alone, and
+    # never steps.
+    asked, stepped = [], []
 
     class Counted(AbstractPriorModel[Node]):
         def step(self, state, action, *, key):
+            jax.debug.callback(lambda: stepped.append(1))
             return TREE.step(state, action, key=key)
 
         def predict(self, state, *, key):
@@ -163,13 +165,14 @@ def test_rules_spare_the_evaluator(bootstrap):
     state, values, calls = TREE.root(6), [], []
     for rules in (None, Uniform(TREE)):
         asked.clear()
+        stepped.clear()
         model = PlayoutModel(Counted(), Playout(5, 0.9, bootstrap, rules=rules))
         run = quick_jit(lambda s, m=model: m.predict(s, key=jr.split(jr.key(0), 6))[1])
         values.append(run(state))
         jax.effects_barrier()
-        calls.append(len(asked))
+        calls.append((len(asked), len(stepped)))
     assert np.array_equal(*values) and np.all(np.isfinite(values[0]))
-    assert calls[0] > 3 and calls[1] == 2
+    assert calls[0][0] > 3 and calls[0][1] > 1 and calls[1] == (2, 0)
 
 
 def test_dice_stay_dice():

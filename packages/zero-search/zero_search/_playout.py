@@ -39,8 +39,8 @@ class Playout(eqx.Module):
     - `gamma`: that of the planner.
     - `bootstrap`: whether the evaluator judges the state where a playout stops.
     - `mixing`: the playout's share; the rest is the evaluator's value of the leaf itself.
-    - `rules`: another model of the same states, which is asked what is legal on the way. The model
-        itself would have to evaluate its network for that.
+    - `rules`: another model of the same game, in which playouts are played. The model itself would
+        have to evaluate its network to say what is legal, or the odds of all outcomes to draw one.
 
     Silver et al. 2016, "Mastering the game of Go with deep neural networks and tree search", mixed
     evenly.
@@ -159,12 +159,14 @@ def _run(
 ) -> _Run:
     """Plays on from every row that has a legal action, until all have stopped."""
     rules = model if playout.rules is None else playout.rules
+    keys = jax.vmap(lambda k: tuple(jr.split(k, 3)))(key)
 
     def body(carry):
         i, run = carry
-        draw, go, look = jax.vmap(lambda k: tuple(jr.split(jr.fold_in(k, i), 3)))(key)
+        # Apart, so that what a model has no use for is not computed.
+        draw, go, look = (jax.vmap(lambda k: jr.fold_in(k, i))(k) for k in keys)
         action = _uniform(run.legal, draw)
-        state, reward, discount, last = model.step(run.state, action, key=go)
+        state, reward, discount, last = rules.step(run.state, action, key=go)
         logits, value = rules.predict(state, key=look)
         legal = logits > -jnp.inf
         after = _Run(
