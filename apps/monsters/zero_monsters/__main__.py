@@ -6,11 +6,9 @@ import json
 import sys
 from typing import NoReturn
 
-from ._planners import GAMMA, LEAST_IN_A_TREE, PlannerError, PlannerName, planning_actor
+from ._planners import GAMMA, LEAST_IN_A_TREE, PlannerError, PlannerName, PLANNERS, planning_actor
 
 
-_KINDS = ("frozen", "hindsight-3", "hindsight-8", "hindsight-32", "chance")
-_PLANNERS = [kind + leaf for leaf in ("", "+playout") for kind in _KINDS]
 _HEADER = (
     f"{'planner':>20} {'simulations':>12} {'return':>16} {'win':>7} {'loss':>7} "
     f"{'regret':>8} {'moves/s':>9}"
@@ -46,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument(
         "--planners",
         nargs="+",
-        default=_PLANNERS,
+        default=PLANNERS,
         metavar="NAME",
         help="frozen, hindsight-K, chance, each perhaps with +playout",
     )

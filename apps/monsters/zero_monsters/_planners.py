@@ -25,6 +25,9 @@ from zero_train import ChanceEnvironmentModel, EnvironmentModel, PlanningActor
 GAMMA = 0.99
 #: Fewer simulations than this in each tree are no search.
 LEAST_IN_A_TREE = 5
+_KINDS = ("frozen", "hindsight-3", "hindsight-8", "hindsight-32", "chance")
+#: Those that are compared unless others are named.
+PLANNERS = [kind + leaf for leaf in ("", "+playout") for kind in _KINDS]
 _PLAYOUT_STEPS = 20
 
 

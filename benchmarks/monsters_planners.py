@@ -1,0 +1,148 @@
+"""What do the planners of `monsters plan` cost, and how much do they overrate what they find?
+
+On the same states: those that best play comes to, fresh starts following the ends. JSON lines, and
+`--question` picks one:
+
+- `time`: `moves_per_second` of `--rows` games at once, compilation apart; and `times_frozen`, how
+  many times as long a move takes as one of `frozen` with as many simulations: the median over
+  paired runs, which other work on the machine disturbs less.
+- `optimism`: the mean of the plan's `value` minus that of the state, and of the Q-value of the
+  action it `chose` minus that action's own, each exact (gamma 0.99) and with its standard error
+  over games; and the mean `regret` of the choice.
+
+    uv run python benchmarks/monsters_planners.py --question time
+    uv run python benchmarks/monsters_planners.py --question optimism --simulations 200 800
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from _players import ratio, take_turns
+
+from zero_envs import Monsters, MonstersState
+from zero_envs.testing import MonstersOracle
+from zero_monsters._planners import GAMMA, PlannerError, PLANNERS, planning_actor
+from zero_search import Plan
+
+
+#: What costs are compared with.
+BASE = "frozen"
+#: Moves of a game whose states are planned for.
+STEPS = 16
+
+Planned = Callable[[MonstersState, jax.Array], Plan]
+
+
+def met(env: Monsters, oracle: MonstersOracle, rows: int, seed: int) -> MonstersState:
+    """States of best play, `[STEPS, rows]`."""
+    init = jax.jit(jax.vmap(lambda key: env.init(key=key)))
+    step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)[0]))
+    key, states = jr.key(seed), []
+    state = init(jr.split(key, rows))
+    for i in range(STEPS):
+        states.append(state)
+        best = jnp.asarray(np.argmax(oracle.qvalues(state, gamma=GAMMA), axis=1), jnp.int32)
+        move_key, init_key = jr.split(jr.fold_in(key, i))
+        state = step(state, best, jr.split(move_key, rows))
+        fresh, over = init(jr.split(init_key, rows)), state.over
+        state = jax.tree.map(
+            lambda x, y, o=over: jnp.where(o.reshape(-1, *(1,) * (x.ndim - 1)), x, y), fresh, state
+        )
+    return jax.tree.map(lambda *x: jnp.stack(x), *states)
+
+
+def compiled(env: Monsters, planner: str, simulations: int, rows: int) -> Planned:
+    """Plans of a batch. Raises a `PlannerError` where there are too few simulations."""
+    actor = planning_actor(env, planner, simulations)
+
+    @jax.jit
+    def plan(state, key):
+        carry = actor.planner.init(actor.model, state)
+        return actor.planner.plan(actor.model, state, carry, key=jr.split(key, rows))[0]
+
+    return plan
+
+
+def times(plans: dict[str, Planned], states: MonstersState, runs: int) -> dict[str, dict]:
+    """The same work for all, in turns."""
+    rows = states.pieces.shape[1]
+
+    def timed(plan: Planned) -> Callable[[int], float]:
+        def once(number: int) -> float:
+            state = jax.tree.map(lambda x: x[number % STEPS], states)
+            start = time.perf_counter()
+            jax.block_until_ready(plan(state, jr.key(number)))
+            return time.perf_counter() - start
+
+        return once
+
+    seconds = take_turns({name: timed(plan) for name, plan in plans.items()}, runs)
+    return {
+        name: {
+            "moves_per_second": round(rows / statistics.median(seconds[name])),
+            "times_frozen": round(ratio(seconds, name, BASE), 3),
+        }
+        for name in plans
+    }
+
+
+def optimism(plan: Planned, oracle: MonstersOracle, states: MonstersState) -> dict[str, float]:
+    """What the plans say, minus what is so."""
+    value, chose, regret = [], [], []
+    for i in range(STEPS):
+        state = jax.tree.map(lambda x, i=i: x[i], states)
+        found = jax.tree.map(np.asarray, plan(state, jr.key(i)))
+        exact, action = oracle.qvalues(state, gamma=GAMMA), found.action[:, None]
+        own = np.take_along_axis(exact, action, axis=1)[:, 0]
+        value.append(found.value - exact.max(axis=1))
+        chose.append(np.take_along_axis(found.qvalues, action, axis=1)[:, 0] - own)
+        regret.append(exact.max(axis=1) - own)
+    line = {"states": np.size(value)}
+    for name, x in (("value", value), ("chose", chose), ("regret", regret)):
+        # Moves of one game are alike.
+        games = np.mean(x, axis=0)
+        line |= {name: games.mean(), f"{name}_se": games.std(ddof=1) / math.sqrt(len(games))}
+    return {name: round(float(x), 4) for name, x in line.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--question", choices=["time", "optimism"])
+    parser.add_argument("--planners", nargs="+", default=PLANNERS)
+    parser.add_argument("--simulations", nargs="+", type=int, default=[50, 200, 800])
+    parser.add_argument("--rows", type=int, default=250, help="games at once")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    env = Monsters()
+    oracle = MonstersOracle(env)
+    states = met(env, oracle, options.rows, options.seed)
+    for simulations in options.simulations:
+        plans = {}
+        for name in dict.fromkeys([BASE, *options.planners]):
+            try:
+                plans[name] = compiled(env, name, simulations, options.rows)
+            except PlannerError:
+                continue
+        about = {"device": jax.default_backend(), "rows": options.rows, "simulations": simulations}
+        if options.question in (None, "time"):
+            for name, found in times(plans, states, options.runs).items():
+                print(json.dumps({"question": "time", "planner": name} | about | found), flush=True)
+        if options.question in (None, "optimism"):
+            for name in options.planners:
+                if name in plans:
+                    found = optimism(plans[name], oracle, states)
+                    line = {"question": "optimism", "planner": name} | about | found
+                    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
