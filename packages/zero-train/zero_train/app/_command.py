@@ -12,8 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from .._checkpoint import CheckpointError
-from .._metrics import NonFiniteError, RunError
+from .. import CheckpointError, NonFiniteError, RunError
 from ._config import flag, Options
 from ._errors import UsageError
 
@@ -73,22 +72,18 @@ def main(
         sys.exit(130)
 
 
-def parse(
-    kind: type[Arguments], prog: str, words: Sequence[str], default: Arguments | None = None
-) -> Arguments:
+def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     """What tyro makes of the words.
 
     **Arguments:**
 
     - `kind`: a dataclass with a flag for each field, documented by the string below it.
     - `prog`: the command as the user writes it, such as `othello eval`.
-    - `default`: where the defaults of all flags come from; else from the fields.
 
     **Raises:** [`zero_train.app.UsageError`][] in place of tyro's many lines, for an unknown flag
     with the nearest one there is. `--help` raises `SystemExit`.
     """
-    options = {} if default is None else {"default": default}
-    return _parse(kind, prog, words, _names(kind), **options)
+    return _parse(kind, prog, words, _names(kind))
 
 
 def parse_run(

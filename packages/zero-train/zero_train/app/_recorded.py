@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any
 
-from .._metrics import read_lines
+from .. import read_lines
 from ._page import chart, charts
 from ._series import curve
 from ._view import clock, number

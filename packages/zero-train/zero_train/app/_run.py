@@ -8,8 +8,7 @@ from typing import Any
 
 from jaxtyping import Array, PyTree
 
-from .._checkpoint import Checkpoints
-from .._run import RunFolder
+from .. import Checkpoints, RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +53,7 @@ class AbstractRun(abc.ABC):
 
     **Attributes:**
 
-    - `project`: what TensorBoard's like with several projects calls the app's runs.
+    - `project`: what Weights & Biases files the app's runs under.
     - `shown`: what the live view calls each metric that it shows, by its name.
     """
 

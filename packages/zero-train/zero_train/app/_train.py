@@ -10,10 +10,20 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
-from .._checkpoint import Checkpoints
-from .._loop import fill, init, Loop, LoopState, step, template
-from .._metrics import check_finite, read_lines, Sink
-from .._run import RunFolder, StopSignal
+from .. import (
+    check_finite,
+    Checkpoints,
+    fill,
+    init,
+    Loop,
+    LoopState,
+    read_lines,
+    RunFolder,
+    Sink,
+    step,
+    StopSignal,
+    template,
+)
 from ._config import Options, RunConfig
 from ._errors import UsageError
 from ._run import AbstractRun, Records, Standing

@@ -1,0 +1,175 @@
+"""A command line made of one dataclass: its presets, its complaints, its exit codes."""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from zero_train import CheckpointError, NonFiniteError, RunError
+from zero_train.app import (
+    check_bounds,
+    Command,
+    expects_accelerator,
+    load_config,
+    main,
+    Options,
+    parse,
+    parse_run,
+    UsageError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    seed: int = 0
+    """Everything random derives from it."""
+    steps: int = 10
+    """Steps of the loop."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self, {"steps": (1, math.inf), "learning_rate": (0, 1)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    games: int = 4
+    """How many."""
+
+
+PRESETS = {"small": Config(), "large": Config(steps=900, learning_rate=0.5)}
+
+
+def train(*words: str) -> tuple[Config, Options]:
+    return parse_run("app train", "Trains it.", words, PRESETS, preset="small")
+
+
+def test_a_preset_gives_the_defaults_of_all_other_flags():
+    assert train() == (Config(), Options(out=pathlib.Path("runs/small")))
+    config, options = train("--learning-rate", "0.25", "--devices=2", "--preset", "large")
+    assert config == Config(steps=900, learning_rate=0.25)
+    assert options == Options(out=pathlib.Path("runs/large"), devices=2)
+    _, options = train("--out", "there", "--resume", "--max-minutes", "2")
+    assert options == Options(out=pathlib.Path("there"), resume=True, max_minutes=2.0)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--preset", "huge"], "--preset huge is unknown; choose one of small, large."),
+        (["--step", "3"], "--step is no flag of app train; did you mean --steps?"),
+        (["--max-minute=3"], "--max-minute is no flag of app train; did you mean --max-minutes?"),
+        (["--zzz"], "--zzz is no flag of app train; see app train --help."),
+        (["--steps", "0"], "--steps 0 was given; give at least 1."),
+        (["--learning-rate", "2"], "--learning-rate 2.0 was given; give 0 to 1."),
+        (["--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
+        (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),
+    ],
+)
+def test_a_complaint_is_one_line(words, message):
+    with pytest.raises(UsageError) as raised:
+        train(*words)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_command_without_presets():
+    assert parse(Flags, "app eval", ["--games", "6"]) == Flags(6)
+    with pytest.raises(UsageError, match="--game is no flag of app eval; did you mean --games"):
+        parse(Flags, "app eval", ["--game", "6"])
+
+
+def test_help_says_what_every_flag_is(capsys):
+    with pytest.raises(SystemExit) as raised:
+        train("--help", "--preset", "large")
+    said = " ".join(capsys.readouterr().out.split())
+    assert not raised.value.code and "Trains it." in said
+    for words in ("--learning-rate", "Of Adam.", "900", "--max-minutes", "{small,large}"):
+        assert words in said, words
+
+
+def run(error: BaseException | None, *words: str) -> None:
+    def go(words: list[str]) -> None:
+        assert words == ["--fast"]
+        if error is not None:
+            raise error
+
+    commands = {"go": Command(go, "go there", operands="PLACE"), "come": Command(go, "come back")}
+    main("app", "Goes and comes.", commands, words)
+
+
+@pytest.mark.parametrize(
+    "error", [UsageError, RunError, CheckpointError, NonFiniteError, FileNotFoundError]
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(error, capsys):
+    with pytest.raises(SystemExit) as raised:
+        run(error("it is gone."), "go", "--fast")
+    assert raised.value.code == 2
+    assert capsys.readouterr() == ("", "app: it is gone.\n")
+
+
+def test_other_ends(capsys):
+    run(None, "come", "--fast")
+    with pytest.raises(ZeroDivisionError):  # a defect of ours keeps its traceback
+        run(ZeroDivisionError(), "go", "--fast")
+    with pytest.raises(SystemExit) as raised:
+        run(KeyboardInterrupt(), "go", "--fast")
+    assert raised.value.code == 130
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(SystemExit):
+        run(None, "og")
+    assert capsys.readouterr().err == "app: no command is called 'og'; choose one of go, come.\n"
+    run(None)
+    assert capsys.readouterr().out.splitlines()[4:6] == [
+        "  go PLACE     go there",
+        "  come         come back",
+    ]
+
+
+def test_a_configuration_comes_back_from_its_folder(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no run .* as `app train --out` made it"):
+        load_config(Config, tmp_path, "app")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(dataclasses.asdict(PRESETS["large"])))
+    assert load_config(Config, tmp_path, "app") == PRESETS["large"]
+    for text in ('{"colour": 1}', '{"steps": 0}', "{"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="is not the configuration of a run"):
+            load_config(Config, tmp_path, "app")
+
+
+@pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])
+def test_the_environment_names_the_platform(platforms, expected, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    assert expects_accelerator() is expected
+
+
+def test_jax_starts_with_virtual_devices_and_a_cache(tmp_path):
+    """Importing the sub-package must not have started it before."""
+    code = (
+        "import jax; from zero_train.app import start_jax; start_jax(3)\n"
+        "print(jax.device_count(), jax.config.jax_compilation_cache_dir)"
+    )
+    kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    environment = {**kept, "JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.stdout.split() == ["3", str(tmp_path / "zero" / "jax")], ran.stderr
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in ("rich", "tyro") else find(name)
+    )
+    monkeypatch.delitem(sys.modules, "zero_train.app")
+    with pytest.raises(ImportError, match=r"needs rich, tyro: install zero-train\[app\]"):
+        importlib.import_module("zero_train.app")

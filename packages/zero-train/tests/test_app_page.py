@@ -1,0 +1,140 @@
+"""A report: one page that stands alone, of a run that may hardly have begun."""
+
+import html.parser
+import json
+import re
+
+import pytest
+
+from zero_train.app import (
+    chart,
+    charts,
+    configuration,
+    curve,
+    figures,
+    progress,
+    Recorded,
+    Series,
+    speed,
+    table,
+    tables,
+    write_page,
+)
+
+
+class _Page(html.parser.HTMLParser):
+    """Words of a page, what it would load, and whether its elements are closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.loads.append(value or "")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag != "meta":
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data.strip())
+
+
+def _lines(path, rows) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_run(folder) -> None:
+    steps = range(1, 31)
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"seed": 0, "note": "<b>&", "fast": True}))
+    _lines(
+        folder / "metrics.jsonl",
+        [{"step": n, "loss": 1 / n, "games": 40 * n, "positions": 900 * n} for n in steps],
+    )
+    rates = {"positions_per_second": 450.0, "games_per_second": 20.0}
+    _lines(folder / "timings.jsonl", [{"step": n, "seconds": 2.5, **rates} for n in steps])
+
+
+def write(folder):
+    run = Recorded.read(folder)
+    error = [0.5, 0.25]
+    body = [
+        figures(progress(run) | {"best <move>": "e2 & e4"}),
+        charts(
+            "Learning",
+            chart("Loss", "In nats.", curve(run.metrics, "loss")),
+            chart(
+                "Strength",
+                "Of two players.",
+                Series("a < b", [10, 20], [0.25, 0.75], (error, error)),
+                Series("other", [10, 20], [0.5, 0.5]),
+                levels=[("the best", 1.0)],
+                percent=True,
+            ),
+        ),
+        "",
+        tables(table("Players", ["name", "wins"], [["<script>", 3], ["b", 4]])),
+        speed(run),
+        configuration(run.config),
+    ]
+    return write_page(folder, f"Nim <{folder.name}>", body)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> tuple[str, _Page]:
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    write_run(folder)
+    text = write(folder).read_text()
+    assert not list(folder.glob(".*"))
+    return text, _Page(text)
+
+
+def test_the_page_stands_alone(page):
+    text, parsed = page
+    assert parsed.open == [] and parsed.loads == []
+    assert not re.search(r"@import|url\((?!#)|<script|<link", text)
+
+
+def test_every_part_is_there(page):
+    text, parsed = page
+    assert parsed.tags.count("figure") == parsed.tags.count("svg") == 4
+    # Steps, games and positions so far, and 30 steps of 2.5 s.
+    assert {"30", "1,200", "27,000", "1:15"} <= set(parsed.words)
+    assert {"Nim <first>", "best <move>", "e2 & e4", "a < b", "the best"} <= set(parsed.words)
+    assert {"<script>", "<b>&", "true", "50 %"} <= set(parsed.words)  # values, not markup
+    # Colours come from the page, so that dark mode reaches the charts.
+    assert "var(--series-0)" in text and "var(--series-1)" in text
+    assert not re.search("#0[147]0", text)
+
+
+def test_the_same_run_gives_the_same_page(page, tmp_path):
+    write_run(tmp_path / "first")
+    assert write(tmp_path / "first").read_text() == page[0]
+
+
+def test_a_run_that_has_hardly_begun(tmp_path):
+    parsed = _Page(write(tmp_path).read_text())
+    assert parsed.open == [] and parsed.words.count("nothing yet") == 3
+    assert "Configuration" not in parsed.words
+    _lines(tmp_path / "metrics.jsonl", [{"step": 1, "loss": None}, {"step": 2}])
+    assert write(tmp_path).read_text().count("nothing yet") == 3
+
+
+def test_a_curve_leaves_out_lines_without_it():
+    rows = [{"step": 1, "x": 2.0}, {"step": 2}, {"step": 3, "x": None}, {"step": 5, "x": 0.0}]
+    assert curve(rows, "x", "name") == Series("name", [1, 5], [2.0, 0.0])

@@ -1,0 +1,190 @@
+"""A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
+
+import dataclasses
+import functools as ft
+import importlib.util
+import math
+import os
+import signal
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+
+import zero_train
+from zero_train import Checkpoints, NonFiniteError, read_lines, RunError
+from zero_train.app import AbstractRun, Options, Standing, train, UsageError, View
+
+from .nim_agent import nim_loop
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    seed: int = 3
+    steps: int = 8
+    checkpoint_every: int = 4
+    evaluate_every: int = 3
+
+
+CONFIG = Config()
+LINES = ("metrics.jsonl", "evaluations.jsonl")
+
+
+class NimRun(AbstractRun):
+    """Evaluates a player by its distance to the one evaluated before it."""
+
+    project = "nim"
+    shown = {"loss": "loss"}
+
+    def __init__(self, loop, records):
+        self.agent, self.records = loop.agent, records
+        self.evaluated = [row["step"] for row in records.evaluations]
+
+    def player(self, agent):
+        return agent.average
+
+    def measure(self, step):
+        return {"half": step / 2}
+
+    def evaluate(self, step, player):
+        if step % CONFIG.evaluate_every:
+            return None
+        moved = math.nan
+        if self.evaluated:
+            like = jax.eval_shape(lambda: self.player(self.agent.init(key=jr.key(0))))
+            before = self.records.players.restore(like, step=self.evaluated[-1])
+            differences = jax.tree.map(lambda x, y: jnp.sum((x - y) ** 2), player, before)
+            moved = float(sum(jax.tree.leaves(differences)))
+        self.evaluated.append(step)
+        verdict = f"it moved by {moved:.3g}" if self.evaluated[1:] else "nobody before it"
+        rows = [{"moved": moved, "of": len(self.evaluated)}]
+        return Standing(rows, {"moved": moved}, {"Players": f"{len(self.evaluated)}"}, verdict)
+
+    def report(self, folder):
+        (folder / "report.html").write_text(f"{len(read_lines(folder / 'metrics.jsonl'))} steps")
+
+
+@pytest.fixture(scope="module")
+def go():
+    """Trains on Nim; all runs share one compilation."""
+    loop = nim_loop(1)
+
+    def go(folder, config=CONFIG, **options):
+        options = Options(out=folder, **options)
+        train(config, loop, options, ft.partial(NimRun, loop))
+
+    return go
+
+
+@pytest.fixture(scope="module")
+def undisturbed(go, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+    go(folder)
+    return folder
+
+
+def lines(folder) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in LINES]
+
+
+def at(step: int, then):
+    """A `View.update` that does something once a step is shown."""
+    update = View.update
+
+    def patched(view, number, metrics, timings):
+        update(view, number, metrics, timings)
+        if number == step:
+            then()
+
+    return patched
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def crash():
+    raise RuntimeError
+
+
+def test_the_folder_holds_the_run(undisturbed):
+    rows = read_lines(undisturbed / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 9))
+    assert [row["half"] for row in rows] == [step / 2 for step in range(1, 9)]
+    # Counts are totals; every row is a position or the end of a game.
+    assert [row["positions"] + row["games"] for row in rows] == [64 * n for n in range(1, 9)]
+    assert ["moved" in row for row in rows] == [step in (3, 6) for step in range(1, 9)]
+    assert len(read_lines(undisturbed / "timings.jsonl")) == 8
+    first, second = read_lines(undisturbed / "evaluations.jsonl")
+    assert first == {"step": 3, "moved": None, "of": 1}
+    assert (second["step"], second["of"]) == (6, 2) and second["moved"] > 0
+    assert Checkpoints(undisturbed / "checkpoints").steps() == [4, 8]
+    # One with every checkpoint, one with every evaluation.
+    assert Checkpoints(undisturbed / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+    assert (undisturbed / "report.html").read_text() == "8 steps"
+    assert len(list(undisturbed.glob("*tfevents*"))) == 1
+
+
+def test_a_run_that_was_told_to_stop_resumes_bitwise(
+    go, undisturbed, tmp_path, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "update", at(5, stop))
+        go(tmp_path / "run")
+    assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
+    assert (tmp_path / "run" / "report.html").read_text() == "5 steps"
+    # How often it is saved may change on the way.
+    go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+    assert "Players 2; it moved by" in capsys.readouterr().out
+
+
+def test_a_run_that_crashed_resumes_from_its_checkpoint(go, undisturbed, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "update", at(7, crash))
+        with pytest.raises(RuntimeError):
+            go(tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").read_text() == "7 steps"
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+
+
+def test_the_time_is_up(go, undisturbed, tmp_path, capsys):
+    go(tmp_path / "run", max_minutes=0.0)
+    assert "--max-minutes 0 are over" in capsys.readouterr().out
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 0
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+
+
+def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):
+    def poisoned(loop, state):
+        state, metrics = zero_train.step(loop, state)
+        if int(state.agent.updates) > 6 * loop.num_updates:
+            metrics = metrics | {"value_loss": jnp.asarray(math.nan)}
+        return state, metrics
+
+    monkeypatch.setattr("zero_train.app._train.step", poisoned)
+    with pytest.raises(NonFiniteError, match=r"7.*value_loss"):
+        go(tmp_path / "run")
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4
+    assert read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["step"] == 6
+
+
+def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
+    before = sorted(path.name for path in undisturbed.rglob("*"))
+    with pytest.raises(RunError, match="is not empty"):
+        go(undisturbed)
+    with pytest.raises(RunError, match=r"seed 4 \(stored: 3\)"):
+        go(undisturbed, Config(seed=4), resume=True)
+    assert sorted(path.name for path in undisturbed.rglob("*")) == before
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)
+    )
+    with pytest.raises(UsageError, match="--wandb needs the extra wandb"):
+        go(tmp_path / "run", wandb=True)
+    assert not (tmp_path / "run").exists()
