@@ -4,7 +4,6 @@ What `search_reuse.py` and `search_leaves.py` have in common.
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
+from _turns import take_turns
 
 from zero_othello._config import LONGEST_GAME
-from zero_othello._errors import UsageError
 from zero_othello._load import load
 from zero_search import AbstractPlanner
 from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval
+from zero_train.app import UsageError
 
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.
@@ -113,20 +113,3 @@ def seconds_a_move(
         return once
 
     return take_turns({k: game(PlanningActor(p, model)) for k, p in planners.items()}, runs)
-
-
-def take_turns(calls: Mapping[Any, Callable[[int], float]], runs: int) -> dict[Any, list[float]]:
-    """The seconds that every call reports, in turns, after one run of each to warm up."""
-    seconds: dict[Any, list[float]] = {name: [] for name in calls}
-    for run in range(runs + 1):
-        for name, call in calls.items():
-            spent = call(run)
-            if run:
-                seconds[name].append(spent)
-    return seconds
-
-
-def ratio(seconds: Mapping[Any, list[float]], name: Any, base: Any) -> float:
-    """How many times as long as `base` something takes: the median over paired runs."""
-    pairs = zip(seconds[name], seconds[base], strict=True)
-    return statistics.median(x / y for x, y in pairs)

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _players import ratio, take_turns
+from _turns import ratio, take_turns
 
 from zero_envs import Monsters, MonstersState
 from zero_envs.testing import MonstersOracle
@@ -105,12 +105,12 @@ def optimism(plan: Planned, oracle: MonstersOracle, states: MonstersState) -> di
         value.append(found.value - exact.max(axis=1))
         chose.append(np.take_along_axis(found.qvalues, action, axis=1)[:, 0] - own)
         regret.append(exact.max(axis=1) - own)
-    line = {"states": np.size(value)}
+    line: dict[str, float] = {}
     for name, x in (("value", value), ("chose", chose), ("regret", regret)):
         # Moves of one game are alike.
         games = np.mean(x, axis=0)
         line |= {name: games.mean(), f"{name}_se": games.std(ddof=1) / math.sqrt(len(games))}
-    return {name: round(float(x), 4) for name, x in line.items()}
+    return {"states": np.size(value)} | {name: round(float(x), 4) for name, x in line.items()}
 
 
 def main() -> None:

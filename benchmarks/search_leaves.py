@@ -27,7 +27,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from _players import play, ratio, seconds_a_move, take_turns, trained_model
+from _players import play, seconds_a_move, trained_model
+from _turns import ratio, take_turns
 from jaxtyping import PRNGKeyArray
 
 from zero_nets import AlphaZeroNet

@@ -26,7 +26,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from _players import play, ratio, seconds_a_move, trained_model
+from _players import play, seconds_a_move, trained_model
+from _turns import ratio
 
 from zero_search import AbstractPlanner, GumbelSearch, PUCT, TreeSearch
 from zero_train import EnvironmentModel
