@@ -1,8 +1,8 @@
-"""What do the planners of `monsters plan` cost, and how much do they overrate what they find?
+"""The planners of `monsters plan`: which rule suits them, what they cost, how much they overrate.
 
-On the same states: those that best play comes to, fresh starts following the ends. JSON lines, and
-`--question` picks one:
+JSON lines, of one `--question`:
 
+- `rule`: the return and the regret of `--rollouts` rollouts by each of several selection rules.
 - `time`: `moves_per_second` of `--rows` games at once, compilation apart; and `times_frozen`, how
   many times as long a move takes as one of `frozen` with as many simulations: the median over
   paired runs, which other work on the machine disturbs less.
@@ -10,16 +10,21 @@ On the same states: those that best play comes to, fresh starts following the en
   action it `chose` minus that action's own, each exact (gamma 0.99) and with its standard error
   over games; and the mean `regret` of the choice.
 
+The last two are on the same states: those that best play comes to, fresh starts following the ends.
+
     uv run python benchmarks/monsters_planners.py --question time
-    uv run python benchmarks/monsters_planners.py --question optimism --simulations 200 800
+    uv run python benchmarks/monsters_planners.py --question optimism --rows 125
+    uv run python benchmarks/monsters_planners.py --question rule --simulations 200 --seed 1000
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,14 +34,19 @@ from _turns import ratio, take_turns
 
 from zero_envs import Monsters, MonstersState
 from zero_envs.testing import MonstersOracle
+from zero_monsters._measure import measure
 from zero_monsters._planners import GAMMA, PlannerError, PLANNERS, planning_actor
-from zero_search import Plan
+from zero_search import AbstractPlanner, AbstractSelection, PlainQ, Plan, PUCT, TreeSearch
+from zero_train import PlanningActor
 
 
 #: What costs are compared with.
 BASE = "frozen"
 #: Moves of a game whose states are planned for.
 STEPS = 16
+#: Exploration constants; and what an untried action is worth, `None` for values scaled to [0, 1].
+RULES = [(0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (4.0, 0.0), (1.0, 1.0), (2.0, 1.0)]
+RULES += [(c, None) for c in (0.5, 1.0, 2.0, 4.0)]
 
 Planned = Callable[[MonstersState, jax.Array], Plan]
 
@@ -113,17 +123,34 @@ def optimism(plan: Planned, oracle: MonstersOracle, states: MonstersState) -> di
     return {"states": np.size(value)} | {name: round(float(x), 4) for name, x in line.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--question", choices=["time", "optimism"])
-    parser.add_argument("--planners", nargs="+", default=PLANNERS)
-    parser.add_argument("--simulations", nargs="+", type=int, default=[50, 200, 800])
-    parser.add_argument("--rows", type=int, default=250, help="games at once")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    env = Monsters()
-    oracle = MonstersOracle(env)
+def rules(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[str, Any]]:
+    """What each planner gets by each rule."""
+    for simulations in options.simulations:
+        for name in options.planners:
+            actor = planning_actor(env, name, simulations)
+            for c, untried in RULES:
+                rule = PUCT(c) if untried is None else PUCT(c, PlainQ(untried))
+                found = measure(
+                    env,
+                    oracle,
+                    PlanningActor(with_rule(actor.planner, rule), actor.model),
+                    rollouts=options.rollouts,
+                    gamma=GAMMA,
+                    key=jr.key(options.seed),
+                )
+                about = {"planner": name, "simulations": simulations, "c": c, "untried": untried}
+                yield about | dataclasses.asdict(found)
+
+
+def with_rule(planner: Any, rule: AbstractSelection) -> AbstractPlanner:
+    """The planner with another rule in its trees."""
+    if isinstance(planner, TreeSearch):
+        return dataclasses.replace(planner, selection=rule)
+    return dataclasses.replace(planner, planner=with_rule(planner.planner, rule))
+
+
+def questions(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[str, Any]]:
+    """What each planner's plans cost, or say."""
     states = met(env, oracle, options.rows, options.seed)
     for simulations in options.simulations:
         plans = {}
@@ -132,16 +159,32 @@ def main() -> None:
                 plans[name] = compiled(env, name, simulations, options.rows)
             except PlannerError:
                 continue
-        about = {"device": jax.default_backend(), "rows": options.rows, "simulations": simulations}
-        if options.question in (None, "time"):
+        about = {"rows": options.rows, "simulations": simulations}
+        if options.question == "time":
+            about["device"] = jax.default_backend()
             for name, found in times(plans, states, options.runs).items():
-                print(json.dumps({"question": "time", "planner": name} | about | found), flush=True)
-        if options.question in (None, "optimism"):
+                yield {"planner": name} | about | found
+        else:
             for name in options.planners:
                 if name in plans:
-                    found = optimism(plans[name], oracle, states)
-                    line = {"question": "optimism", "planner": name} | about | found
-                    print(json.dumps(line), flush=True)
+                    yield {"planner": name} | about | optimism(plans[name], oracle, states)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--question", choices=["rule", "time", "optimism"], required=True)
+    parser.add_argument("--planners", nargs="+", default=PLANNERS)
+    parser.add_argument("--simulations", nargs="+", type=int, default=[50, 200, 800])
+    parser.add_argument("--rows", type=int, default=250, help="games at once")
+    parser.add_argument("--runs", type=int, default=5, help="timed")
+    parser.add_argument("--rollouts", type=int, default=125)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    env = Monsters()
+    oracle = MonstersOracle(env)
+    answers = rules if options.question == "rule" else questions
+    for line in answers(env, oracle, options):
+        print(json.dumps({"question": options.question} | line), flush=True)
 
 
 if __name__ == "__main__":
