@@ -10,6 +10,9 @@ from zero_envs import Monsters, Observation
 from zero_search import (
     AbstractPlanner,
     AbstractPriorModel,
+    AbstractReadout,
+    AbstractRootNoise,
+    AbstractSelection,
     ChancePlayoutModel,
     ChanceSearch,
     Hindsight,
@@ -19,7 +22,7 @@ from zero_search import (
     PUCT,
     TreeSearch,
 )
-from zero_train import ChanceEnvironmentModel, EnvironmentModel, PlanningActor
+from zero_train import ChanceEnvironmentModel, EnvironmentModel, Evaluator, PlanningActor
 
 
 #: Of planning, and of the regret that it is measured by.
@@ -44,8 +47,8 @@ class PlannerName:
     """What the name of a planner says.
 
     `"frozen"` is one tree that takes the first outcome of an action for certain, `"hindsight-K"`
-    the mean of K such trees, `"chance"` a tree with chance nodes. Leaves are worth zero, or, with
-    `"+playout"` at the end, the return of at most 20 random steps.
+    the mean of K such trees, 3 without a number, `"chance"` a tree with chance nodes. Leaves are
+    worth zero, or, with `"+playout"` at the end, the return of at most 20 random steps.
     """
 
     kind: str
@@ -55,23 +58,40 @@ class PlannerName:
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
         """Raises a `PlannerError` for any other name."""
-        found = re.fullmatch(r"(?:(frozen|chance)|hindsight-([1-9]\d*))(\+playout)?", text)
+        found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(
                 f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with a number "
                 "of trees, such as hindsight-8; +playout at the end judges leaves by playouts."
             )
         kind, trees, playout = found.groups()
-        return cls(kind or "hindsight", int(trees or 1), playout is not None)
+        return cls(kind or "hindsight", 1 if kind else int(trees or 3), playout is not None)
 
 
 def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningActor:
     """An actor that plans with the true rules and a uniform policy.
 
+    Arguments and errors are those of `build_planner`.
+    """
+    return PlanningActor(build_planner(planner, simulations), build_model(env, planner))
+
+
+def build_planner(
+    planner: str,
+    simulations: int,
+    *,
+    selection: AbstractSelection = SELECTION,
+    noise: AbstractRootNoise | None = None,
+    gamma: float = GAMMA,
+    readout: AbstractReadout | None = None,
+) -> AbstractPlanner:
+    """What plans.
+
     **Arguments:**
 
     - `planner`: a name that `PlannerName` knows.
     - `simulations`: of all trees together.
+    - `readout`: how a root becomes a policy; `None` plays the most visited action.
 
     Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
     """
@@ -81,24 +101,30 @@ def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningAct
             f"{simulations} simulations for the {name.trees} trees of {planner}: give at least "
             f"{LEAST_IN_A_TREE * name.trees}, {LEAST_IN_A_TREE} in each."
         )
-    return PlanningActor(_planner(name, simulations // name.trees), _model(env, name))
+    tree = TreeSearch(simulations // name.trees, selection, noise, gamma=gamma)
+    inner = ChanceSearch(tree) if name.kind == "chance" else tree
+    # The mean of one tree is that tree, with a readout.
+    return (
+        inner
+        if name.kind != "hindsight" and readout is None
+        else Hindsight(inner, name.trees, readout)
+    )
 
 
-def _model(env: Monsters, name: PlannerName) -> AbstractPriorModel:
-    """Only chance nodes ask for odds; to draw an outcome without them is much faster."""
-    world = EnvironmentModel(env, _uniform)
-    playout = Playout(_PLAYOUT_STEPS, GAMMA, rules=world)
+def build_model(
+    env: Monsters, planner: str, evaluate: Evaluator | None = None, *, gamma: float = GAMMA
+) -> AbstractPriorModel:
+    """What it plans over: the true rules, and `evaluate`'s opinion, or none, of states.
+
+    Only chance nodes ask for odds; to draw an outcome without them is much faster.
+    """
+    name = PlannerName.parse(planner)
+    world = EnvironmentModel(env, evaluate or _uniform)
+    playout = Playout(_PLAYOUT_STEPS, gamma, rules=EnvironmentModel(env, _uniform))
     if name.kind == "chance":
-        dice = ChanceEnvironmentModel(env, _uniform)
+        dice = ChanceEnvironmentModel(env, evaluate or _uniform)
         return ChancePlayoutModel(dice, playout) if name.playout else dice
     return PlayoutModel(world, playout) if name.playout else world
-
-
-def _planner(name: PlannerName, simulations: int) -> AbstractPlanner:
-    tree = TreeSearch(simulations, SELECTION, gamma=GAMMA)
-    if name.kind == "chance":
-        return ChanceSearch(tree)
-    return tree if name.kind == "frozen" else Hindsight(tree, name.trees)
 
 
 def _uniform(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:

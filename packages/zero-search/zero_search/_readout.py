@@ -38,10 +38,11 @@ class AbstractReadout(eqx.Module):
 class SoftmaxQ(AbstractReadout):
     """`softmax(Q / temperature)`; temperature 0 takes the highest Q, the lowest index among equals.
 
-    The action is drawn from the weights, so that what is learned is what is played.
+    The action is drawn from the weights, so that what is learned is what is played. An array is a
+    temperature that may change without compiling anew, as over the updates of a run.
     """
 
-    temperature: float | Temperature = 0.0
+    temperature: float | Float[Array, ""] | Temperature = 0.0
 
     def __check_init__(self):
         _check_temperature("SoftmaxQ", self.temperature)
@@ -89,5 +90,6 @@ class VisitCounts(AbstractReadout):
         return play_visits(jnp.where(known, root.visits, 0.0), self.temperature, ply, key)
 
 
-def _check_temperature(owner: str, heat: float | Temperature) -> None:
-    check_range(owner, 0, temperature=0.0 if isinstance(heat, Temperature) else heat)
+def _check_temperature(owner: str, heat: float | Float[Array, ""] | Temperature) -> None:
+    if not isinstance(heat, Temperature | Array):
+        check_range(owner, 0, temperature=heat)

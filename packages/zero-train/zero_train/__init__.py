@@ -46,6 +46,10 @@ from ._evaluation import (
 from ._experience import (
     Experience as Experience,
 )
+from ._expert_iteration import (
+    ExpertIteration as ExpertIteration,
+    ExpertIterationState as ExpertIterationState,
+)
 from ._layout import Result as Result, ResultKey as ResultKey
 from ._loop import (
     collect_and_store as collect_and_store,
@@ -80,6 +84,7 @@ from ._model import (
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
+    ValueCode as ValueCode,
 )
 from ._results import Results as Results
 from ._run import (

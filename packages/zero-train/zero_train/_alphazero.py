@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner, AbstractPriorModel
@@ -17,6 +17,15 @@ from ._actors import PlanningActor
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
 from ._illegal import log_softmax
+from ._learning import (
+    bind,
+    gradient_step,
+    if_finite,
+    observation_check,
+    parameters,
+    square_sum,
+    start,
+)
 from ._model import FeatureEvaluator
 from .losses import masked_mean, weighted_policy_loss
 
@@ -64,18 +73,15 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
     average_decay: float = 0.0
 
     def init(self, *, key: PRNGKeyArray) -> AlphaZeroState:
-        params = eqx.filter(self.network(key=key), eqx.is_array)
-        with jax.numpy_dtype_promotion("standard"):
-            optimiser = self.optimiser.init(params)
+        params = parameters(self.network, key=key)
+        optimiser = start(self.optimiser, params)
         # A copy: a donated state may not hold one buffer twice.
         average = jax.tree.map(jnp.copy, params)
         return AlphaZeroState(params, average, optimiser, jnp.zeros((), jnp.int32))
 
     def evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
         """The network with these parameters, as an evaluator of one observation."""
-        skeleton = eqx.filter_eval_shape(self.network, key=jax.random.key(0))
-        static = eqx.filter(skeleton, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
-        return FeatureEvaluator(eqx.combine(params, static))
+        return FeatureEvaluator(bind(self.network, params))
 
     def actor(self, state: AlphaZeroState, *, explore: bool) -> PlanningActor:
         planner = self.explorer if explore else self.player
@@ -87,18 +93,15 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         """One gradient step. A step that is not finite leaves the state as it was, and its
         metrics say so."""
         del key
-        (_, metrics), gradient = jax.value_and_grad(self._loss, has_aux=True)(state.params, batch)
-        metrics = {**metrics, "gradient_norm": jnp.sqrt(_square_sum(gradient))}
-        with jax.numpy_dtype_promotion("standard"):
-            change, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
-            params = optax.apply_updates(state.params, change)
+        params, optimiser, metrics = gradient_step(
+            lambda params: self._loss(params, batch), self.optimiser, state.params, state.optimiser
+        )
         # The average of the first few steps would be mostly the random start: warm up its decay.
         count = state.updates.astype(jnp.float32)
         decay = jnp.minimum(self.average_decay, (1 + count) / (10 + count))
         average = optax.incremental_update(params, state.average, 1 - decay)
         new = AlphaZeroState(params, average, optimiser, state.updates + 1)
-        finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
-        return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state), metrics
+        return if_finite(metrics, new, state), metrics
 
     def _loss(self, params: PyTree[Array], batch: Batch) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
@@ -115,7 +118,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
         policy_loss = mean(cross_entropy(log_policy, target))
         value_loss = mean(0.5 * jnp.square(value - outcome))
-        l2_loss = self.l2 * _square_sum(params)
+        l2_loss = self.l2 * square_sum(params)
         loss = policy_loss + self.value_weight * value_loss + l2_loss
         return loss, {
             "loss": loss,
@@ -125,20 +128,5 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
             "policy_entropy": mean(cross_entropy(log_policy, jnp.exp(log_policy))),
             "target_entropy": mean(cross_entropy(jnp.log(target), target)),
             "value_error": mean(jnp.abs(value - rows.reward)),
-            **_observation_check(rows.obs.features),
+            **observation_check(rows.obs.features),
         }
-
-
-def _square_sum(tree: PyTree[Array]) -> Float[Array, ""]:
-    # optax's norm has another name in every other release.
-    return jnp.sum(jnp.stack([jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)]))
-
-
-def _observation_check(features: PyTree[Array]) -> Metrics:
-    """Names the culprit where an environment, not the network, went wrong. Nothing for features
-    that cannot be NaN."""
-    floats = [x for x in jax.tree.leaves(features) if jnp.issubdtype(x.dtype, jnp.floating)]
-    if not floats:
-        return {}
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-    return {"observation_error": jnp.where(finite, 0.0, jnp.nan).astype(jnp.float32)}

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,6 +24,21 @@ State = TypeVar("State")
 Evaluator = Callable[[Observation], tuple[Array, Array]]
 
 
+@runtime_checkable
+class ValueCode(Protocol):
+    """How a network's value output stands for a number, as a `zero_nets.ValueSupport` does."""
+
+    def decode(self, probs: Float[Array, " atoms"]) -> Float[Array, ""]:
+        """The number that probabilities over the atoms stand for."""
+        ...
+
+    def cross_entropy(
+        self, logits: Float[Array, " atoms"], value: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """The loss of logits for a number, summed over the atoms."""
+        ...
+
+
 class FeatureEvaluator(eqx.Module):
     """An evaluator made of a network of the features alone.
 
@@ -33,13 +48,20 @@ class FeatureEvaluator(eqx.Module):
     **Attributes:**
 
     - `network`: takes one `obs.features`, returns logits `[actions]` and a value `[]`.
+    - `value_code`: where the value is not a number but logits over atoms, what they stand for.
     """
 
     network: Callable[[Any], tuple[Array, Array]]
+    value_code: ValueCode | None = None
 
     def __call__(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
         logits, value = self.network(obs.features)
-        return logits, value
+        return logits, decoded(self.value_code, value)
+
+
+def decoded(code: ValueCode | None, value: Float[Array, "*atoms"]) -> Float[Array, ""]:
+    """The number that a network's value output stands for."""
+    return value if code is None else code.decode(jax.nn.softmax(value))
 
 
 def evaluate_batch(

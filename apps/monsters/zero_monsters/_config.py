@@ -1,0 +1,194 @@
+"""Every hyperparameter of a training run, and the presets."""
+
+import dataclasses
+import math
+from typing import Literal
+
+from zero_train.app import as_usage_error, check_bounds, UsageError
+
+from ._planners import build_planner
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What a run trains, and how. The run folder's config.json holds exactly these."""
+
+    world: Literal["moving", "stationary"] = "moving"
+    """Whether the monsters hunt or wait."""
+    seed: int = 0
+    """Everything random in the run derives from it."""
+
+    # --- how much
+    steps: int = 700
+    """Steps of the loop: each collects from every environment, then updates."""
+    envs: int = 64
+    """Environments acted in at once, over all acting devices."""
+    unroll: int = 4
+    """Moves played in every environment per step."""
+    updates: int = 8
+    """Gradient updates per step."""
+    batch: int = 64
+    """Windows per gradient update, over all learning devices."""
+    length: int = 17
+    """Rows in a window; all but the last are learned from."""
+    capacity: int = 512
+    """Rows kept for replay, per environment."""
+    shards: int = 8
+    """Parts that replay is drawn in; any number of learning devices that divides it gives the same
+    run."""
+    actor_devices: int = 0
+    """Of --devices, how many act only, while the others learn from what was collected one step
+    before; 0 does both on all."""
+    time_limit: int = 64
+    """Training episodes are cut off, and bootstrapped, after so many moves."""
+
+    # --- search
+    planner: str = "chance"
+    """frozen, hindsight-K or chance."""
+    simulations: int = 32
+    """Simulations per move while collecting, of all trees together."""
+    exploration: float = 1.25
+    """PUCT: weight of the prior."""
+    first_play: float | None = None
+    """Q-value of an action that was never visited; None lets visited siblings and the parent say,
+    on their own scale."""
+    noise: float = 0.25
+    """Share of Dirichlet noise in the root's prior."""
+    concentration: float = 2.5
+    """Total Dirichlet concentration, divided by the number of legal moves."""
+    temperature: float = 0.3
+    """Of the softmax over Q that acts and is learned from, at the first update."""
+    temperature_end: float = 0.03
+    """The same at the last update; in between it falls exponentially."""
+    player_simulations: int = 50
+    """Simulations per move at full strength, when not said otherwise."""
+
+    # --- network
+    network: Literal["small", "original"] = "small"
+    """small is a multi-layer perceptron over the board, original the residual network of the
+    original system, over words."""
+    width: int = 512
+    """small: width of the hidden layers."""
+    layers: int = 2
+    """small: hidden layers."""
+    atoms: int = 21
+    """Atoms of the value's distribution, evenly from -1 to 1."""
+
+    # --- learning
+    gamma: float = 0.85
+    """Discount of one move, in planning and in returns."""
+    n_steps: int = 5
+    """Rewards in a value target before the target network's value."""
+    value_mix: float = 0.5
+    """Share of the searched value in the value target."""
+    value_weight: float = 1.0
+    """Weight of the value loss."""
+    entropy_bonus: float = 0.0
+    """Weight of the policy's entropy."""
+    target_period: int = 1
+    """Updates between two moves of the target network."""
+    target_rate: float = 0.02
+    """How far it moves towards the parameters."""
+    learning_rate: float = 1e-3
+    """Learning rate of AdamW at the first update."""
+    decay: float = 0.05
+    """Share of the learning rate that is left at the last update."""
+    schedule: Literal["cosine", "exponential"] = "cosine"
+    """How the learning rate falls."""
+    weight_decay: float = 1e-4
+    """AdamW's decoupled weight decay."""
+    clip: float = 1.0
+    """Gradients are scaled down to this global norm; 0 leaves them."""
+    symmetries: bool = True
+    """Learn from each window in a random one of the board's eight symmetries."""
+
+    # --- watching
+    evaluate_every: int = 100
+    """Steps between two evaluations."""
+    rollouts: int = 500
+    """Rollouts of 32 steps in each; four times as many in the last one."""
+    checkpoint_every: int = 100
+    """Steps between two checkpoints of the whole state."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self, _BOUNDS)
+        with as_usage_error():
+            build_planner(self.planner, self.simulations)
+        for name in ("envs", "batch"):
+            if getattr(self, name) % self.shards:
+                raise UsageError(
+                    f"--{name} {getattr(self, name)} does not divide into --shards {self.shards}; "
+                    f"give a multiple of {self.shards}, or other --shards."
+                )
+        if self.capacity < self.length:
+            raise UsageError(
+                f"--capacity {self.capacity} holds no window of --length {self.length}; give at "
+                f"least {self.length}."
+            )
+        if self.temperature_end > self.temperature:
+            raise UsageError(
+                f"--temperature-end {self.temperature_end} is above --temperature "
+                f"{self.temperature}; give at most that."
+            )
+
+
+#: What each flag may be, ends included.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
+    **dict.fromkeys(("capacity", "time_limit", "simulations"), (1, math.inf)),
+    **dict.fromkeys(("player_simulations", "width", "layers", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("target_period", "evaluate_every", "checkpoint_every"), (1, math.inf)),
+    **dict.fromkeys(("length", "atoms", "rollouts"), (2, math.inf)),
+    **dict.fromkeys(("seed", "actor_devices", "exploration"), (0, math.inf)),
+    **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
+    **dict.fromkeys(("temperature", "temperature_end", "concentration"), (1e-6, math.inf)),
+    **dict.fromkeys(("gamma", "value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
+    "decay": (1e-6, 1),
+}
+
+#: `tiny` shows every part within a minute; `original` is the original system's own configuration,
+#: whose batches of 32 rollouts of 32 moves become windows of 33 rows.
+PRESETS: dict[str, Config] = {
+    "tiny": Config(
+        steps=10,
+        envs=16,
+        batch=16,
+        updates=2,
+        shards=1,
+        simulations=8,
+        player_simulations=16,
+        width=32,
+        evaluate_every=5,
+        rollouts=20,
+        checkpoint_every=5,
+    ),
+    "default": Config(),
+    "original": Config(
+        steps=157,
+        envs=32,
+        unroll=32,
+        updates=32,
+        batch=32,
+        length=33,
+        capacity=1056,
+        time_limit=1000,
+        simulations=50,
+        exploration=1.0,
+        first_play=0.5,
+        temperature=1.0,
+        temperature_end=0.1,
+        network="original",
+        gamma=0.99,
+        value_mix=0.0,
+        entropy_bonus=0.01,
+        target_period=8,
+        target_rate=0.5,
+        decay=0.01,
+        schedule="exponential",
+        weight_decay=0.0,
+        clip=0.0,
+        symmetries=False,
+        evaluate_every=10,
+        checkpoint_every=5,
+    ),
+}

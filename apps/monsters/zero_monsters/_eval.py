@@ -1,0 +1,90 @@
+"""How good a player is, in numbers that every planner shares."""
+
+import dataclasses
+import json
+from typing import Any
+
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from zero_envs import Monsters
+from zero_envs.testing import MonstersOracle
+from zero_train import AbstractActor
+from zero_train.app import as_usage_error, UsageError
+
+from ._load import load
+from ._measure import measure
+from ._planners import GAMMA
+
+
+HEADER = (
+    f"{'planner':>20} {'simulations':>12} {'return':>16} {'win':>7} {'loss':>7} "
+    f"{'regret':>8} {'moves/s':>9}"
+)
+
+
+def evaluate(
+    run: str, *, planner: str, simulations: int | None, rollouts: int, seed: int, as_json: bool
+) -> None:
+    """Measures the run's newest player and prints the result.
+
+    **Arguments:**
+
+    - `planner`: a name that `PlannerName` knows, or `network` for the bare network.
+    - `simulations`: per move; `None` what the run's configuration says.
+    """
+    check_rollouts(rollouts)
+    trained = load(run)
+    number = trained.config.player_simulations if simulations is None else simulations
+    number = 0 if planner == "network" else number
+    with as_usage_error():
+        actor = trained.actor(planner, number)
+    row = result_row(
+        trained.env,
+        MonstersOracle(trained.env),
+        actor,
+        planner=planner,
+        simulations=number,
+        rollouts=rollouts,
+        key=jr.key(seed),
+    )
+    if not as_json:
+        print(f"{run} (step {trained.step}) in the {row['world']} world:")
+        print(HEADER)
+    print(json.dumps(row) if as_json else line(row))
+
+
+def result_row(
+    env: Monsters,
+    oracle: MonstersOracle,
+    actor: AbstractActor,
+    *,
+    planner: str,
+    simulations: int,
+    rollouts: int,
+    key: PRNGKeyArray,
+) -> dict[str, Any]:
+    """What `--json` prints of a player."""
+    measured = measure(env, oracle, actor, rollouts=rollouts, gamma=GAMMA, key=key)
+    return {
+        "world": "moving" if env.moving else "stationary",
+        "planner": planner,
+        "simulations": simulations,
+        **dataclasses.asdict(measured),
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row below `HEADER`."""
+    spread = f"{row['return_mean']:.3f} ± {row['return_se']:.3f}"
+    return (
+        f"{row['planner']:>20} {row['simulations']:>12} {spread:>16} "
+        f"{row['win_rate']:7.1%} {row['loss_rate']:7.1%} {row['regret_mean']:8.4f} "
+        f"{row['moves_per_second']:9.0f}"
+    )
+
+
+def check_rollouts(rollouts: int) -> None:
+    """Raises a `UsageError` for none."""
+    if rollouts < 1:
+        raise UsageError(f"--rollouts {rollouts} was given; give at least 1.")

@@ -1,0 +1,180 @@
+"""Expert iteration: imitate a planner, learn values from what was really collected."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from zero_memory import Batch
+from zero_search import AbstractModel, AbstractPlanner
+
+from ._actors import PlanningActor
+from ._agent import AbstractAgent, Metrics
+from ._experience import Experience
+from ._illegal import log_softmax
+from ._learning import bind, gradient_step, if_finite, observation_check, parameters, start
+from ._model import decoded, Evaluator, FeatureEvaluator, ValueCode
+from .losses import masked_mean, weighted_policy_loss
+from .returns import n_step_returns
+
+
+class ExpertIterationState(eqx.Module):
+    """**Attributes:**
+
+    - `params`: what the gradient acts on, and what acts.
+    - `target`: the target network's parameters, which values are bootstrapped from.
+    - `optimiser`: the optimiser's state.
+    - `updates`: gradient steps taken.
+    """
+
+    params: PyTree[Array]
+    target: PyTree[Array]
+    optimiser: PyTree[Array]
+    updates: Int[Array, ""]
+
+
+class ExpertIteration(AbstractAgent[ExpertIterationState]):
+    """Expert iteration (Anthony et al. 2017, https://arxiv.org/abs/1705.08439) with bootstrapped
+    values: the policy imitates a planner, the value learns from the rewards after it.
+
+    It learns from windows of consecutive rows (a [`zero_memory.TrajectoryBuffer`][]), so episodes
+    need not end, as for [`zero_train.AlphaZero`][]. The loss of one row is
+    `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with the plan's weights `w`
+    and the value target, from the view of the player to move,
+    `z = (1 - value_mix) * R + value_mix * searched value`, `R` being the n-step return that ends in
+    the target network's value. `L` is the cross-entropy of `value_code`, or half the squared error
+    without one. Final rows, and the last row of a window, are bootstrapped from and otherwise not
+    learned from.
+
+    **Attributes:**
+
+    - `network`: `(*, key) -> net`, and `net(features) -> (logits, value)` for one example; `value`
+        is a scalar, or logits over the atoms of `value_code`.
+    - `optimiser`: any optax transformation.
+    - `model`: makes the planners' model of an evaluator, e.g.
+        `functools.partial(zero_train.ChanceEnvironmentModel, env)`.
+    - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
+        falls while it learns.
+    - `player`: the planner to play with at full strength.
+    - `gamma`: of the returns; give planners the same.
+    - `n_steps`: rewards in a return before it is bootstrapped.
+    - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
+    - `target_period`, `target_rate`: every so many updates the target network moves by this share
+        of the way to the parameters.
+    """
+
+    network: Callable[..., Any]
+    optimiser: optax.GradientTransformation
+    model: Callable[[Evaluator], AbstractModel]
+    explorer: AbstractPlanner | Callable[[Int[Array, ""]], AbstractPlanner]
+    player: AbstractPlanner
+    gamma: float
+    n_steps: int = 5
+    value_code: ValueCode | None = None
+    value_weight: float = 1.0
+    value_mix: float = 0.0
+    entropy_bonus: float = 0.0
+    target_period: int = 1
+    target_rate: float = 0.01
+
+    def __check_init__(self):
+        for name in ("n_steps", "target_period"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"ExpertIteration({name}={getattr(self, name)}) must be at least 1"
+                )
+        for name in ("gamma", "value_mix", "target_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(
+                    f"ExpertIteration({name}={getattr(self, name)}) must be from 0 to 1"
+                )
+
+    def init(self, *, key: PRNGKeyArray) -> ExpertIterationState:
+        params = parameters(self.network, key=key)
+        # A copy: a donated state may not hold one buffer twice.
+        target = jax.tree.map(jnp.copy, params)
+        optimiser = start(self.optimiser, params)
+        return ExpertIterationState(params, target, optimiser, jnp.zeros((), jnp.int32))
+
+    def evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
+        """The network with these parameters, as an evaluator of one observation."""
+        return FeatureEvaluator(bind(self.network, params), self.value_code)
+
+    def actor(self, state: ExpertIterationState, *, explore: bool) -> PlanningActor:
+        planner = self.explorer if explore else self.player
+        if not isinstance(planner, AbstractPlanner):
+            planner = planner(state.updates)
+        return PlanningActor(planner, self.model(self.evaluator(state.params)))
+
+    def update(
+        self, state: ExpertIterationState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[ExpertIterationState, Metrics]:
+        """One gradient step. A step that is not finite leaves the state as it was, and its
+        metrics say so."""
+        del key
+        target = jax.lax.stop_gradient(self._targets(state.target, batch))
+        params, optimiser, metrics = gradient_step(
+            lambda params: self._loss(params, batch, target),
+            self.optimiser,
+            state.params,
+            state.optimiser,
+        )
+        updates = state.updates + 1
+        moves = updates % self.target_period == 0
+        rate = jnp.where(moves, jnp.float32(self.target_rate), 0.0)
+        moved = optax.incremental_update(params, state.target, rate)
+        new = ExpertIterationState(params, moved, optimiser, updates)
+        return if_finite(metrics, new, state), metrics
+
+    def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "batch rows"]:
+        rows: Experience = batch.items
+        _, value = jax.vmap(jax.vmap(self.evaluator(params)))(rows.obs)
+        returns = jax.vmap(ft.partial(n_step_returns, n=self.n_steps))(
+            rows.reward, self.gamma * rows.discount, value, rows.last
+        )
+        return (1 - self.value_mix) * returns + self.value_mix * rows.record.value
+
+    def _loss(
+        self, params: PyTree[Array], batch: Batch, target: Float[Array, "batch rows"]
+    ) -> tuple[Array, Metrics]:
+        rows: Experience = batch.items
+        if rows.obs.legal is None:
+            raise ValueError(
+                "ExpertIteration.update was given observations without legal actions, which means "
+                "continuous ones; it learns discrete policies only."
+            )
+        counts = jnp.where(rows.last, 0.0, batch.weights).at[:, -1].set(0.0)
+        mean = ft.partial(masked_mean, weights=counts)
+        over_rows = lambda f: jax.vmap(jax.vmap(f))
+        logits, value = over_rows(bind(self.network, params))(rows.obs.features)
+        log_policy = log_softmax(jnp.where(rows.obs.legal, logits, -jnp.inf))
+        cross_entropy = over_rows(weighted_policy_loss)
+        weights = rows.record.weights
+        policy_loss = mean(cross_entropy(log_policy, weights))
+        entropy = mean(cross_entropy(log_policy, jnp.exp(log_policy)))
+        value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
+        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
+        error = over_rows(ft.partial(decoded, self.value_code))(value) - target
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "policy_entropy": entropy,
+            "target_entropy": mean(
+                cross_entropy(jnp.log(rows.record.weights), rows.record.weights)
+            ),
+            "value_error": mean(jnp.abs(error)),
+            "value_target": mean(target),
+            **observation_check(rows.obs.features),
+        }
+
+
+def _value_loss(code: ValueCode | None, value: Array, target: Array) -> Array:
+    if code is None:
+        return 0.5 * jnp.square(value - target)
+    return code.cross_entropy(value, target)

@@ -1,0 +1,72 @@
+"""What every agent with a network and an optimiser does."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from ._agent import Metrics
+
+
+State = TypeVar("State", bound=PyTree)
+
+
+def parameters(network: Callable[..., Any], *, key: Array) -> PyTree[Array]:
+    """The arrays of a fresh `network(key=key)`: what the gradient acts on."""
+    return eqx.filter(network(key=key), eqx.is_array)
+
+
+def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
+    """The network with these parameters."""
+    skeleton = eqx.filter_eval_shape(network, key=jax.random.key(0))
+    static = eqx.filter(skeleton, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
+    return eqx.combine(params, static)
+
+
+def start(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyTree[Array]:
+    """The optimiser's state before the first step."""
+    with jax.numpy_dtype_promotion("standard"):
+        return optimiser.init(params)
+
+
+def gradient_step(
+    loss: Callable[[PyTree[Array]], tuple[Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree[Array],
+    state: PyTree[Array],
+) -> tuple[PyTree[Array], PyTree[Array], Metrics]:
+    """One step down `loss`, which returns its own metrics as well.
+
+    **Returns:** parameters, the optimiser's state, and the metrics with `gradient_norm`.
+    """
+    (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+    with jax.numpy_dtype_promotion("standard"):
+        change, state = optimiser.update(gradient, state, params)
+        params = optax.apply_updates(params, change)
+    return params, state, {**metrics, "gradient_norm": jnp.sqrt(square_sum(gradient))}
+
+
+def if_finite(metrics: Metrics, new: State, old: State) -> State:
+    """`new`, or `old` where a metric is not finite: nothing is learned from a step gone wrong."""
+    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
+    return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, old)
+
+
+def square_sum(tree: PyTree[Array]) -> Float[Array, ""]:
+    """The squared norm of all leaves together."""
+    # optax's norm has another name in every other release.
+    return jnp.sum(jnp.stack([jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)]))
+
+
+def observation_check(features: PyTree[Array]) -> Metrics:
+    """Names the culprit where an environment, not the network, went wrong. Nothing for features
+    that cannot be NaN."""
+    floats = [x for x in jax.tree.leaves(features) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if not floats:
+        return {}
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
+    return {"observation_error": jnp.where(finite, 0.0, jnp.nan).astype(jnp.float32)}
