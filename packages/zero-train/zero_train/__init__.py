@@ -53,14 +53,18 @@ from ._expert_iteration import (
 from ._layout import Result as Result, ResultKey as ResultKey
 from ._loop import (
     collect_and_store as collect_and_store,
-    draw as draw,
     fill as fill,
     init as init,
-    Loop as Loop,
-    LoopState as LoopState,
-    shardings as shardings,
     step as step,
     template as template,
+)
+from ._loop_state import (
+    Handover as Handover,
+    Harvest as Harvest,
+    Loop as Loop,
+    LoopState as LoopState,
+    Released as Released,
+    shardings as shardings,
 )
 from ._match import (
     match as match,
@@ -86,6 +90,7 @@ from ._model import (
     FeatureEvaluator as FeatureEvaluator,
     ValueCode as ValueCode,
 )
+from ._phases import draw as draw
 from ._results import Results as Results
 from ._run import (
     RunFolder as RunFolder,

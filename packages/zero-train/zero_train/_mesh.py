@@ -1,12 +1,13 @@
 """The one mesh axis everything is split over."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec as P
-from jaxtyping import Array, Int
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jaxtyping import Array, Int, PyTree
 
 
 def data_mesh(num_devices: int | None = None) -> Mesh:
@@ -25,6 +26,12 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
     return Mesh(np.asarray(devices[:count]), ("data",))
 
 
+def cut_mesh(mesh: Mesh, num_devices: int) -> tuple[Mesh, Mesh]:
+    """Two meshes: the first `num_devices` devices, and the others."""
+    first, others = np.split(mesh.devices, [num_devices])
+    return Mesh(first, mesh.axis_names), Mesh(others, mesh.axis_names)
+
+
 def on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:
     """`function` on every device's own rows: loops inside may run a different number of times."""
     # Checking of varying axes is off: loop carries made inside (zeros, counters) would all need
@@ -38,3 +45,37 @@ def global_rows(num_rows: int) -> Int[Array, " rows"]:
     """Indices in the whole batch of the `num_rows` rows of the device this runs on."""
     first = jax.lax.axis_index("data").astype(jnp.int32) * num_rows
     return first + jnp.arange(num_rows, dtype=jnp.int32)
+
+
+def places(mesh: Mesh, spec: P, tree: PyTree) -> PyTree[NamedSharding]:
+    """The same sharding for every leaf."""
+    return jax.tree.map(lambda _: NamedSharding(mesh, spec), tree)
+
+
+def send(tree: PyTree[Array], shardings: PyTree[NamedSharding]) -> PyTree[Array]:
+    """`tree` laid out so, over other devices of this process; what already is, is left alone.
+
+    The host does not wait for `tree` to be computed, as it would where `jax.device_put` moves
+    rows from some number of devices to another: by way of the host.
+    """
+    return jax.tree.map(_send, tree, shardings)
+
+
+def _send(x: Array, sharding: NamedSharding) -> Array:
+    if x.sharding.is_fully_replicated or x.sharding.device_set == sharding.device_set:
+        return jax.device_put(x, sharding)
+    rows = lambda index: index[0].indices(x.shape[0])[:2]
+    shards = [(*rows(shard.index), shard.data) for shard in x.addressable_shards]
+
+    def part(device: Any, start: int, stop: int) -> Array:
+        pieces = [
+            data[max(start - first, 0) : stop - first]
+            for first, last, data in shards
+            if first < stop and start < last
+        ]
+        pieces = jax.device_put(pieces, device)
+        return pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces)
+
+    parts = sharding.addressable_devices_indices_map(x.shape).items()
+    arrays = [part(device, *rows(index)) for device, index in parts]
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, arrays)
