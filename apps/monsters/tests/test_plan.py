@@ -117,17 +117,19 @@ def test_bad_input_is_one_line(monkeypatch, capsys, words, complaint):
     "name, kind, trees, number",
     [
         ("frozen", TreeSearch, 1, 40),
-        ("hindsight-4", Hindsight, 4, 10),
+        ("hindsight-4", TreeSearch, 4, 10),
         ("chance", ChanceSearch, 1, 40),
     ],
 )
 def test_simulations_are_those_of_all_trees(name, kind, trees, number):
     assert PlannerName.parse(f"{name}+playout").trees == trees
     planner = planning_actor(Monsters(), name, 40).planner
-    assert isinstance(planner, kind)
-    inner = planner.planner if isinstance(planner, ChanceSearch | Hindsight) else planner
-    assert isinstance(inner, TreeSearch)
-    assert inner.num_simulations == number
+    assert isinstance(planner, Hindsight) and planner.num_trees == trees
+    inner = planner.planner
+    assert isinstance(inner, kind)
+    tree = inner.planner if isinstance(inner, ChanceSearch) else inner
+    assert isinstance(tree, TreeSearch)
+    assert tree.num_simulations == number
 
 
 def test_playouts_judge_leaves_and_nothing_else_does():
