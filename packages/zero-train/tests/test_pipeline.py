@@ -1,0 +1,348 @@
+"""Acting and learning on devices of their own: who holds what, what is learned from, and when."""
+
+import functools as ft
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+
+from zero_envs import Observation, Transition
+from zero_envs.testing import Nim
+from zero_memory import Batch, EpisodeBuffer
+from zero_train import (
+    AbstractActor,
+    AbstractAgent,
+    Checkpoints,
+    collect,
+    data_mesh,
+    FeatureEvaluator,
+    fill,
+    init,
+    Loop,
+    LoopState,
+    PlanRecord,
+    PolicyActor,
+    shardings,
+    step,
+    template,
+)
+from zero_train._loop_state import Handover
+from zero_train._pipeline import _act, _learn, _store
+
+from .nim_agent import TinyNet
+from .test_loop import COLLECTIVES, plain
+
+
+ENV = Nim(heap=7, most=3)
+NET = ft.partial(TinyNet, 8, 3)
+NUM_UPDATES = 2
+
+
+def toil(work: int, begin: Array) -> Int[Array, ""]:
+    """0, after so much work."""
+    begin = 0.5 * jnp.abs(jnp.tanh(jnp.mean(begin)))
+    end = jax.lax.fori_loop(0, work, lambda _, x: 0.5 * x + 0.1, begin)
+    return end.astype(jnp.int32)
+
+
+class SlowActor(AbstractActor[None]):
+    """Takes its time."""
+
+    inner: PolicyActor
+    work: int
+
+    def init(self, state: PyTree[Array]) -> None:
+        return self.inner.init(state)
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
+        action, record, carry = self.inner.act(state, obs, carry, key=key)
+        return action + toil(self.work, record.value), record, carry
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        return self.inner.advance(carry, action, next_state, transition)
+
+
+class Learner(eqx.Module):
+    """Parameters, and, as an optimiser would, something beside them that never acts."""
+
+    params: PyTree[Array]
+    momentum: PyTree[Array]
+
+
+class Reinforce(AbstractAgent[Learner]):
+    """Makes the moves of who won more likely, by gradient descent with momentum."""
+
+    rate: float = 0.3
+    act_work: int = 0
+    update_work: int = 0
+
+    def init(self, *, key: PRNGKeyArray) -> Learner:
+        params = eqx.filter(NET(key=key), eqx.is_array)
+        return Learner(params, jax.tree.map(jnp.zeros_like, params))
+
+    def _evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
+        return FeatureEvaluator(eqx.combine(params, eqx.filter_eval_shape(NET, key=jr.key(0))))
+
+    def actor(self, state: Learner, *, explore: bool) -> AbstractActor:
+        actor = PolicyActor(self._evaluator(state.params), temperature=1.0 if explore else 0.0)
+        return SlowActor(actor, self.act_work) if self.act_work else actor
+
+    def update(
+        self, state: Learner, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
+        def loss(params: PyTree[Array]) -> Float[Array, ""]:
+            logits, value = jax.vmap(self._evaluator(params))(batch.items.obs)
+            policy = jax.nn.softmax(jnp.where(batch.items.obs.legal, logits, -jnp.inf))
+            played = jnp.sum(policy * jax.nn.one_hot(batch.items.action, 3), axis=1)
+            outcome = batch.items.reward
+            return jnp.mean(batch.weights * (jnp.square(value - outcome) - outcome * played))
+
+        now, gradient = jax.value_and_grad(loss)(state.params)
+        rate = self.rate * (1 + 0.1 * jr.normal(key))  # the key must not be another's
+        if self.update_work:
+            rate = rate + toil(self.update_work, now).astype(jnp.float32)
+        momentum = jax.tree.map(lambda m, g: 0.5 * m + g, state.momentum, gradient)
+        params = jax.tree.map(lambda p, m: p - rate * m, state.params, momentum)
+        return Learner(params, momentum), {"loss": now}
+
+
+def nim_loop(num_devices: int, actor_devices: int, **changes: Any) -> Loop:
+    fields = dict(
+        env=ENV,
+        agent=Reinforce(),
+        buffer=EpisodeBuffer(capacity=16, num_envs=16, batch_size=32, num_shards=8),
+        augment=None,
+        num_envs=16,
+        unroll_length=4,
+        num_updates=NUM_UPDATES,
+        mesh=data_mesh(num_devices),
+        actor_devices=actor_devices,
+    )
+    return Loop(**{**fields, **changes})
+
+
+def handover(state: LoopState) -> Handover:
+    assert state.handover is not None
+    return state.handover
+
+
+def run(loop: Loop, num_steps: int) -> tuple[LoopState, list[list[np.ndarray]], list[dict]]:
+    """Fills and steps: the state, the rows on their way before and after each step, metrics."""
+    state = fill(loop, init(loop, key=jr.key(0)))
+    harvests, metrics = [plain(handover(state).harvest.rows)], []
+    for _ in range(num_steps):
+        state, row = step(loop, state)
+        harvests.append(plain(handover(state).harvest.rows))
+        metrics.append({name: float(x) for name, x in row.items()})
+    return state, harvests, metrics
+
+
+def assert_close(one: Any, other: Any) -> None:
+    for x, y in zip(plain(one), plain(other), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
+# (all devices, those that act): as many learn, more, fewer.
+SIZES = ((2, 1), (6, 2), (6, 4))
+
+
+@pytest.fixture(scope="module")
+def ran():
+    return {sizes: run(nim_loop(*sizes), 4) for sizes in SIZES}
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The order of the pipeline in a plain Python loop on one device: the same as `run`, with the
+    agent and the buffer for the state."""
+    loop = nim_loop(1, 0)
+    begun = init(loop, key=jr.key(0))
+    agent, buffer, actors, collected = begun.agent, begun.buffer, begun.actors, 0
+
+    @jax.jit
+    def act(agent, actors, key):
+        rows = jnp.arange(16, dtype=jnp.int32)
+        actor = loop.agent.actor(agent, explore=True)
+        return collect(ENV, actor, actors, rows=rows, key=key, num_steps=4)
+
+    @jax.jit
+    def update(agent, buffer, key):
+        dkey, ukey = jr.split(key)
+        batch = loop.buffer.sample(buffer, key=jr.split(dkey)[0])
+        return loop.agent.update(agent, batch, key=ukey)
+
+    add = jax.jit(loop.buffer.add)
+    key = begun.key
+    actors, rows = act(agent, actors, jr.fold_in(key, 0))
+    while not loop.buffer.ready(buffer):
+        collected += 1
+        actors, later = act(agent, actors, jr.fold_in(key, 2 * collected))
+        buffer, rows = add(buffer, rows), later
+    harvests, losses, staleness, versions = [plain(rows)], [], [], {collected: 0}
+    for done in range(0, 4 * NUM_UPDATES, NUM_UPDATES):
+        actors, later = act(agent, actors, jr.fold_in(key, 2 * (collected + 1)))
+        versions[collected + 1] = done
+        buffer = add(buffer, rows)
+        staleness.append(done - versions[collected])
+        ukey = jr.fold_in(key, 2 * collected + 1)
+        means = []
+        for i in range(NUM_UPDATES):
+            agent, metrics = update(agent, buffer, jr.fold_in(ukey, i))
+            means.append(float(metrics["loss"]))
+        losses.append(np.mean(means))
+        collected, rows = collected + 1, later
+        harvests.append(plain(rows))
+    return agent, buffer, harvests, losses, staleness
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_it_is_the_plain_loop_that_learns_a_step_later(ran, reference, sizes):
+    """The same rows, replay, parameters, losses and staleness on any number of acting devices."""
+    state, harvests, metrics = ran[sizes]
+    agent, buffer, expected, losses, staleness = reference
+    assert_close(harvests, expected)
+    assert_close((state.agent, state.buffer), (agent, buffer))
+    np.testing.assert_allclose([row["loss"] for row in metrics], losses, rtol=1e-4)
+    assert [row["staleness"] for row in metrics] == staleness == [0, 2, 2, 2]
+    for row in metrics:
+        assert row["positions"] + row["games"] == 16 * 4
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_nothing_lies_on_both_kinds_of_devices(ran, sizes):
+    count, acting = sizes
+    state = ran[sizes][0]
+    devices = jax.devices()
+    sent = handover(state)
+    for tree, home in (
+        ((state.actors, state.key, state.step, sent.released), devices[:acting]),
+        ((state.agent, state.buffer, sent.harvest, sent.updates), devices[acting:count]),
+    ):
+        for leaf in jax.tree.leaves(tree):
+            assert leaf.sharding.device_set == set(home)
+    for tree in (state.actors, state.buffer, sent.harvest.rows):
+        for leaf in jax.tree.leaves(tree):
+            assert len(leaf.addressable_shards[0].data) * len(leaf.sharding.device_set) == len(leaf)
+    # The learner's momentum stays at home.
+    assert len(jax.tree.leaves(sent.released.actor)) == len(jax.tree.leaves(state.agent.params))
+    assert_close(sent.released.actor, state.agent.params)
+
+
+def test_state_is_laid_out_as_said(ran):
+    loop, state = nim_loop(6, 2), ran[6, 2][0]
+    shape = template(loop)
+    assert jax.tree.structure(shape) == jax.tree.structure(state)
+    for leaf, where, like in zip(
+        jax.tree.leaves(state),
+        jax.tree.leaves(shardings(loop, state)),
+        jax.tree.leaves(shape),
+        strict=True,
+    ):
+        assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
+        assert (leaf.shape, leaf.dtype, where) == (like.shape, like.dtype, like.sharding)
+
+
+@pytest.mark.parametrize("sizes", [(6, 2), (6, 4)])
+def test_a_run_goes_on_from_the_rows_on_their_way(ran, tmp_path, sizes):
+    """Interrupted, saved, restored, also with other devices acting: as if nothing had been."""
+    loop = nim_loop(6, 2)
+    state = run(loop, 2)[0]
+    Checkpoints(tmp_path).save(2, state)
+    loop = nim_loop(*sizes)
+    state = Checkpoints(tmp_path).restore(template(loop))
+    for _ in range(2):
+        state, _ = step(loop, state)
+    whole = ran[6, 2][0]
+    if sizes == (6, 2):
+        for x, y in zip(plain(state), plain(whole), strict=True):
+            np.testing.assert_array_equal(x, y)
+    assert_close(state, whole)
+
+
+def test_without_learning_it_is_the_loop_of_devices_that_do_both():
+    """Where the actor never changes, it does not matter how old it is."""
+    still = Reinforce(rate=0.0)
+    ordinary, split = nim_loop(1, 0, agent=still), nim_loop(2, 1, agent=still)
+    states = [fill(loop, init(loop, key=jr.key(0))) for loop in (ordinary, split)]
+    for _ in range(2):
+        results = [step(loop, s) for loop, s in zip((ordinary, split), states, strict=True)]
+        (one, here), (two, there) = results
+        states = [one, two]
+        assert_close((one.agent, one.buffer), (two.agent, two.buffer))
+        there.pop("staleness")
+        assert_close(here, there)
+
+
+def test_only_the_gradient_crosses_devices(ran):
+    """Neither collecting nor storing has a collective; learning has all-reduces only."""
+    loop, state = nim_loop(6, 4), ran[6, 4][0]
+    sent = handover(state)
+
+    def compiled(function, *args):
+        program: Any = eqx.filter_jit(lambda *args: function(loop, *args))
+        text = program.lower(*args).lowered.compile().as_text()
+        return {match.group(1) for match in COLLECTIVES.finditer(text)}
+
+    assert compiled(_act, sent.released, state.actors, state.key, state.step) == set()
+    assert compiled(_store, sent.harvest, state.buffer) == set()
+    learned = compiled(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
+    assert learned == {"all-reduce"}
+
+
+@pytest.mark.parametrize("slow, work", [("act_work", 10_000_000), ("update_work", 50_000_000)])
+def test_neither_waits_for_the_other(slow, work):
+    """What is quick ends while what is slow still runs, and nothing is traced again. (On a CPU, XLA
+    runs no two programs of several devices at once, so each has one.)"""
+    traces = []
+    augment = lambda row, *, key: (traces.append(None), row)[1]
+    agent = Reinforce(**{slow: work})
+    loop = nim_loop(2, 1, agent=agent, num_updates=1, augment=augment)
+    state = fill(loop, init(loop, key=jr.key(0)))
+    for _ in range(2):
+        state, metrics = step(loop, state)
+        jax.block_until_ready((state, metrics))
+    traced = len(traces)
+    state, metrics = step(loop, state)
+    acted, learned = handover(state).harvest.rows.last, metrics["loss"]
+    quick, busy = (learned, acted) if slow == "act_work" else (acted, learned)
+    jax.block_until_ready(quick)
+    assert not busy.is_ready()
+    assert len(traces) == traced > 0
+
+
+@pytest.mark.parametrize(
+    "devices, acting, changes, message",
+    [
+        (8, 8, {}, r"actor_devices=8 of 8 device\(s\) .* at most 7"),
+        (8, -1, {}, r"actor_devices=-1 of 8"),
+        (1, 1, {}, r"actor_devices=1 of 1 device\(s\) .* at most 0"),
+        (8, 3, {}, "num_envs=16 does not divide over 3 devices that act; use a multiple of 3"),
+        (5, 2, {}, "num_envs=16 does not divide over 3 devices that learn"),
+        (7, 1, {"num_envs": 24}, "num_shards=8 does not divide over 6 devices that learn"),
+        (3, 0, {"num_envs": 24}, "num_shards=8 does not divide over 3 devices; use a multiple"),
+    ],
+)
+def test_bad_splits_are_refused(devices, acting, changes, message):
+    with pytest.raises(ValueError, match=message):
+        nim_loop(devices, acting, **changes)
+
+
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    nim_loop(2, 0)
+    with pytest.raises(ValueError, match="actor_devices=1 was given with 2 processes"):
+        nim_loop(2, 1)
+
+
+def test_a_state_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match="a loop without actor_devices"):
+        step(nim_loop(2, 1), init(nim_loop(1, 0), key=jr.key(0)))
