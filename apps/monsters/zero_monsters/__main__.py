@@ -47,6 +47,25 @@ class EvalArguments:
     """Print one JSON line instead."""
 
 
+@dataclasses.dataclass(frozen=True)
+class WatchArguments:
+    """Look on while the player of a run plays, beside what its plan thinks of every move and what
+    each is exactly worth."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    planner: str = "chance"
+    """frozen, hindsight (or hindsight-K), chance, or network for the bare network."""
+    simulations: int | None = None
+    """Per move, of all trees together. By default what the run was configured for."""
+    episodes: int = 5
+    """Each is cut off after 32 steps."""
+    delay: float = 1.0
+    """Seconds between two moves."""
+    seed: int = 0
+    """Everything random follows from it."""
+
+
 def main() -> None:
     """Runs one command; bad input ends it with one line and exit code 2."""
     run_command(
@@ -58,6 +77,7 @@ def main() -> None:
                 _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
             ),
             "eval": Command(_eval, "measure a player, with any planner", operands="RUN"),
+            "watch": Command(_watch, "look on while a player plans and plays", operands="RUN"),
         },
     )
 
@@ -105,6 +125,21 @@ def _eval(words: list[str]) -> None:
         rollouts=arguments.rollouts,
         seed=arguments.seed,
         as_json=arguments.json,
+    )
+
+
+def _watch(words: list[str]) -> None:
+    arguments = parse(WatchArguments, "monsters watch", words)
+    start_jax()
+    from ._watch import watch
+
+    watch(
+        arguments.run,
+        planner=arguments.planner,
+        simulations=arguments.simulations,
+        episodes=arguments.episodes,
+        delay=arguments.delay,
+        seed=arguments.seed,
     )
 
 

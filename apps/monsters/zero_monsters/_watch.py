@@ -1,0 +1,189 @@
+"""`monsters watch`: episodes in the terminal, with what the player thinks of every move."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from rich.console import Console
+from rich.live import Live
+
+from zero_envs import Monsters, MonstersState, Observation, Transition
+from zero_envs.testing import MonstersOracle
+from zero_search import Hindsight, Plan, read_tree, Tree
+from zero_train import AbstractActor, PlanningActor
+from zero_train.app import as_usage_error, UsageError
+
+from ._load import load
+from ._measure import NUM_STEPS
+from ._scene import draw, ending, Scene, Thought
+
+
+def watch(
+    run: str,
+    *,
+    planner: str,
+    simulations: int | None,
+    episodes: int,
+    delay: float,
+    seed: int,
+    console: Console | None = None,
+) -> None:
+    """Plays episodes with the run's newest player, each cut off after 32 steps.
+
+    In a terminal one picture changes; elsewhere pictures follow one another, in plain text and at
+    once.
+
+    **Arguments:**
+
+    - `planner`, `simulations`: as for `evaluate`.
+    - `delay`: seconds between two moves.
+    - `console`: by default standard output.
+    """
+    if episodes < 1:
+        raise UsageError(f"--episodes {episodes} was given; give at least 1.")
+    if not 0 <= delay < math.inf:
+        raise UsageError(f"--delay {delay} was given; give a number of seconds, at least 0.")
+    trained = load(run)
+    number = trained.config.player_simulations if simulations is None else simulations
+    number = 0 if planner == "network" else number
+    with as_usage_error():
+        actor = trained.actor(planner, number)
+    console = console or Console(highlight=False)
+    who = "the network alone" if planner == "network" else f"{planner}, {number} simulations"
+    title = f"{run} (step {trained.step}), {who}"
+    console.print(title, soft_wrap=True, markup=False)
+    console.print("solving the game exactly, and compiling the player\n")
+    oracle, won = MonstersOracle(trained.env), 0
+    with _screen(console, delay) as show:
+        for episode in range(episodes):
+            key = jr.fold_in(jr.key(seed), episode)
+            scenes = list[Scene]()
+            for scene in _scenes(trained.env, oracle, actor, trained.config.gamma, key):
+                show(scene)
+                scenes.append(scene)
+            won += scenes[-1].gained > 0
+            lost = sum(scene.thought.regret for scene in scenes[:-1])
+            console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
+    console.print(f"{won} of {episodes} won")
+
+
+def _scenes(
+    env: Monsters, oracle: MonstersOracle, actor: AbstractActor, gamma: float, key: PRNGKeyArray
+) -> Iterator[Scene]:
+    """An episode, decision by decision, and its end."""
+    state, carry = _start(env, actor, jr.fold_in(key, NUM_STEPS))
+    gained = 0.0
+    for step in range(NUM_STEPS):
+        tkey, skey = jr.split(jr.fold_in(key, step))
+        thought, carry = _thought(oracle, actor, state, carry, gamma, tkey)
+        yield Scene(env, _only(state), gained, thought)
+        action = jnp.asarray([thought.action], jnp.int32)
+        state, carry, transition = _step(env, actor, state, carry, action, skey)
+        gained += float(transition.reward[0])
+        over = bool(transition.last[0])
+        if over or step == NUM_STEPS - 1:
+            end = ending(_only(state)) if over else f"not over after {NUM_STEPS} steps"
+            yield Scene(env, _only(state), gained, thought, end)
+            return
+
+
+def _thought(
+    oracle: MonstersOracle,
+    actor: AbstractActor,
+    state: MonstersState,
+    carry: PyTree[Array],
+    gamma: float,
+    key: PRNGKeyArray,
+) -> tuple[Thought, PyTree[Array]]:
+    exact = oracle.qvalues(state, gamma=gamma)[0]
+    if not isinstance(actor, PlanningActor):
+        obs = jax.vmap(oracle.env.observe)(state)
+        action, record, carry = _act(actor, state, obs, carry, key)
+        policy = np.asarray(record.weights[0])
+        return Thought(int(action[0]), float(record.value[0]), policy, None, exact), carry
+    plan, carry, tree = _plan(actor, state, carry, key)
+    # Chance nodes have columns for outcomes too, which the root never takes.
+    trees = [read_tree(tree, row) for row in range(tree.size.shape[0])]
+    visits = np.sum([one.visits[0, : len(exact)] for one in trees], axis=0)
+    return Thought(
+        action=int(plan.action[0]),
+        value=float(plan.value[0]),
+        shares=visits / np.sum(visits),
+        qvalues=np.where(visits > 0, plan.qvalues[0], np.nan),
+        exact=exact,
+    ), carry
+
+
+@eqx.filter_jit
+def _start(
+    env: Monsters, actor: AbstractActor, key: PRNGKeyArray
+) -> tuple[MonstersState, PyTree[Array]]:
+    state = jax.tree.map(lambda x: x[None], env.init(key=key))
+    return state, actor.init(state)
+
+
+@eqx.filter_jit
+def _plan(
+    actor: PlanningActor, state: MonstersState, carry: PyTree[Array], key: PRNGKeyArray
+) -> tuple[Plan, PyTree[Array], Tree]:
+    """As `actor` acts, with the trees."""
+    # Players have a readout, so each is a mean of trees.
+    assert isinstance(actor.planner, Hindsight)
+    return actor.planner.grow(actor.model, state, carry, key=key[None])
+
+
+@eqx.filter_jit
+def _act(
+    actor: AbstractActor,
+    state: MonstersState,
+    obs: Observation,
+    carry: PyTree[Array],
+    key: PRNGKeyArray,
+) -> tuple[Any, ...]:
+    return actor.act(state, obs, carry, key=key[None])
+
+
+@eqx.filter_jit
+def _step(
+    env: Monsters,
+    actor: AbstractActor,
+    state: MonstersState,
+    carry: PyTree[Array],
+    action: Int[Array, " batch"],
+    key: PRNGKeyArray,
+) -> tuple[MonstersState, PyTree[Array], Transition]:
+    move = jax.vmap(lambda s, a, k: env.step(s, a, key=k))
+    state, transition = move(state, action, key[None])
+    return state, actor.advance(carry, action, state, transition), transition
+
+
+def _only(state: MonstersState) -> MonstersState:
+    """The one row of a batch, on the host."""
+    return jax.tree.map(lambda x: np.asarray(x)[0], state)
+
+
+@contextlib.contextmanager
+def _screen(console: Console, delay: float) -> Iterator[Callable[[Scene], None]]:
+    """What shows a scene, for as long as it should be looked at."""
+    animated = console.is_terminal and not console.is_dumb_terminal
+    plain = not animated or console.color_system is None or console.no_color
+    picture = lambda scene: draw(scene, width=console.width, plain=plain)
+    if not animated:
+        yield lambda scene: console.print(picture(scene))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(scene: Scene) -> None:
+            live.update(picture(scene), refresh=True)
+            # An end is worth another look.
+            time.sleep(delay if scene.end is None else 2 * delay)
+
+        yield show
