@@ -313,6 +313,8 @@ def test_neither_waits_for_the_other(slow, work):
     traced = len(traces)
     state, metrics = step(loop, state)
     acted, learned = handover(state).harvest.rows.last, metrics["loss"]
+    quick: Any
+    busy: Any
     quick, busy = (learned, acted) if slow == "act_work" else (acted, learned)
     jax.block_until_ready(quick)
     assert not busy.is_ready()
