@@ -1,5 +1,6 @@
 """A run as one page."""
 
+import math
 import os
 import pathlib
 from typing import Any
@@ -20,8 +21,9 @@ from zero_train.app import (
 )
 
 
-#: What the best play brings in 32 steps that follow one another, exactly.
-_OPTIMUM = {"moving": 4.589, "stationary": 5.404}
+#: What the best play brings, exactly: the return of 32 steps, and the shares of first episodes that
+#: are won and lost in them.
+OPTIMUM = {"moving": (4.589, 0.9474, 0.0524), "stationary": (5.404, 0.9952, 0.0)}
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
@@ -38,8 +40,8 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
     body = [
         figures(progress(run) | _strongest(run.evaluations)),
         charts("Play", *_play(run.evaluations, world)),
+        tables(_comparison(run.evaluations, world)),
         charts("Learning", *_learning(run.metrics)),
-        tables(_comparison(run.evaluations)),
         speed(run),
         configuration(run.config),
     ]
@@ -48,25 +50,28 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
 
 def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:
     players = _followed(evaluations)
+    returned, won, lost = OPTIMUM[world]
+
+    def part(heading: str, caption: str, name: str, best: float, percent: bool = True) -> str:
+        series = [_series(label, rows, name) for label, rows in players.items()]
+        return chart(heading, caption, *series, levels=[("optimum", best)], percent=percent)
+
     return [
-        chart(
+        part(
             "Return of 32 steps",
             "A fresh start follows every end; bars are two standard errors.",
-            *(_series(name, rows, "return_mean", "return_se") for name, rows in players.items()),
-            levels=[("optimum", _OPTIMUM[world])],
-        ),
-        chart(
-            "Episodes won",
-            "Within 32 steps, of the first episode of each rollout.",
-            *(_series(name, rows, "win_rate") for name, rows in players.items()),
-            percent=True,
+            "return_mean",
+            returned,
+            percent=False,
         ),
         chart(
             "Regret",
-            "What a decision loses against the best play, in discounted reward (gamma 0.99).",
-            *(_series(name, rows, "regret_mean") for name, rows in players.items()),
+            "What a decision loses against the best play (gamma 0.99).",
+            *(_series(label, rows, "regret_mean") for label, rows in players.items()),
             from_zero=True,
         ),
+        part("Episodes won", "Within 32 steps, the first of each rollout.", "win_rate", won),
+        part("Episodes lost", "The same episodes; the others are not over.", "loss_rate", lost),
     ]
 
 
@@ -81,13 +86,23 @@ def _followed(evaluations: list[dict[str, Any]]) -> dict[str, list[dict[str, Any
 
 
 def _label(row: dict[str, Any]) -> str:
-    return f"{row['planner']}, {row['simulations']}" if row["simulations"] else "network alone"
+    alone = row["planner"] == "network"
+    return "network alone" if alone else f"{row['planner']}, {row['simulations']} simulations"
 
 
-def _series(label: str, rows: list[dict[str, Any]], name: str, error: str | None = None) -> Series:
-    length = [] if error is None else [2 * row[error] for row in rows]
-    bars = (length, length) if length else None
+def _series(label: str, rows: list[dict[str, Any]], name: str) -> Series:
+    bars = None
+    if name != "regret_mean":  # its spread is not kept
+        length = [2 * _error(row, name) for row in rows]
+        bars = (length, length)
     return Series(label, [row["step"] for row in rows], [row[name] for row in rows], bars)
+
+
+def _error(row: dict[str, Any], name: str) -> float:
+    """The standard error of a figure."""
+    if name == "return_mean":
+        return row["return_se"]
+    return math.sqrt(row[name] * (1 - row[name]) / row["rollouts"])
 
 
 def _learning(metrics: list[dict[str, Any]]) -> list[str]:
@@ -121,28 +136,38 @@ def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
         return {}
     row = next(row for row in evaluations if row["step"] == evaluations[-1]["step"])
     return {
-        f"return, {_label(row)}": f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
-        "won": f"{100 * row['win_rate']:.1f} %",
+        "return of 32 steps": f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
+        "won": _percent(row["win_rate"]),
     }
 
 
-def _comparison(evaluations: list[dict[str, Any]]) -> str:
-    """The last evaluation, of all planners."""
+def _comparison(evaluations: list[dict[str, Any]], world: str) -> str:
+    """The last evaluation, of all planners, below what there is to reach."""
     if not evaluations:
         return ""
+    returned, won, lost = OPTIMUM[world]
+    best = ["optimum", "", "", f"{returned:.3f}", _percent(won), _percent(lost), "0"]
     step = evaluations[-1]["step"]
     rows = [
         [
-            row["planner"],
-            row["simulations"],
-            row["leaf"],
+            *_player(row),
             f"{row['return_mean']:.3f} ± {row['return_se']:.3f}",
-            f"{100 * row['win_rate']:.1f} %",
-            f"{100 * row['loss_rate']:.1f} %",
+            _percent(row["win_rate"]),
+            _percent(row["loss_rate"]),
             f"{row['regret_mean']:.4f}",
         ]
         for row in evaluations
         if row["step"] == step
     ]
     names = ["planner", "simulations", "leaf value", "return", "won", "lost", "regret"]
-    return table(f"Last evaluation, at step {step:,}", names, rows)
+    return table(f"Last evaluation, at step {step:,}", names, [best, *rows])
+
+
+def _player(row: dict[str, Any]) -> list[str]:
+    if row["planner"] == "network":
+        return ["network alone", "", ""]
+    return [row["planner"], str(row["simulations"]), row["leaf"]]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
