@@ -9,86 +9,37 @@ steps alone) and of the tree (the rest).
 
 import argparse
 import dataclasses
-import functools as ft
 import json
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from _selfplay import measure
 
 from zero_othello._build import build_loop
 from zero_othello._config import Config, PRESETS
-from zero_train import collect_and_store, data_mesh, init, Loop, LoopState
+from zero_train import data_mesh
 
 
-def seconds(function: Callable[..., Any], *args: Any, repeats: int) -> float:
-    """Median time of a jitted call, compiled beforehand."""
-    jax.block_until_ready(function(*args))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(function(*args))
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-@eqx.filter_jit
-def network_alone(loop: Loop, state: LoopState, number: int) -> jax.Array:
-    """As many evaluations in a row as a move of the search makes."""
-    agent: Any = loop.agent
-    network = jax.vmap(agent.evaluator(state.agent.average).network)
-    boards = jr.bernoulli(jr.key(0), 0.3, (loop.num_envs, 8, 8, 2)).astype(jnp.float32)
-
-    def body(boards: jax.Array, _: None) -> tuple[jax.Array, None]:
-        # Depends on the evaluation before, so that none is hoisted out of the loop.
-        _, value = network(boards)
-        return boards + 1e-6 * value[:, None, None, None], None
-
-    return jax.lax.scan(body, boards, None, length=number)[0]
-
-
-@eqx.filter_jit
-def environment_alone(loop: Loop, state: LoopState, number: int) -> Any:
-    """As many environment steps in a row as a move of the search makes."""
+def row(config: Config, repeats: int) -> dict[str, Any]:
+    loop = build_loop(config, data_mesh(1))
+    # `build_loop` made them; a Loop only promises any environment and agent.
     env: Any = loop.env
+    agent: Any = loop.agent
 
-    def one(position: Any) -> Any:
+    def step(position: Any) -> Any:
         action = jnp.argmax(env.observe(position).legal).astype(jnp.int32)
         return env.step(position, action, key=jr.key(0))[0]
 
-    body = lambda position, _: (jax.vmap(one)(position), None)
-    return jax.lax.scan(body, state.actors.state, None, length=number)[0]
-
-
-def measure(config: Config, repeats: int) -> dict[str, Any]:
-    loop = build_loop(config, data_mesh(1))
-    state = init(loop, key=jr.key(0))
-    collect = eqx.filter_jit(ft.partial(collect_and_store, loop))
-    start = time.perf_counter()
-    jax.block_until_ready(collect(state))
-    compile_s = time.perf_counter() - start
-    total = seconds(collect, state, repeats=repeats) / config.unroll
-    evaluations = config.simulations + 1
-    network = seconds(network_alone, loop, state, evaluations, repeats=repeats)
-    environment = seconds(environment_alone, loop, state, evaluations, repeats=repeats)
+    evaluator = lambda state: agent.evaluator(state.average)
     return {
         "question": "othello_selfplay",
         "device": jax.devices()[0].platform,
         "search": config.search,
         "engine": config.engine,
-        "envs": config.envs,
         "simulations": config.simulations,
-        "first_call_s": round(compile_s, 1),
-        "positions_per_s": round(config.envs / total, 1),
-        "network_evaluations_per_s": round(config.envs * evaluations / network, 1),
-        "network_share": round(network / total, 3),
-        "environment_share": round(environment / total, 3),
-        "tree_share": round(1 - (network + environment) / total, 3),
+        **measure(loop, config.simulations + 1, evaluator, step, repeats),
     }
 
 
@@ -108,7 +59,7 @@ def main() -> None:
                 simulations=given.simulations,
                 nodes=2 * given.simulations,
             )
-            print(json.dumps(measure(config, given.repeats)), flush=True)
+            print(json.dumps(row(config, given.repeats)), flush=True)
 
 
 if __name__ == "__main__":

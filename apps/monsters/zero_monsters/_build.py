@@ -69,6 +69,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
         unroll_length=config.unroll,
         num_updates=config.updates,
         mesh=mesh,
+        actor_devices=config.actor_devices,
     )
 
 

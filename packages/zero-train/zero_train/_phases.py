@@ -1,5 +1,8 @@
 """The parts of a step: act, store, draw, learn. Each runs on the devices it belongs to."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -92,12 +95,17 @@ def learn(
         return (agent, buffer), {k: x for k, x in metrics.items() if k != "priorities"}
 
     indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+    carry = agent, buffer
     # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
-    # in a loop it takes 30 times as long. Elsewhere a loop keeps compilation short.
+    # in a loop it takes 30 times as long. Otherwise a loop keeps compilation short.
     on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
-    unroll = loop.num_updates if on_cpu else 1
-    (agent, buffer), metrics = jax.lax.scan(update, (agent, buffer), indices, unroll=unroll)
+    unroll = loop.num_updates if on_cpu and _convolves(update, carry, indices[0]) else 1
+    (agent, buffer), metrics = jax.lax.scan(update, carry, indices, unroll=unroll)
     return agent, buffer, jax.tree.map(jnp.mean, metrics)
+
+
+def _convolves(function: Callable[..., Any], *args: PyTree) -> bool:
+    return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
 
 
 def _prioritise(
