@@ -35,7 +35,7 @@ _KINDS = ("frozen", "hindsight-3", "hindsight-8", "hindsight-32", "chance")
 PLANNERS = [kind + leaf for leaf in ("", "+playout") for kind in _KINDS]
 _PLAYOUT_STEPS = 20
 #: Scores actions inside the tree: one rule for all planners, chosen with another seed at 200
-#: simulations (README, "One rule for all"). Returns lie in [-1, 1]; what is untried is worth 0.
+#: simulations (docs/monsters.md). Returns lie in [-1, 1]; what is untried is worth 0.
 SELECTION = PUCT(2.0, PlainQ())
 #: Plays the highest Q-value, as hindsight is defined: trees of few simulations have visited all
 #: actions alike, and their mean visits say little.
