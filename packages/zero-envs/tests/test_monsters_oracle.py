@@ -182,6 +182,29 @@ def test_regret(moving: MonstersOracle):
     assert (moving.qvalues(over) == 0).all() and (moving.regret(over, worst) == 0).all()
 
 
+def test_the_greedy_policy_is_the_one_that_plays_its_values():
+    """On 2 x 2 cells, against rollouts of the environment itself."""
+    env = Monsters(4, distractor=False, bad_item=False)
+    oracle, number, steps = MonstersOracle(env), 4000, 8
+    init = jax.jit(jax.vmap(lambda key: env.init(key=key)))
+    step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)))
+    keys = iter(jax.random.split(jax.random.key(0), 2 * steps + 1))
+    state, total = init(jax.random.split(next(keys), number)), np.zeros(number)
+    for _ in range(steps):
+        action = np.argmax(oracle.qvalues(state, gamma=0.5), axis=1).astype(np.int32)
+        after, transition = step(state, jnp.asarray(action), jax.random.split(next(keys), number))
+        total += np.asarray(transition.reward)
+        fresh = init(jax.random.split(next(keys), number))
+        pick = lambda x, y, last=transition.last: jnp.where(
+            last.reshape(-1, *(1,) * (x.ndim - 1)), x, y
+        )
+        state = jax.tree.map(pick, fresh, after)
+    exact = oracle.rollout(steps, "greedy", gamma=0.5)
+    assert total.mean() == pytest.approx(exact, abs=4 * total.std() / number**0.5)
+    # It does not know that the end is near.
+    assert oracle.rollout(steps, "random") < exact - 1 < oracle.rollout(steps) - 1
+
+
 def test_without_a_future_only_this_step_counts(moving: MonstersOracle):
     """`gamma=0`: armed and beside the target, 1 for going there unless the distractor comes."""
     pieces = np.asarray([[0, 1, 15, -1, 14], [0, 1, 2, -1, 14]])
@@ -195,7 +218,7 @@ def test_says_what_is_wrong(moving: MonstersOracle):
         MonstersOracle(Monsters(10))
     with pytest.raises(ValueError, match="gamma=1.0"):
         moving.start_value(gamma=1.0)
-    with pytest.raises(ValueError, match="policy='best'.*'optimal' or 'random'"):
+    with pytest.raises(ValueError, match="policy='best'.*'optimal', 'greedy' or 'random'"):
         moving.rollout(policy="best")
     with pytest.raises(ValueError, match="1000 steps.* 1 to 999"):
         moving.episode(1000)

@@ -114,27 +114,38 @@ class MonstersOracle:
         """The value of a fresh start under the best play, on average over all starts."""
         return float(np.sum(self._start * np.max(self._solve(gamma), axis=1)))
 
-    def rollout(self, num_steps: int = 32, policy: str = "optimal") -> float:
-        """The expected sum of rewards in `num_steps` steps, a fresh start following every end."""
+    def rollout(
+        self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
+    ) -> float:
+        """The expected sum of rewards in `num_steps` steps, a fresh start following every end.
+
+        **Arguments:**
+
+        - `policy`: `"optimal"`, which knows how many steps are left; `"greedy"`, which does not and
+            plays what `qvalues(gamma=gamma)` says is best; or `"random"`.
+        """
         self._check(num_steps, policy)
         values, start = self._zeros(), 0.0
         for _ in range(num_steps):
             qvalues = self._sweep(values, 1.0 + start, -1.0 + start, -self.env.step_penalty)
-            (values,) = self._follow(policy, qvalues)
+            (values,) = self._follow(policy, gamma, qvalues)
             start = float(np.sum(self._start * values))
         return start
 
-    def episode(self, num_steps: int = 32, policy: str = "optimal") -> MonstersEpisode:
+    def episode(
+        self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
+    ) -> MonstersEpisode:
         """What one episode brings, that ends or is cut off after `num_steps` steps.
 
         The optimal policy is that of the largest expected sum of rewards, which knows how many
-        steps are left.
+        steps are left. The others are those of `rollout`.
         """
         self._check(num_steps, policy)
         returns = wins = losses = self._zeros()
         for _ in range(num_steps):
             returns, wins, losses = self._follow(
                 policy,
+                gamma,
                 self._sweep(returns, 1.0, -1.0, -self.env.step_penalty),
                 self._sweep(wins, 1.0, 0.0, 0.0),
                 self._sweep(losses, 0.0, 1.0, 0.0),
@@ -142,8 +153,10 @@ class MonstersOracle:
         return MonstersEpisode(*(float(np.sum(self._start * x)) for x in (returns, wins, losses)))
 
     def _check(self, num_steps: int, policy: str) -> None:
-        if policy not in ("optimal", "random"):
-            raise ValueError(f"MonstersOracle: policy={policy!r}; it is 'optimal' or 'random'.")
+        if policy not in ("optimal", "greedy", "random"):
+            raise ValueError(
+                f"MonstersOracle: policy={policy!r}; it is 'optimal', 'greedy' or 'random'."
+            )
         if not 1 <= num_steps < self.env.time_limit:
             raise ValueError(
                 f"MonstersOracle: {num_steps} steps; there are values for 1 to "
@@ -170,10 +183,14 @@ class MonstersOracle:
             self._solved[gamma] = qvalues
         return self._solved[gamma]
 
-    def _follow(self, policy: str, first: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
-        """Values of states, of values of actions: where `first` is best, or anywhere."""
-        if policy == "optimal":
-            best = np.argmax(first, axis=1)[:, None]
+    def _follow(
+        self, policy: str, gamma: float, first: np.ndarray, *others: np.ndarray
+    ) -> list[np.ndarray]:
+        """Values of states, of values of actions: where `first` is best, or those with gamma, or
+        anywhere."""
+        if policy != "random":
+            lead = first if policy == "optimal" else self._solve(gamma)
+            best = np.argmax(lead, axis=1)[:, None]
             return [np.take_along_axis(x, best, axis=1)[:, 0] for x in (first, *others)]
         open_ = self._open.reshape(*self._open.shape, 1, 1, 1)
         return [np.mean(x, axis=1, where=open_) for x in (first, *others)]
