@@ -65,7 +65,7 @@ class Thought:
 class Scene:
     """**Attributes:**
 
-    - `env`, `state`: the world, and where everything is; on the host.
+    - `env`, `state`: the world, and where everything is.
     - `gained`: the rewards so far.
     - `thought`: of this state, or of the last decision where the episode is over.
     - `end`: how the episode ended, if it has.

@@ -32,7 +32,7 @@ def turned(window: Experience, index: Int[Array, ""] | int) -> Experience:
     """The rows `[time]` of a window in symmetry `index` of [`zero_nets.BoardSymmetries`][]."""
     moves = jax.vmap(lambda x: _turned_moves(x, index))
     obs, record, number = window.obs, window.record, len(_MOVES)
-    played = moves(window.action[:, None] == jnp.arange(number, dtype=window.action.dtype))
+    played = moves(window.action[:, None] == jnp.arange(number, dtype=window.action.dtype)[None])
     return eqx.tree_at(
         lambda w: (w.obs.features, w.obs.legal, w.action, w.record.weights),
         window,

@@ -166,8 +166,8 @@ def _step(
 
 
 def _only(state: MonstersState) -> MonstersState:
-    """The one row of a batch, on the host."""
-    return jax.tree.map(lambda x: np.asarray(x)[0], state)
+    """The one row of a batch."""
+    return jax.tree.map(lambda x: x[0], state)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,107 @@
+"""Bad input to the command line: one clear line, exit code 2, nothing written."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from zero_monsters._config import Config, PRESETS
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian"], "no command is called 'trian'; choose one of plan, train, eval, watch."),
+        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
+        (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
+        (["train", "--simulation", "8"], "--simulation is no flag of monsters train; did you"),
+        (["train", "--world", "flat"], "invalid choice 'flat' for argument '--world'"),
+        (["train", "--planner", "fast"], "planner 'fast' is unknown; choose frozen, chance, or"),
+        (["train", "--planner", "hindsight-32"], "32 simulations for the 32 trees of"),
+        (["train", "--planner", "hindsight-0"], "planner 'hindsight-0' is unknown"),
+        (
+            ["train", "--simulations", "64", "--planner", "hindsight-12"],
+            "50 simulations for the 12",
+        ),
+        (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
+        (["train", "--capacity", "9"], "--capacity 9 holds no window of --length 17"),
+        (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
+        (["train", "--devices", "3"], "3"),
+        (["train", "--devices", "2", "--actor-devices", "2"], "2"),
+        (["eval"], "run"),
+        (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
+        (["eval", "nowhere", "--rollouts", "0"], "--rollouts 0 was given; give at least 1."),
+        (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["watch", "nowhere", "--episodes", "0"], "--episodes 0 was given; give at least 1."),
+        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give a number of secon"),
+        (["watch", "nowhere", "--delay", "nan"], "--delay nan was given"),
+    ],
+)
+def test_bad_input_gets_one_line(monsters, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = monsters(*words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1 and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--planner", "best"], "planner 'best' is unknown; choose frozen, chance, or"),
+        (["--planner", "hindsight-0"], "planner 'hindsight-0' is unknown"),
+        (["--planner", "hindsight-8"], "5 simulations for the 8 trees of hindsight-8: give at "),
+        (["--simulations", "4"], "4 simulations for the 1 trees of chance: give at least 5"),
+    ],
+)
+def test_a_player_needs_a_planner_that_there_is(monsters, tiny_run, command, words, message):
+    code, out, err = monsters(command, tiny_run, *words)
+    assert (code, out) == (2, "")
+    assert message in err and err.count("\n") == 1
+
+
+def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
+    folder = tmp_path / "damaged"
+    shutil.copytree(tiny_run, folder)
+    parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
+    largest = max(parts, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    largest.write_bytes(content)
+    code, out, err = monsters("eval", folder)
+    assert (code, out) == (2, "")
+    assert "00000004" in err and err.count("\n") == 1
+
+
+def test_a_player_of_another_configuration_is_not_played(
+    monsters, tiny_run, small_config, tmp_path
+):
+    folder = tmp_path / "other"
+    shutil.copytree(tiny_run, folder)
+    wider = dataclasses.asdict(small_config) | {"width": 16}
+    (folder / "config.json").write_text(json.dumps(wider))
+    code, out, err = monsters("eval", folder)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+
+
+def test_a_run_of_something_else_is_not_played(monsters, tmp_path):
+    (tmp_path / "config.json").write_text('{"game": "go"}')
+    code, _, err = monsters("watch", tmp_path)
+    assert code == 2 and "config.json" in err and err.count("\n") == 1
+
+
+def test_resuming_needs_the_same_configuration(monsters, tmp_path):
+    config = dataclasses.asdict(PRESETS["tiny"]) | {"gamma": 0.5}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code, _, err = monsters("train", "--preset", "tiny", "--out", tmp_path, "--resume")
+    assert code == 2 and "gamma 0.85 (stored: 0.5)" in err and err.count("\n") == 1
+
+
+def test_help_lists_every_hyperparameter(monsters):
+    code, out, _ = monsters("train", "--help")
+    assert code == 0
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in out

@@ -1,0 +1,130 @@
+"""A run from start to finish: what lands in its folder, stopping and resuming, and its player."""
+
+import json
+import math
+import shutil
+
+import jax
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_monsters._load import load
+from zero_monsters._train import train
+from zero_search import read_tree
+from zero_train import Checkpoints, read_lines
+from zero_train.app import Options
+
+from .positions import played
+
+
+def test_the_folder_holds_what_it_should(tiny_run, small_config):
+    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "evaluations.jsonl",
+        "events",
+        "checkpoints",
+        "players",
+        "report.html",
+    } <= names
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    for line in lines:
+        assert all(math.isfinite(x) for x in line.values())
+        parts = line["policy_loss"] + line["value_loss"]
+        assert line["loss"] == pytest.approx(parts, rel=1e-5)
+    rates = [line["learning_rate"] for line in lines]
+    assert rates == sorted(rates, reverse=True) and rates[0] <= small_config.learning_rate
+    assert ["return" in line for line in lines] == [False, True, False, True]
+
+
+def test_the_last_evaluation_compares_what_was_learned(tiny_run, small_config):
+    """The planner it learned from and others that have enough simulations, the network alone, and
+    the same planner without the network."""
+    rows = read_lines(tiny_run / "evaluations.jsonl")
+    who = [(row["step"], row["planner"], row["leaf"], row["simulations"]) for row in rows]
+    assert who == [
+        (2, "chance", "network", 5),
+        (2, "network", "network", 0),
+        (4, "chance", "network", 5),
+        (4, "frozen", "network", 5),
+        (4, "network", "network", 0),
+        (4, "chance", "zero", 5),
+    ]
+    assert [row["rollouts"] for row in rows] == [4, 4, 16, 16, 16, 16]
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert lines[3]["return"] == rows[2]["return_mean"]
+    assert lines[3]["network_return"] == rows[4]["return_mean"]
+
+
+def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
+    """Back from the checkpoint in its middle, with an evaluation still to come."""
+    folder = tmp_path / "resumed"
+    shutil.copytree(tiny_run, folder)
+    checkpoints = Checkpoints(folder / "checkpoints")
+    assert checkpoints.latest == 4
+    shutil.rmtree(folder / "checkpoints" / "00000004")
+    assert checkpoints.latest == 2
+
+    train(small_config, Options(out=folder, resume=True))
+    assert len(read_lines(folder / "timings.jsonl")) == checkpoints.latest == 4
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+    # What was played anew took its own time.
+    assert (folder / "timings.jsonl").read_bytes() != (tiny_run / "timings.jsonl").read_bytes()
+
+
+def test_the_newest_player_is_loaded(tiny_run, small_config):
+    trained = load(tiny_run)
+    assert trained.step == 4 and trained.config == small_config
+    like = jax.eval_shape(lambda: trained.params)
+    stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=4)
+    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_player_plays_the_highest_value(tiny_run):
+    trained = load(tiny_run)
+    actor = trained.actor("hindsight-3", 15)
+    states = jax.device_put(played(trained.env, games=8, steps=3))
+    keys = jr.split(jr.key(1), 24)
+    grow = jax.jit(lambda: actor.planner.grow(actor.model, states, actor.init(states), key=keys))
+    plan, _, tree = grow()
+    visits = [sum(read_tree(tree, 3 * row + k).visits[0] for k in range(3)) for row in range(24)]
+    values = np.where(np.asarray(visits) > 0, plan.qvalues, -np.inf)
+    chosen = np.argmax(values, axis=1)
+    assert len(set(chosen.tolist())) > 2
+    np.testing.assert_array_equal(plan.action, chosen)
+    np.testing.assert_array_equal(plan.weights, np.eye(5)[chosen])
+
+
+@pytest.mark.parametrize(
+    "words, planner, simulations",
+    [
+        ([], "chance", 5),
+        (["--planner", "frozen", "--simulations", "6"], "frozen", 6),
+        (["--planner", "network", "--simulations", "9"], "network", 0),
+    ],
+)
+def test_eval_prints_one_json_line(monsters, tiny_run, words, planner, simulations):
+    code, out, _ = monsters("eval", tiny_run, "--rollouts", 3, *words, "--json")
+    assert code == 0 and out.count("\n") == 1
+    row = json.loads(out)
+    assert list(row) == [
+        "world",
+        "planner",
+        "simulations",
+        "rollouts",
+        "return_mean",
+        "return_se",
+        "win_rate",
+        "loss_rate",
+        "regret_mean",
+        "moves_per_second",
+    ]
+    assert row["world"] == "moving" and row["rollouts"] == 3 and row["moves_per_second"] > 0
+    assert (row["planner"], row["simulations"]) == (planner, simulations)
+    assert -32 <= row["return_mean"] <= 8 and row["regret_mean"] >= 0
