@@ -15,6 +15,7 @@ def played(env: Monsters, games: int, steps: int, seed: int = 0) -> MonstersStat
         def step(state, i):
             akey, skey = jr.split(jr.fold_in(key, i))
             legal = env.observe(state).legal
+            assert legal is not None
             action = jr.categorical(akey, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
             return env.step(state, action, key=skey)[0], state
 

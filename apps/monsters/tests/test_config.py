@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -42,7 +43,7 @@ def test_no_number_goes_unchecked():
     """Every field has its bounds, which no negative number and no NaN is within."""
     for field in dataclasses.fields(Config):
         if type(field.default) in (int, float):
-            bad = math.nan if type(field.default) is float else -1
+            bad: Any = math.nan if type(field.default) is float else -1
             with pytest.raises(
                 UsageError, match=f"--{field.name.replace('_', '-')} {bad} was given"
             ):
@@ -58,7 +59,7 @@ def test_the_original_preset_is_the_original():
     # 1024 rollouts of 32 moves; 32 of them a batch.
     assert config.envs * config.capacity >= 1024 * 32
     assert config.batch * (config.length - 1) == 1024
-    rate = learning_rate(config)
+    rate: Any = learning_rate(config)
     updates = config.steps * config.updates
     for done, expected in ((0, 1e-3), (updates // 2, 1e-4), (updates, 1e-5)):
         assert float(rate(done)) == pytest.approx(expected, rel=1e-2)
@@ -67,7 +68,7 @@ def test_the_original_preset_is_the_original():
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_the_temperature_falls_exponentially_over_the_updates(preset):
     config = PRESETS[preset]
-    explorer = build_agent(config).explorer
+    explorer: Any = build_agent(config).explorer
     total = config.steps * config.updates
     heat = lambda updates: float(explorer(jnp.int32(updates)).readout.temperature)
     first, middle, last = heat(0), heat(total // 2), heat(total)
@@ -78,7 +79,7 @@ def test_the_temperature_falls_exponentially_over_the_updates(preset):
 
 def test_players_do_not_explore():
     """They take the highest value, whatever the run explored with."""
-    player = build_agent(PRESETS["default"]).player
-    explorer = build_agent(PRESETS["default"]).explorer(jnp.int32(0))
+    agent: Any = build_agent(PRESETS["default"])
+    player, explorer = agent.player, agent.explorer(jnp.int32(0))
     assert player.readout.temperature == 0
     assert player.planner.planner.noise is None and explorer.planner.planner.noise is not None

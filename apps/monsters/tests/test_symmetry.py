@@ -86,6 +86,7 @@ def window(request):
     states = played(env, games=10, steps=6)
     rng = np.random.default_rng(0)
     obs = jax.vmap(env.observe)(states)
+    assert obs.legal is not None
     weights = rng.uniform(size=obs.legal.shape) * np.asarray(obs.legal)
     number = len(states.time)
     rows = Experience(

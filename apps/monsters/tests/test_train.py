@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -88,7 +89,7 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
 
 def test_a_player_plays_the_highest_value(tiny_run):
     trained = load(tiny_run)
-    actor = trained.actor("hindsight-3", 15)
+    actor: Any = trained.actor("hindsight-3", 15)
     states = jax.device_put(played(trained.env, games=8, steps=3))
     keys = jr.split(jr.key(1), 24)
     grow = jax.jit(lambda: actor.planner.grow(actor.model, states, actor.init(states), key=keys))

@@ -114,6 +114,7 @@ def test_scenes_follow_the_rules(tiny_run, oracle_of):
             assert now.gained == 0 and now.end is None
             np.testing.assert_array_equal(now.thought.legal, env.observe(now.state).legal)
         over = bool(last.state.over)
+        assert last.end is not None
         assert last.gained == (0 if not over else 1 if last.end.startswith("won") else -1)
         assert over or len(before) == 32
 
