@@ -55,8 +55,11 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
     **Actions that a tree never visited.** With `unvisited="masked"` an action's Q-value is the mean
     over those trees that visited it. With `"zero"` the others count with a Q of 0, and so does a
     legal action that no tree visited: it may even be the best. Otherwise such an action has the
-    root's value for a Q-value, as in any plan, and is never chosen by a `readout`. Visits are means
-    over all trees, and so is the plan's `value`.
+    plan's `value` for a Q-value, as in any plan, and is never chosen by a `readout`. Visits are means
+    over all trees.
+
+    **Value.** That of the policy read out: `sum(weights * Q)`. Without a `readout` it is the mean of
+    the trees' root values, in which what was tried for exploration counts as well.
 
     **Carry.** The inner planner's for all trees. Without its `reuse` that is the move number: trees
     are fresh each move. With it each tree keeps the subtree of the played action, if the outcome
@@ -138,11 +141,15 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
             state, keys = self._hide(model, state, keys)
         outlook, inner, grown = self.planner.explore(model, state, _rows(carry), key=keys)
         mean, known = _mean_outlook(outlook, self.num_trees, zero=self.unvisited == "zero")
+        root, value = mean.root, mean.root.value
         if self.readout is None:
             action, weights = self.planner.decide(mean)
         else:
-            action, weights = self.readout(mean.root, known, mean.ply, key=mean.key)
-        plan = make_plan(mean.root, action, weights, known, **mean.stats)
+            action, weights = self.readout(root, known, mean.ply, key=mean.key)
+            worth = jnp.sum(weights * root.qvalues, axis=1)
+            # A row of filler has no policy.
+            value = jnp.where(jnp.any(weights > 0, axis=1), worth, value)
+        plan = make_plan(root, action, weights, known, value, **mean.stats)
         return plan, self._fold(inner), grown
 
     def advance(

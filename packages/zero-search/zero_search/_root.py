@@ -108,13 +108,14 @@ def make_plan(
     action: Int[Array, " batch"],
     weights: Float[Array, "batch actions"],
     known: Bool[Array, "batch actions"] | None = None,
+    value: Float[Array, " batch"] | None = None,
     **stats: Array,
 ) -> Plan:
     """Fills in what follows from the root: all candidates, and its value where no Q is `known`.
 
-    Known are the visited ones if nothing else is said.
+    Known are the visited ones, and the value is the root's, if nothing else is said.
     """
-    value = root.value
+    value = root.value if value is None else value
     known = root.visits > 0 if known is None else known
     qvalues = jnp.where(known, root.qvalues, value[:, None])
     actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
