@@ -4,9 +4,9 @@ import dataclasses
 import math
 from typing import Literal
 
-from zero_train.app import as_usage_error, check_bounds, UsageError
+from zero_train.app import check_bounds, UsageError
 
-from ._planners import build_planner
+from ._planners import build_planner, PlannerError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +112,11 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
-        with as_usage_error():
-            build_planner(self.planner, self.simulations)
+        for name in ("simulations", "player_simulations"):
+            try:
+                build_planner(self.planner, getattr(self, name))
+            except PlannerError as e:
+                raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
         for name in ("envs", "batch"):
             if getattr(self, name) % self.shards:
                 raise UsageError(

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
@@ -60,6 +61,8 @@ class _Run(AbstractRun):
         last = step == config.steps
         if step % config.evaluate_every and not last:
             return None
+        # It lies on every device of the mesh, and an evaluation would run on all of them.
+        player = jax.device_put(player, jax.devices()[0])
         if last:
             rows = [self._row(player, name, 4 * config.rollouts) for name in _compared(config)]
             rows.append(self._ignorant(4 * config.rollouts))
