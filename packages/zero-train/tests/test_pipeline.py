@@ -17,6 +17,7 @@ from zero_memory import Batch, EpisodeBuffer
 from zero_train import (
     AbstractActor,
     AbstractAgent,
+    CheckpointError,
     Checkpoints,
     collect,
     data_mesh,
@@ -41,9 +42,11 @@ from .test_loop import COLLECTIVES, plain
 ENV = Nim(heap=7, most=3)
 NET = ft.partial(TinyNet, 8, 3)
 NUM_UPDATES = 2
+#: Grows when an update is traced.
+TRACES = []
 
 
-def toil(work: int, begin: Array) -> Int[Array, ""]:
+def toil(work: Int[Array, ""], begin: Array) -> Int[Array, ""]:
     """0, after so much work."""
     begin = 0.5 * jnp.abs(jnp.tanh(jnp.mean(begin)))
     end = jax.lax.fori_loop(0, work, lambda _, x: 0.5 * x + 0.1, begin)
@@ -51,10 +54,10 @@ def toil(work: int, begin: Array) -> Int[Array, ""]:
 
 
 class SlowActor(AbstractActor[None]):
-    """Takes its time."""
+    """Takes its time. `work` is an array, so that all tests share one program."""
 
     inner: PolicyActor
-    work: int
+    work: Int[Array, ""]
 
     def init(self, state: PyTree[Array]) -> None:
         return self.inner.init(state)
@@ -81,9 +84,8 @@ class Learner(eqx.Module):
 class Reinforce(AbstractAgent[Learner]):
     """Makes the moves of who won more likely, by gradient descent with momentum."""
 
-    rate: float = 0.3
-    act_work: int = 0
-    update_work: int = 0
+    rate: Float[Array, ""]
+    update_work: Int[Array, ""]
 
     def init(self, *, key: PRNGKeyArray) -> Learner:
         params = eqx.filter(NET(key=key), eqx.is_array)
@@ -94,11 +96,13 @@ class Reinforce(AbstractAgent[Learner]):
 
     def actor(self, state: Learner, *, explore: bool) -> AbstractActor:
         actor = PolicyActor(self._evaluator(state.params), temperature=1.0 if explore else 0.0)
-        return SlowActor(actor, self.act_work) if self.act_work else actor
+        return SlowActor(actor, jnp.zeros((), jnp.int32))
 
     def update(
         self, state: Learner, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
+        TRACES.append("update")
+
         def loss(params: PyTree[Array]) -> Float[Array, ""]:
             logits, value = jax.vmap(self._evaluator(params))(batch.items.obs)
             policy = jax.nn.softmax(jnp.where(batch.items.obs.legal, logits, -jnp.inf))
@@ -108,17 +112,20 @@ class Reinforce(AbstractAgent[Learner]):
 
         now, gradient = jax.value_and_grad(loss)(state.params)
         rate = self.rate * (1 + 0.1 * jr.normal(key))  # the key must not be another's
-        if self.update_work:
-            rate = rate + toil(self.update_work, now).astype(jnp.float32)
+        rate = rate + toil(self.update_work, now).astype(jnp.float32)
         momentum = jax.tree.map(lambda m, g: 0.5 * m + g, state.momentum, gradient)
         params = jax.tree.map(lambda p, m: p - rate * m, state.params, momentum)
         return Learner(params, momentum), {"loss": now}
 
 
+def reinforce(rate: float = 0.3, update_work: int = 0) -> Reinforce:
+    return Reinforce(jnp.float32(rate), jnp.int32(update_work))
+
+
 def nim_loop(num_devices: int, actor_devices: int, **changes: Any) -> Loop:
     fields = dict(
         env=ENV,
-        agent=Reinforce(),
+        agent=reinforce(),
         buffer=EpisodeBuffer(capacity=16, num_envs=16, batch_size=32, num_shards=8),
         augment=None,
         num_envs=16,
@@ -135,38 +142,48 @@ def handover(state: LoopState) -> Handover:
     return state.handover
 
 
-def run(loop: Loop, num_steps: int) -> tuple[LoopState, list[list[np.ndarray]], list[dict]]:
-    """Fills and steps: the state, the rows on their way before and after each step, metrics."""
-    state = fill(loop, init(loop, key=jr.key(0)))
-    harvests, metrics = [plain(handover(state).harvest.rows)], []
-    for _ in range(num_steps):
-        state, row = step(loop, state)
-        harvests.append(plain(handover(state).harvest.rows))
-        metrics.append({name: float(x) for name, x in row.items()})
-    return state, harvests, metrics
-
-
 def assert_close(one: Any, other: Any) -> None:
     for x, y in zip(plain(one), plain(other), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
 
 
-# (all devices, those that act): as many learn, more, fewer.
-SIZES = ((2, 1), (6, 2), (6, 4))
+# (all devices, those that act): as many learn, fewer.
+SIZES = ((2, 1), (6, 4))
 
 
 @pytest.fixture(scope="module")
-def ran():
-    return {sizes: run(nim_loop(*sizes), 4) for sizes in SIZES}
+def begun():
+    """What every test begins with. Copies, as `step` donates."""
+    states = {sizes: init(nim_loop(*sizes), key=jr.key(0)) for sizes in ((1, 0), *SIZES)}
+    return lambda sizes: jax.tree.map(jnp.copy, states[sizes])
 
 
 @pytest.fixture(scope="module")
-def reference():
-    """The order of the pipeline in a plain Python loop on one device: the same as `run`, with the
-    agent and the buffer for the state."""
-    loop = nim_loop(1, 0)
-    begun = init(loop, key=jr.key(0))
-    agent, buffer, actors, collected = begun.agent, begun.buffer, begun.actors, 0
+def ran(begun, tmp_path_factory):
+    """By sizes: the state in the end, the rows on their way before and after each of four steps,
+    the metrics of each, and the checkpoint after two."""
+    results = {}
+    for sizes in SIZES:
+        loop = nim_loop(*sizes)
+        saved = Checkpoints(tmp_path_factory.mktemp("checkpoints"))
+        state = fill(loop, begun(sizes))
+        harvests, metrics = [plain(handover(state).harvest.rows)], []
+        for done in range(1, 5):
+            state, row = step(loop, state)
+            harvests.append(plain(handover(state).harvest.rows))
+            metrics.append({name: float(x) for name, x in row.items()})
+            if done == 2:
+                saved.save(done, state)
+        results[sizes] = state, harvests, metrics, saved
+    return results
+
+
+@pytest.fixture(scope="module")
+def reference(begun):
+    """The order of the pipeline in a plain Python loop on one device: agent and buffer in the end,
+    harvests, losses and staleness."""
+    loop, state = nim_loop(1, 0), begun((1, 0))
+    agent, buffer, actors, collected = state.agent, state.buffer, state.actors, 0
 
     @jax.jit
     def act(agent, actors, key):
@@ -181,7 +198,7 @@ def reference():
         return loop.agent.update(agent, batch, key=ukey)
 
     add = jax.jit(loop.buffer.add)
-    key = begun.key
+    key = state.key
     actors, rows = act(agent, actors, jr.fold_in(key, 0))
     while not loop.buffer.ready(buffer):
         collected += 1
@@ -207,7 +224,7 @@ def reference():
 @pytest.mark.parametrize("sizes", SIZES)
 def test_it_is_the_plain_loop_that_learns_a_step_later(ran, reference, sizes):
     """The same rows, replay, parameters, losses and staleness on any number of acting devices."""
-    state, harvests, metrics = ran[sizes]
+    state, harvests, metrics, _ = ran[sizes]
     agent, buffer, expected, losses, staleness = reference
     assert_close(harvests, expected)
     assert_close((state.agent, state.buffer), (agent, buffer))
@@ -233,12 +250,13 @@ def test_nothing_lies_on_both_kinds_of_devices(ran, sizes):
         for leaf in jax.tree.leaves(tree):
             assert len(leaf.addressable_shards[0].data) * len(leaf.sharding.device_set) == len(leaf)
     # The learner's momentum stays at home.
-    assert len(jax.tree.leaves(sent.released.actor)) == len(jax.tree.leaves(state.agent.params))
-    assert_close(sent.released.actor, state.agent.params)
+    actor = sent.released.actor.inner
+    assert len(jax.tree.leaves(actor)) == len(jax.tree.leaves(state.agent.params))
+    assert_close(actor, state.agent.params)
 
 
 def test_state_is_laid_out_as_said(ran):
-    loop, state = nim_loop(6, 2), ran[6, 2][0]
+    loop, state = nim_loop(6, 4), ran[6, 4][0]
     shape = template(loop)
     assert jax.tree.structure(shape) == jax.tree.structure(state)
     for leaf, where, like in zip(
@@ -251,30 +269,27 @@ def test_state_is_laid_out_as_said(ran):
         assert (leaf.shape, leaf.dtype, where) == (like.shape, like.dtype, like.sharding)
 
 
-@pytest.mark.parametrize("sizes", [(6, 2), (6, 4)])
-def test_a_run_goes_on_from_the_rows_on_their_way(ran, tmp_path, sizes):
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_run_goes_on_from_the_rows_on_their_way(ran, sizes):
     """Interrupted, saved, restored, also with other devices acting: as if nothing had been."""
-    loop = nim_loop(6, 2)
-    state = run(loop, 2)[0]
-    Checkpoints(tmp_path).save(2, state)
+    whole, _, _, saved = ran[6, 4]
     loop = nim_loop(*sizes)
-    state = Checkpoints(tmp_path).restore(template(loop))
+    state = saved.restore(template(loop))
     for _ in range(2):
         state, _ = step(loop, state)
-    whole = ran[6, 2][0]
-    if sizes == (6, 2):
+    if sizes == (6, 4):
         for x, y in zip(plain(state), plain(whole), strict=True):
             np.testing.assert_array_equal(x, y)
     assert_close(state, whole)
 
 
-def test_without_learning_it_is_the_loop_of_devices_that_do_both():
+def test_without_learning_it_is_the_loop_of_devices_that_do_both(begun):
     """Where the actor never changes, it does not matter how old it is."""
-    still = Reinforce(rate=0.0)
-    ordinary, split = nim_loop(1, 0, agent=still), nim_loop(2, 1, agent=still)
-    states = [fill(loop, init(loop, key=jr.key(0))) for loop in (ordinary, split)]
+    sizes = (1, 0), (2, 1)
+    loops = [nim_loop(*x, agent=reinforce(rate=0.0)) for x in sizes]
+    states = [fill(loop, begun(x)) for loop, x in zip(loops, sizes, strict=True)]
     for _ in range(2):
-        results = [step(loop, s) for loop, s in zip((ordinary, split), states, strict=True)]
+        results = [step(loop, state) for loop, state in zip(loops, states, strict=True)]
         (one, here), (two, there) = results
         states = [one, two]
         assert_close((one.agent, one.buffer), (two.agent, two.buffer))
@@ -298,27 +313,28 @@ def test_only_the_gradient_crosses_devices(ran):
     assert learned == {"all-reduce"}
 
 
-@pytest.mark.parametrize("slow, work", [("act_work", 10_000_000), ("update_work", 50_000_000)])
-def test_neither_waits_for_the_other(slow, work):
+@pytest.mark.parametrize("slow", ["acting", "learning"])
+def test_neither_waits_for_the_other(begun, ran, slow):
     """What is quick ends while what is slow still runs, and nothing is traced again. (On a CPU, XLA
     runs no two programs of several devices at once, so each has one.)"""
-    traces = []
-    augment = lambda row, *, key: (traces.append(None), row)[1]
-    agent = Reinforce(**{slow: work})
-    loop = nim_loop(2, 1, agent=agent, num_updates=1, augment=augment)
-    state = fill(loop, init(loop, key=jr.key(0)))
-    for _ in range(2):
-        state, metrics = step(loop, state)
-        jax.block_until_ready((state, metrics))
-    traced = len(traces)
+    del ran  # It has compiled everything.
+    traced = len(TRACES)
+    agent = reinforce(update_work=20_000_000 if slow == "learning" else 0)
+    loop = nim_loop(2, 1, agent=agent)
+    state = fill(loop, begun((2, 1)))
+    if slow == "acting":
+        work = lambda s: s.handover.released.actor.work
+        much = jax.device_put(jnp.int32(10_000_000), work(state).sharding)
+        state = eqx.tree_at(work, state, much)
+    jax.block_until_ready(state)
     state, metrics = step(loop, state)
     acted, learned = handover(state).harvest.rows.last, metrics["loss"]
     quick: Any
     busy: Any
-    quick, busy = (learned, acted) if slow == "act_work" else (acted, learned)
+    quick, busy = (learned, acted) if slow == "acting" else (acted, learned)
     jax.block_until_ready(quick)
     assert not busy.is_ready()
-    assert len(traces) == traced > 0
+    assert len(TRACES) == traced > 0
 
 
 @pytest.mark.parametrize(
@@ -345,6 +361,11 @@ def test_several_processes_are_refused(monkeypatch):
         nim_loop(2, 1)
 
 
-def test_a_state_of_another_kind_is_refused():
+def test_a_state_of_another_kind_is_refused(begun, ran):
     with pytest.raises(ValueError, match="a loop without actor_devices"):
-        step(nim_loop(2, 1), init(nim_loop(1, 0), key=jr.key(0)))
+        step(nim_loop(2, 1), begun((1, 0)))
+    with pytest.raises(ValueError, match="a loop with actor_devices"):
+        step(nim_loop(1, 0), begun((2, 1)))
+    saved = ran[2, 1][3]
+    with pytest.raises(CheckpointError, match=r"another configuration: it has \.handover\..*"):
+        saved.restore(template(nim_loop(1, 0)))

@@ -22,9 +22,14 @@ def parameters(network: Callable[..., Any], *, key: Array) -> PyTree[Array]:
 
 def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
     """The network with these parameters."""
-    skeleton = eqx.filter_eval_shape(network, key=jax.random.key(0))
+    return with_arrays(lambda: network(key=jax.random.key(0)), params)
+
+
+def with_arrays(build: Callable[[], Any], arrays: PyTree[Array]) -> Any:
+    """What `build()` makes, with these arrays for its own, which are not computed."""
+    skeleton = eqx.filter_eval_shape(build)
     static = eqx.filter(skeleton, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
-    return eqx.combine(params, static)
+    return eqx.combine(arrays, static)
 
 
 def start(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyTree[Array]:

@@ -13,7 +13,7 @@ from ._collect import Actors, collect, start
 from ._loop_state import Handover, Harvest, Loop, LoopState, shardings
 from ._mesh import send
 from ._phases import act, count, learn, store, totals
-from ._pipeline import begin, collect_ahead, release, step_ahead
+from ._pipeline import act_ahead, collect_ahead, release, step_ahead
 from ._rows import row_keys
 
 
@@ -31,7 +31,7 @@ def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
     state = jax.jit(_build(loop), out_shardings=shardings(learner, _shape(loop)))(key)
     if not loop.actor_devices:
         return state
-    return begin(loop, send(state, shardings(loop, state)))
+    return act_ahead(loop, send(state, shardings(loop, state)))
 
 
 def template(loop: Loop) -> LoopState:
@@ -97,6 +97,11 @@ def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Arra
 
     **Returns:** the actors, the buffer, and `[envs, 2]` counts of positions and finished games.
     """
+    if state.handover is not None:
+        raise ValueError(
+            "the state is one of a loop with actor_devices; make one with `zero_train.init` of "
+            "this loop."
+        )
     actor = loop.agent.actor(state.agent, explore=True)
     key = jr.fold_in(state.key, 2 * state.step)
     actors, rows = act(loop, actor, state.actors, key=key)

@@ -153,16 +153,17 @@ class Loop(eqx.Module):
 def shardings(loop: Loop, state: LoopState) -> LoopState:
     """Where every leaf of `state` lives: a pytree of `NamedSharding`s in its structure."""
     acting, learning = loop.actor_mesh, loop.learner_mesh
-    result = places(learning, P(), state)
-
-    def lay(where: Callable[[Any], PyTree], mesh: Mesh, spec: P) -> None:
-        nonlocal result
-        result = eqx.tree_at(where, result, places(mesh, spec, where(state)))
-
-    lay(lambda s: s.actors, acting, P("data"))
-    lay(lambda s: (s.key, s.step), acting, P())
-    lay(lambda s: s.buffer, learning, P("data"))
+    parts: list[tuple[Callable[[Any], PyTree], Mesh, P]] = [
+        (lambda s: s.actors, acting, P("data")),
+        (lambda s: (s.key, s.step), acting, P()),
+        (lambda s: s.buffer, learning, P("data")),
+    ]
     if state.handover is not None:
-        lay(lambda s: s.handover.released, acting, P())
-        lay(lambda s: s.handover.harvest.rows, learning, P("data"))
+        parts += [
+            (lambda s: s.handover.released, acting, P()),
+            (lambda s: s.handover.harvest.rows, learning, P("data")),
+        ]
+    result = places(learning, P(), state)
+    for part, mesh, spec in parts:
+        result = eqx.tree_at(part, result, places(mesh, spec, part(state)))
     return result

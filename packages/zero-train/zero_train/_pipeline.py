@@ -18,6 +18,7 @@ from jaxtyping import Array, Int, Num, PRNGKeyArray, PyTree
 
 from ._actor import AbstractActor
 from ._collect import Actors
+from ._learning import with_arrays
 from ._loop_state import Handover, Harvest, Loop, LoopState, Released
 from ._mesh import places, send
 from ._phases import act, count, learn, store, totals
@@ -28,32 +29,30 @@ def release(loop: Loop, agent: PyTree[Array], updates: Int[Array, ""]) -> Releas
     return Released(eqx.filter(loop.agent.actor(agent, explore=True), eqx.is_array), updates)
 
 
-def begin(loop: Loop, state: LoopState) -> LoopState:
-    """Collects the first rows: from here on, some are always on their way to the learner."""
+def act_ahead(loop: Loop, state: LoopState) -> LoopState:
+    """Collects rows: they are on their way to the learner now, and those before them dropped."""
     before = _handover(state)
     acted = _act(loop, before.released, state.actors, state.key, state.step)
     actors, key, step, harvest = acted
-    handover = Handover(before.released, _deliver(loop, harvest), before.updates)
+    handover = dataclasses.replace(before, harvest=_deliver(loop, harvest))
     return LoopState(state.agent, actors, state.buffer, key, step, handover)
 
 
 def collect_ahead(loop: Loop, state: LoopState) -> LoopState:
     """Collects rows, and meanwhile stores those before them."""
-    after = begin(loop, state)
+    after = act_ahead(loop, state)
     buffer = _store(loop, _handover(state).harvest, state.buffer)
     return dataclasses.replace(after, buffer=buffer)
 
 
 def step_ahead(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
     """Collects rows, and meanwhile stores those before them and learns."""
-    before = _handover(state)
-    acted = _act(loop, before.released, state.actors, state.key, state.step)
+    before, after = _handover(state), act_ahead(loop, state)
     learned = _learn(loop, before.harvest, state.agent, state.buffer, before.updates)
-    actors, key, step, harvest = acted
     agent, buffer, updates, released, metrics = learned
     released = send(released, places(loop.actor_mesh, P(), released))
-    handover = Handover(released, _deliver(loop, harvest), updates)
-    return LoopState(agent, actors, buffer, key, step, handover), metrics
+    handover = Handover(released, _handover(after).harvest, updates)
+    return dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover), metrics
 
 
 def _deliver(loop: Loop, harvest: Harvest) -> Harvest:
@@ -122,9 +121,7 @@ def _learn(
 def _revive(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
     """The actor whose arrays are these."""
     build = lambda: loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=True)
-    shapes = eqx.filter_eval_shape(build)
-    static = eqx.filter(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
-    return eqx.combine(arrays, static)
+    return with_arrays(build, arrays)
 
 
 def _handover(state: LoopState) -> Handover:
