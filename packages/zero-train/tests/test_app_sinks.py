@@ -1,3 +1,4 @@
+import errno
 import struct
 import sys
 import types
@@ -6,7 +7,8 @@ import jax.numpy as jnp
 import pytest
 from tensorboardX.proto import event_pb2
 
-from zero_train.app import TensorBoardSink, WandbSink
+from zero_train import RunError
+from zero_train.app import TensorBoardSink, UsageError, WandbSink
 
 
 _Event = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it
@@ -33,12 +35,29 @@ def test_tensorboard_gets_every_scalar(tmp_path):
     sink.log(3, {"loss": jnp.asarray(0.5), "games": 7})
     sink.close()
     assert _scalars(_events(tmp_path / "events")) == [(3, "loss", 0.5), (3, "games", 7.0)]
+    assert all(event.wall_time > 0 for event in _events(tmp_path / "events"))
 
 
 def test_a_resumed_run_purges_what_it_writes_again(tmp_path):
     TensorBoardSink(tmp_path, resumed_at=20).close()
     starts = [e for e in _events(tmp_path) if e.HasField("session_log")]
     assert [e.step for e in starts] == [21]
+
+
+def _full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_a_complaint_and_no_endless_wait(tmp_path, monkeypatch):
+    sink = TensorBoardSink(tmp_path)
+    monkeypatch.setattr("tensorboardX.record_writer.RecordWriter.write", _full)
+    for step in range(20):
+        with pytest.raises(RunError, match=f"{tmp_path.name} cannot be written: No space left"):
+            sink.log(step, {"loss": 1.0})
+    sink.close()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file cannot be written: File exists"):
+        TensorBoardSink(tmp_path / "file")
 
 
 class _FakeRun:
@@ -71,5 +90,5 @@ def test_wandb_resumes_the_folders_own_run_only(tmp_path, monkeypatch):
 
 def test_wandb_is_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"install zero-train\[wandb\]"):
+    with pytest.raises(UsageError, match=r"install zero-train\[wandb\]"):
         WandbSink("othello", tmp_path, {})

@@ -181,6 +181,9 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     with pytest.raises(RunError, match=r"seed 4 \(stored: 3\)"):
         go(undisturbed, Config(seed=4), resume=True)
     assert sorted(path.name for path in undisturbed.rglob("*")) == before
+    for name in ("steps", "checkpoint_every"):
+        with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} 0 was given; give at le"):
+            go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: 0}))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)

@@ -1,10 +1,20 @@
 """Where metrics go besides the run folder's own files: TensorBoard, and Weights & Biases."""
 
+import contextlib
 import os
 import pathlib
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from .. import RunError
+from ._errors import UsageError
+
+
+NO_WANDB = "--wandb needs the extra wandb; install zero-train[wandb], or leave the flag out."
+#: Flushing waits for the disk itself: not after every step.
+_FLUSH_SECONDS = 5
 
 
 class TensorBoardSink:
@@ -17,19 +27,54 @@ class TensorBoardSink:
         - `resumed_at`: the last step done; TensorBoard then hides what an earlier, interrupted
             run wrote for later ones.
         """
-        from tensorboardX import SummaryWriter
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-        purge = None if resumed_at is None else resumed_at + 1
-        self._writer = SummaryWriter(str(pathlib.Path(folder)), purge_step=purge, flush_secs=5)
+        self._event = Event
+        self._folder = pathlib.Path(folder)
+        # tensorboardX's `SummaryWriter` writes in a thread; where the disk refuses that thread
+        # dies, and whoever logs after it waits for ever.
+        with self._complaining():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(self._folder / "events"))
+            if resumed_at is not None:
+                begun = SessionLog(status=SessionLog.START)
+                self._write(step=resumed_at + 1, session_log=begun)
+            self._flush()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Writes one step; it reaches the disk within seconds."""
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, float(value), step)
+        """Writes one step; it reaches the disk within a few seconds of steps.
+
+        **Raises:** [`zero_train.RunError`][] where the disk refuses.
+        """
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        value = lambda name, x: Summary.Value(tag=name, simple_value=float(x))
+        with self._complaining():
+            summary = Summary(value=[value(name, x) for name, x in metrics.items()])
+            self._write(step=step, summary=summary)
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._flush()
 
     def close(self) -> None:
         """Closes the event file."""
-        self._writer.close()
+        # What a full disk refused is still in the file's own memory, and `log` has complained.
+        with contextlib.suppress(OSError):
+            self._writer.close()
+
+    def _flush(self) -> None:
+        self._writer.flush()
+        self._flushed = time.monotonic()
+
+    def _write(self, **event: Any) -> None:
+        self._writer.write_event(self._event(wall_time=time.time(), **event))
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as e:
+            raise RunError(f"Events in {self._folder} cannot be written: {e.strerror}.") from e
 
 
 class WandbSink:
@@ -43,14 +88,12 @@ class WandbSink:
             identity, so that only this folder's own run is ever resumed.
         - `config`: shown there.
 
-        **Raises:** `ValueError` where wandb is not installed.
+        **Raises:** [`zero_train.app.UsageError`][] where wandb is not installed.
         """
         try:
             import wandb  # pyright: ignore[reportMissingImports]  # an extra
         except ImportError as e:
-            raise ValueError(
-                "--wandb needs the extra wandb; install zero-train[wandb], or leave the flag out."
-            ) from e
+            raise UsageError(NO_WANDB) from e
         self._run = wandb.init(
             project=project,
             name=folder.name,

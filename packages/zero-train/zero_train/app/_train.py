@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,10 +25,10 @@ from .. import (
     StopSignal,
     template,
 )
-from ._config import Options, RunConfig
+from ._config import check_bounds, Options, RunConfig
 from ._errors import UsageError
 from ._run import AbstractRun, Records, Standing
-from ._sinks import TensorBoardSink, WandbSink
+from ._sinks import NO_WANDB, TensorBoardSink, WandbSink
 from ._view import View
 
 
@@ -51,13 +52,15 @@ def train(
     - `loop`: what was built from it.
     - `run`: makes what is the app's own, once the folder is there.
 
-    **Raises:** [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
+    **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
+    [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
     started = time.monotonic()
+    check_bounds(config, {"steps": (1, math.inf), "checkpoint_every": (1, math.inf)})
     if options.wandb and importlib.util.find_spec("wandb") is None:
-        raise UsageError("--wandb needs the extra wandb; add `--extra wandb`, or leave it out.")
+        raise UsageError(NO_WANDB)
     stored = dataclasses.asdict(config)  # pyright: ignore[reportArgumentType]
     with (
         StopSignal() as stop,
