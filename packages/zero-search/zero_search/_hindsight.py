@@ -55,11 +55,11 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
     **Actions that a tree never visited.** With `unvisited="masked"` an action's Q-value is the mean
     over those trees that visited it. With `"zero"` the others count with a Q of 0, and so does a
     legal action that no tree visited: it may even be the best. Otherwise such an action has the
-    plan's `value` for a Q-value, as in any plan, and is never chosen by a `readout`. Visits are means
-    over all trees.
+    plan's `value` for a Q-value, as in any plan, and is never chosen by a `readout`. Visits are
+    means over all trees.
 
-    **Value.** That of the policy read out: `sum(weights * Q)`. Without a `readout` it is the mean of
-    the trees' root values, in which what was tried for exploration counts as well.
+    **Value.** That of the policy read out: `sum(weights * Q)`. Without a `readout` it is the mean
+    of the trees' root values, in which what was tried for exploration counts as well.
 
     **Carry.** The inner planner's for all trees. Without its `reuse` that is the move number: trees
     are fresh each move. With it each tree keeps the subtree of the played action, if the outcome
