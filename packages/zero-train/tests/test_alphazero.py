@@ -49,7 +49,7 @@ def test_loss_is_the_formula():
     agent = nim_agent(ENV, value_weight=0.7, value_mix=0.25, l2=0.01)
     state = agent.init(key=jr.key(0))
     batch = make_batch(0)
-    _, metrics = agent.update(state, batch, key=jr.key(1))
+    _, metrics = eqx.filter_jit(agent.update)(state, batch, key=jr.key(1))
 
     rows = batch.items
     logits, values = jax.vmap(agent.evaluator(state.params))(rows.obs)
@@ -85,17 +85,18 @@ def test_rows_without_weight_teach_nothing():
         lambda b: (b.items.reward, b.items.obs.legal, b.items.record.weights),
         batch,
         (
-            rows.reward.at[uncounted].set(1e6),
+            rows.reward.at[uncounted].set(jnp.nan),
             rows.obs.legal.at[uncounted].set(False),
             rows.record.weights.at[uncounted].set(jnp.nan),
         ),
     )
-    one, _ = agent.update(state, batch, key=jr.key(1))
-    two, _ = agent.update(state, spoilt, key=jr.key(1))
+    update = eqx.filter_jit(agent.update)
+    one, _ = update(state, batch, key=jr.key(1))
+    two, _ = update(state, spoilt, key=jr.key(1))
     for x, y in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
         np.testing.assert_array_equal(x, y)
     nothing = eqx.tree_at(lambda b: b.weights, batch, jnp.zeros(8))
-    three, metrics = agent.update(state, nothing, key=jr.key(1))
+    three, metrics = update(state, nothing, key=jr.key(1))
     assert float(metrics["gradient_norm"]) == 0.0
     for x, y in zip(jax.tree.leaves(three.params), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_array_equal(x, y)
@@ -106,7 +107,7 @@ def test_nan_never_reaches_the_parameters():
     state = agent.init(key=jr.key(0))
     batch = make_batch(2)
     bad = eqx.tree_at(lambda b: b.items.reward, batch, batch.items.reward.at[0].set(jnp.nan))
-    new, metrics = agent.update(state, bad, key=jr.key(1))
+    new, metrics = eqx.filter_jit(agent.update)(state, bad, key=jr.key(1))
     assert not np.isfinite(float(metrics["value_loss"]))
     assert np.isfinite(float(metrics["policy_loss"]))
     for x, y in zip(jax.tree.leaves(new), jax.tree.leaves(state), strict=True):
@@ -117,8 +118,9 @@ def test_average_is_a_moving_average():
     agent = nim_agent(ENV, average_decay=0.9, optimiser=optax.sgd(0.1))
     state = agent.init(key=jr.key(0))
     expected = [np.asarray(x) for x in jax.tree.leaves(state.params)]
+    update = eqx.filter_jit(agent.update)
     for count in range(3):
-        state, _ = agent.update(state, make_batch(count), key=jr.key(1))
+        state, _ = update(state, make_batch(count), key=jr.key(1))
         decay = min(0.9, (1 + count) / (10 + count))
         params = [np.asarray(x) for x in jax.tree.leaves(state.params)]
         expected = [decay * a + (1 - decay) * p for a, p in zip(expected, params, strict=True)]

@@ -1,6 +1,8 @@
 """Expert iteration's targets and loss against NumPy, its target network, and that it learns."""
 
 import functools as ft
+import re
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -60,7 +62,7 @@ class AtomsNet(eqx.Module):
         return out[:3], out[3:]
 
 
-def agent_of(env=ENV, **changes) -> ExpertIteration:
+def agent_of(env: Any = ENV, **changes: Any) -> ExpertIteration:
     search = TreeSearch(8, PUCT(), gamma=GAMMA)
     fields = dict(
         network=AtomsNet,
@@ -169,10 +171,41 @@ def test_a_step_gone_wrong_changes_nothing():
     state = agent.init(key=jr.key(0))
     batch = windows(0)
     batch = eqx.tree_at(lambda b: b.items.reward, batch, batch.items.reward.at[0, 0].set(jnp.nan))
-    after, metrics = agent.update(state, batch, key=jr.key(1))
+    after, metrics = eqx.filter_jit(agent.update)(state, batch, key=jr.key(1))
     assert not np.isfinite(metrics["loss"])
     for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
         assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_rows_that_do_not_count_may_hold_anything(discrete):
+    """0 times NaN is NaN, in a gradient too: nothing of a plan may be learned from there."""
+    agent = agent_of(
+        **({} if discrete else dict(network=ft.partial(TinyNet, 8, 3), value_code=None))
+    )
+    state = agent.init(key=jr.key(0))
+    batch = windows(0)
+    idle = np.array(batch.items.last | (batch.weights == 0))
+    idle[:, -1] = True
+    spoil = lambda x: jnp.where(idle.reshape(3, 5, *[1] * (x.ndim - 2)), jnp.nan, x)
+    spoilt = eqx.tree_at(lambda b: b.items.record, batch, jax.tree.map(spoil, batch.items.record))
+    update = jax.jit(lambda batch: agent.update(state, batch, key=jr.key(1)))
+    expected, found = update(batch), update(spoilt)
+    assert int(found[0].updates) == 1
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(x, y)
+    after, metrics = update(eqx.tree_at(lambda b: b.weights, batch, jnp.zeros((3, 5))))
+    assert float(metrics["gradient_norm"]) == 0
+    for x, y in zip(jax.tree.leaves(after.params), jax.tree.leaves(state.params), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_what_is_no_window_is_refused(shape):
+    agent = agent_of()
+    batch = jax.tree.map(lambda x: x[:, 0] if len(shape) == 1 else x[:, :1], windows(0))
+    with pytest.raises(ValueError, match=rf"rows of shape {re.escape(str(list(shape)))}.*windows"):
+        agent.update(agent.init(key=jr.key(0)), batch, key=jr.key(1))
 
 
 def test_the_explorer_may_follow_the_updates():

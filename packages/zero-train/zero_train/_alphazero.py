@@ -21,6 +21,8 @@ from ._learning import (
     bind,
     gradient_step,
     if_finite,
+    legal_actions,
+    numbers_where,
     observation_check,
     parameters,
     square_sum,
@@ -105,17 +107,15 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
 
     def _loss(self, params: PyTree[Array], batch: Batch) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
-        if rows.obs.legal is None:
-            raise ValueError(
-                "AlphaZero.update was given observations without legal actions, which means "
-                "continuous ones; it learns discrete policies only."
-            )
+        legal = legal_actions(self, rows.obs)
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
-        mean = ft.partial(masked_mean, weights=jnp.where(rows.last, 0.0, batch.weights))
-        log_policy = log_softmax(jnp.where(rows.obs.legal, logits, -jnp.inf))
+        counts = jnp.where(rows.last, 0.0, batch.weights)
+        mean = ft.partial(masked_mean, weights=counts)
+        log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
         cross_entropy = jax.vmap(weighted_policy_loss)
         target = rows.record.weights
         outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
+        outcome = numbers_where(counts, outcome)
         policy_loss = mean(cross_entropy(log_policy, target))
         value_loss = mean(0.5 * jnp.square(value - outcome))
         l2_loss = self.l2 * square_sum(params)

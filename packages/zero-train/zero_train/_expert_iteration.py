@@ -17,7 +17,16 @@ from ._actors import PlanningActor
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
 from ._illegal import log_softmax
-from ._learning import bind, gradient_step, if_finite, observation_check, parameters, start
+from ._learning import (
+    bind,
+    gradient_step,
+    if_finite,
+    legal_actions,
+    numbers_where,
+    observation_check,
+    parameters,
+    start,
+)
 from ._model import decoded, Evaluator, FeatureEvaluator, ValueCode
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
@@ -133,6 +142,12 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
 
     def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "batch rows"]:
         rows: Experience = batch.items
+        if rows.last.ndim != 2 or rows.last.shape[1] < 2:
+            raise ValueError(
+                f"ExpertIteration.update was given rows of shape {list(rows.last.shape)}; it "
+                "learns from windows [batch, time] of 2 rows or more: use a buffer of them, such "
+                "as zero_memory.TrajectoryBuffer."
+            )
         _, value = jax.vmap(jax.vmap(self.evaluator(params)))(rows.obs)
         returns = jax.vmap(ft.partial(n_step_returns, n=self.n_steps))(
             rows.reward, self.gamma * rows.discount, value, rows.last
@@ -143,16 +158,13 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         self, params: PyTree[Array], batch: Batch, target: Float[Array, "batch rows"]
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
-        if rows.obs.legal is None:
-            raise ValueError(
-                "ExpertIteration.update was given observations without legal actions, which means "
-                "continuous ones; it learns discrete policies only."
-            )
+        legal = legal_actions(self, rows.obs)
         counts = jnp.where(rows.last, 0.0, batch.weights).at[:, -1].set(0.0)
         mean = ft.partial(masked_mean, weights=counts)
+        target = numbers_where(counts, target)
         over_rows = lambda f: jax.vmap(jax.vmap(f))
         logits, value = over_rows(bind(self.network, params))(rows.obs.features)
-        log_policy = log_softmax(jnp.where(rows.obs.legal, logits, -jnp.inf))
+        log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
         cross_entropy = over_rows(weighted_policy_loss)
         weights = rows.record.weights
         policy_loss = mean(cross_entropy(log_policy, weights))
@@ -165,9 +177,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "policy_entropy": entropy,
-            "target_entropy": mean(
-                cross_entropy(jnp.log(rows.record.weights), rows.record.weights)
-            ),
+            "target_entropy": mean(cross_entropy(jnp.log(weights), weights)),
             "value_error": mean(jnp.abs(error)),
             "value_target": mean(target),
             **observation_check(rows.obs.features),

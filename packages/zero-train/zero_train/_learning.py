@@ -7,9 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
-from ._agent import Metrics
+from zero_envs import Observation
+
+from ._agent import AbstractAgent, Metrics
 
 
 State = TypeVar("State", bound=PyTree)
@@ -36,6 +38,25 @@ def start(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyT
     """The optimiser's state before the first step."""
     with jax.numpy_dtype_promotion("standard"):
         return optimiser.init(params)
+
+
+def legal_actions(agent: AbstractAgent, obs: Observation) -> Bool[Array, "*axes actions"]:
+    """Which actions were legal, for an agent of discrete ones.
+
+    **Raises:** `ValueError` where they are continuous.
+    """
+    if obs.legal is None:
+        raise ValueError(
+            f"{type(agent).__name__}.update was given observations without legal actions, which "
+            "means continuous ones; it learns discrete policies only."
+        )
+    return obs.legal
+
+
+def numbers_where(counts: Float[Array, "*axes"], target: Float[Array, "*axes"]) -> Array:
+    """Targets, 0 in rows of weight 0: these may hold anything, and a gradient of 0 times NaN is
+    NaN."""
+    return jnp.where(counts == 0, 0.0, target)
 
 
 def gradient_step(

@@ -28,18 +28,19 @@ class TensorBoardSink:
             run wrote for later ones.
         """
         from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto import event_pb2
 
-        self._event = Event
         self._folder = pathlib.Path(folder)
+        self._proto: Any = event_pb2  # makes its classes at import; type checkers do not see them
         # tensorboardX's `SummaryWriter` writes in a thread; where the disk refuses that thread
         # dies, and whoever logs after it waits for ever.
         with self._complaining():
             self._folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(str(self._folder / "events"))
             if resumed_at is not None:
-                begun = SessionLog(status=SessionLog.START)
-                self._write(step=resumed_at + 1, session_log=begun)
+                event = self._event(resumed_at + 1)
+                event.session_log.status = self._proto.SessionLog.START
+                self._writer.write_event(event)
             self._flush()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
@@ -47,12 +48,11 @@ class TensorBoardSink:
 
         **Raises:** [`zero_train.RunError`][] where the disk refuses.
         """
-        from tensorboardX.proto.summary_pb2 import Summary
-
-        value = lambda name, x: Summary.Value(tag=name, simple_value=float(x))
+        event = self._event(step)
+        for name, value in metrics.items():
+            event.summary.value.add(tag=name, simple_value=float(value))
         with self._complaining():
-            summary = Summary(value=[value(name, x) for name, x in metrics.items()])
-            self._write(step=step, summary=summary)
+            self._writer.write_event(event)
             if time.monotonic() - self._flushed > _FLUSH_SECONDS:
                 self._flush()
 
@@ -62,12 +62,12 @@ class TensorBoardSink:
         with contextlib.suppress(OSError):
             self._writer.close()
 
+    def _event(self, step: int) -> Any:
+        return self._proto.Event(step=step, wall_time=time.time())
+
     def _flush(self) -> None:
         self._writer.flush()
         self._flushed = time.monotonic()
-
-    def _write(self, **event: Any) -> None:
-        self._writer.write_event(self._event(wall_time=time.time(), **event))
 
     @contextlib.contextmanager
     def _complaining(self) -> Iterator[None]:
