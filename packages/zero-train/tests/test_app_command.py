@@ -69,6 +69,9 @@ def test_a_preset_gives_the_defaults_of_all_other_flags():
         (["--steps", "0"], "--steps 0 was given; give at least 1."),
         (["--learning-rate", "2"], "--learning-rate 2.0 was given; give 0 to 1."),
         (["--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
+        (["--devices", "0"], "--devices 0 was given; give at least 1."),
+        (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
+        (["--max-minutes", "nan"], "--max-minutes nan was given; give at least 0."),
         (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),
     ],
 )
@@ -149,18 +152,22 @@ def test_the_environment_names_the_platform(platforms, expected, monkeypatch):
     assert expects_accelerator() is expected
 
 
-def test_jax_starts_with_virtual_devices_and_a_cache(tmp_path):
-    """Importing the sub-package must not have started it before."""
+@pytest.mark.parametrize(
+    "flags, devices", [("", "3"), ("--xla_force_host_platform_device_count=4", "4")]
+)
+def test_jax_starts_with_virtual_devices_and_a_cache(tmp_path, flags, devices):
+    """Importing the sub-package must not have started it before. The user's flags go before."""
     code = (
         "import jax; from zero_train.app import start_jax; start_jax(3)\n"
         "print(jax.device_count(), jax.config.jax_compilation_cache_dir)"
     )
     kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
-    environment = {**kept, "JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(tmp_path)}
+    given = {"JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(tmp_path), "XLA_FLAGS": flags}
+    environment = {**kept, **given}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    assert ran.stdout.split() == ["3", str(tmp_path / "zero" / "jax")], ran.stderr
+    assert ran.stdout.split() == [devices, str(tmp_path / "zero" / "jax")], ran.stderr
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch):

@@ -50,6 +50,10 @@ class Options:
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
 
+    def __post_init__(self) -> None:
+        limits = {} if self.max_minutes is None else {"max_minutes": (0, math.inf)}
+        check_bounds(self, {"devices": (1, math.inf), **limits})
+
 
 def check_bounds(config: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
     """Looks at the values of a configuration, in its `__post_init__`.

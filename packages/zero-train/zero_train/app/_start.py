@@ -20,7 +20,8 @@ def start_jax(devices: int = 1) -> None:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
         # 0.10.1 does not, and other versions may not know the flag, which ends the process.
         os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
-    if devices > jax.config.jax_num_cpu_devices:  # pyright: ignore[reportAttributeAccessIssue]
+    here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
+    if devices > here and "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", devices)
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
