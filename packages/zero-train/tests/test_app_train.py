@@ -167,7 +167,11 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
             metrics = metrics | {"value_loss": jnp.asarray(math.nan)}
         return state, metrics
 
+    def full(own, folder):
+        raise OSError(28, "No space left on device")
+
     monkeypatch.setattr("zero_train.app._train.step", poisoned)
+    monkeypatch.setattr(NimRun, "report", full)  # must not hide why the run ended
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):
         go(tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4

@@ -1,10 +1,11 @@
 """The loop around the loop, with the clock, the log and the disk."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -87,7 +88,7 @@ def train(
                 state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
                 books.save(0, state)
                 view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
-            try:
+            with _reported(own, folder):
                 while done < config.steps and not stop.requested:
                     if options.max_minutes is not None:
                         if time.monotonic() - started > 60 * options.max_minutes:
@@ -109,8 +110,19 @@ def train(
                 if stop.requested:
                     view.note(f"{stop.name} came: saving; go on with --resume")
                 books.save(done, state)
-            finally:
-                own.report(folder.path)
+
+
+@contextlib.contextmanager
+def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
+    """Writes the report at the end. Where an error ends the run, it is that one which is raised,
+    not what the report may have met for the same reason, such as a full disk."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            own.report(folder.path)
+        raise
+    own.report(folder.path)
 
 
 class _Books:
