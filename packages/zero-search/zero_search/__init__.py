@@ -10,6 +10,7 @@ from ._chance import (
     AbstractAfterstateModel as AbstractAfterstateModel,
     AbstractChanceModel as AbstractChanceModel,
     ChanceSearch as ChanceSearch,
+    ExpectedModel as ExpectedModel,
 )
 from ._gumbel import (
     GumbelSearch as GumbelSearch,

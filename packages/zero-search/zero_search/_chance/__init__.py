@@ -1,5 +1,8 @@
 """Search over decisions and dice."""
 
+from ._expected import (
+    ExpectedModel as ExpectedModel,
+)
 from ._model import (
     AbstractAfterstateModel as AbstractAfterstateModel,
     AbstractChanceModel as AbstractChanceModel,

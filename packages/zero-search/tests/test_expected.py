@@ -1,0 +1,85 @@
+"""Afterstates judged by all of their outcomes: the sum by hand, and what one visit then tells."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import ChanceSearch, ExpectedModel, PlainQ, PUCT, TreeSearch
+
+from .dice import branches, RandomDice, UNUSED
+from .helpers import quick_jit, RandomTree
+
+
+GAMMA = 0.7
+TREE = RandomTree(3, (1.0, -1.0), illegal=0.3)
+DICE = RandomDice(TREE, 4, certain=0.2)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Q-values one step ahead, `[batch, actions]`, by a loop over what can happen."""
+    state = TREE.root(64)
+    landed, *facts, legal = branches(DICE, state)
+    reward, discount, probs = (np.asarray(x, np.float64) for x in facts)
+    value = np.asarray(DICE.predict(landed, key=UNUSED)[1]).reshape(reward.shape)
+    table = np.full(legal.shape, -np.inf)
+    for row, action in np.argwhere(np.asarray(legal)):
+        total = 0.0
+        for outcome in np.flatnonzero(probs[row, action]):
+            at = row, action, outcome
+            total += probs[at] * (reward[at] + GAMMA * discount[at] * value[at])
+        table[row, action] = total
+    return table
+
+
+def test_an_afterstate_is_worth_the_mean_of_its_outcomes(expected):
+    state, model = TREE.root(64), ExpectedModel(DICE, GAMMA)
+    for action in range(3):
+        taken = jnp.full((64,), action, jnp.int32)
+        after = model.afterstate(state, taken)
+        value = quick_jit(lambda x: model.afterstate_value(x, key=jr.split(jr.key(0), 64)))(after)
+        possible = np.isfinite(expected[:, action])
+        assert 20 < possible.sum()
+        np.testing.assert_allclose(value[possible], expected[possible, action], atol=1e-6)
+
+
+def test_one_visit_tells_all_that_is_one_step_ahead(expected):
+    """Untried actions first: after a visit each, Q-values are exact expectations. Without the
+    model a visit tells of the likeliest outcome alone."""
+    planner = ChanceSearch(TreeSearch(3, PUCT(1.0, PlainQ(100.0)), gamma=GAMMA))
+    state = TREE.root(64)
+
+    def qvalues(model):
+        plan = lambda s: (
+            planner.plan(model, s, planner.init(model, s), key=jr.split(jr.key(0), 64))[0].qvalues
+        )
+        return np.asarray(quick_jit(plan)(state))
+
+    # Where an action is illegal another one is visited twice, and sees further.
+    whole = np.all(np.isfinite(expected), axis=1)
+    assert 10 < whole.sum()
+    np.testing.assert_allclose(
+        qvalues(ExpectedModel(DICE, GAMMA))[whole], expected[whole], atol=1e-5
+    )
+    assert np.abs(qvalues(DICE)[whole] - expected[whole]).mean() > 0.1
+
+
+def test_impossible_outcomes_and_ends_may_be_judged_anyhow():
+    """Neither a NaN of an impossible outcome's state nor one behind an end gets into the mean."""
+
+    class Spoilt(RandomDice):
+        def predict(self, state, *, key):
+            logits, value = DICE.predict(state, key=key)
+            return logits, jnp.where(state.done, jnp.nan, value)
+
+    short = RandomTree(3, (1.0,), horizon=1)
+    state = short.root(32)
+    model = ExpectedModel(Spoilt(short, 4, certain=0.5), GAMMA)
+    after = model.afterstate(state, jnp.zeros(32, jnp.int32))
+    assert jnp.all(jnp.isfinite(model.afterstate_value(after, key=jr.split(jr.key(0), 32))))
+
+
+def test_a_gamma_above_one_is_refused():
+    with pytest.raises(ValueError, match="gamma=1.5"):
+        ExpectedModel(DICE, 1.5)
