@@ -19,6 +19,7 @@ The last two are on the same states: those that best play comes to, fresh starts
 
 import argparse
 import dataclasses
+import functools as ft
 import json
 import math
 import statistics
@@ -55,6 +56,7 @@ def met(env: Monsters, oracle: MonstersOracle, rows: int, seed: int) -> Monsters
     """States of best play, `[STEPS, rows]`."""
     init = jax.jit(jax.vmap(lambda key: env.init(key=key)))
     step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)[0]))
+    choose = jax.vmap(lambda over, *states: jax.tree.map(ft.partial(jnp.where, over), *states))
     key, states = jr.key(seed), []
     state = init(jr.split(key, rows))
     for i in range(STEPS):
@@ -62,10 +64,7 @@ def met(env: Monsters, oracle: MonstersOracle, rows: int, seed: int) -> Monsters
         best = jnp.asarray(np.argmax(oracle.qvalues(state, gamma=GAMMA), axis=1), jnp.int32)
         move_key, init_key = jr.split(jr.fold_in(key, i))
         state = step(state, best, jr.split(move_key, rows))
-        fresh, over = init(jr.split(init_key, rows)), state.over
-        state = jax.tree.map(
-            lambda x, y, o=over: jnp.where(o.reshape(-1, *(1,) * (x.ndim - 1)), x, y), fresh, state
-        )
+        state = choose(state.over, init(jr.split(init_key, rows)), state)
     return jax.tree.map(lambda *x: jnp.stack(x), *states)
 
 

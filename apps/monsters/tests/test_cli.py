@@ -27,16 +27,29 @@ from zero_monsters._config import Config, PRESETS
         (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
         (["train", "--capacity", "9"], "--capacity 9 holds no window of --length 17"),
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
-        (["train", "--devices", "3"], "num_envs=64 does not divide over 3 devices"),
+        (["train", "--devices", "3"], "--shards 8 does not divide over the 3 devices"),
         (["train", "--first-play", "nan"], "must be finite"),
+        (["train", "--temperature", "inf"], "--temperature inf was given; give at least 1e-06."),
+        (["train", "--seed", 2**32], "--seed 4294967296 was given; give 0 to 4294967295."),
+        (
+            ["train", "--devices", "8", "--actor-devices", "3"],
+            "--envs 64 does not divide over --actor-devices 3; give a multiple of 3",
+        ),
+        (
+            ["train", "--devices", "8", "--actor-devices", "1"],
+            "--shards 8 does not divide over the 7 devices that learn; give a multiple of 7",
+        ),
         (["train", "--devices", "2", "--actor-devices", "2"], "actor_devices=2 of 2 device(s)"),
         (["eval"], "run"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
-        (["eval", "nowhere", "--rollouts", "0"], "--rollouts 0 was given; give at least 1."),
+        (["eval", "nowhere", "--rollouts", "1"], "--rollouts 1 was given; give at least 2."),
         (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
         (["watch", "nowhere", "--episodes", "0"], "--episodes 0 was given; give at least 1."),
-        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give a number of secon"),
+        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give at least 0."),
         (["watch", "nowhere", "--delay", "nan"], "--delay nan was given"),
+        (["watch", "nowhere", "--delay", "inf"], "--delay inf was given"),
+        (["watch", "nowhere", "--seed", "-1"], "--seed -1 was given; give 0 to 4294967295."),
+        (["eval", "nowhere", "--seed", 2**64], "was given; give 0 to 4294967295."),
     ],
 )
 def test_bad_input_gets_one_line(monsters, tmp_path, monkeypatch, words, message):
@@ -55,7 +68,7 @@ def test_bad_input_gets_one_line(monsters, tmp_path, monkeypatch, words, message
         (["--planner", "best"], "planner 'best' is unknown; choose frozen, chance, or"),
         (["--planner", "hindsight-0"], "planner 'hindsight-0' is unknown"),
         (["--planner", "hindsight-8"], "5 simulations for the 8 trees of hindsight-8: give at "),
-        (["--simulations", "4"], "4 simulations for the 1 trees of chance: give at least 5"),
+        (["--simulations", "4"], "4 simulations for the tree of chance: give at least 5"),
     ],
 )
 def test_a_player_needs_a_planner_that_there_is(monsters, tiny_run, command, words, message):

@@ -16,9 +16,13 @@ from zero_train.app import UsageError
     "changes, complaint",
     [
         ({"planner": "mcts"}, "planner 'mcts' is unknown; choose frozen, chance, or hindsight-K"),
+        (
+            {"planner": "chance+playout"},
+            "by playouts, not by the network that learns to; give c",
+        ),
         ({"planner": "hindsight-0"}, "planner 'hindsight-0' is unknown"),
         ({"planner": "hindsight-8"}, "32 simulations for the 8 trees of hindsight-8: give at leas"),
-        ({"simulations": 4}, "4 simulations for the 1 trees of chance: give at least 5"),
+        ({"simulations": 4}, "4 simulations for the tree of chance: give at least 5"),
         ({"noise": 1.5}, "--noise 1.5 was given; give 0 to 1."),
         ({"gamma": -0.1}, "--gamma -0.1 was given; give 0 to 1."),
         ({"value_mix": math.nan}, "--value-mix nan was given; give 0 to 1."),
@@ -56,7 +60,17 @@ def test_the_original_preset_is_the_original():
     assert 156 < 160_000 / (config.envs * config.unroll) <= config.steps
     assert (config.gamma, config.simulations, config.n_steps, config.atoms) == (0.99, 50, 5, 21)
     assert (config.exploration, config.first_play, config.entropy_bonus) == (1.0, 0.5, 0.01)
-    # 1024 rollouts of 32 moves; 32 of them a batch.
+    assert (config.temperature, config.temperature_end) == (1.0, 0.1)
+    assert (config.noise, config.concentration / 5) == (0.25, 0.5)
+    assert (config.target_period, config.target_rate) == (8, 0.5)
+    assert (config.value_mix, config.weight_decay, config.clip, config.symmetries) == (
+        0,
+        0,
+        0,
+        False,
+    )
+    # 1024 rollouts of 32 moves; 32 of them a batch, and as many updates as new rollouts.
+    assert config.updates * 32 == config.envs * config.unroll
     assert config.envs * config.capacity >= 1024 * 32
     assert config.batch * (config.length - 1) == 1024
     rate: Any = learning_rate(config)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 
 from zero_envs import Monsters
-from zero_envs.testing import MonstersOracle
-from zero_monsters.__main__ import main
 from zero_monsters._measure import measure
 from zero_monsters._planners import PlannerError, PlannerName, planning_actor
 from zero_search import AbstractChanceModel, ChanceSearch, Hindsight, TreeSearch
@@ -20,21 +17,9 @@ from zero_train import RandomActor
 
 
 @pytest.fixture(scope="module")
-def stationary():
+def stationary(oracle_of):
     env = Monsters(moving=False)
-    return env, MonstersOracle(env)
-
-
-def run(monkeypatch, capsys, *words):
-    """Exit code, output and complaints of `monsters plan WORDS`."""
-    monkeypatch.setattr(sys, "argv", ["monsters", *words])
-    code = 0
-    try:
-        main()
-    except SystemExit as e:
-        code = e.code
-    out, complaints = capsys.readouterr()
-    return code, out, complaints
+    return env, oracle_of(env)
 
 
 def test_a_random_player_gets_what_the_oracle_says(stationary):
@@ -58,9 +43,9 @@ def test_regret_and_rates_do_not_depend_on_how_rollouts_are_dealt_out(stationary
     assert whole.regret_mean > 0
 
 
-def test_chance_nodes_lose_less_than_a_frozen_future(monkeypatch, capsys):
+def test_chance_nodes_lose_less_than_a_frozen_future(monsters):
     words = ("plan", "--planners", "frozen", "chance", "--simulations", "16", "--rollouts", "60")
-    code, out, _ = run(monkeypatch, capsys, *words, "--json")
+    code, out, _ = monsters(*words, "--json")
     assert code == 0
     frozen, chance = (json.loads(line) for line in out.splitlines())
     assert set(frozen) == {
@@ -80,11 +65,9 @@ def test_chance_nodes_lose_less_than_a_frozen_future(monkeypatch, capsys):
     assert chance["return_mean"] > frozen["return_mean"] + 2 * frozen["return_se"]
 
 
-def test_the_table_names_the_optimum_and_what_was_left_out(monkeypatch, capsys):
+def test_the_table_names_the_optimum_and_what_was_left_out(monsters):
     words = ("plan", "--world", "stationary", "--planners", "hindsight-3", "chance")
-    code, out, complaints = run(
-        monkeypatch, capsys, *words, "--simulations", "6", "--rollouts", "2"
-    )
+    code, out, complaints = monsters(*words, "--simulations", "6", "--rollouts", "2")
     assert code == 0
     assert "best return is 5.404, a random one -1.763" in out
     assert len(out.splitlines()) == 3
@@ -99,14 +82,17 @@ def test_the_table_names_the_optimum_and_what_was_left_out(monkeypatch, capsys):
     [
         (["plan", "--planners", "fast"], "planner 'fast' is unknown; choose frozen, chance, or"),
         (["plan", "--planners", "hindsight-0"], "planner 'hindsight-0' is unknown"),
-        (["plan", "--rollouts", "0"], "--rollouts 0 was given; give at least 1."),
+        (["plan", "--planners"], "--planners was given nothing; give at least one"),
+        (["plan", "--simulations"], "--simulations was given nothing; give at least one"),
+        (["plan", "--seed", "4294967296"], "--seed 4294967296 was given; give 0 to 4294967295."),
+        (["plan", "--rollouts", "1"], "--rollouts 1 was given; give at least 2."),
         (["plan", "--simulations", "50", "4"], "--simulations 4 was given; give at least 5"),
         (["plan", "--world", "flat"], "invalid choice 'flat' for argument '--world'"),
         (["plan", "--simulation", "9"], "--simulation is no flag of monsters plan"),
     ],
 )
-def test_bad_input_is_one_line(monkeypatch, capsys, words, complaint):
-    code, out, complaints = run(monkeypatch, capsys, *words)
+def test_bad_input_is_one_line(monsters, words, complaint):
+    code, out, complaints = monsters(*words)
     assert (code, out) == (2, "")
     assert complaint in complaints
     assert complaints.startswith("monsters: ") and complaints.count("\n") == 1

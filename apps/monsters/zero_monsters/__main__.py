@@ -1,12 +1,21 @@
 """The command line: `monsters plan|train|eval|watch`."""
 
 import dataclasses
+import math
 from typing import Literal
 
 import tyro
 
-from zero_train.app import Command, main as run_command, parse, parse_run, start_jax
+from zero_train.app import (
+    check_bounds,
+    Command,
+    main as run_command,
+    parse,
+    parse_run,
+    start_jax,
+)
 
+from ._config import SEEDS
 from ._planners import PLANNERS
 
 
@@ -28,6 +37,10 @@ class PlanArguments:
     json: bool = False
     """Print one JSON line a row."""
 
+    def __post_init__(self) -> None:
+        # A standard error needs two.
+        check_bounds(self, {"rollouts": (2, math.inf), "seed": SEEDS})
+
 
 @dataclasses.dataclass(frozen=True)
 class EvalArguments:
@@ -45,6 +58,10 @@ class EvalArguments:
     """Everything random follows from it."""
     json: bool = False
     """Print one JSON line instead."""
+
+    def __post_init__(self) -> None:
+        # A standard error needs two.
+        check_bounds(self, {"rollouts": (2, math.inf), "seed": SEEDS})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +81,9 @@ class WatchArguments:
     """Seconds between two moves."""
     seed: int = 0
     """Everything random follows from it."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self, {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS})
 
 
 def main() -> None:

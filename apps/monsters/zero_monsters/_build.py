@@ -20,6 +20,7 @@ from zero_train import (
     PlanningActor,
     PolicyActor,
 )
+from zero_train.app import UsageError
 
 from ._config import Config
 from ._network import build_network
@@ -53,7 +54,16 @@ def build_agent(config: Config) -> ExpertIteration:
 
 
 def build_loop(config: Config, mesh: Mesh) -> Loop:
-    """The training loop of a configuration."""
+    """The training loop of a configuration.
+
+    **Raises:** `UsageError` where the shards do not divide over the devices that learn.
+    """
+    learners = mesh.shape["data"] - config.actor_devices
+    if learners > 0 and config.shards % learners:
+        raise UsageError(
+            f"--shards {config.shards} does not divide over the {learners} devices that learn; "
+            f"give a multiple of {learners} that divides --envs and --batch, or other --devices."
+        )
     return Loop(
         env=_training_env(config),
         agent=build_agent(config),
@@ -85,14 +95,8 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 
 def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:
-    """The planner for playing at full strength: no noise, the best mean value."""
-    return build_planner(
-        planner,
-        simulations,
-        selection=_selection(config),
-        gamma=config.gamma,
-        readout=SoftmaxQ(0.0),
-    )
+    """The planner for playing at full strength: no noise, the highest Q-value."""
+    return build_planner(planner, simulations, selection=_selection(config), gamma=config.gamma)
 
 
 def build_player(

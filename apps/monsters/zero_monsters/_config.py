@@ -4,9 +4,9 @@ import dataclasses
 import math
 from typing import Literal
 
-from zero_train.app import check_bounds, UsageError
+from zero_train.app import as_usage_error, check_bounds, UsageError
 
-from ._planners import build_planner, PlannerError
+from ._planners import build_planner, PlannerError, PlannerName
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Config:
     """Environments acted in at once, over all acting devices."""
     unroll: int = 4
     """Moves played in every environment per step."""
-    updates: int = 8
+    updates: int = 16
     """Gradient updates per step."""
     batch: int = 64
     """Windows per gradient update, over all learning devices."""
@@ -58,7 +58,7 @@ class Config:
     """Total Dirichlet concentration, divided by the number of legal moves."""
     temperature: float = 0.3
     """Of the softmax over Q that acts and is learned from, at the first update."""
-    temperature_end: float = 0.03
+    temperature_end: float = 0.02
     """The same at the last update; in between it falls exponentially."""
     player_simulations: int = 50
     """Simulations per move at full strength, when not said otherwise."""
@@ -75,7 +75,7 @@ class Config:
     """Atoms of the value's distribution, evenly from -1 to 1."""
 
     # --- learning
-    gamma: float = 0.85
+    gamma: float = 0.75
     """Discount of one move, in planning and in returns."""
     n_steps: int = 5
     """Rewards in a value target before the target network's value."""
@@ -112,11 +112,23 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
+        with as_usage_error():
+            playout = PlannerName.parse(self.planner).playout
+        if playout:
+            raise UsageError(
+                f"--planner {self.planner} judges leaves by playouts, not by the network that "
+                f"learns to; give {self.planner.removesuffix('+playout')}."
+            )
         for name in ("simulations", "player_simulations"):
             try:
                 build_planner(self.planner, getattr(self, name))
             except PlannerError as e:
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
+        if self.actor_devices and self.envs % self.actor_devices:
+            raise UsageError(
+                f"--envs {self.envs} does not divide over --actor-devices {self.actor_devices}; "
+                f"give a multiple of {self.actor_devices}, or other --actor-devices."
+            )
         for name in ("envs", "batch"):
             if getattr(self, name) % self.shards:
                 raise UsageError(
@@ -135,6 +147,8 @@ class Config:
             )
 
 
+#: What every `--seed` may be: a key holds 32 bits of it.
+SEEDS = (0, 2**32 - 1)
 #: What each flag may be, ends included.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
@@ -142,22 +156,23 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("player_simulations", "width", "layers", "n_steps"), (1, math.inf)),
     **dict.fromkeys(("target_period", "evaluate_every", "checkpoint_every"), (1, math.inf)),
     **dict.fromkeys(("length", "atoms", "rollouts"), (2, math.inf)),
-    **dict.fromkeys(("seed", "actor_devices", "exploration"), (0, math.inf)),
+    **dict.fromkeys(("actor_devices", "exploration"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
     **dict.fromkeys(("temperature", "temperature_end", "concentration"), (1e-6, math.inf)),
     **dict.fromkeys(("gamma", "value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),
+    "seed": SEEDS,
 }
 
 #: `tiny` shows every part within a minute; `original` is the original system's own configuration,
-#: whose batches of 32 rollouts of 32 moves become windows of 33 rows.
+#: whose batches of 32 rollouts of 32 moves become windows of 33 rows. But here its trees start anew
+#: every move, and the concentration of its noise is 0.5 a move only where five are legal.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,
         envs=16,
         batch=16,
         updates=2,
-        shards=1,
         simulations=8,
         player_simulations=16,
         width=32,

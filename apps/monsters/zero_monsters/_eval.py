@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 from zero_envs import Monsters
 from zero_envs.testing import MonstersOracle
 from zero_train import AbstractActor
-from zero_train.app import as_usage_error, UsageError
+from zero_train.app import as_usage_error
 
 from ._load import load
 from ._measure import measure
@@ -33,10 +33,8 @@ def evaluate(
     - `planner`: a name that `PlannerName` knows, or `network` for the bare network.
     - `simulations`: per move; `None` what the run's configuration says.
     """
-    check_rollouts(rollouts)
     trained = load(run)
-    number = trained.config.player_simulations if simulations is None else simulations
-    number = 0 if planner == "network" else number
+    number = trained.simulations(planner, simulations)
     with as_usage_error():
         actor = trained.actor(planner, number)
     row = result_row(
@@ -82,9 +80,3 @@ def line(row: dict[str, Any]) -> str:
         f"{row['win_rate']:7.1%} {row['loss_rate']:7.1%} {row['regret_mean']:8.4f} "
         f"{row['moves_per_second']:9.0f}"
     )
-
-
-def check_rollouts(rollouts: int) -> None:
-    """Raises a `UsageError` for none."""
-    if rollouts < 1:
-        raise UsageError(f"--rollouts {rollouts} was given; give at least 1.")

@@ -33,6 +33,12 @@ class Trained:
     params: PyTree[Array]
     step: int
 
+    def simulations(self, planner: str, given: int | None) -> int:
+        """How many a move: those given, or else as configured; none for the bare `network`."""
+        if planner == "network":
+            return 0
+        return self.config.player_simulations if given is None else given
+
     def actor(self, planner: str, simulations: int) -> AbstractActor:
         """The player with a planner by name, or `network`, and so many simulations a move."""
         return build_player(self.config, self.params, planner, simulations)

@@ -1,6 +1,7 @@
 """What a player is worth in the monster world, beside the exact optimum."""
 
 import dataclasses
+import functools as ft
 import math
 import time
 
@@ -50,7 +51,7 @@ def measure(
     gamma: float,
     key: PRNGKeyArray,
 ) -> Measured:
-    """Plays `rollouts` rollouts. Rollout `i` depends on `key` and on `i` only."""
+    """Plays `rollouts` rollouts, at least 2. Rollout `i` depends on `key` and on `i` only."""
     rows = np.arange(rollouts, dtype=np.int32)
     chunks = [rows[i : i + _ROLLOUTS_AT_ONCE] for i in range(0, rollouts, _ROLLOUTS_AT_ONCE)]
     # The last chunk is filled up, so that one compiled program plays them all.
@@ -74,11 +75,10 @@ def measure(
     ended = transition.last.any(axis=0)
     first = transition.reward[np.argmax(transition.last, axis=0), rows]
     decisions = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state)
-    spread = returns.std(ddof=1) if rollouts > 1 else math.nan
     return Measured(
         rollouts=rollouts,
         return_mean=float(returns.mean()),
-        return_se=float(spread / math.sqrt(rollouts)),
+        return_se=float(returns.std(ddof=1) / math.sqrt(rollouts)),
         win_rate=float(np.mean(ended & (first > 0))),
         loss_rate=float(np.mean(ended & (first < 0))),
         regret_mean=float(oracle.regret(decisions, action.reshape(-1), gamma=gamma).mean()),
@@ -96,6 +96,9 @@ def _play(
         mine = jr.fold_in(jr.fold_in(key, consumer), step)
         return jax.vmap(jr.fold_in, in_axes=(None, 0))(mine, rows)
 
+    choose = jax.vmap(lambda last, *states: jax.tree.map(ft.partial(jnp.where, last), *states))
+
+    # `zero_train.rollout` writes a row of its own for every end, which would count as a step.
     def body(carry, step):
         state, memory = carry
         obs = jax.vmap(env.observe)(state)
@@ -103,14 +106,10 @@ def _play(
         move = jax.vmap(lambda s, a, k: env.step(s, a, key=k))
         after, transition = move(state, action, keys(1, step))
         fresh = jax.vmap(lambda k: env.init(key=k))(keys(2, step + 1))
-        after = jax.tree.map(lambda x, y: _where(transition.last, x, y), fresh, after)
+        after = choose(transition.last, fresh, after)
         memory = actor.advance(memory, action, after, transition)
         return (after, memory), (state, action, transition)
 
     state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
     steps = jnp.arange(NUM_STEPS, dtype=jnp.int32)
     return jax.lax.scan(body, (state, actor.init(state)), steps)[1]
-
-
-def _where(mask: Array, x: Array, y: Array) -> Array:
-    return jnp.where(mask.reshape(-1, *(1,) * (x.ndim - 1)), x, y)

@@ -10,7 +10,7 @@ from zero_envs import Monsters
 from zero_envs.testing import MonstersOracle
 from zero_train.app import as_usage_error, UsageError
 
-from ._eval import check_rollouts, HEADER, line, result_row
+from ._eval import HEADER, line, result_row
 from ._measure import NUM_STEPS
 from ._planners import LEAST_IN_A_TREE, PlannerError, PlannerName, planning_actor
 
@@ -28,7 +28,9 @@ def compare(
 
     Rows with too few simulations for the planner's trees are left out, and said to be.
     """
-    check_rollouts(rollouts)
+    for flag, given in (("planners", planners), ("simulations", simulations)):
+        if not given:
+            raise UsageError(f"--{flag} was given nothing; give at least one, or leave it out.")
     with as_usage_error():
         for planner in planners:
             PlannerName.parse(planner)

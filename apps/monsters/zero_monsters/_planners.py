@@ -8,7 +8,6 @@ from jaxtyping import Array, Float
 
 from zero_envs import Monsters, Observation
 from zero_search import (
-    AbstractPlanner,
     AbstractPriorModel,
     AbstractReadout,
     AbstractRootNoise,
@@ -77,8 +76,7 @@ def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningAct
 
     Arguments and errors are those of `build_planner`.
     """
-    plans = build_planner(planner, simulations, readout=_READOUT)
-    return PlanningActor(plans, build_model(env, planner))
+    return PlanningActor(build_planner(planner, simulations), build_model(env, planner))
 
 
 def build_planner(
@@ -88,32 +86,28 @@ def build_planner(
     selection: AbstractSelection = SELECTION,
     noise: AbstractRootNoise | None = None,
     gamma: float = GAMMA,
-    readout: AbstractReadout | None = None,
-) -> AbstractPlanner:
-    """What plans.
+    readout: AbstractReadout = _READOUT,
+) -> Hindsight:
+    """What plans: the mean of its trees, which of one tree is that tree with a readout.
 
     **Arguments:**
 
     - `planner`: a name that `PlannerName` knows.
     - `simulations`: of all trees together.
-    - `readout`: how a root becomes a policy; `None` plays the most visited action.
+    - `readout`: how the mean of the roots becomes a policy.
 
     Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
     """
     name = PlannerName.parse(planner)
     if simulations // name.trees < LEAST_IN_A_TREE:
+        trees = f"the {name.trees} trees" if name.trees > 1 else "the tree"
         raise PlannerError(
-            f"{simulations} simulations for the {name.trees} trees of {planner}: give at least "
+            f"{simulations} simulations for {trees} of {planner}: give at least "
             f"{LEAST_IN_A_TREE * name.trees}, {LEAST_IN_A_TREE} in each."
         )
     tree = TreeSearch(simulations // name.trees, selection, noise, gamma=gamma)
     inner = ChanceSearch(tree) if name.kind == "chance" else tree
-    # The mean of one tree is that tree, with a readout.
-    return (
-        inner
-        if name.kind != "hindsight" and readout is None
-        else Hindsight(inner, name.trees, readout)
-    )
+    return Hindsight(inner, name.trees, readout)
 
 
 def build_model(
@@ -124,11 +118,12 @@ def build_model(
     Only chance nodes ask for odds; to draw an outcome without them is much faster.
     """
     name = PlannerName.parse(planner)
-    world = EnvironmentModel(env, evaluate or _uniform)
+    evaluate = evaluate or _uniform
     playout = Playout(_PLAYOUT_STEPS, gamma, rules=EnvironmentModel(env, _uniform))
     if name.kind == "chance":
-        dice = ChanceEnvironmentModel(env, evaluate or _uniform)
+        dice = ChanceEnvironmentModel(env, evaluate)
         return ChancePlayoutModel(dice, playout) if name.playout else dice
+    world = EnvironmentModel(env, evaluate)
     return PlayoutModel(world, playout) if name.playout else world
 
 

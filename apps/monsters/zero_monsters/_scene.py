@@ -41,7 +41,8 @@ class Thought:
     - `shares`: of the simulations that began with each action, or the network's policy.
     - `qvalues`: what it thinks each action is worth, nan where none began with it; `None` for a
         network, which does not say.
-    - `exact`: what each action is really worth, with the best play after it; -inf for a wall.
+    - `exact`: what each action is really worth at the run's discount, with the best play after it;
+        -inf for a wall.
     """
 
     action: int

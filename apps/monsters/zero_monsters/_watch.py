@@ -1,7 +1,6 @@
 """`monsters watch`: episodes in the terminal, with what the player thinks of every move."""
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +18,7 @@ from zero_envs import Monsters, MonstersState, Observation, Transition
 from zero_envs.testing import MonstersOracle
 from zero_search import Hindsight, Plan, read_tree, Tree
 from zero_train import AbstractActor, PlanningActor
-from zero_train.app import as_usage_error, UsageError
+from zero_train.app import as_usage_error
 
 from ._load import load
 from ._measure import NUM_STEPS
@@ -47,13 +46,8 @@ def watch(
     - `delay`: seconds between two moves.
     - `console`: by default standard output.
     """
-    if episodes < 1:
-        raise UsageError(f"--episodes {episodes} was given; give at least 1.")
-    if not 0 <= delay < math.inf:
-        raise UsageError(f"--delay {delay} was given; give a number of seconds, at least 0.")
     trained = load(run)
-    number = trained.config.player_simulations if simulations is None else simulations
-    number = 0 if planner == "network" else number
+    number = trained.simulations(planner, simulations)
     with as_usage_error():
         actor = trained.actor(planner, number)
     console = console or Console(highlight=False)

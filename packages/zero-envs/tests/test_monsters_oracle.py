@@ -1,6 +1,7 @@
 """The exact values of `Monsters`: published figures, Bellman's equation through `step`, paths."""
 
 import collections
+import functools as ft
 import itertools
 import math
 
@@ -188,17 +189,14 @@ def test_the_greedy_policy_is_the_one_that_plays_its_values():
     oracle, number, steps = MonstersOracle(env), 4000, 8
     init = jax.jit(jax.vmap(lambda key: env.init(key=key)))
     step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)))
+    choose = jax.vmap(lambda last, *states: jax.tree.map(ft.partial(jnp.where, last), *states))
     keys = iter(jax.random.split(jax.random.key(0), 2 * steps + 1))
     state, total = init(jax.random.split(next(keys), number)), np.zeros(number)
     for _ in range(steps):
         action = np.argmax(oracle.qvalues(state, gamma=0.5), axis=1).astype(np.int32)
         after, transition = step(state, jnp.asarray(action), jax.random.split(next(keys), number))
         total += np.asarray(transition.reward)
-        fresh = init(jax.random.split(next(keys), number))
-        pick = lambda x, y, last=transition.last: jnp.where(
-            last.reshape(-1, *(1,) * (x.ndim - 1)), x, y
-        )
-        state = jax.tree.map(pick, fresh, after)
+        state = choose(transition.last, init(jax.random.split(next(keys), number)), after)
     exact = oracle.rollout(steps, "greedy", gamma=0.5)
     assert total.mean() == pytest.approx(exact, abs=4 * total.std() / number**0.5)
     # It does not know that the end is near.
