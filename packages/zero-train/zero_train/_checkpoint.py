@@ -140,7 +140,9 @@ class Checkpoints:
     def _folder(self, step: int | None) -> pathlib.Path:
         folders = self._folders()
         if not folders:
-            raise CheckpointError(f"No checkpoint was found in {self.directory}.")
+            raise CheckpointError(
+                f"No checkpoint was found in {self.directory}; give a folder that has one."
+            )
         if step is None:
             return folders[max(folders)]
         if step not in folders:

@@ -60,13 +60,13 @@ def check_bounds(config: Any, bounds: Mapping[str, tuple[float, float]]) -> None
 
     **Arguments:**
 
-    - `bounds`: what each field may be, ends included. NaN is never allowed.
+    - `bounds`: what each field may be, ends included. NaN and infinity never are.
 
     **Raises:** [`zero_train.app.UsageError`][], in the words of the command line.
     """
     for name, (least, most) in bounds.items():
         value = getattr(config, name)
-        if not least <= value <= most:
+        if not least <= value <= most or value == math.inf:
             allowed = f"at least {least}" if most == math.inf else f"{least} to {most}"
             raise UsageError(f"{flag(name)} {value} was given; give {allowed}.")
 
@@ -90,7 +90,10 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
     try:
         return kind(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as e:
-        raise UsageError(f"{path} is not the configuration of a run: {e}") from e
+        raise UsageError(
+            f"{path} is not the configuration of a run of `{prog} train`: {e}; give the folder of "
+            "one."
+        ) from e
 
 
 def flag(name: str) -> str:
