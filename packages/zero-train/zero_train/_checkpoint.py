@@ -143,8 +143,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"No checkpoint was found in {self.directory}; give a folder that has one."
             )
-        if step is None:
-            return folders[max(folders)]
+        step = max(folders) if step is None else step
         if step not in folders:
             has = ", ".join(map(str, sorted(folders)))
             raise CheckpointError(
