@@ -19,6 +19,11 @@ from ._config import SEEDS
 from ._planners import PLANNERS
 
 
+# What flags may be, ends included; a standard error needs two rollouts.
+_MEASURING = {"rollouts": (2, math.inf), "seed": SEEDS}
+_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
+
+
 @dataclasses.dataclass(frozen=True)
 class PlanArguments:
     """Planners that know the rules and nothing else: a uniform policy, leaves worth zero or judged
@@ -37,10 +42,6 @@ class PlanArguments:
     json: bool = False
     """Print one JSON line a row."""
 
-    def __post_init__(self) -> None:
-        # A standard error needs two.
-        check_bounds(self, {"rollouts": (2, math.inf), "seed": SEEDS})
-
 
 @dataclasses.dataclass(frozen=True)
 class EvalArguments:
@@ -58,10 +59,6 @@ class EvalArguments:
     """Everything random follows from it."""
     json: bool = False
     """Print one JSON line instead."""
-
-    def __post_init__(self) -> None:
-        # A standard error needs two.
-        check_bounds(self, {"rollouts": (2, math.inf), "seed": SEEDS})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +79,6 @@ class WatchArguments:
     seed: int = 0
     """Everything random follows from it."""
 
-    def __post_init__(self) -> None:
-        check_bounds(self, {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS})
-
 
 def main() -> None:
     """Runs one command; bad input ends it with one line and exit code 2."""
@@ -104,6 +98,7 @@ def main() -> None:
 
 def _plan(words: list[str]) -> None:
     arguments = parse(PlanArguments, "monsters plan", words)
+    check_bounds(arguments, _MEASURING)
     start_jax()
     from ._plan import compare
 
@@ -135,6 +130,7 @@ def _train(words: list[str]) -> None:
 
 def _eval(words: list[str]) -> None:
     arguments = parse(EvalArguments, "monsters eval", words)
+    check_bounds(arguments, _MEASURING)
     start_jax()
     from ._eval import evaluate
 
@@ -150,6 +146,7 @@ def _eval(words: list[str]) -> None:
 
 def _watch(words: list[str]) -> None:
     arguments = parse(WatchArguments, "monsters watch", words)
+    check_bounds(arguments, _WATCHING)
     start_jax()
     from ._watch import watch
 
