@@ -61,6 +61,7 @@ def test_the_last_evaluation_compares_what_was_learned(tiny_run, small_config):
     assert lines[3]["network_return"] == rows[4]["return_mean"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
     """Back from the checkpoint in its middle, with an evaluation still to come."""
     folder = tmp_path / "resumed"
