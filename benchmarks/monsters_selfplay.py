@@ -2,7 +2,8 @@
 
 One JSON line a network and planner: positions and simulations (evaluations) a second while
 collecting, and the shares of the network (its evaluations alone, at the same batch size), of the
-environment (its steps, odds and observations alone) and of the tree (the rest).
+environment (its steps and observations alone, for chance nodes its
+odds) and of the tree (the rest).
 
     uv run python benchmarks/monsters_selfplay.py [--envs 64] [--simulations 50]
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from _selfplay import measure
 
 from zero_envs import MonstersState
@@ -30,7 +32,10 @@ def row(config: Config, repeats: int) -> dict[str, Any]:
     def step(state: MonstersState) -> MonstersState:
         # The move depends on all that was seen, and the outcome on all odds.
         sums = [jnp.sum(x, dtype=jnp.int32) for x in jax.tree.leaves(env.observe(state))]
-        after = env.afterstate(state, sum(sums, jnp.zeros((), jnp.int32)) % env.num_actions)
+        move = sum(sums, jnp.zeros((), jnp.int32)) % env.num_actions
+        if config.planner != "chance":
+            return env.step(state, move, key=jr.key(0))[0]
+        after = env.afterstate(state, move)
         outcome = jnp.argmax(env.outcome_logits(after)).astype(jnp.int32)
         return env.resolve(after, outcome)[0]
 
