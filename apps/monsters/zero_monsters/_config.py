@@ -19,7 +19,7 @@ class Config:
     """Everything random in the run derives from it."""
 
     # --- how much
-    steps: int = 700
+    steps: int = 720
     """Steps of the loop: each collects from every environment, then updates."""
     envs: int = 64
     """Environments acted in at once, over all acting devices."""
