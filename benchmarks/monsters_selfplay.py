@@ -1,9 +1,8 @@
-"""Where the time of collecting in the monster world goes, with both networks and two planners.
+"""Where the time of collecting in the monster world goes, with both networks.
 
-One JSON line a network and planner: positions and simulations (evaluations) a second while
+One JSON line a network, planning with chance nodes: positions and simulations (evaluations) a second while
 collecting, and the shares of the network (its evaluations alone, at the same batch size), of the
-environment (its steps and observations alone, for chance nodes its
-odds) and of the tree (the rest).
+environment (its steps, odds and observations alone) and of the tree (the rest).
 
     uv run python benchmarks/monsters_selfplay.py [--envs 64] [--simulations 50]
 """
@@ -15,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from _selfplay import measure
 
 from zero_envs import MonstersState
@@ -33,8 +31,6 @@ def row(config: Config, repeats: int) -> dict[str, Any]:
         # The move depends on all that was seen, and the outcome on all odds.
         sums = [jnp.sum(x, dtype=jnp.int32) for x in jax.tree.leaves(env.observe(state))]
         move = sum(sums, jnp.zeros((), jnp.int32)) % env.num_actions
-        if config.planner != "chance":
-            return env.step(state, move, key=jr.key(0))[0]
         after = env.afterstate(state, move)
         outcome = jnp.argmax(env.outcome_logits(after)).astype(jnp.int32)
         return env.resolve(after, outcome)[0]
@@ -57,15 +53,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     for preset in ("default", "original"):
-        for planner in ("chance", "hindsight-3"):
-            config = dataclasses.replace(
-                PRESETS[preset],
-                planner=planner,
-                envs=given.envs,
-                unroll=4,
-                simulations=given.simulations,
-            )
-            print(json.dumps(row(config, given.repeats)), flush=True)
+        config = dataclasses.replace(
+            PRESETS[preset], envs=given.envs, unroll=4, simulations=given.simulations
+        )
+        print(json.dumps(row(config, given.repeats)), flush=True)
 
 
 if __name__ == "__main__":
