@@ -1,8 +1,8 @@
 """Where the time of collecting in the monster world goes, with both networks.
 
-One JSON line a network, planning with chance nodes: positions and simulations (evaluations) a second while
-collecting, and the shares of the network (its evaluations alone, at the same batch size), of the
-environment (its steps, odds and observations alone) and of the tree (the rest).
+One JSON line a network, planning with chance nodes: positions and simulations (evaluations) a
+second while collecting, and the shares of the network (its evaluations alone, at the same batch
+size), of the environment (its steps, odds and observations alone) and of the tree (the rest).
 
     uv run python benchmarks/monsters_selfplay.py [--envs 64] [--simulations 50]
 """
