@@ -6,9 +6,9 @@ JSON lines, of one `--question`:
 - `time`: `moves_per_second` of `--rows` games at once, compilation apart; and `times_frozen`, how
   many times as long a move takes as one of `frozen` with as many simulations: the median over
   paired runs, which other work on the machine disturbs less.
-- `optimism`: the mean of the plan's `value` minus that of the state, and of the Q-value of the
-  action it `chose` minus that action's own, each exact (gamma 0.99) and with its standard error
-  over games; and the mean `regret` of the choice.
+- `optimism`: the mean of the plan's `value`, the highest Q-value, minus that of the state, and
+  minus that of the action it `chose`, each exact (gamma 0.99) and with its standard error over
+  games; and the mean `regret` of the choice.
 
 The last two are on the same states: those that best play comes to, fresh starts following the ends.
 
