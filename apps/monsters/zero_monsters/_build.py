@@ -96,7 +96,13 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:
     """The planner for playing at full strength: no noise, the highest Q-value."""
-    return build_planner(planner, simulations, selection=_selection(config), gamma=config.gamma)
+    return build_planner(
+        planner,
+        simulations,
+        selection=_selection(config),
+        gamma=config.gamma,
+        outcomes=config.outcomes,
+    )
 
 
 def build_player(
@@ -135,9 +141,10 @@ def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:
         config.planner,
         config.simulations,
         selection=_selection(config),
-        noise=DirichletNoise(config.noise, total=config.concentration) if config.noise else None,
+        noise=DirichletNoise(config.noise, config.alpha) if config.noise else None,
         gamma=config.gamma,
         readout=SoftmaxQ(config.temperature * fall**done),
+        outcomes=config.outcomes,
     )
 
 

@@ -45,6 +45,9 @@ class Config:
     # --- search
     planner: str = "chance"
     """frozen, hindsight-K or chance."""
+    outcomes: Literal["proportional", "weighted", "sampled"] = "weighted"
+    """How chance nodes visit outcomes: in proportion to their odds, each once before any twice and
+    weighted by its odds, or drawn."""
     simulations: int = 32
     """Simulations per move while collecting, of all trees together."""
     exploration: float = 1.25
@@ -54,8 +57,8 @@ class Config:
     on their own scale."""
     noise: float = 0.25
     """Share of Dirichlet noise in the root's prior."""
-    concentration: float = 2.5
-    """Total Dirichlet concentration, divided by the number of legal moves."""
+    alpha: float = 0.5
+    """Dirichlet concentration of every legal move."""
     temperature: float = 0.3
     """Of the softmax over Q that acts and is learned from, at the first update."""
     temperature_end: float = 0.02
@@ -158,7 +161,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("length", "atoms", "rollouts"), (2, math.inf)),
     **dict.fromkeys(("actor_devices", "exploration"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
-    **dict.fromkeys(("temperature", "temperature_end", "concentration"), (1e-6, math.inf)),
+    **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
     **dict.fromkeys(("gamma", "value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),
     "seed": SEEDS,
@@ -166,7 +169,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 
 #: `tiny` shows every part within a minute; `original` is the original system's own configuration,
 #: whose batches of 32 rollouts of 32 moves become windows of 33 rows. But here its trees start anew
-#: every move, and the concentration of its noise is 0.5 a move only where five are legal.
+#: every move.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,
@@ -190,6 +193,7 @@ PRESETS: dict[str, Config] = {
         length=33,
         capacity=1056,
         time_limit=1000,
+        outcomes="sampled",
         simulations=50,
         exploration=1.0,
         first_play=0.5,

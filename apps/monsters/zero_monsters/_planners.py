@@ -87,6 +87,7 @@ def build_planner(
     noise: AbstractRootNoise | None = None,
     gamma: float = GAMMA,
     readout: AbstractReadout = _READOUT,
+    outcomes: str = "proportional",
 ) -> Hindsight:
     """What plans: the mean of its trees, which of one tree is that tree with a readout.
 
@@ -95,6 +96,7 @@ def build_planner(
     - `planner`: a name that `PlannerName` knows.
     - `simulations`: of all trees together.
     - `readout`: how the mean of the roots becomes a policy.
+    - `outcomes`: those of [`zero_search.ChanceSearch`][]; without a network depth is worth more.
 
     Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
     """
@@ -106,7 +108,7 @@ def build_planner(
             f"{LEAST_IN_A_TREE * name.trees}, {LEAST_IN_A_TREE} in each."
         )
     tree = TreeSearch(simulations // name.trees, selection, noise, gamma=gamma)
-    inner = ChanceSearch(tree) if name.kind == "chance" else tree
+    inner = ChanceSearch(tree, outcomes) if name.kind == "chance" else tree
     return Hindsight(inner, name.trees, readout)
 
 

@@ -1,13 +1,15 @@
 """Games of chance to search over, and exact values for them."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from zero_search import AbstractChanceModel
+from zero_search import AbstractAfterstateModel, AbstractChanceModel
 
 from .helpers import _mix, _unit, Node, quick_jit, RandomTree
 
@@ -40,6 +42,29 @@ class RandomDice(AbstractChanceModel[Node, Node]):
 
     def predict(self, state, *, key):
         return self.tree.predict(state, key=key)
+
+
+class JudgedDice(AbstractAfterstateModel[Node, Node]):
+    """The same with a hashed value for every afterstate."""
+
+    dice: RandomDice
+    spoil: Callable[[Any], Any] = eqx.field(static=True, default=lambda x: x)
+
+    def afterstate(self, state, action):
+        return self.dice.afterstate(state, action)
+
+    def outcome_logits(self, afterstate):
+        return self.dice.outcome_logits(afterstate)
+
+    def resolve(self, afterstate, outcome):
+        return self.dice.resolve(afterstate, outcome)
+
+    def predict(self, state, *, key):
+        return self.dice.predict(state, key=key)
+
+    def afterstate_value(self, afterstate, *, key):
+        del key
+        return self.spoil(2 * _unit(afterstate.name, 10) - 1)
 
 
 def branches(dice: RandomDice, state: Node):

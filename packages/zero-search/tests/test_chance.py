@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from zero_search import (
-    AbstractAfterstateModel,
     AbstractChanceModel,
     AbstractRootNoise,
     ChanceSearch,
@@ -23,8 +22,8 @@ from zero_search import (
 )
 from zero_search._tree import COUNT
 
-from .dice import expectimax, RandomDice
-from .helpers import _unit, Jitted, Node, quick_jit, RandomTree
+from .dice import expectimax, JudgedDice, RandomDice
+from .helpers import Jitted, Node, quick_jit, RandomTree
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -38,37 +37,16 @@ TURNS = {
 }
 
 
-class JudgedDice(AbstractAfterstateModel[Node, Node]):
-    """The same with a hashed value for every afterstate."""
-
-    dice: RandomDice
-    spoil: Any = eqx.field(static=True, default=lambda x: x)
-
-    def afterstate(self, state, action):
-        return self.dice.afterstate(state, action)
-
-    def outcome_logits(self, afterstate):
-        return self.dice.outcome_logits(afterstate)
-
-    def resolve(self, afterstate, outcome):
-        return self.dice.resolve(afterstate, outcome)
-
-    def predict(self, state, *, key):
-        return self.dice.predict(state, key=key)
-
-    def afterstate_value(self, afterstate, *, key):
-        del key
-        return self.spoil(2 * _unit(afterstate.name, 10) - 1)
-
-
 @pytest.fixture(
     scope="module",
     params=[
         ("proportional", 1),
+        ("weighted", 1),
         pytest.param(("sampled", 1), marks=pytest.mark.slow),
         pytest.param(("proportional", 8), marks=pytest.mark.slow),
+        pytest.param(("weighted", 8), marks=pytest.mark.slow),
     ],
-    ids=["proportional", "sampled", "leaves"],
+    ids=lambda given: "-".join(map(str, given)),
 )
 def thorough(request):
     """Exact Q-values and a long search of games of two moves, in which every node fits.
@@ -76,7 +54,7 @@ def thorough(request):
     Luck has to be outweighed by more exploration.
     """
     outcomes, leaves = request.param
-    rule = PUCT(1.0 if outcomes == "proportional" else 4.0)
+    rule = PUCT(4.0 if outcomes == "sampled" else 1.0)
     inner = TreeSearch(3000, rule, gamma=0.8, max_nodes=57, num_leaves=leaves)
     planner = ChanceSearch(inner, outcomes)
 
@@ -286,7 +264,8 @@ class Filler(AbstractChanceModel[Node, Node]):
 
 
 @pytest.mark.parametrize(
-    "outcomes", ["proportional", pytest.param("sampled", marks=pytest.mark.slow)]
+    "outcomes",
+    ["proportional", *(pytest.param(x, marks=pytest.mark.slow) for x in ("weighted", "sampled"))],
 )
 def test_laws_of_a_plan(outcomes, getkey):
     # Weights are a distribution over legal actions alone; filler gives no NaN; traced once.
@@ -417,5 +396,5 @@ def test_a_law_that_is_none_is_counted():
 
 
 def test_unknown_outcomes_are_refused():
-    with pytest.raises(ValueError, match='must be "proportional" or "sampled"'):
+    with pytest.raises(ValueError, match="must be one of 'proportional', 'weighted', 'sampled'"):
         ChanceSearch(TreeSearch(4), "exact")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from .._backup import AbstractBackup, back_up, MeanBackup
+from .._backup import AbstractBackup, back_up
 from .._check import (
     batch_size,
     check_afterstate_value,
@@ -31,6 +31,7 @@ from ._model import (
     AbstractChanceModel,
     draw_outcome,
 )
+from ._outcomes import Outcomes
 
 
 Afterstate = TypeVar("Afterstate")
@@ -130,7 +131,7 @@ class Plies(AbstractPriorModel[Node]):
 
 
 class ByKind(AbstractSelection):
-    """Scores actions by the given rule and outcomes by their probabilities.
+    """Scores actions by the given rule and outcomes by theirs.
 
     When outcomes are sampled a chance node needs a seed: a rule has no key, and a node is scored
     once for each of its visits. It comes as a last column of the logits, is kept as the first
@@ -138,19 +139,20 @@ class ByKind(AbstractSelection):
     """
 
     selection: AbstractSelection
+    outcomes: Outcomes
     num_actions: int
-    sampled: bool
-    through: bool  # whether an afterstate's own value stands for a visit of its first outcome
 
     def prepare(
         self, logits: Float[Array, "rows columns"]
     ) -> Float[Array, "rows features columns"]:
-        actions, outcomes, seed = self._split(logits)
+        sampled = self.outcomes.sampled
+        split = [self.num_actions, logits.shape[1] - int(sampled)]
+        actions, outcomes, seed = jnp.split(logits, split, axis=1)
         features = self.selection.prepare(actions)
         chance = safe_softmax(outcomes)[:, None]
         shape = (*features.shape[:2], chance.shape[2])
         features = jnp.concatenate([features, jnp.broadcast_to(chance, shape)], axis=2)
-        if not self.sampled:
+        if not sampled:
             return features
         kept = jnp.where(seed > -jnp.inf, seed, 0.0)[:, :, None]
         kept = jnp.broadcast_to(kept, (kept.shape[0], 1, features.shape[2]))
@@ -158,37 +160,29 @@ class ByKind(AbstractSelection):
         return jnp.pad(features, ((0, 0), (0, 0), (0, 1)), constant_values=-jnp.inf)
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows columns"]:
-        _, probs, no_action = self._split(node.probabilities)
-        _, visits, _ = self._split(node.visits)
-        if self.sampled:
-            seed = jnp.max(node.prior[:, 0], axis=1)
-            chance = _drawn(probs, seed, node.count)
-        else:
-            first = jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
-            chance = probs / (visits + 1.0 + (first if self.through else 0.0))
-        decision = self.selection.score(_over_actions(node, self.num_actions, self.sampled))
+        sampled = self.outcomes.sampled
+        actions, outcomes = _by_kind(node, self.num_actions, sampled)
+        seed = jnp.max(node.prior[:, 0], axis=1) if sampled else None
+        decision = self.selection.score(actions)
+        chance = self.outcomes.score(outcomes.probabilities, outcomes.visits, outcomes.count, seed)
+        no_action = node.probabilities[:, node.visits.shape[1] - int(sampled) :]
         return jnp.concatenate([decision, chance, no_action], axis=1)
-
-    def _split(self, x: Float[Array, "rows columns"]) -> list[Float[Array, "rows _"]]:
-        """Actions, outcomes and, when they are sampled, a column for the seed."""
-        seed = x.shape[1] - int(self.sampled)
-        return jnp.split(x, [self.num_actions, seed], axis=1)
 
 
 class ByKindBackup(AbstractBackup):
-    """Backs decisions up by the given rule; an afterstate's value is the mean of its outcomes."""
+    """Backs decisions up by the given rule and afterstates by that of their outcomes."""
 
     backup: AbstractBackup
+    outcomes: Outcomes
     num_actions: int
-    sampled: bool
 
     def __call__(
         self, node: NodeStatistics, outcome: Float[Array, " rows"]
     ) -> Float[Array, " rows"]:
-        actions = _over_actions(node, self.num_actions, self.sampled)
+        actions, outcomes = _by_kind(node, self.num_actions, self.outcomes.sampled)
         decision = back_up(self.backup, actions, outcome)
-        chance = ~jnp.any(node.prior[:, 0, : self.num_actions] > -jnp.inf, axis=1)
-        return jnp.where(chance, MeanBackup()(node, outcome), decision)
+        chance = ~jnp.any(actions.probabilities > -jnp.inf, axis=1)
+        return jnp.where(chance, self.outcomes.value(outcomes, outcome), decision)
 
 
 class ActionNoise(AbstractRootNoise):
@@ -204,31 +198,17 @@ class ActionNoise(AbstractRootNoise):
         return jnp.concatenate([noisy, logits[:, self.num_actions :]], axis=1)
 
 
-def _drawn(
-    probs: Float[Array, "rows outcomes"],
-    seed: Float[Array, " rows"],
-    count: Float[Array, " rows"],
-) -> Float[Array, "rows outcomes"]:
-    """1 for the outcome drawn for a node's visit number `count`, by inverting the distribution."""
+def _by_kind(
+    node: NodeStatistics, num_actions: int, sampled: bool
+) -> tuple[NodeStatistics, NodeStatistics]:
+    """What the given rule may see, its own features of the actions; and the outcomes."""
 
-    def uniform(seed, count):
-        bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
-        return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
+    def cut(start: int, stop: int) -> NodeStatistics:
+        columns = (node.prior[:, int(sampled) :], node.visits, node.qvalues)
+        where = lambda n: (n.prior, n.visits, n.qvalues)
+        return eqx.tree_at(where, node, tuple(x[..., start:stop] for x in columns))
 
-    below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
-    threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
-    drawn = jnp.sum((below <= threshold[:, None]).astype(jnp.int32), axis=1)
-    return jax.nn.one_hot(drawn, probs.shape[1], dtype=jnp.float32)
-
-
-def _over_actions(node: NodeStatistics, num_actions: int, sampled: bool) -> NodeStatistics:
-    """What the given rule may see: its own features of the actions."""
-    cut = lambda x: x[..., :num_actions]
-    return eqx.tree_at(
-        lambda n: (n.prior, n.visits, n.qvalues),
-        node,
-        (cut(node.prior[:, int(sampled) :]), cut(node.visits), cut(node.qvalues)),
-    )
+    return cut(0, num_actions), cut(num_actions, node.visits.shape[1] - int(sampled))
 
 
 def _where(chance: Bool[Array, " batch"], x: Afterstate, y: Afterstate) -> Afterstate:

@@ -13,11 +13,12 @@ from .._tree import Tree, UNSTORED
 from .._tree_planner import AbstractTreePlanner, Outlook
 from .._tree_search import TreeSearch
 from ._model import AbstractAfterstateModel, AbstractChanceModel
+from ._outcomes import Outcomes, RULES
 from ._plies import ActionNoise, ByKind, ByKindBackup, Node, Plies
 
 
 class ChanceSearch(AbstractTreePlanner[AbstractChanceModel]):
-    """Tree search with chance nodes, which visit each outcome as often as it is probable.
+    """Tree search with chance nodes, which weigh outcomes by their probabilities.
 
     [`zero_search.TreeSearch`][] takes `model.step` for certain: it would search one future drawn
     by luck. Here an action leads to an afterstate, whose visits are shared out among the outcomes,
@@ -37,7 +38,11 @@ class ChanceSearch(AbstractTreePlanner[AbstractChanceModel]):
 
     - `planner`: what searches. Its rule scores decisions only and never sees an outcome.
     - `outcomes`: `"proportional"` takes the outcome that lags most behind its probability `p`, the
-        largest `p / (visits + 1)`, without any luck; `"sampled"` draws from the probabilities.
+        largest `p / (visits + 1)`, without any luck, and an afterstate is worth the mean of its
+        visits; `"sampled"` draws from the probabilities instead. `"weighted"` takes each outcome
+        once, the likeliest first, before any comes twice, and weighs their values by `p`. It is
+        broad where the others are deep: better with values as good as those of a trained network,
+        worse with none.
 
     Antonoglou et al. 2022, "Planning in stochastic environments with a learned model", section 4
     (there afterstates always have a value of their own, and single outcomes a node).
@@ -48,9 +53,10 @@ class ChanceSearch(AbstractTreePlanner[AbstractChanceModel]):
 
     def __check_init__(self):
         check_kinds("ChanceSearch", TreeSearch, planner=self.planner)
-        if self.outcomes not in ("proportional", "sampled"):
+        if self.outcomes not in RULES:
             raise ValueError(
-                f'`ChanceSearch(outcomes={self.outcomes!r})`: must be "proportional" or "sampled".'
+                f"`ChanceSearch(outcomes={self.outcomes!r})`: must be one of "
+                f"{', '.join(map(repr, RULES))}."
             )
 
     def init(self, model: AbstractChanceModel, state: PyTree[Array]) -> SearchCarry:
@@ -103,21 +109,17 @@ class ChanceSearch(AbstractTreePlanner[AbstractChanceModel]):
                 "probabilities of its outcomes: give it an `AbstractChanceModel`, or take "
                 "`TreeSearch`, or `Hindsight` over it."
             )
-        actions, sampled = num_actions(model, state), self.outcomes == "sampled"
+        actions = num_actions(model, state)
+        outcomes = Outcomes(self.outcomes, not isinstance(model, AbstractAfterstateModel))
         noise = self.planner.noise
         planner = dataclasses.replace(
             self.planner,
-            selection=ByKind(
-                self.planner.selection,
-                actions,
-                sampled,
-                through=not isinstance(model, AbstractAfterstateModel),
-            ),
+            selection=ByKind(self.planner.selection, outcomes, actions),
             noise=None if noise is None else ActionNoise(noise, actions),
-            backup=ByKindBackup(self.planner.backup, actions, sampled),
+            backup=ByKindBackup(self.planner.backup, outcomes, actions),
             gamma=1.0,
         )
-        return Plies(model, self.planner.gamma, actions, sampled), planner
+        return Plies(model, self.planner.gamma, actions, outcomes.sampled), planner
 
 
 def _only_actions(outlook: Outlook, num_actions: int) -> Outlook:
