@@ -61,7 +61,7 @@ def test_the_original_preset_is_the_original():
     assert (config.gamma, config.simulations, config.n_steps, config.atoms) == (0.99, 50, 5, 21)
     assert (config.exploration, config.first_play, config.entropy_bonus) == (1.0, 0.5, 0.01)
     assert (config.temperature, config.temperature_end) == (1.0, 0.1)
-    assert (config.noise, config.concentration / 5) == (0.25, 0.5)
+    assert (config.noise, config.alpha) == (0.25, 0.5)
     assert (config.target_period, config.target_rate) == (8, 0.5)
     assert (config.value_mix, config.weight_decay, config.clip, config.symmetries) == (
         0,

@@ -140,7 +140,9 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(dataclasses.asdict(PRESETS["large"])))
     assert load_config(Config, tmp_path, "app") == PRESETS["large"]
-    for text in ('{"colour": 1}', '{"steps": 0}', "{"):
+    whole = dataclasses.asdict(PRESETS["large"])
+    texts = ("{}", "{", *(json.dumps(whole | x) for x in ({"colour": 1}, {"steps": 0})))
+    for text in texts:
         path.write_text(text)
         with pytest.raises(UsageError, match="is not the configuration of a run"):
             load_config(Config, tmp_path, "app")

@@ -1,6 +1,7 @@
 """What a run is told: its configuration, and how it is run."""
 
 import dataclasses
+import inspect
 import json
 import math
 import os
@@ -88,7 +89,11 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
             f"as `{prog} train --out` made it."
         )
     try:
-        return kind(**json.loads(path.read_text()))
+        stored = json.loads(path.read_text())
+        lacking = set(inspect.signature(kind).parameters) - set(stored)
+        if lacking:
+            raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
+        return kind(**stored)
     except (OSError, ValueError, TypeError) as e:
         raise UsageError(
             f"{path} is not the configuration of a run of `{prog} train`: {e}; give the folder of "
