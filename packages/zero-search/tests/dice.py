@@ -7,9 +7,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 
-from zero_search import AbstractAfterstateModel, AbstractChanceModel
+from zero_search import AbstractAfterstateModel, AbstractChanceModel, AbstractPriorModel
 
 from .helpers import _mix, _unit, Node, quick_jit, RandomTree
 
@@ -42,6 +43,18 @@ class RandomDice(AbstractChanceModel[Node, Node]):
 
     def predict(self, state, *, key):
         return self.tree.predict(state, key=key)
+
+
+class Die(AbstractPriorModel[jax.Array]):
+    """One throw of a six-sided die, which the next state shows."""
+
+    def step(self, state, action, *, key):
+        face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key)
+        reward = face.astype(jnp.float32)
+        return face, reward, jnp.zeros_like(reward), jnp.ones_like(face, bool)
+
+    def predict(self, state, *, key):
+        return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape)
 
 
 class JudgedDice(AbstractAfterstateModel[Node, Node]):

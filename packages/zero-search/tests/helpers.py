@@ -15,6 +15,7 @@ from mctx._src.seq_halving import get_sequence_of_considered_visits
 from zero_search import (
     _tree_planner,
     AbstractPriorModel,
+    AbstractRootNoise,
     GumbelSearch,
     Plan,
     TreeSearch,
@@ -363,3 +364,21 @@ class Reference:
         node["visits"][action] += 1
         node["mean"] = self.backup(node, up)
         return up
+
+
+class Noise(AbstractRootNoise):
+    """Any change will do; a Dirichlet draw takes long to compile."""
+
+    def __call__(self, logits, *, key):
+        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
+
+
+def fresh(planner, model, state, key):
+    """The plan of a first move, and the trees."""
+    plan, _, tree = planner.grow(model, state, planner.init(model, state), key=key)
+    return plan, tree
+
+
+def equal(ours, theirs) -> bool:
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)

@@ -12,7 +12,6 @@ import pytest
 
 from zero_search import (
     AbstractChanceModel,
-    AbstractRootNoise,
     ChanceSearch,
     check_plan,
     MuZeroPUCT,
@@ -23,7 +22,7 @@ from zero_search import (
 from zero_search._tree import COUNT
 
 from .dice import expectimax, JudgedDice, RandomDice
-from .helpers import Jitted, Node, quick_jit, RandomTree
+from .helpers import Jitted, Node, Noise, quick_jit, RandomTree
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -168,13 +167,6 @@ def test_visits_equal_mctx(monkeypatch):
     assert jnp.array_equal(visits.astype(int), summary.visit_counts.astype(jnp.int32))
     assert jnp.allclose(plan.value, summary.value, atol=1e-5)
     assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
-
-
-class Noise(AbstractRootNoise):
-    """Any change will do; a Dirichlet draw takes long to compile."""
-
-    def __call__(self, logits, *, key):
-        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
 
 
 @pytest.mark.parametrize("leaves", [1, pytest.param(4, marks=pytest.mark.slow)])

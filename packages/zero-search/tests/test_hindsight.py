@@ -1,7 +1,6 @@
-"""Hindsight: against its inner planner, a NumPy loop and exact values; what trees see; its laws."""
+"""Hindsight: against its inner planner and a NumPy loop; trees that are kept; its laws."""
 
 import itertools
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,10 +10,7 @@ import numpy as np
 import pytest
 
 from zero_search import (
-    AbstractBackup,
-    AbstractHiddenModel,
     AbstractPriorModel,
-    AbstractRootNoise,
     AbstractTreePlanner,
     ChanceSearch,
     check_plan,
@@ -29,28 +25,10 @@ from zero_search import (
     VisitCounts,
 )
 from zero_search._root import first_carry, play_visits
-from zero_search._tree import empty, statistics
+from zero_search._tree import empty
 
-from .dice import expectimax, hindsight, RandomDice, UNUSED
-from .helpers import Jitted, Node, quick_jit, RandomTree
-
-
-def fresh(planner, model, state, key):
-    """The plan of a first move, and the trees."""
-    plan, _, tree = planner.grow(model, state, planner.init(model, state), key=key)
-    return plan, tree
-
-
-class Noise(AbstractRootNoise):
-    """Any change will do; a Dirichlet draw takes long to compile."""
-
-    def __call__(self, logits, *, key):
-        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
-
-
-def equal(ours, theirs) -> bool:
-    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
-    return all(np.array_equal(x, y) for x, y in pairs)
+from .dice import Die, RandomDice, UNUSED
+from .helpers import equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
 
 
 @pytest.mark.parametrize(
@@ -233,122 +211,6 @@ def test_the_order_of_trees_is_nothing(sparse, unvisited):
         assert np.array_equal(ours.action, theirs.action)
         for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
             assert np.allclose(x, y, atol=1e-6)
-
-
-class Die(AbstractPriorModel[jax.Array]):
-    """One throw of a six-sided die, which the next state shows."""
-
-    def step(self, state, action, *, key):
-        face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key)
-        reward = face.astype(jnp.float32)
-        return face, reward, jnp.zeros_like(reward), jnp.ones_like(face, bool)
-
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape)
-
-
-def test_trees_know_neither_the_real_die_nor_each_other():
-    # 10 000 plans. Chi-squared: of the faces that a tree saw, and of pairs of faces.
-    number, planner, model = 10_000, Hindsight(TreeSearch(2), 3), Die()
-
-    @quick_jit
-    def run(seeds):
-        state = jnp.full(seeds.shape, 7, jnp.int32)
-        keys = jax.vmap(lambda s: jr.split(jr.key(s)))(seeds)
-        plan, tree = fresh(planner, model, state, keys[:, 0])
-        real = model.step(state, plan.action, key=keys[:, 1])[0]
-        return tree.state[:, 1].reshape(-1, 3), real, plan.qvalues[:, 0], state
-
-    seen, real, qvalues, state = map(np.asarray, run(jnp.arange(number, dtype=jnp.uint32)))
-    assert np.all(state == 7)
-    assert np.allclose(qvalues, seen.mean(axis=1), atol=1e-5)
-    draws = {"first": seen[:, 0], "second": seen[:, 1], "third": seen[:, 2], "real": real}
-    for faces in draws.values():
-        assert chi_squared(np.bincount(faces, minlength=6)[None], number / 6) < 25.8
-    for x, y in itertools.combinations(draws.values(), 2):
-        table = np.zeros((6, 6))
-        np.add.at(table, (x, y), 1)
-        margins = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / number
-        assert chi_squared(table, margins) < 60.2
-
-
-def chi_squared(seen, expected) -> float:
-    """One in 10 000 is above 25.8 with 5 degrees of freedom, above 60.2 with 25."""
-    return float(np.sum((seen - expected) ** 2 / expected))
-
-
-class MaxBackup(AbstractBackup):
-    """The best of what was visited, so that no exploration is left in a value."""
-
-    def __call__(self, node, outcome):
-        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
-
-
-def test_converges_to_the_value_in_hindsight():
-    # Games of two moves, every future of which a tree sees to the end: what is left is the luck of
-    # 600 futures. The value of a player who foresees is above that of one who cannot.
-    games, trees = 4, 600
-    tree = RandomTree(3, (1.0,), horizon=2, sharpness=0.0, noise=0.0, illegal=0.2)
-    model = RandomDice(tree)
-    planner = Hindsight(TreeSearch(40, PUCT(50.0), gamma=0.8, backup=MaxBackup()), trees)
-    state = tree.root(games, 3)
-    run = quick_jit(lambda s, k: fresh(planner, model, s, k))
-    plan, grown = run(state, jr.split(jr.key(0), games))
-    legal = np.isfinite(np.asarray(model.predict(state, key=UNUSED)[0]))
-    each = np.asarray(statistics(grown).qvalues).reshape(games, trees, 3)
-    assert np.all(np.asarray(statistics(grown).visits).reshape(each.shape).min(axis=1)[legal] > 0)
-    error = each.std(axis=1)[legal] / np.sqrt(trees)
-    foreseen = hindsight(model, state, 0.8)[legal]
-    fair = np.asarray(quick_jit(lambda s: expectimax(model, s, 0.8, 2))(state))[legal]
-    off = (np.asarray(plan.qvalues)[legal] - foreseen) / error
-    assert np.all(np.abs(off) < 4) and np.sqrt(np.mean(off**2)) < 1.6
-    gap = (foreseen - fair) / error
-    assert np.all(gap > -1e-3) and np.sum(gap > 4) > 3
-
-
-class Secret(NamedTuple):
-    """What the player sees, and the prize of each action, which it may not."""
-
-    seen: jax.Array
-    prize: jax.Array
-
-
-class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
-    """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1."""
-
-    def step(self, state, action, *, key):
-        reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]
-        return state, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
-
-    def predict(self, state, *, key):
-        return jnp.zeros(state.prize.shape), jnp.zeros(state.seen.shape, jnp.float32)
-
-    def resample(self, state, *, key):
-        win = jax.vmap(lambda k: jr.bernoulli(k, 0.7))(key)
-        return state._replace(prize=state.prize.at[:, 1].set(jnp.where(win, 1.0, -1.0)))
-
-
-def test_hidden_states_are_resampled_by_tree():
-    model, inner, batch, trees = Hidden(), TreeSearch(32, PUCT(4.0)), 50, 40
-    planner = Hindsight(inner, trees, SoftmaxQ(), resample=True)
-
-    @quick_jit
-    def run(prize):
-        state = Secret(
-            jnp.zeros((batch,), jnp.int32), jnp.stack([jnp.full_like(prize, 0.2), prize], 1)
-        )
-        plan, tree = fresh(planner, model, state, jr.split(jr.key(0), batch))
-        return plan, tree.state.prize[:, 0, 1]
-
-    # Nothing of the plan depends on what is hidden.
-    won, seen = run(jnp.ones((batch,)))
-    lost, again = run(-jnp.ones((batch,)))
-    assert equal(won, lost) and np.array_equal(seen, again)
-    drawn = batch * trees
-    assert abs(np.mean(seen == 1) - 0.7) < 4 * np.sqrt(0.7 * 0.3 / drawn)
-    share = np.asarray(seen).reshape(batch, trees).mean(axis=1)
-    assert np.allclose(won.qvalues[:, 1], share, atol=1e-5)
-    assert np.array_equal(won.action, (share > 0.2).astype(int)) and 0 < np.sum(won.action) < batch
 
 
 def test_a_tree_is_kept_if_its_future_came_true():

@@ -8,11 +8,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, AbstractRootNoise, PUCT, TreeSearch
+from zero_search import AbstractPriorModel, PUCT, TreeSearch
 from zero_search._select import prepare
 from zero_search._tree import COUNT, DISCOUNT, FINAL, plant, RAW, REWARD, VALUE
 
-from .helpers import Jitted, Node, quick_jit, RandomTree, Reference
+from .helpers import Jitted, Node, Noise, quick_jit, RandomTree, Reference
 
 
 BATCH, SIMULATIONS = 10, 40
@@ -109,13 +109,6 @@ def test_only_the_differing_row_is_dropped(run, moved):
     changed = run.advance(carry, plan.action, other, last).tree.size
     assert sizes[row] > 0
     assert jnp.array_equal(changed, sizes.at[row].set(0))
-
-
-class Noise(AbstractRootNoise):
-    """Any change will do; a Dirichlet draw takes long to compile."""
-
-    def __call__(self, logits, *, key):
-        return logits + jax.vmap(lambda k: jr.uniform(k, logits.shape[1:], jnp.float32))(key)
 
 
 def test_only_the_root_ever_has_noise():
