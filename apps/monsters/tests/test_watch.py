@@ -1,7 +1,9 @@
 """`monsters watch`: its pictures say what is so."""
 
 import io
+import json
 import re
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +49,18 @@ def pictures(text: str) -> list[tuple[MonstersState, dict[str, tuple[bool, list[
 
 def decisions(text: str) -> list[tuple[MonstersState, dict[str, tuple[bool, list[str]]]]]:
     return [(state, rows) for state, rows in pictures(text) if rows]
+
+
+def test_without_a_discount_values_are_those_of_gamma_099(tiny_run, tmp_path, oracle_of):
+    """Undiscounted ones need a time limit, which the exact solution leaves out."""
+    folder = tmp_path / "undiscounted"
+    shutil.copytree(tiny_run, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"gamma": 1.0}))
+    state, rows = decisions(watched(folder, planner="network", episodes=1))[0]
+    exact = oracle_of(Monsters()).qvalues(state, gamma=0.99)[0]
+    shown = [rows[name][1][1] for name, value in zip(MOVES, exact, strict=True) if value > -2]
+    assert shown == [f"{value:+.2f}" for value in exact[exact > -2]]
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +165,10 @@ THOUGHT = Thought(
 )
 
 
-def drawn(scene: Scene, width: int = 80, **settings) -> str:
+def drawn(scene: Scene, width: int = 80, height: int = 25, **settings) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, **settings)
-    console.print(draw(scene, width=width, plain=not settings))
+    console.print(draw(scene, width=width, height=height, plain=not settings))
     return out.getvalue()
 
 
@@ -171,10 +185,12 @@ def test_a_wrong_move_is_said_to_be_wrong():
     "pieces", [[5, 0, 10, 3, 15], [5, 6, 6, 6, 1], [5, 2, 2, 2, 2], [-1, 0, 0, -1, -1]]
 )
 def test_a_picture_fits_a_terminal(pieces):
-    """Board and plan beside each other in 80 x 14, or else below. Every piece is there."""
+    """Board and plan beside each other in 80 x 14, or else below; in few lines without a painted
+    board. Every piece is there."""
     scene = Scene(Monsters(), state_of(pieces), 0.0, THOUGHT)
-    for width, height in ((80, 14), (50, 25)):
-        lines = drawn(scene, width, force_terminal=True, color_system=None, no_color=True)
+    colourless = {"force_terminal": True, "color_system": None, "no_color": True}
+    for width, height in ((80, 14), (50, 25), (50, 17)):
+        lines = drawn(scene, width, height, **colourless)
         assert len(lines.splitlines()) <= height
         assert max(map(len, lines.splitlines())) <= width
         signs = {sign for sign, place in zip("@!?yn", pieces, strict=True) if place >= 0}

@@ -24,8 +24,8 @@ _PLAN, _EXACT = "#af87d7", "#949494"
 # By action: in which line and column of the agent the arrow is.
 _ARROWS = {1: (0, 2, "\u2191"), 2: (2, 2, "\u2193"), 3: (1, 0, "\u2190"), 4: (1, 4, "\u2192")}
 _BAR = 20
-# Columns of a picture that has the board beside the plan.
-_WIDTH = 80
+# Columns of a picture that has the board beside the plan, and lines of one that has it above.
+_WIDTH, _HEIGHT = 80, 25
 # A regret below this is not shown.
 _NOTHING = 5e-4
 
@@ -79,11 +79,12 @@ class Scene:
     end: str | None = None
 
 
-def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
+def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableType:
     """The board and, beside it if there are so many columns or else below, what the player thinks.
 
     **Arguments:**
 
+    - `width`, `height`: of the terminal. The board is of letters alone where it has too few lines.
     - `plain`: without colours, one below the other; an end then leaves out the last decision.
     """
     if plain:
@@ -92,7 +93,9 @@ def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
         return Group(board, *parts, Text())
     said, decision = _headline(scene), _decision(scene.thought, plain)
     if width < _WIDTH:
-        return Group(_board(scene), said, decision)
+        letters = scene.env.text(scene.state).splitlines()[: scene.env.size]
+        board = _board(scene) if height >= _HEIGHT else Text("\n".join(letters))
+        return Group(board, said, decision)
     beside = Table.grid(padding=(0, 1))
     beside.add_row(_board(scene), Group(said, Text(), decision))
     return beside

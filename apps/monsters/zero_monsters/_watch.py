@@ -22,6 +22,7 @@ from zero_train.app import as_usage_error
 
 from ._load import load
 from ._measure import NUM_STEPS
+from ._planners import GAMMA
 from ._scene import draw, ending, Scene, Thought
 
 
@@ -56,11 +57,13 @@ def watch(
     console.print(title, soft_wrap=True, markup=False)
     console.print("solving the game exactly, and compiling the player\n")
     oracle, won = MonstersOracle(trained.env), 0
+    # Without a discount there are no values without a time limit.
+    gamma = trained.config.gamma if trained.config.gamma < 1 else GAMMA
     with _screen(console, delay) as show:
         for episode in range(episodes):
             key = jr.fold_in(jr.key(seed), episode)
             scenes = list[Scene]()
-            for scene in _scenes(trained.env, oracle, actor, trained.config.gamma, key):
+            for scene in _scenes(trained.env, oracle, actor, gamma, key):
                 show(scene)
                 scenes.append(scene)
             won += scenes[-1].gained > 0
@@ -169,7 +172,7 @@ def _screen(console: Console, delay: float) -> Iterator[Callable[[Scene], None]]
     """What shows a scene, for as long as it should be looked at."""
     animated = console.is_terminal and not console.is_dumb_terminal
     plain = not animated or console.color_system is None or console.no_color
-    picture = lambda scene: draw(scene, width=console.width, plain=plain)
+    picture = lambda scene: draw(scene, width=console.width, height=console.height, plain=plain)
     if not animated:
         yield lambda scene: console.print(picture(scene))
         return

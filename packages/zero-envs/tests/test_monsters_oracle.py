@@ -222,4 +222,6 @@ def test_says_what_is_wrong(moving: MonstersOracle):
         moving.episode(1000)
     with pytest.raises(ValueError, match="no game comes to.*size=6.*bad_item=True"):
         moving.qvalues(states(np.asarray([[0, 1, 2, 3, 4]]), np.ones(1)))
+    with pytest.raises(ValueError, match="no game comes to.*size=6"):
+        moving.qvalues(states(np.asarray([[16, 1, 2, 3, 4]]), np.zeros(1)))
     assert isinstance(moving.episode(1), MonstersEpisode)

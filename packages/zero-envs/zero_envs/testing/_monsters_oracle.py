@@ -79,12 +79,13 @@ class MonstersOracle:
         """
         pieces = np.asarray(state.pieces, np.int64)
         over = np.asarray(state.over)
-        agent, target, distractor, good, bad = np.where(over[:, None], 0, pieces).T
+        inside = np.max(pieces, axis=1) < len(self._near)
+        agent, target, distractor, good, bad = np.where((over | ~inside)[:, None], 0, pieces).T
         # Final states are looked up at a place where something is, and then overwritten.
         layout = self._items.number[good, bad, np.where(over, 0, np.asarray(state.held))]
         layout = np.where(over, 0, layout)
         alive = (pieces[:, : 2 + self.env.distractor] >= 0).all(axis=1)
-        if np.any(layout < 0) or not np.all(alive | over):
+        if np.any(layout < 0) or not np.all((alive | over) & inside):
             raise ValueError(
                 "MonstersOracle.qvalues: no game comes to one of the states; give states of the "
                 f"environment with size={self.env.size}, distractor={self.env.distractor} and "
