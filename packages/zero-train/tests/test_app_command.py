@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -32,6 +33,8 @@ class Config:
     """Steps of the loop."""
     learning_rate: float = 1e-3
     """Of Adam."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the learning rate falls."""
 
     def __post_init__(self) -> None:
         check_bounds(self, {"steps": (1, math.inf), "learning_rate": (0, 1)})
@@ -141,11 +144,12 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
     path.write_text(json.dumps(dataclasses.asdict(PRESETS["large"])))
     assert load_config(Config, tmp_path, "app") == PRESETS["large"]
     whole = dataclasses.asdict(PRESETS["large"])
-    texts = ("{}", "{", *(json.dumps(whole | x) for x in ({"colour": 1}, {"steps": 0})))
-    for text in texts:
+    wrong = ({"colour": 1}, {"steps": 0}, {"schedule": "linear"})
+    for text in ("{}", "{", *(json.dumps(whole | x) for x in wrong)):
         path.write_text(text)
-        with pytest.raises(UsageError, match="is not the configuration of a run"):
+        with pytest.raises(UsageError, match="is not the configuration of a run") as caught:
             load_config(Config, tmp_path, "app")
+        assert ".;" not in str(caught.value)
 
 
 @pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])

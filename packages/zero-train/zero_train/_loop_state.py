@@ -115,9 +115,8 @@ class Loop(eqx.Module):
         num_devices = self.mesh.shape["data"]
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(
-                f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; it must "
-                f"be at most {num_devices - 1}, so that one is left to learn, or 0 for every "
-                "device to act and learn."
+                f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; one must "
+                "be left to learn, so give fewer, or more devices; 0 lets every device do both."
             )
         if self.actor_devices and jax.process_count() > 1:
             raise ValueError(

@@ -181,4 +181,6 @@ def _one_line(text: str) -> str:
         filter(None, lines),
     )
     title, *rest = said
-    return f"{title}: {' '.join(rest).rstrip('.')}."
+    text = f"{' '.join(rest).rstrip('.')}."
+    # Some say their title again.
+    return text if text.lower().startswith(title.lower()) else f"{title}: {text}"

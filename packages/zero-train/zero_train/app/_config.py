@@ -7,7 +7,16 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable, TypeVar
+from typing import (
+    Any,
+    get_args,
+    get_origin,
+    get_type_hints,
+    Literal,
+    Protocol,
+    runtime_checkable,
+    TypeVar,
+)
 
 from ._errors import UsageError
 
@@ -93,11 +102,15 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
         lacking = set(inspect.signature(kind).parameters) - set(stored)
         if lacking:
             raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
+        for name, hint in get_type_hints(kind).items():
+            if get_origin(hint) is Literal and stored[name] not in get_args(hint):
+                allowed = ", ".join(map(repr, get_args(hint)))
+                raise ValueError(f"{name} is {stored[name]!r}, none of {allowed}")
         return kind(**stored)
     except (OSError, ValueError, TypeError) as e:
         raise UsageError(
-            f"{path} is not the configuration of a run of `{prog} train`: {e}; give the folder of "
-            "one."
+            f"{path} is not the configuration of a run of `{prog} train`: "
+            f"{str(e).rstrip('.')}; give the folder of one."
         ) from e
 
 
