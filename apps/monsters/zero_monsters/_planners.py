@@ -64,8 +64,9 @@ class PlannerName:
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(
-                f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with a number "
-                "of trees, such as hindsight-8; +playout at the end judges leaves by playouts."
+                f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with at "
+                "least one tree, such as hindsight-8; +playout at the end judges leaves by "
+                "playouts; eval and watch know network, too."
             )
         kind, trees, playout = found.groups()
         return cls(kind or "hindsight", 1 if kind else int(trees or 3), playout is not None)
@@ -102,10 +103,12 @@ def build_planner(
     """
     name = PlannerName.parse(planner)
     if simulations // name.trees < LEAST_IN_A_TREE:
-        trees = f"the {name.trees} trees" if name.trees > 1 else "the tree"
+        several = name.trees > 1
+        trees = f"the {name.trees} trees" if several else "the tree"
+        each = f", {LEAST_IN_A_TREE} in each" if several else ""
         raise PlannerError(
             f"{simulations} simulations for {trees} of {planner}: give at least "
-            f"{LEAST_IN_A_TREE * name.trees}, {LEAST_IN_A_TREE} in each."
+            f"{LEAST_IN_A_TREE * name.trees}{each}."
         )
     tree = TreeSearch(simulations // name.trees, selection, noise, gamma=gamma)
     inner = ChanceSearch(tree, outcomes) if name.kind == "chance" else tree
