@@ -221,7 +221,8 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         over, time = afterstate.over, afterstate.time + 1
         late = time >= self.time_limit
         killed = (agent == GONE) | (target == GONE) | (self.distractor & (distractor == GONE))
-        ends, last = (killed, killed | late) if self.truncate else (killed | late,) * 2
+        last = killed | late
+        ends = killed if self.truncate else last
         lost = jnp.where(ends, jnp.float32(-1.0), jnp.float32(0.0 - self.step_penalty))
         reward = jnp.where((target == GONE) & (agent != GONE), jnp.float32(1.0), lost)
         state = MonstersState(

@@ -19,7 +19,7 @@ _DX, _DY = np.asarray([[0, 0, 0, -1, 1], [0, -1, 1, 0, 0]], np.int16)
 def moves_open(cell: Int16[Array, ""], n: int) -> Bool[Array, " moves"]:
     """Which moves do not lead into a wall."""
     x, y = cell % n, cell // n
-    return jnp.stack([x >= 0, y > 0, y < n - 1, x > 0, x < n - 1])
+    return jnp.stack([jnp.ones_like(x, jnp.bool_), y > 0, y < n - 1, x > 0, x < n - 1])
 
 
 def moved(cell: Int16[Array, ""], move: Int[Array, ""], n: int) -> Int16[Array, ""]:
@@ -41,7 +41,7 @@ def motion(
     # Compared as whole numbers: the roots of a program may be rounded otherwise than Python's.
     reach = max(square for square in range(2 * n**2) if math.sqrt(square) <= sight)
     seen = dx**2 + dy**2 <= reach
-    nearer = seen & jnp.stack([dx != dx, dy < 0, dy > 0, dx < 0, dx > 0])
+    nearer = seen & jnp.stack([jnp.zeros_like(seen), dy < 0, dy > 0, dx < 0, dx > 0])
     eager = jnp.where(jnp.any(nearer), jnp.float32(aggression), jnp.float32(0.0))
     moves = eager * _uniform(nearer) + (1.0 - eager) * _uniform(moves_open(cell, n))
     return jnp.where(cell == GONE, (jnp.arange(NUM_MOVES) == 0).astype(jnp.float32), moves)

@@ -115,8 +115,8 @@ class Loop(eqx.Module):
         num_devices = self.mesh.shape["data"]
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(
-                f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; one must "
-                "be left to learn, so give fewer, or more devices; 0 lets every device do both."
+                f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; one "
+                "must be left to learn, so give fewer, or more devices; 0 lets each do both."
             )
         if self.actor_devices and jax.process_count() > 1:
             raise ValueError(
