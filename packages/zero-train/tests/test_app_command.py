@@ -76,12 +76,15 @@ def test_a_preset_gives_the_defaults_of_all_other_flags():
         (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
         (["--max-minutes", "nan"], "--max-minutes nan was given; give at least 0."),
         (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),
+        (["--max-minutes", "few"], "could be instantiated from ['few']."),
+        (["--schedule", "linear"], "invalid choice 'linear' for argument '--schedule'"),
     ],
 )
 def test_a_complaint_is_one_line(words, message):
     with pytest.raises(UsageError) as raised:
         train(*words)
     assert message in str(raised.value) and "\n" not in str(raised.value)
+    assert str(raised.value).startswith(("--", "invalid choice"))
 
 
 def test_a_command_without_presets():

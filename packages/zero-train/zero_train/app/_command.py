@@ -181,6 +181,9 @@ def _one_line(text: str) -> str:
         filter(None, lines),
     )
     title, *rest = said
-    text = f"{' '.join(rest).rstrip('.')}."
+    # Of several types that a value might have, the complaints of each are left out.
+    text = f"{' '.join(rest).partition(' Got errors:')[0].rstrip('.')}."
+    if text.startswith("Error parsing "):
+        return text.removeprefix("Error parsing ")
     # Some say their title again.
     return text if text.lower().startswith(title.lower()) else f"{title}: {text}"
