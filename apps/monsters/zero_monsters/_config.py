@@ -50,7 +50,7 @@ class Config:
     weighted by its odds, or drawn."""
     simulations: int = 32
     """Simulations per move while collecting, of all trees together."""
-    exploration: float = 1.25
+    exploration: float = 2.5
     """PUCT: weight of the prior."""
     first_play: float | None = None
     """Q-value of an action that was never visited; None lets visited siblings and the parent say,
@@ -61,7 +61,7 @@ class Config:
     """Dirichlet concentration of every legal move."""
     temperature: float = 0.3
     """Of the softmax over Q that acts and is learned from, at the first update."""
-    temperature_end: float = 0.02
+    temperature_end: float = 0.2
     """The same at the last update; in between it falls exponentially."""
     player_simulations: int = 50
     """Simulations per move at full strength, when not said otherwise."""
@@ -78,11 +78,11 @@ class Config:
     """Atoms of the value's distribution, evenly from -1 to 1."""
 
     # --- learning
-    gamma: float = 0.75
+    gamma: float = 0.85
     """Discount of one move, in planning and in returns."""
     n_steps: int = 5
     """Rewards in a value target before the target network's value."""
-    value_mix: float = 0.5
+    value_mix: float = 1.0
     """Share of the searched value in the value target."""
     value_weight: float = 1.0
     """Weight of the value loss."""
