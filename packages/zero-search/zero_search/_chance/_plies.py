@@ -87,7 +87,9 @@ class Plies(AbstractPriorModel[Node]):
         if self.sampled:
             first = draw_outcome(logits, key=key)
         else:
-            first = jnp.argmax(logits, axis=1).astype(jnp.int32)
+            # Of the probabilities, as the search has them: rounding may make equals of two.
+            probs = safe_softmax(logits.astype(jnp.float32))
+            first = jnp.argmax(probs, axis=1).astype(jnp.int32)
         taken = jnp.clip(action - actions, 0, logits.shape[1] - 1)
         outcome = jnp.where(node.chance, taken, first)
         after_state, reward, discount, last = self.model.resolve(after, outcome)
