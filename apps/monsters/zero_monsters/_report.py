@@ -9,8 +9,8 @@ from zero_train.app import (
     chart,
     charts,
     configuration,
-    curve,
     figures,
+    imitation,
     progress,
     Recorded,
     Series,
@@ -41,7 +41,11 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
         figures(progress(run) | _strongest(run.evaluations)),
         charts("Play", *_play(run.evaluations, world)),
         tables(_comparison(run.evaluations, world)),
-        charts("Learning", *_learning(run.metrics)),
+        imitation(
+            run,
+            value_loss="Cross-entropy of the value's distribution, in nats.",
+            value_error="Mean distance between predicted value and its target.",
+        ),
         speed(run),
         configuration(run.config),
     ]
@@ -103,32 +107,6 @@ def _error(row: dict[str, Any], name: str) -> float:
     if name == "return_mean":
         return row["return_se"]
     return math.sqrt(row[name] * (1 - row[name]) / row["rollouts"])
-
-
-def _learning(metrics: list[dict[str, Any]]) -> list[str]:
-    return [
-        chart(
-            "Policy loss",
-            "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
-            curve(metrics, "policy_loss", "loss"),
-            curve(metrics, "target_entropy", "floor"),
-        ),
-        chart(
-            "Value loss",
-            "Cross-entropy of the value's distribution, in nats.",
-            curve(metrics, "value_loss"),
-        ),
-        chart(
-            "Policy entropy",
-            "How undecided the network is about the next move, in nats.",
-            curve(metrics, "policy_entropy"),
-        ),
-        chart(
-            "Value error",
-            "Mean distance between predicted value and its target.",
-            curve(metrics, "value_error"),
-        ),
-    ]
 
 
 def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:

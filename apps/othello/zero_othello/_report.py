@@ -9,8 +9,8 @@ from zero_train.app import (
     chart,
     charts,
     configuration,
-    curve,
     figures,
+    imitation,
     progress,
     Recorded,
     Series,
@@ -35,39 +35,17 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
     players = json.loads(elo.read_text())["players"] if elo.exists() else []
     body = [
         figures(progress(run) | _strongest(players, run.evaluations)),
-        charts("Learning", *_learning(run.metrics)),
+        imitation(
+            run,
+            value_loss="Half the squared error of the predicted outcome.",
+            value_error="Mean distance between predicted and final outcome, from -1 to 1.",
+        ),
         charts("Strength", *_strength(players, run.evaluations)),
         tables(_last_evaluation(run.evaluations), _ladder(players)),
         speed(run),
         configuration(run.config),
     ]
     return write_page(folder, f"Othello AlphaZero: {folder.name}", body)
-
-
-def _learning(metrics: list[dict[str, Any]]) -> list[str]:
-    return [
-        chart(
-            "Policy loss",
-            "Cross-entropy to the search, in nats; its floor is the search's own entropy.",
-            curve(metrics, "policy_loss", "loss"),
-            curve(metrics, "target_entropy", "floor"),
-        ),
-        chart(
-            "Value loss",
-            "Half the squared error of the predicted outcome.",
-            curve(metrics, "value_loss"),
-        ),
-        chart(
-            "Policy entropy",
-            "How undecided the network is about the next move, in nats.",
-            curve(metrics, "policy_entropy"),
-        ),
-        chart(
-            "Value error",
-            "Mean distance between predicted and final outcome (a loss is -1, a win 1).",
-            curve(metrics, "value_error"),
-        ),
-    ]
 
 
 def _strength(players: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[str]:

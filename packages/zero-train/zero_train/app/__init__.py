@@ -40,6 +40,7 @@ from ._page import (
     write_page as write_page,
 )
 from ._recorded import (
+    imitation as imitation,
     progress as progress,
     Recorded as Recorded,
     speed as speed,

@@ -67,3 +67,29 @@ def speed(run: Recorded) -> str:
             )
         ),
     )
+
+
+def imitation(run: Recorded, *, value_loss: str, value_error: str) -> str:
+    """A section of charts: what a network learned from plans, by the metrics of
+    [`zero_train.AlphaZero`][] and [`zero_train.ExpertIteration`][].
+
+    **Arguments:**
+
+    - `value_loss`, `value_error`: what these two are, in a sentence.
+    """
+    return charts(
+        "Learning",
+        chart(
+            "Policy loss",
+            "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
+            curve(run.metrics, "policy_loss", "loss"),
+            curve(run.metrics, "target_entropy", "floor"),
+        ),
+        chart("Value loss", value_loss, curve(run.metrics, "value_loss")),
+        chart(
+            "Policy entropy",
+            "How undecided the network is about the next move, in nats.",
+            curve(run.metrics, "policy_entropy"),
+        ),
+        chart("Value error", value_error, curve(run.metrics, "value_error")),
+    )
