@@ -1,5 +1,6 @@
 """The loop over eight devices: nothing crosses them but the gradient, and nothing changes."""
 
+import dataclasses
 import re
 from typing import Any
 
@@ -55,3 +56,18 @@ def test_devices_do_not_matter(eight, tiny_run):
         totals = {name: total + row[name] for name, total in totals.items()}
         for name, value in (row | totals).items():
             assert value == pytest.approx(line[name], rel=1e-4, abs=1e-6), name
+
+
+def test_some_devices_act_while_the_others_learn(small_config, eight):
+    """The first step is that of all devices together; from then on rows are one step old."""
+    config = dataclasses.replace(small_config, actor_devices=4)
+    loop = build_loop(config, data_mesh(8))
+    state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
+    stale = []
+    for number in range(3):
+        state, metrics = step(loop, state)
+        stale.append(float(metrics["staleness"]))
+        if number == 0:
+            for name, value in eight[2][0].items():
+                assert float(metrics[name]) == pytest.approx(value, rel=1e-4, abs=1e-6), name
+    assert stale == [0.0, config.updates, config.updates]
