@@ -340,9 +340,9 @@ def test_neither_waits_for_the_other(begun, ran, slow):
 @pytest.mark.parametrize(
     "devices, acting, changes, message",
     [
-        (8, 8, {}, r"actor_devices=8 of 8 device\(s\) .* at most 7"),
+        (8, 8, {}, r"actor_devices=8 of 8 device\(s\) .* one must be left to learn"),
         (8, -1, {}, r"actor_devices=-1 of 8"),
-        (1, 1, {}, r"actor_devices=1 of 1 device\(s\) .* at most 0"),
+        (1, 1, {}, r"actor_devices=1 of 1 device\(s\) .* give fewer, or more devices"),
         (8, 3, {}, "num_envs=16 does not divide over 3 devices that act; use a multiple of 3"),
         (5, 2, {}, "num_envs=16 does not divide over 3 devices that learn"),
         (7, 1, {"num_envs": 24}, "num_shards=8 does not divide over 6 devices that learn"),
