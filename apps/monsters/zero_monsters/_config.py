@@ -185,10 +185,10 @@ PRESETS: dict[str, Config] = {
     ),
     "default": Config(),
     "original": Config(
-        steps=157,
+        steps=1250,
         envs=32,
-        unroll=32,
-        updates=32,
+        unroll=4,
+        updates=4,
         batch=32,
         length=33,
         capacity=1056,
@@ -210,7 +210,7 @@ PRESETS: dict[str, Config] = {
         weight_decay=0.0,
         clip=0.0,
         symmetries=False,
-        evaluate_every=10,
-        checkpoint_every=5,
+        evaluate_every=80,
+        checkpoint_every=40,
     ),
 }
