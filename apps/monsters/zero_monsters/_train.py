@@ -94,7 +94,7 @@ class _Run(AbstractRun):
         return self._measured(actor, planner, simulations, rollouts, leaf="network")
 
     def _ignorant(self, rollouts: int) -> dict[str, Any]:
-        """The same planner without the network: what was learned is the difference."""
+        """The planner of that name in `monsters plan`, without the network and by its own rule."""
         planner, simulations = self._config.planner, self._config.player_simulations
         actor = planning_actor(self._env, planner, simulations)
         return self._measured(actor, planner, simulations, rollouts, leaf="zero")
