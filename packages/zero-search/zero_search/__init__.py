@@ -37,6 +37,18 @@ from ._noise import (
     AbstractRootNoise as AbstractRootNoise,
     DirichletNoise as DirichletNoise,
 )
+from ._particles import (
+    AbstractProposalModel as AbstractProposalModel,
+    AbstractResampleRule as AbstractResampleRule,
+    AbstractResampling as AbstractResampling,
+    GaussianNoise as GaussianNoise,
+    Multinomial as Multinomial,
+    ParticleSearch as ParticleSearch,
+    Proposal as Proposal,
+    ResampleBelow as ResampleBelow,
+    ResampleEvery as ResampleEvery,
+    Systematic as Systematic,
+)
 from ._planner import (
     AbstractPlanner as AbstractPlanner,
     check_plan as check_plan,

@@ -134,6 +134,22 @@ def check_prediction(logits: Array, value: Array, batch: int, num_actions: int |
         )
 
 
+def check_proposal(policy: Any, value: Array, batch: int) -> None:
+    """Of `model.propose`."""
+    if jnp.shape(value) != (batch,) or not _is(value, jnp.floating):
+        raise ValueError(
+            f"`model.propose` returned values {_show(value)} for {batch} states; they must be "
+            f"float of shape ({batch},): one scalar for every state."
+        )
+    for path, x in jax.tree_util.tree_leaves_with_path(policy):
+        if isinstance(x, Array) and x.shape[:1] != (batch,):
+            raise ValueError(
+                f"`model.propose` returned a policy whose leaf `{jax.tree_util.keystr(path)}` is "
+                f"{_show(x)} for {batch} states; all must begin with the batch axis: return what "
+                "`jax.vmap` of a network gives."
+            )
+
+
 def check_outcomes(logits: Array, batch: int) -> None:
     """Of `model.outcome_logits`."""
     if jnp.ndim(logits) != 2 or jnp.shape(logits)[0] != batch or not _is(logits, jnp.floating):

@@ -1,0 +1,307 @@
+"""Planning by a cloud of particles: sequential Monte Carlo."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from .._check import batch_size, check_count, check_keys, check_kinds, check_range
+from .._model import AbstractModel
+from .._noise import AbstractRootNoise
+from .._planner import AbstractPlanner, check_plan, Plan
+from .._sample import sample_action
+from ._model import judge, Prospect
+from ._noise import draw, first_actions, GaussianNoise
+from ._resampling import AbstractResampleRule, AbstractResampling, Multinomial, ResampleEvery
+from ._step import move, Particles, pick
+
+
+class _Cloud(eqx.Module):
+    """The particles of every row, and what belongs to the row or to its first actions."""
+
+    particles: Particles
+    advantages: Float[Array, "batch particles"]  # of the first actions, in their own order
+    resampled: Bool[Array, " batch"]
+    invalid: Int[Array, " batch"]
+
+
+class _Keys(eqx.Module):
+    particle: Key[Array, "batch particles"]
+    resample: Key[Array, " batch"]
+
+
+class ParticleSearch(AbstractPlanner[AbstractModel, None]):
+    """Sequential Monte Carlo: `num_particles` rollouts of the policy, those that do well copied.
+
+    From every row of `state` particles start with actions drawn from the model's policy and play
+    `depth` steps, each with actions, chance and a key of its own. A particle weighs
+    `exp(gain / temperature)`, where its gain adds up the TD errors `r + gamma * d * V(s') - V(s)`
+    of its way (Macfarlane et al. 2024, equation 10), the one after `l` steps multiplied by
+    `gamma ** l`: that telescopes to what the way was worth above the root's value. Resampling
+    replaces light particles by copies of heavy ones and sets all weights equal; copies then draw
+    actions of their own. What is left approaches, with many particles, the policy tilted by
+    `exp(advantage / temperature)`.
+
+    **Ends.** A final state counts 0, a truncated one its predicted value; in both the particle
+    stops, keeps its weight and takes part in later resampling.
+
+    **The plan.** `candidates` are the first actions as drawn, so independent draws from the policy
+    (or what the noise makes of it). The `weights` of each add up the particles that come from it:
+    after a resampling at the last step they are shares of `1 / num_particles`. `advantages` are
+    sums of `(gamma * lambda) ** l` times the TD errors, up to the row's first resampling (appendix
+    D.1): each belongs to its own candidate, and all to the policy as it was. `value` is the
+    evaluator's at the root, and `qvalues` is `value + advantages`. A row whose root has no legal
+    action is filler: its weights are 0.
+
+    **Noise.** It changes the first actions only. With `correct` the first weights are multiplied
+    by `policy / noisy policy`, so that exploring does not change what the weights converge to;
+    the advantages are still those of the actions drawn.
+
+    **Randomness.** Weighing by what happened favours actions that were lucky: where the world is
+    random the plan is optimistic (Levine 2018, "Reinforcement learning and control as
+    probabilistic inference", section 2.4). No particle sees what will really happen.
+
+    **Players.** Discounts of -1 turn gains into the view of the player at the root, for whom all
+    moves are weighed, also the opponent's: there it is optimistic too.
+
+    **Arguments:**
+
+    - `num_particles`, `depth`: rollouts a row and steps of the model in each.
+    - `temperature`: in units of the value, above 0. It is an array, so that a learned one takes its
+        place without compiling anew: `eqx.tree_at(lambda p: p.temperature, planner, eta)`.
+    - `gamma`: multiplies the model's signed discounts.
+    - `lambda_`: trades the bias of `advantages` for their variance; weights always use all steps.
+    - `resample`: when to resample, or `None` for never.
+    - `resampling`: how.
+    - `noise`: an [`zero_search.AbstractRootNoise`][] for discrete actions, a
+        [`zero_search.GaussianNoise`][] for continuous ones, or `None`.
+    - `correct`: make good for the noise, as above.
+    - `readout`: the action to play: `"sampled"` from the weights, `"argmax"` the candidate with
+        the most weight (equal candidates together, the first of equally heavy ones), or `"mean"`
+        of all by weight, for continuous actions.
+
+    The plan's `stats` are `[batch, depth]`, of the particles after each step and before they are
+    resampled: `ess_fraction` (effective sample size `1 / sum(w ** 2)` over the number of
+    particles), `entropy` of the weights in nats, the mean `gain` since the last resampling, `alive`
+    (the share of particles that took the step) and `resampled`. A number a row are `invalid`,
+    how often the model returned something not finite (that step then counts 0 and the particle
+    stops), and `improvement`, the mean advantage by weight.
+
+    Macfarlane, Toledo, Byrne, Duckworth and Laterre 2024, "SPO: Sequential Monte Carlo policy
+    optimisation" (arXiv 2402.07963), Algorithm 1; Piché, Thomas, Ibrahim, Bengio and Pal 2019,
+    "Probabilistic planning with sequential Monte Carlo methods".
+    """
+
+    num_particles: int = 16
+    depth: int = 4
+    temperature: Float[Array, ""] = eqx.field(
+        default=1.0, converter=lambda x: jnp.asarray(x, jnp.float32)
+    )
+    gamma: float = 1.0
+    lambda_: float = 1.0
+    resample: AbstractResampleRule | None = ResampleEvery(4)
+    resampling: AbstractResampling = Multinomial()
+    noise: AbstractRootNoise | GaussianNoise | None = None
+    correct: bool = True
+    readout: str = "sampled"
+
+    def __check_init__(self):
+        check_count("ParticleSearch", 1, num_particles=self.num_particles, depth=self.depth)
+        check_range("ParticleSearch", 0, 1, gamma=self.gamma, lambda_=self.lambda_)
+        self._check_temperature()
+        check_kinds("ParticleSearch", AbstractResampling, resampling=self.resampling)
+        if self.resample is not None:
+            check_kinds("ParticleSearch", AbstractResampleRule, resample=self.resample)
+        if isinstance(self.resample, ResampleEvery) and self.resample.period > self.depth:
+            raise ValueError(
+                f"`ParticleSearch(resample={self.resample}, depth={self.depth})`: the period is "
+                "longer than the search is deep; make it the depth or less, or `resample=None`."
+            )
+        if self.noise is not None and not isinstance(self.noise, GaussianNoise):
+            check_kinds("ParticleSearch", AbstractRootNoise, noise=self.noise)
+        if self.readout not in ("sampled", "argmax", "mean"):
+            raise ValueError(
+                f'`ParticleSearch(readout={self.readout!r})`: must be "sampled", "argmax" or '
+                '"mean".'
+            )
+
+    def init(self, model: AbstractModel, state: PyTree[Array]) -> None:
+        """Nothing is kept between moves."""
+        del model, state
+
+    def plan(
+        self,
+        model: AbstractModel,
+        state: PyTree[Array],
+        carry: None,
+        *,
+        key: Key[Array, " batch"],
+    ) -> tuple[Plan, None]:
+        """Searches from every row of `state`, of an [`zero_search.AbstractPriorModel`][] or an
+        [`zero_search.AbstractProposalModel`][].
+
+        **Returns:** the plan, and the carry, which is nothing.
+
+        Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
+        """
+        del carry
+        check_keys(key, batch_size(state))
+        self._check_temperature()
+        split = jax.vmap(lambda k: tuple(jr.split(k, 5)))
+        predict_key, noise_key, particle_key, resample_key, action_key = split(key)
+        root = judge(model, state, predict_key)
+        numbers = jnp.arange(self.num_particles, dtype=jnp.int32)
+        each = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(numbers))
+        keys = _Keys(each(particle_key), resample_key)
+        cloud = self._start(state, root, noise_key, keys)
+        candidates = cloud.particles.action
+        steps = jnp.arange(1, self.depth + 1, dtype=jnp.int32)
+        cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
+        weights = cloud.particles.weights(self.temperature)
+        add = lambda a, w: jnp.zeros_like(w).at[a].add(w)
+        weights = jax.vmap(add)(cloud.particles.ancestor, weights) * root.playable[:, None]
+        plan = Plan(
+            action=self._read(candidates, weights, action_key),
+            candidates=candidates,
+            weights=weights,
+            qvalues=root.value[:, None] + cloud.advantages,
+            advantages=cloud.advantages,
+            value=root.value,
+            stats={name: jnp.swapaxes(x, 0, 1) for name, x in stats.items()}
+            | {
+                "invalid": cloud.invalid,
+                "improvement": jnp.sum(weights * cloud.advantages, axis=1),
+            },
+        )
+        if not isinstance(cloud.invalid, Tracer):
+            check_plan(plan)
+        return plan, None
+
+    def advance(
+        self,
+        carry: None,
+        action: PyTree[Array],
+        next_state: PyTree[Array],
+        last: Bool[Array, "..."],
+    ) -> None:
+        """Nothing is kept between moves."""
+        del carry, action, next_state, last
+
+    def _start(
+        self, state: PyTree[Array], root: Prospect, noise_key: Key[Array, " batch"], keys: _Keys
+    ) -> _Cloud:
+        """All particles at the root, each with an action of its own."""
+        shape = keys.particle.shape
+        now = _folded(keys.particle, jnp.int32(0))
+        action, ratio, invalid = first_actions(self.noise, root, noise_key, now)
+        spread = lambda x: jnp.broadcast_to(x[:, None], (*shape, *x.shape[1:]))
+        if not self.correct:
+            ratio = jnp.where(invalid, ratio, 0.0)
+        zeros = jnp.zeros(shape, jnp.float32)
+        particles = Particles(
+            state=jax.tree.map(spread, state),
+            action=action,
+            ancestor=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None], shape),
+            gain=zeros,
+            log_ratio=ratio,
+            scale=jnp.ones(shape, jnp.float32),
+            value=spread(root.value),
+            alive=spread(root.playable) & ~invalid,
+        )
+        wrong = root.invalid.astype(jnp.int32) + jnp.sum(invalid, axis=1, dtype=jnp.int32)
+        return _Cloud(particles, zeros, jnp.zeros(shape[:1], jnp.bool_), wrong)
+
+    def _step(
+        self, model: AbstractModel, keys: _Keys, cloud: _Cloud, step: Int[Array, ""]
+    ) -> tuple[_Cloud, dict[str, Array]]:
+        """Moves, weighs, resamples, and only then draws the next actions."""
+        now = _folded(keys.particle, step)
+        step_key, action_key = jax.vmap(jax.vmap(lambda k: tuple(jr.split(k))))(now)
+        alive = cloud.particles.alive
+        moved = move(model, self.gamma, cloud.particles, step_key)
+        particles, policy = moved.particles, moved.policy
+        weights = particles.weights(self.temperature)
+        number = weights.shape[1]
+        ess_fraction = 1 / (number * jnp.sum(jnp.square(weights), axis=1))
+        stats = {
+            "ess_fraction": ess_fraction,
+            "entropy": -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=1),
+            "gain": jnp.mean(particles.gain, axis=1),
+            "alive": jnp.mean(alive.astype(jnp.float32), axis=1),
+        }
+        decay = jnp.float32(self.lambda_) ** (step - 1).astype(jnp.float32)
+        frozen = cloud.resampled[:, None]
+        advantages = cloud.advantages + jnp.where(frozen, 0.0, decay * moved.delta)
+        due = jnp.zeros_like(cloud.resampled)
+        if self.resample is not None:
+            due = self.resample(ess_fraction, step)
+            index = self.resampling(weights, key=_folded(keys.resample, step))
+            index = jnp.where(due[:, None], index, jnp.arange(number, dtype=jnp.int32)[None])
+            particles, policy = pick((particles, policy), index)
+            particles = eqx.tree_at(
+                lambda p: (p.gain, p.log_ratio),
+                particles,
+                replace_fn=lambda x: jnp.where(due[:, None], 0.0, x),
+            )
+        action, invalid = draw(policy, action_key, axis=0)
+        invalid = invalid & particles.alive
+        particles = eqx.tree_at(
+            lambda p: (p.action, p.alive), particles, (action, particles.alive & ~invalid)
+        )
+        wrong = jnp.sum(moved.invalid, axis=1, dtype=jnp.int32)
+        wrong = wrong + jnp.sum(invalid, axis=1, dtype=jnp.int32)
+        resampled = cloud.resampled | due
+        cloud = _Cloud(particles, advantages, resampled, cloud.invalid + wrong)
+        return cloud, stats | {"resampled": due}
+
+    def _read(
+        self,
+        candidates: PyTree[Array],
+        weights: Float[Array, "batch particles"],
+        key: Key[Array, " batch"],
+    ) -> PyTree[Array]:
+        """The action to play."""
+        if self.readout == "mean":
+            return jax.tree.map(lambda x: _mean(x, weights), candidates)
+        if self.readout == "sampled":
+            index = sample_action(weights, 1.0, key=key)
+        else:
+            index = jnp.argmax(_together(candidates, weights), axis=1)
+        return jax.tree.map(lambda x: jax.vmap(lambda y, i: y[i])(x, index), candidates)
+
+    def _check_temperature(self) -> None:
+        heat = self.temperature
+        if heat.shape != ():
+            raise ValueError(
+                f"`ParticleSearch(temperature=...)` has shape {heat.shape}: must be a scalar."
+            )
+        if not isinstance(heat, Tracer) and not 0 < float(heat) < float("inf"):
+            raise ValueError(
+                f"`ParticleSearch(temperature={float(heat)})`: must be finite and above 0."
+            )
+
+
+def _folded(key: Key[Array, "*axes"], number: Int[Array, ""]) -> Key[Array, "*axes"]:
+    fold = lambda k: jr.fold_in(k, number)
+    return jax.vmap(fold)(key.reshape(-1)).reshape(key.shape)
+
+
+def _mean(x: Array, weights: Float[Array, "batch particles"]) -> Float[Array, "batch ..."]:
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f'`ParticleSearch(readout="mean")` got actions of {x.dtype}, which have no mean: use '
+            '"sampled" or "argmax".'
+        )
+    return jnp.einsum("bn...,bn->b...", x, weights.astype(x.dtype))
+
+
+def _together(
+    candidates: PyTree[Array], weights: Float[Array, "batch particles"]
+) -> Float[Array, "batch particles"]:
+    """The weight of every candidate and all equal to it."""
+    flat = [x.reshape(*weights.shape, -1) for x in jax.tree.leaves(candidates)]
+    pairs = [jnp.all(x[:, :, None] == x[:, None], axis=-1) for x in flat]
+    same = jnp.all(jnp.stack(pairs), axis=0)
+    return jnp.sum(jnp.where(same, weights[:, None], 0.0), axis=2)
