@@ -382,3 +382,8 @@ def fresh(planner, model, state, key):
 def equal(ours, theirs) -> bool:
     pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
     return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def chi_squared(seen, expected) -> float:
+    """One in 10 000 is above 25.8 with 5 degrees of freedom, above 60.2 with 25."""
+    return float(np.sum((seen - expected) ** 2 / expected))

@@ -20,7 +20,7 @@ from zero_search import (
 from zero_search._tree import statistics
 
 from .dice import Die, expectimax, hindsight, RandomDice, UNUSED
-from .helpers import equal, fresh, quick_jit, RandomTree
+from .helpers import chi_squared, equal, fresh, quick_jit, RandomTree
 
 
 def test_trees_know_neither_the_real_die_nor_each_other():
@@ -46,11 +46,6 @@ def test_trees_know_neither_the_real_die_nor_each_other():
         np.add.at(table, (x, y), 1)
         margins = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / number
         assert chi_squared(table, margins) < 60.2
-
-
-def chi_squared(seen, expected) -> float:
-    """One in 10 000 is above 25.8 with 5 degrees of freedom, above 60.2 with 25."""
-    return float(np.sum((seen - expected) ** 2 / expected))
 
 
 class MaxBackup(AbstractBackup):

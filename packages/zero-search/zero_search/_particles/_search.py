@@ -161,7 +161,8 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
         weights = cloud.particles.weights(self.temperature)
         add = lambda a, w: jnp.zeros_like(w).at[a].add(w)
-        weights = jax.vmap(add)(cloud.particles.ancestor, weights) * root.playable[:, None]
+        weights = jax.vmap(add)(cloud.particles.ancestor, weights)
+        weights = jnp.where(root.playable[:, None], weights, 0.0)
         plan = Plan(
             action=self._read(candidates, weights, action_key),
             candidates=candidates,

@@ -1,0 +1,201 @@
+"""Particle search on continuous actions, and what exploration noise does to it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy.stats import norm
+
+from zero_search import (
+    AbstractProposalModel,
+    GaussianNoise,
+    ParticleSearch,
+    ResampleEvery,
+    Systematic,
+)
+
+from .helpers import Noise, quick_jit
+from .test_particles import Bandit
+
+
+class Gaussian(eqx.Module):
+    """A policy as those of zero-nets are."""
+
+    loc: jax.Array
+    scale: jax.Array
+
+    def sample(self, *, key):
+        return self.loc + self.scale * jr.normal(key, self.loc.shape)
+
+    def log_prob(self, action):
+        return jnp.sum(norm.logpdf(action, self.loc, self.scale))
+
+
+class Walk(AbstractProposalModel[jax.Array]):
+    """`s' = s + a`, reward `slope * s'`, value `worth * s`, policy `N(pull * s, sigma ** 2)`: the
+    policy tilted by the exponential of all that is gained is a Gaussian with known moments."""
+
+    slope: float = 0.3
+    worth: float = 0.5
+    pull: float = -0.2
+    sigma: float = 0.6
+
+    def step(self, state, action, *, key):
+        after = state + action
+        flat = jnp.zeros(state.shape[0], bool)
+        return after, self.slope * after[:, 0], jnp.ones(state.shape[0]), flat
+
+    def propose(self, state, *, key):
+        policy = Gaussian(self.pull * state, jnp.full_like(state, self.sigma))
+        return policy, self.worth * state[:, 0]
+
+    def tilted_mean(self, state: float, depth: int, temperature: float) -> float:
+        # The gain is linear in the noise of the first action, and a Gaussian tilted by
+        # exp(c noise) has the mean c.
+        keep = 1 + self.pull
+        slope = sum(self.slope * keep**i for i in range(depth)) + self.worth * keep ** (depth - 1)
+        return self.pull * state + self.sigma**2 * slope / temperature
+
+
+def plans(planner, model, state, seed=0):
+    run = quick_jit(lambda s, k: planner.plan(model, s, None, key=k)[0])
+    return jax.tree.map(np.asarray, run(state, jr.split(jr.key(seed), state.shape[0])))
+
+
+def test_variance_falls_with_the_number_of_particles():
+    model, rows, errors = Walk(), 500, []
+    truth = model.tilted_mean(0.4, 3, 1.0)
+    for number in (40, 160, 640):
+        planner = ParticleSearch(number, 3, 1.0, resample=ResampleEvery(1), readout="mean")
+        plan = plans(planner, model, jnp.full((rows, 1), 0.4), number)
+        mean = np.sum(plan.weights[..., None] * plan.candidates, axis=1)
+        np.testing.assert_allclose(plan.action, mean, rtol=1e-4, atol=1e-5)
+        errors.append(plan.action[:, 0] - truth)
+    # N times the mean square error is the same number for all N, to its own error of 6 % each.
+    scaled = [n * np.mean(e**2) for n, e in zip((40, 160, 640), errors, strict=True)]
+    assert max(scaled) < 1.35 * min(scaled)
+    assert abs(errors[-1].mean()) < 4 * errors[-1].std() / np.sqrt(rows)
+    # The policy alone is far off.
+    assert truth + 0.08 > 5 * errors[-1].std()
+
+
+def test_systematic_resampling_has_less_variance():
+    model, spreads = Walk(), []
+    for resampling in (ParticleSearch().resampling, Systematic()):
+        planner = ParticleSearch(32, 1, 0.3, resample=ResampleEvery(1), resampling=resampling)
+        plan = plans(planner, model, jnp.zeros((1000, 1)))
+        # What resampling adds to the weights that it stands for.
+        exact = jax.nn.softmax(plan.advantages / 0.3, axis=1)
+        spreads.append(np.mean(np.square(plan.weights - exact)))
+    assert spreads[1] < 0.7 * spreads[0]
+
+
+class Ramp(eqx.Module):
+    """The density `(1 + a) / 2` on `[-1, 1]`, of mean 1/3."""
+
+    loc: jax.Array
+
+    def sample(self, *, key):
+        return 2 * jnp.sqrt(jr.uniform(key, self.loc.shape)) - 1
+
+    def log_prob(self, action):
+        return jnp.sum(jnp.log((1 + action) / 2))
+
+
+class Flat(AbstractProposalModel[jax.Array]):
+    """Nothing is worth anything."""
+
+    def step(self, state, action, *, key):
+        zero = jnp.zeros(state.shape[0])
+        return state, zero, zero, zero == 0
+
+    def propose(self, state, *, key):
+        return Ramp(state), jnp.zeros(state.shape[0])
+
+
+def test_corrected_noise_leaves_the_policy_as_it_was():
+    # Where nothing is worth more than the rest the weights must stand for the policy, whatever
+    # the candidates were drawn from.
+    planner = ParticleSearch(200, 1, resample=None, noise=GaussianNoise(0.7))
+    plan = plans(planner, Flat(), jnp.zeros((400, 1)))
+    actions = plan.candidates[..., 0]
+    assert np.all(np.abs(actions) <= 1)
+    for function, mean in ((lambda a: a, 1 / 3), (lambda a: a**2, 1 / 3)):
+        rows = np.sum(plan.weights * function(actions), axis=1)
+        # The bias of a ratio of means is a few parts in 200.
+        assert abs(rows.mean() - mean) < 4 * rows.std() / np.sqrt(400) + 0.004
+    drawn = actions.mean(axis=1)
+    assert abs(drawn.mean() - 1 / 3) > 20 * drawn.std() / np.sqrt(400)
+
+
+def test_corrected_noise_on_discrete_actions():
+    planner = ParticleSearch(300, 1, 1e9, resample=None, noise=Noise())
+    state = jnp.zeros((200,), jnp.int32)
+    plan = plans(planner, Bandit(), state)
+    shares = np.stack([(plan.weights * (plan.candidates == a)).sum(axis=1) for a in range(3)])
+    drawn = np.stack([(plan.candidates == a).mean(axis=1) for a in range(3)])
+    assert np.all(np.abs(shares.mean(axis=1) - 1 / 3) < 0.005)
+    # In each row: what is left is the luck of the draw, without the noise's spread.
+    assert shares.std() < 0.6 * drawn.std()
+    uncorrected = eqx.tree_at(lambda p: p.correct, planner, False)
+    plain = plans(uncorrected, Bandit(), state)
+    assert np.array_equal(plain.candidates, plan.candidates)
+    np.testing.assert_allclose(plain.weights, 1 / 300, rtol=1e-5)
+
+
+def test_reflection_is_symmetric():
+    # As likely from a to b as from b to a: the law of both, starting evenly, is an even one of
+    # pairs that may be swapped. Clipping would pile up at the bounds.
+    class Even(eqx.Module):
+        loc: jax.Array
+
+        def sample(self, *, key):
+            return jr.uniform(key, self.loc.shape, minval=-1.0)
+
+        def log_prob(self, action):
+            return jnp.zeros(())
+
+    noise, number = GaussianNoise(0.9), 40_000
+
+    @quick_jit
+    def run(key):
+        policy = Even(jnp.zeros((1,)))
+        noisy, ratio = jax.vmap(lambda k: noise(policy, key=k))(key)
+        plain = jax.vmap(lambda k: policy.sample(key=jr.split(k)[0]))(jr.clone(key))
+        return plain[:, 0], noisy[:, 0], ratio
+
+    plain, noisy, ratio = map(np.asarray, run(jr.split(jr.key(0), number)))
+    table = np.histogram2d(plain, noisy, bins=4, range=[[-1, 1], [-1, 1]])[0]
+    assert np.all(ratio == 0) and table.sum() == number
+    spread = np.sqrt(table + table.T)
+    assert np.all(np.abs(table - table.T) < 4.5 * spread + 1e-9)
+    even = number / 4
+    assert np.all(np.abs(table.sum(axis=0) - even) < 4.5 * np.sqrt(even))
+
+
+def test_equal_candidates_count_together():
+    class Two(AbstractProposalModel[jax.Array]):
+        """Three of four particles do `[0, 0]`, but `[0, 1]` is worth a little more."""
+
+        def step(self, state, action, *, key):
+            zero = jnp.zeros(state.shape[0])
+            return state, 0.1 * action[:, 1], zero, zero == 0
+
+        def propose(self, state, *, key):
+            return Coin(state), jnp.zeros(state.shape[0])
+
+    class Coin(eqx.Module):
+        loc: jax.Array
+
+        def sample(self, *, key):
+            return jnp.where(jr.bernoulli(key, 0.25), jnp.array([0.0, 1.0]), 0.0)
+
+        def log_prob(self, action):
+            return jnp.zeros(())
+
+    planner = ParticleSearch(16, 1, resample=None, readout="argmax")
+    plan = plans(planner, Two(), jnp.zeros((50, 1)))
+    share = np.sum(plan.weights * plan.candidates[..., 1], axis=1)
+    assert np.array_equal(plan.action[:, 1], (share > 0.5).astype(np.float32))
+    assert np.sum(plan.candidates[:, :, 1].any(axis=1) & (share < 0.5)) > 20
