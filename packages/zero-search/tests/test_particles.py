@@ -2,6 +2,7 @@
 
 import functools as ft
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -64,7 +65,7 @@ class Oracle:
         logits, value = self.judge(state, predict_key)
         wide = logits if p.noise is None else p.noise(logits[None], key=noise_key[None])[0]
         keys = [jr.fold_in(particle_key, i) for i in range(n)]
-        particles = []
+        particles: list[dict[str, Any]] = []
         for i, k in enumerate(keys):
             action = int(self.draw(jr.fold_in(k, 0), wide))
             ratio = float(jax.nn.log_softmax(logits)[action] - jax.nn.log_softmax(wide)[action])
@@ -73,7 +74,7 @@ class Oracle:
                 dict(state=state, action=action, root=i, v=value, w=0.0, ratio=ratio, c=1.0)
                 | dict(alive=True, rewards=0.0)
             )
-        out = dict(advantages=np.zeros(n), value=value, frozen=False, stats=[])
+        out: dict[str, Any] = dict(advantages=np.zeros(n), value=value, frozen=False, stats=[])
         out["candidates"] = [x["action"] for x in particles]
         for step in range(1, p.depth + 1):
             now = [jr.split(jr.fold_in(k, step)) for k in keys]
@@ -301,13 +302,13 @@ def test_one_particle_is_a_rollout():
     plan = search(planner, model, state)
     particle = [jr.fold_in(jr.split(k, 5)[2], 0) for k in key]
     draws = [jr.fold_in(k, 0) for k in particle]
-    rewards, values, first = [], [], None
+    actions, rewards, values = [], [], []
     predict = quick_jit(lambda s: model.predict(s, key=key))
     play = quick_jit(lambda s, a: model.step(s, a, key=key))
     for step in range(1, depth + 1):
         logits, value = predict(state)
         action = jnp.stack([jr.categorical(*x) for x in zip(draws, logits, strict=True)])
-        first = action if first is None else first
+        actions.append(action)
         values.append(value)
         state, reward, _, _ = play(state, action.astype(jnp.int32))
         rewards.append(reward)
@@ -317,7 +318,8 @@ def test_one_particle_is_a_rollout():
     for reward, value, after in reversed(list(zip(rewards, values, values[1:], strict=False))):
         advantage = np.asarray(reward + 0.9 * after - value) + 0.9 * 0.8 * advantage
     np.testing.assert_allclose(plan.advantages[:, 0], advantage, atol=1e-5)
-    assert np.array_equal(plan.candidates[:, 0], first) and np.array_equal(plan.action, first)
+    assert np.array_equal(plan.candidates[:, 0], actions[0])
+    assert np.array_equal(plan.action, actions[0])
     assert np.all(plan.weights == 1) and np.all(plan.stats["ess_fraction"] == 1)
 
 
