@@ -14,4 +14,5 @@ def test_the_page_shows_what_particles_are_worth(capsys):
     said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == said
     alone, soft, sharp, more = map(float, said)
-    assert 2 * alone < soft < sharp < more < 0
+    # Drifting away, then brought to the middle better and better.
+    assert alone < 20 * soft and soft < sharp < more < 0

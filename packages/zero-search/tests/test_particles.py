@@ -58,7 +58,7 @@ class Oracle:
         logits, value = self.predict(state, key)
         return logits[0], float(value[0])
 
-    def __call__(self, state, row, key):
+    def __call__(self, state, row, key) -> dict[str, Any]:
         state = jax.tree.map(lambda x: x[row], state)
         p, n = self.planner, self.planner.num_particles
         predict_key, noise_key, particle_key, resample_key, _ = jr.split(key, 5)

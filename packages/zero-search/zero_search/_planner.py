@@ -22,16 +22,18 @@ class Plan(eqx.Module):
     **Attributes:**
 
     - `action`: the action to play.
-    - `candidates`: the actions that were weighed; all of them, in order, for tree search.
+    - `candidates`: the actions that were weighed; all of them, in order, for tree search, those
+        drawn for a particle search, where an action may stand twice and share its weight.
     - `weights`: the improved policy over the candidates: non-negative, sums to 1, exactly 0 on
         illegal actions. A row without a legal action is filler: all its weights are 0. This is
         the target of a policy loss.
     - `qvalues`: value of each candidate; the root's value where a candidate was never visited.
     - `advantages`: `qvalues` minus `value`.
     - `value`: the root's value.
-    - `stats`: scalars a row, for logging. A tree search gives the mean `depth` of its leaves, the
-        `nodes` stored, the visits `reused` from the move before, and how many evaluations were
-        `invalid`: NaN or infinite, and replaced ([`zero_search.check_plan`][]).
+    - `stats`: numbers of a row, for logging. All searches say how many evaluations were `invalid`:
+        NaN or infinite, and replaced ([`zero_search.check_plan`][]). A tree search gives the mean
+        `depth` of its leaves, the `nodes` stored and the visits `reused` from the move before; a
+        particle search a number for each of its steps ([`zero_search.ParticleSearch`][]).
     """
 
     action: PyTree[Array]
@@ -49,17 +51,17 @@ def check_plan(plan: Plan) -> None:
     The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the most
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
     Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
-    all `-inf` although the game goes on, count as well. A planner that is not under `jit` calls
-    this itself.
+    all `-inf` although the game goes on, count as well, and so do continuous actions drawn from a
+    policy. A planner that is not under `jit` calls this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
         raise ValueError(
             f"The model returned NaN or infinity in {invalid.sum()} evaluations, in rows "
             f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
-            "finite values, and logits that are finite or `-inf`; `model.step` finite rewards and "
-            "discounts; `model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` "
-            "alone."
+            "finite values, and logits that are finite or `-inf`; `model.propose` finite values, "
+            "and policies that draw finite actions; `model.step` finite rewards and discounts; "
+            "`model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` alone."
         )
 
 
