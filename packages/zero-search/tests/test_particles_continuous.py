@@ -174,6 +174,40 @@ def test_reflection_is_symmetric():
     assert np.all(np.abs(table.sum(axis=0) - even) < 4.5 * np.sqrt(even))
 
 
+def test_actions_may_be_trees():
+    class Push(eqx.Module):
+        """A direction and a force."""
+
+        loc: jax.Array
+
+        def sample(self, *, key):
+            dkey, fkey = jr.split(key)
+            force = self.loc + jr.normal(fkey, self.loc.shape)
+            return {"right": jr.bernoulli(dkey, 0.5), "force": force}
+
+        def log_prob(self, action):
+            return jnp.sum(norm.logpdf(action["force"], self.loc)) + jnp.log(0.5)
+
+    class Cart(AbstractProposalModel[jax.Array]):
+        def step(self, state, action, *, key):
+            after = state + jnp.where(action["right"][:, None], 1.0, -1.0) * action["force"]
+            one = jnp.ones(state.shape[0])
+            return after, -jnp.sum(after**2, axis=1), one, one == 0
+
+        def propose(self, state, *, key):
+            return Push(jnp.zeros_like(state)), jnp.zeros(state.shape[0])
+
+    state = jnp.arange(6.0).reshape(3, 2)
+    plan = plans(ParticleSearch(5, 1, 0.1, resample=None, readout="argmax"), Cart(), state)
+    right, force = plan.candidates["right"], plan.candidates["force"]
+    assert right.shape == (3, 5) and force.shape == (3, 5, 2)
+    after = np.asarray(state)[:, None] + np.where(right, 1.0, -1.0)[..., None] * force
+    np.testing.assert_allclose(plan.advantages, -np.sum(after**2, axis=2), rtol=1e-5)
+    best = np.argmax(plan.advantages, axis=1)
+    assert np.array_equal(plan.action["right"], right[np.arange(3), best])
+    assert np.array_equal(plan.action["force"], force[np.arange(3), best])
+
+
 def test_equal_candidates_count_together():
     class Two(AbstractProposalModel[jax.Array]):
         """Three of four particles do `[0, 0]`, but `[0, 1]` is worth a little more."""

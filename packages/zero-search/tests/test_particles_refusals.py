@@ -94,6 +94,17 @@ class Line(AbstractProposalModel[jax.Array]):
         return Point(loc[:, None]), self.wrong(state, "value", jnp.ones(state.shape[0]))
 
 
+class Counting(AbstractProposalModel[jax.Array]):
+    """Draws integers, without logits."""
+
+    def step(self, state, action, *, key):
+        ones = jnp.ones(state.shape[0])
+        return state, ones, ones, ones == 0
+
+    def propose(self, state, *, key):
+        return Point(jnp.zeros(state.shape[0], jnp.int32)), state[:, 0]
+
+
 class Broken(AbstractProposalModel[jax.Array]):
     """Policies without a batch axis, or values with one too many."""
 
@@ -124,6 +135,7 @@ USES: list[tuple[ParticleSearch, Any, str]] = [
     (ParticleSearch(), Broken((3,)), r"leaf `.loc` is float32\[7\] for 3 states"),
     (ParticleSearch(noise=DirichletNoise()), Line(), "got a model without logits"),
     (ParticleSearch(noise=GaussianNoise(1.0)), NOT_A_TREE, "got a model of discrete actions"),
+    (ParticleSearch(noise=GaussianNoise(1.0)), Counting(), "`GaussianNoise` got actions of int32"),
     (ParticleSearch(readout="mean"), NOT_A_TREE, "actions of int32, which have no mean"),
     (
         eqx.tree_at(lambda p: p.temperature, ParticleSearch(), jnp.float32(jnp.nan)),

@@ -50,6 +50,12 @@ class GaussianNoise(eqx.Module):
         """An action for ONE state, and the log of what it must be weighed by."""
         akey, nkey = jr.split(key)
         action = policy.sample(key=akey)
+        kinds = {x.dtype for x in jax.tree.leaves(action)}
+        if not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
+            raise ValueError(
+                f"`GaussianNoise` got actions of {', '.join(sorted(map(str, kinds)))}: give it "
+                "floating ones only, or leave `noise` out."
+            )
         flat, unravel = ravel_pytree(action)
         flat = flat + self.scale * jr.normal(nkey, flat.shape, flat.dtype)
         if math.isfinite(self.minimum):
@@ -109,7 +115,8 @@ def _finite(
     leaves = jax.tree.leaves(action)
     each = [jnp.all(jnp.isfinite(x), axis=tuple(range(2, x.ndim))) for x in leaves]
     known = ft.reduce(jnp.logical_and, each)
-    return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), action), ~known
+    finite = lambda x: jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+    return jax.tree.map(finite, action), ~known
 
 
 def _each(

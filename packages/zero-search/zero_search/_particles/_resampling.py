@@ -17,8 +17,8 @@ class AbstractResampleRule(eqx.Module):
     @abc.abstractmethod
     def __call__(
         self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
-    ) -> Bool[Array, " batch"]:
-        """Whether to resample each row.
+    ) -> Bool[Array, " batch"] | Bool[Array, ""]:
+        """Whether to resample each row; or all of them, which costs nothing where it is not due.
 
         **Arguments:**
 
@@ -37,8 +37,9 @@ class ResampleEvery(AbstractResampleRule):
 
     def __call__(
         self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
-    ) -> Bool[Array, " batch"]:
-        return jnp.broadcast_to(step % self.period == 0, ess_fraction.shape)
+    ) -> Bool[Array, ""]:
+        del ess_fraction
+        return step % self.period == 0
 
 
 class ResampleBelow(AbstractResampleRule):

@@ -11,9 +11,9 @@ from .._check import batch_size, check_count, check_keys, check_kinds, check_ran
 from .._model import AbstractModel
 from .._noise import AbstractRootNoise
 from .._planner import AbstractPlanner, check_plan, Plan
-from .._sample import sample_action
-from ._model import judge, Prospect
+from ._model import judge, Proposal, Prospect
 from ._noise import draw, first_actions, GaussianNoise
+from ._readout import read_out, READOUTS
 from ._resampling import AbstractResampleRule, AbstractResampling, Multinomial, ResampleEvery
 from ._step import move, Particles, pick
 
@@ -121,7 +121,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             )
         if self.noise is not None and not isinstance(self.noise, GaussianNoise):
             check_kinds("ParticleSearch", AbstractRootNoise, noise=self.noise)
-        if self.readout not in ("sampled", "argmax", "mean"):
+        if self.readout not in READOUTS:
             raise ValueError(
                 f'`ParticleSearch(readout={self.readout!r})`: must be "sampled", "argmax" or '
                 '"mean".'
@@ -164,7 +164,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         weights = jax.vmap(add)(cloud.particles.ancestor, weights)
         weights = jnp.where(root.playable[:, None], weights, 0.0)
         plan = Plan(
-            action=self._read(candidates, weights, action_key),
+            action=read_out(self.readout, candidates, weights, action_key),
             candidates=candidates,
             weights=weights,
             qvalues=root.value[:, None] + cloud.advantages,
@@ -224,8 +224,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         moved = move(model, self.gamma, cloud.particles, step_key)
         particles, policy = moved.particles, moved.policy
         weights = particles.weights(self.temperature)
-        number = weights.shape[1]
-        ess_fraction = 1 / (number * jnp.sum(jnp.square(weights), axis=1))
+        ess_fraction = 1 / (weights.shape[1] * jnp.sum(jnp.square(weights), axis=1))
         stats = {
             "ess_fraction": ess_fraction,
             "entropy": -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=1),
@@ -235,17 +234,8 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         decay = jnp.float32(self.lambda_) ** (step - 1).astype(jnp.float32)
         frozen = cloud.resampled[:, None]
         advantages = cloud.advantages + jnp.where(frozen, 0.0, decay * moved.delta)
-        due = jnp.zeros_like(cloud.resampled)
-        if self.resample is not None:
-            due = self.resample(ess_fraction, step)
-            index = self.resampling(weights, key=_folded(keys.resample, step))
-            index = jnp.where(due[:, None], index, jnp.arange(number, dtype=jnp.int32)[None])
-            particles, policy = pick((particles, policy), index)
-            particles = eqx.tree_at(
-                lambda p: (p.gain, p.log_ratio),
-                particles,
-                replace_fn=lambda x: jnp.where(due[:, None], 0.0, x),
-            )
+        going_on, due = self._resample((particles, policy), weights, ess_fraction, keys, step)
+        particles, policy = going_on
         action, invalid = draw(policy, action_key, axis=0)
         invalid = invalid & particles.alive
         particles = eqx.tree_at(
@@ -257,20 +247,34 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         cloud = _Cloud(particles, advantages, resampled, cloud.invalid + wrong)
         return cloud, stats | {"resampled": due}
 
-    def _read(
+    def _resample(
         self,
-        candidates: PyTree[Array],
+        particles: tuple[Particles, Proposal],
         weights: Float[Array, "batch particles"],
-        key: Key[Array, " batch"],
-    ) -> PyTree[Array]:
-        """The action to play."""
-        if self.readout == "mean":
-            return jax.tree.map(lambda x: _mean(x, weights), candidates)
-        if self.readout == "sampled":
-            index = sample_action(weights, 1.0, key=key)
-        else:
-            index = jnp.argmax(_together(candidates, weights), axis=1)
-        return jax.tree.map(lambda x: jax.vmap(lambda y, i: y[i])(x, index), candidates)
+        ess_fraction: Float[Array, " batch"],
+        keys: _Keys,
+        step: Int[Array, ""],
+    ) -> tuple[tuple[Particles, Proposal], Bool[Array, " batch"]]:
+        """The particles that go on, with their policies, and the rows where they were drawn."""
+        if self.resample is None:
+            return particles, jnp.zeros(weights.shape[:1], jnp.bool_)
+        due = self.resample(ess_fraction, step)
+        rows = jnp.broadcast_to(due, ess_fraction.shape)[:, None]
+        arrays, rest = eqx.partition(particles, eqx.is_array)
+
+        def drawn(arrays: PyTree[Array]) -> PyTree[Array]:
+            index = self.resampling(weights, key=_folded(keys.resample, step))
+            index = jnp.where(rows, index, jnp.arange(weights.shape[1], dtype=jnp.int32)[None])
+            return eqx.tree_at(
+                lambda x: (x[0].gain, x[0].log_ratio),
+                pick(arrays, index),
+                replace_fn=lambda x: jnp.where(rows, 0.0, x),
+            )
+
+        # One decision for all: most steps need not touch the states at all.
+        all_rows = due.ndim == 0
+        arrays = jax.lax.cond(due, drawn, lambda x: x, arrays) if all_rows else drawn(arrays)
+        return eqx.combine(arrays, rest), rows[:, 0]
 
     def _check_temperature(self) -> None:
         heat = self.temperature
@@ -287,22 +291,3 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
 def _folded(key: Key[Array, "*axes"], number: Int[Array, ""]) -> Key[Array, "*axes"]:
     fold = lambda k: jr.fold_in(k, number)
     return jax.vmap(fold)(key.reshape(-1)).reshape(key.shape)
-
-
-def _mean(x: Array, weights: Float[Array, "batch particles"]) -> Float[Array, "batch ..."]:
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(
-            f'`ParticleSearch(readout="mean")` got actions of {x.dtype}, which have no mean: use '
-            '"sampled" or "argmax".'
-        )
-    return jnp.einsum("bn...,bn->b...", x, weights.astype(x.dtype))
-
-
-def _together(
-    candidates: PyTree[Array], weights: Float[Array, "batch particles"]
-) -> Float[Array, "batch particles"]:
-    """The weight of every candidate and all equal to it."""
-    flat = [x.reshape(*weights.shape, -1) for x in jax.tree.leaves(candidates)]
-    pairs = [jnp.all(x[:, :, None] == x[:, None], axis=-1) for x in flat]
-    same = jnp.all(jnp.stack(pairs), axis=0)
-    return jnp.sum(jnp.where(same, weights[:, None], 0.0), axis=2)

@@ -104,8 +104,8 @@ def move(
     return Moved(particles, fold(seen.policy), delta, old.alive & ~known)
 
 
-def pick(tree: T, index: Int[Array, "batch particles"]) -> T:
-    """The particles of these numbers, leaf by leaf."""
+def pick(tree: T, index: Int[Array, "batch ..."]) -> T:
+    """The particles of these numbers of each row, or one a row, leaf by leaf."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     arrays = jax.tree.map(lambda x: jax.vmap(lambda y, i: y[i])(x, index), arrays)
     return eqx.combine(arrays, rest)
