@@ -105,6 +105,18 @@ class Counting(AbstractProposalModel[jax.Array]):
         return Point(jnp.zeros(state.shape[0], jnp.int32)), state[:, 0]
 
 
+class Raw(AbstractProposalModel[jax.Array]):
+    """Takes an array for a policy."""
+
+    def step(self, state, action, *, key):
+        ones = jnp.ones(state.shape[0])
+        return state, ones, ones, ones == 0
+
+    def propose(self, state, *, key):
+        policy: Any = state
+        return policy, state[:, 0]
+
+
 class Broken(AbstractProposalModel[jax.Array]):
     """Policies without a batch axis, or values with one too many."""
 
@@ -131,6 +143,7 @@ def plan(planner, model, state):
 NOT_A_TREE = RandomTree(2)
 USES: list[tuple[ParticleSearch, Any, str]] = [
     (ParticleSearch(), Blind(), "`Blind`, which has no policy: give it an `AbstractPriorModel`"),
+    (ParticleSearch(), Raw(), r"for a policy; it must have `sample\(\*, key\)` and"),
     (ParticleSearch(), Broken((3, 1)), r"returned values float32\[3,1\] for 3 states"),
     (ParticleSearch(), Broken((3,)), r"leaf `.loc` is float32\[7\] for 3 states"),
     (ParticleSearch(noise=DirichletNoise()), Line(), "got a model without logits"),

@@ -136,6 +136,12 @@ def check_prediction(logits: Array, value: Array, batch: int, num_actions: int |
 
 def check_proposal(policy: Any, value: Array, batch: int) -> None:
     """Of `model.propose`."""
+    if not all(callable(getattr(policy, name, None)) for name in ("sample", "log_prob")):
+        raise ValueError(
+            f"`model.propose` returned a `{type(policy).__name__}` for a policy; it must have "
+            "`sample(*, key)` and `log_prob(action)`, as the distributions of zero-nets have. "
+            "Logits belong to `AbstractPriorModel.predict`."
+        )
     if jnp.shape(value) != (batch,) or not _is(value, jnp.floating):
         raise ValueError(
             f"`model.propose` returned values {_show(value)} for {batch} states; they must be "
