@@ -1,4 +1,4 @@
-"""Batched tree search over any model, in JAX."""
+"""Batched search over any model, in JAX: by trees and by particles."""
 
 import importlib.metadata
 
