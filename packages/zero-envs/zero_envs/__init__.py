@@ -3,6 +3,12 @@
 import importlib.metadata
 
 from . import testing as testing
+from ._control import (
+    CartPole as CartPole,
+    CartPoleState as CartPoleState,
+    Pendulum as Pendulum,
+    PendulumState as PendulumState,
+)
 from ._environment import (
     AbstractChanceEnvironment as AbstractChanceEnvironment,
     AbstractContinuousEnvironment as AbstractContinuousEnvironment,
