@@ -1,7 +1,8 @@
 """`CartPole` and `Pendulum` against Gymnasium, and where their episodes end."""
 
+import functools as ft
 import xml.etree.ElementTree as ET
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from zero_envs import CartPole, CartPoleState, Pendulum, PendulumState
 from zero_envs.testing import check_environment
@@ -25,53 +27,80 @@ def _pendulum_action(rng: np.random.Generator, state: np.ndarray, i: int) -> Any
     return [pumped if i % 2 else 1.5 * rng.standard_normal()]
 
 
-CASES = {
+def _pendulum_state(physics: Any, steps: Any) -> PendulumState:
+    return PendulumState(physics[0], physics[1], steps)
+
+
+CASES: dict[str, Any] = {
     "CartPole-v1": (CartPole(), _cart_pole_action, CartPoleState),
-    "Pendulum-v1": (Pendulum(), _pendulum_action, lambda x, steps: PendulumState(*x, steps)),
+    "Pendulum-v1": (Pendulum(), _pendulum_action, _pendulum_state),
 }
 
 
-@pytest.mark.parametrize("double", [True, False])
+class Steps(NamedTuple):
+    """What Gymnasium did, `[steps, ...]`: where it was, what it was told, where it went."""
+
+    before: np.ndarray
+    number: np.ndarray
+    action: np.ndarray
+    after: np.ndarray
+    seen: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+def _steps(name: str, units: float) -> Steps:
+    """4 episodes."""
+    theirs, rng = gymnasium.make(name), np.random.default_rng(0)
+    physics: Any = theirs.unwrapped
+    rows = []
+    for episode in range(4):
+        theirs.reset(seed=episode)
+        number, terminated, truncated = 0, False, False
+        while not (terminated or truncated):
+            before, action = physics.state, CASES[name][1](rng, physics.state, episode)
+            told = action if name == "CartPole-v1" else units * np.asarray(action)
+            seen, reward, terminated, truncated, _ = theirs.step(told)
+            rows.append(
+                (before, number, action, physics.state, seen, reward, terminated, truncated)
+            )
+            number += 1
+    return Steps(*map(np.asarray, zip(*rows, strict=True)))
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_steps_are_those_of_gymnasium(name: str, double: bool):
+def test_steps_are_those_of_gymnasium(name: str):
     """Every state, observation, reward and end of 4 episodes, each step from where Gymnasium is.
 
     In double precision no term of the physics can be missing; users run single precision. (Alone,
     the same actions lead apart: an upright pole multiplies a rounding error by 50 every second.)
     """
-    env, act, state_of = CASES[name]
-    theirs, rng = gymnasium.make(name), np.random.default_rng(0)
-    physics: Any = theirs.unwrapped
-    real, discrete = np.float64 if double else np.float32, isinstance(env, CartPole)
-    close = 1e-12 if double else 5e-6
-    lasted, turned = [], []
-    with jax.enable_x64(double):
-        step = jax.jit(lambda s, a: env.step(s, a, key=jr.key(0)))
-        observe = jax.jit(lambda s: env.observe(s).features)
-        for episode in range(4):
-            theirs.reset(seed=episode)
-            steps = jnp.zeros((), jnp.int32)
-            while True:
-                state = state_of(jnp.asarray(physics.state, real), steps)
-                action = act(rng, physics.state, episode)
-                action = np.asarray(action, np.int32 if discrete else real)
-                given = int(action) if discrete else 2 * action
-                seen, reward, terminated, truncated, _ = theirs.step(given)
-                state, transition = step(state, jnp.asarray(action))
-                *motion, steps = jax.tree.leaves(state)
-                np.testing.assert_allclose(np.hstack(motion), physics.state, rtol=close, atol=close)
-                np.testing.assert_allclose(observe(state), seen, rtol=5e-6, atol=5e-6)
-                np.testing.assert_allclose(transition.reward, float(reward), rtol=5e-6, atol=5e-6)
-                assert float(transition.discount) == (not terminated)
-                assert bool(transition.last) == (terminated or truncated)
-                if transition.last:
-                    break
-            lasted.append(int(steps))
-            turned.append(abs(physics.state[0]) > np.pi)
-    if discrete:
-        assert min(lasted) < 100 and max(lasted) == 500
-    else:
-        assert lasted == [200] * 4 and any(turned)
+    env, _, state_of = CASES[name]
+    discrete, theirs = name == "CartPole-v1", _steps(name, units=2.0)
+
+    def step(physics: Array, number: Array, action: Array):
+        state, transition = env.step(state_of(physics, number), action, key=jr.key(0))
+        return state, env.observe(state).features, transition
+
+    for real, tolerance in ((np.float64, 1e-12), (np.float32, 5e-6)):
+        with jax.enable_x64(real == np.float64):
+            state, seen, transition = jax.jit(jax.vmap(step))(
+                theirs.before.astype(real),
+                theirs.number.astype(np.int32),
+                theirs.action.astype(np.int32 if discrete else real),
+            )
+        *motion, number = jax.tree.leaves(state)
+        close = ft.partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+        close(np.column_stack(motion), theirs.after)
+        np.testing.assert_array_equal(number, theirs.number + 1)
+        np.testing.assert_allclose(seen, theirs.seen, rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(transition.reward, theirs.reward, rtol=5e-6, atol=5e-6)
+        np.testing.assert_array_equal(transition.discount, ~theirs.terminated)
+        np.testing.assert_array_equal(transition.last, theirs.terminated | theirs.truncated)
+    # A pole that fell and one that stood; a rod that turned over.
+    assert theirs.truncated.any() and (np.abs(theirs.after[:, 0]) > np.pi).any() | discrete
+    assert theirs.terminated.any() == discrete
 
 
 @pytest.mark.parametrize("env", [CartPole(max_steps=20), Pendulum(max_steps=20)])

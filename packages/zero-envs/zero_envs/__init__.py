@@ -23,6 +23,11 @@ from ._game2048 import (
     Game2048Afterstate as Game2048Afterstate,
     Game2048State as Game2048State,
 )
+from ._jumanji import (
+    HIDDEN_JUMANJI as HIDDEN_JUMANJI,
+    JumanjiEnvironment as JumanjiEnvironment,
+    JumanjiState as JumanjiState,
+)
 from ._monsters import (
     Monsters as Monsters,
     MonstersAfterstate as MonstersAfterstate,

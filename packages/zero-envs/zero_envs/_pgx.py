@@ -1,8 +1,6 @@
 """Every game of pgx as an environment (Koyamada et al., 2023, arXiv:2303.17503)."""
 
-import contextlib
 import functools as ft
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from ._environment import AbstractDiscreteEnvironment, Observation, Transition
+from ._foreign import default_numerics, raw_key, strongly_typed
 
 
 #: Card games of pgx for two players: the state holds cards that the player to move cannot see.
@@ -84,16 +83,16 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
                 "one- and two-player games have a signed discount. Choose another game."
             )
         self.hidden = _is_hidden(self.game.id) if hidden is None else hidden
-        with _pgx_numerics():
-            state = jax.eval_shape(lambda: self.game.init(_pgx_key(jax.random.key(0))))
+        with default_numerics():
+            state = jax.eval_shape(lambda: self.game.init(raw_key(jax.random.key(0))))
         self.num_actions = int(state.legal_action_mask.shape[-1])
         carried = getattr(state, _KEY_FIELD, None)
         self._carried_key = None if carried is None else carried.dtype
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """A fresh game; which of pgx's two players moves first is random."""
-        with _pgx_numerics():
-            return PgxState(_strip(self.game.init(_pgx_key(key))))
+        with default_numerics():
+            return PgxState(_strip(self.game.init(raw_key(key))))
 
     def step(
         self, state: PgxState, action: Int[Array, ""], *, key: PRNGKeyArray
@@ -106,8 +105,8 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             typed = jnp.issubdtype(self._carried_key, jax.dtypes.prng_key)
             carried = ckey if typed else jax.random.key_data(ckey)
             restored = restored.replace(**{_KEY_FIELD: carried})
-        with _pgx_numerics():
-            after = self.game.step(restored, action, _pgx_key(key))
+        with default_numerics():
+            after = self.game.step(restored, action, raw_key(key))
         over = before.terminated | before.truncated
         reward = after.rewards[before.current_player]
         sign = jnp.where(after.current_player == before.current_player, 1.0, -1.0)
@@ -124,7 +123,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         In a position that ended the game every action is legal, as filler.
         """
         position = state.position
-        with _pgx_numerics():
+        with default_numerics():
             features = self.game.observe(position)
         return Observation(features=features, legal=position.legal_action_mask)
 
@@ -134,12 +133,12 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         Rewards are those of no step: zero.
         """
         position = _with_rewards(state.position, self.num_players)
-        with _pgx_numerics():
+        with default_numerics():
             return position.replace(observation=self.game.observe(position))
 
     def render(self, state: PgxState, *, scale: float = 1.0) -> str:
         """The position as an SVG image."""
-        with _pgx_numerics():
+        with default_numerics():
             return self.raw(state).to_svg(scale=scale)
 
 
@@ -151,7 +150,7 @@ def _make(game: str) -> Any:
     if game not in allowed:
         message = _NEEDS_DATA if game in DOWNLOADED_GAMES else _UNKNOWN
         raise ValueError(message.format(game=game, allowed=", ".join(allowed)))
-    with _pgx_numerics():
+    with default_numerics():
         return pgx.make(game)
 
 
@@ -169,34 +168,13 @@ def _pgx() -> Any:
     return pgx
 
 
-@contextlib.contextmanager
-def _pgx_numerics() -> Iterator[None]:
-    """pgx mixes dtypes and ranks freely, so it is traced under JAX's default rules."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
-def _pgx_key(key: PRNGKeyArray) -> Array:
-    """The raw key that pgx is written for.
-
-    pgx passes keys through `lax.cond`, which under `vmap` selects between two copies of a typed
-    key, and `jax_debug_key_reuse` takes that for reuse. A raw key is always of JAX's default kind.
-    """
-    default = jax.eval_shape(jax.random.key, 0).dtype
-    return jax.random.key_data(key) if key.dtype == default else key
-
-
 def _with_rewards(position: Any, num_players: int) -> Any:
     return position.replace(rewards=jnp.zeros(num_players, jnp.float32))
 
 
 def _strip(position: Any) -> Any:
-    """Drops derived fields and keys, and gives every leaf a dtype of its own.
-
-    pgx starts some games with Python numbers, which are weakly typed and would make the second
-    step trace again.
-    """
+    """Drops derived fields and keys."""
     position = position.replace(observation=None, rewards=None)
     if hasattr(position, _KEY_FIELD):
         position = position.replace(**{_KEY_FIELD: None})
-    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), position)
+    return strongly_typed(position)

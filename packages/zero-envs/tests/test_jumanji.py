@@ -1,0 +1,245 @@
+"""The Jumanji adapter against Jumanji itself, and what it keeps apart."""
+
+import itertools
+import sys
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jumanji
+import numpy as np
+import pytest
+from jaxtyping import Array
+from jumanji.environments import Cleaner, RubiksCube, Snake, Sokoban
+from jumanji.environments.logic.rubiks_cube.generator import ScramblingGenerator
+from jumanji.environments.routing.sokoban.generator import SimpleSolveGenerator
+
+from zero_envs import HIDDEN_JUMANJI, JumanjiEnvironment
+from zero_envs.testing import check_environment
+
+
+# How many steps until a few of 4 random episodes have ended.
+FAST = {"Game2048-v1": 200, "RubiksCube-partly-scrambled-v0": 22}
+SLOW = {
+    "BinPack-v2": 40,
+    "CVRP-v1": 60,
+    "Cleaner-v0": 105,
+    "FlatPack-v0": 30,
+    "GraphColoring-v1": 30,
+    "Knapsack-v1": 60,
+    "MMST-v0": 75,
+    "Maze-v0": 105,
+    "Minesweeper-v0": 40,
+    "PacMan-v1": 250,
+    "RobotWarehouse-v0": 505,
+    "RubiksCube-v0": 205,
+    "SlidingTilePuzzle-v0": 505,
+    "Snake-v1": 250,
+    "Sokoban-v0": 125,
+    "Sudoku-v0": 90,
+    "Sudoku-very-easy-v0": 90,
+    "TSP-v1": 25,
+    "Tetris-v0": 60,
+}
+REFUSED = {
+    "Connector-v3": "9765625 joint actions",
+    "JobShop-v0": "joint actions, more than 100000",
+    "LevelBasedForaging-v0": "2 agents one reward each",
+    "MultiCVRP-v0": "BoundedArray",
+    "SearchAndRescue-v0": "BoundedArray",
+}
+
+
+@pytest.fixture(scope="module")
+def snake() -> JumanjiEnvironment:
+    return JumanjiEnvironment(Snake(4, 4, time_limit=12))
+
+
+@pytest.mark.parametrize("game", ["snake", "cube"])
+def test_episodes_are_those_of_jumanji(game: str, snake: JumanjiEnvironment):
+    """The same keys and actions, by Jumanji alone: rewards, observations, masks and ends.
+
+    Actions are taken apart by hand; a wrong order of the components turns the wrong face.
+    """
+    theirs: Any = Snake(4, 4, time_limit=12)
+    if game == "cube":
+        theirs = RubiksCube(time_limit=12, generator=ScramblingGenerator(2, 1))
+    env = snake if game == "snake" else JumanjiEnvironment(theirs)
+    steps = jnp.arange(12, dtype=jnp.uint32)
+
+    def ours(seed: Array):
+        def body(state: Any, step: Array):
+            akey, skey = jr.split(jr.fold_in(jr.key(seed), step))
+            seen: Any = env.observe(state)
+            # Illegal ones too in every second episode, which they end.
+            may = seen.legal | (seed % 2 == 1)
+            action = jr.categorical(akey, jnp.where(may, 0.0, -jnp.inf)).astype(jnp.int32)
+            state, transition = env.step(state, action, key=skey)
+            return state, (seen.features, seen.legal, action, transition)
+
+        return jax.lax.scan(body, env.init(key=jr.key(seed)), steps)[1]
+
+    def alone(seed: Array, actions: Array):
+        def body(carry: Any, step: Array):
+            state, seen = carry
+            action = actions[step]
+            if game == "cube":
+                action = jnp.stack([action // 3, 0 * action, action % 3])
+            skey = jr.key_data(jr.split(jr.fold_in(jr.key(seed), step))[1])
+            state, after = theirs.step(state.replace(key=skey), action)
+            return (state, after.observation), (seen, after.reward, after.last())
+
+        state, first = theirs.reset(jr.key_data(jr.key(seed)))
+        return jax.lax.scan(body, (state, first.observation), steps)[1]
+
+    seeds = jnp.arange(8, dtype=jnp.uint32)
+    features, legal, actions, transition = jax.jit(jax.vmap(ours))(seeds)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        seen, rewards, lasts = jax.jit(jax.vmap(alone))(seeds, actions)
+    # Up to the first end, where Jumanji says nothing about what comes after.
+    rewards, lasts = np.asarray(rewards), np.asarray(lasts)
+    ends = np.argmax(lasts, axis=1)
+    live = np.arange(12) <= ends[:, None]
+    expected = seen.grid if game == "snake" else np.eye(6)[np.asarray(seen.cube)]
+    np.testing.assert_array_equal(np.asarray(features)[live], np.asarray(expected)[live])
+    if game == "snake":
+        mask = np.asarray(seen.action_mask)
+        mask = mask | ~mask.any(axis=-1, keepdims=True)
+        np.testing.assert_array_equal(np.asarray(legal)[live], mask[live])
+    np.testing.assert_array_equal(transition.reward, np.where(live, rewards, 0))
+    np.testing.assert_array_equal(transition.last, np.arange(12) >= ends[:, None])
+    # No episode here both ends and reaches its limit.
+    assert rewards[live].any() and len(set(ends.tolist())) > 1 and ends.max() == 11
+    truncated = (np.arange(12) == 11) & (ends[:, None] == 11)
+    np.testing.assert_array_equal(transition.discount, live & ~lasts | truncated)
+
+
+def test_a_solution_at_the_limit_is_an_end_and_the_limit_is_none():
+    """Jumanji says discount 0 for both; then the level would look lost at the limit."""
+    up, right, down = 0, 1, 2
+    solution = [up, *3 * [down, right, up]]
+    for limit, discount, rewarded in ((10, 0.0, 10.9), (9, 1.0, -0.1)):
+        # Jumanji's own viewer leaves its pictures' files open.
+        viewer: Any = object()
+        level = Sokoban(generator=SimpleSolveGenerator(), viewer=viewer, time_limit=limit)
+        env = JumanjiEnvironment(level)
+        assert env.max_steps == limit and level.time_limit == limit
+        step = jax.jit(lambda s, a, env=env: env.step(s, a, key=jr.key(0)))
+        state = env.init(key=jr.key(0))
+        for action in solution[: limit - 1]:
+            state, transition = step(state, jnp.int32(action))
+            assert not transition.last
+        state, transition = step(state, jnp.int32(solution[limit - 1]))
+        assert (transition.discount, transition.last) == (discount, True)
+        np.testing.assert_allclose(transition.reward, rewarded, rtol=1e-6)
+        frozen, after = step(state, jnp.int32(down))
+        assert (after.reward, after.discount, after.last) == (0, 0, True)
+        np.testing.assert_array_equal(env.raw(frozen).agent_location, env.raw(state).agent_location)
+
+
+def test_chance_follows_the_keys_of_the_steps():
+    """A fruit that the state's own key placed would be known to whoever holds the state."""
+    env = JumanjiEnvironment("Game2048-v1")
+    state = env.init(key=jr.key(0))
+    assert state.position.key is None
+    seen: Any = env.observe(state)
+    action = jnp.argmax(seen.legal).astype(jnp.int32)
+    step = jax.jit(jax.vmap(lambda key: env.step(state, action, key=key)[0].position.board))
+    boards = np.asarray(step(jr.split(jr.key(1), 16))).reshape(16, -1)
+    np.testing.assert_array_equal(boards, np.asarray(step(jr.split(jr.key(1), 16))).reshape(16, -1))
+    assert len(np.unique(boards, axis=0)) > 3
+
+
+def test_masks_of_components_are_joined():
+    """A joint action is legal exactly where each agent's part is."""
+    env = JumanjiEnvironment(Cleaner())
+    state = jax.jit(lambda: env.init(key=jr.key(0)))()
+    mask = np.asarray(state.observation.action_mask)
+    joint = [mask[[0, 1, 2], list(parts)].all() for parts in itertools.product(range(4), repeat=3)]
+    np.testing.assert_array_equal(env.observe(state).legal, joint)
+    assert 0 < sum(joint) < 64
+
+
+def test_where_nothing_is_allowed_everything_is(snake: JumanjiEnvironment):
+    """A snake that is shut in has an empty mask and is not dead yet: softmax would be NaN."""
+    state = jax.jit(lambda: snake.init(key=jr.key(0)))()
+    for allowed, legal in (([0, 0, 1, 0], [0, 0, 1, 0]), ([0, 0, 0, 0], [1, 1, 1, 1])):
+        mask = jnp.asarray(allowed, jnp.bool_)
+        at = eqx.tree_at(lambda s: s.observation.action_mask, state, mask)
+        np.testing.assert_array_equal(snake.observe(at).legal, np.asarray(legal, np.bool_))
+
+
+def test_features_may_be_chosen():
+    """By default all but the mask; a function of one's own sees Jumanji's observation."""
+    maze = JumanjiEnvironment("Maze-v0")
+    seen = jax.eval_shape(lambda: maze.observe(maze.init(key=jr.key(0)))).features
+    assert set(seen) == {"agent_position", "target_position", "walls", "step_count"}
+    walls = JumanjiEnvironment("Maze-v0", features=lambda o: o.walls.astype(jnp.float32))
+    seen = jax.eval_shape(lambda: walls.observe(walls.init(key=jr.key(0)))).features
+    assert (seen.shape, seen.dtype) == ((10, 10), jnp.float32)
+    # The same id is the same environment, so that nothing is traced twice.
+    assert maze.env is walls.env
+
+
+def _check(game: str, num_steps: int):
+    env = JumanjiEnvironment(game)
+    report = check_environment(env, key=jr.key(0), num_steps=num_steps, num_envs=4)
+    assert report.terminated + report.truncated > 0, "no end was checked"
+    assert report.opponent == 0 and (env.max_steps is not None or report.truncated == 0)
+
+
+@pytest.mark.parametrize("game", FAST)
+def test_quick_environments(game: str):
+    """One with an end and one with a limit."""
+    _check(game, FAST[game])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
+@pytest.mark.parametrize("game", SLOW)
+def test_the_other_environments(game: str):
+    """All else that Jumanji has for one player and discrete actions."""
+    _check(game, SLOW[game])
+
+
+@pytest.mark.parametrize("game", REFUSED)
+def test_what_has_no_place_here_is_refused(game: str):
+    """One clear line each."""
+    with pytest.raises(ValueError, match=REFUSED[game]) as raised:
+        JumanjiEnvironment(game)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_environment_is_left_out():
+    """What Jumanji adds must be added here."""
+    assert FAST.keys() | SLOW.keys() | REFUSED.keys() == jumanji.registered_environments()
+
+
+def test_an_unknown_environment_names_its_neighbours():
+    """`snake` must not send anybody to the documentation."""
+    with pytest.raises(ValueError, match="Did you mean Snake-v1.* Allowed: BinPack-v2,") as raised:
+        JumanjiEnvironment("snake")
+    assert "\n" not in str(raised.value)
+
+
+def test_hidden_states():
+    """Mines must not be planned over in the open; an environment of one's own must be declared."""
+
+    class Own(Snake):
+        pass
+
+    assert {"Minesweeper", "RobotWarehouse"} == HIDDEN_JUMANJI
+    assert JumanjiEnvironment("Minesweeper-v0").hidden
+    assert not JumanjiEnvironment("Maze-v0").hidden
+    assert JumanjiEnvironment(Own(4, 4), hidden=True).hidden
+    with pytest.raises(ValueError, match="Own.*pass hidden=True or False"):
+        JumanjiEnvironment(Own(4, 4))
+
+
+def test_jumanji_missing(monkeypatch: Any):
+    """Names what to install."""
+    monkeypatch.setitem(sys.modules, "jumanji", None)
+    with pytest.raises(ImportError, match="install zero-envs with its extra `jumanji`"):
+        JumanjiEnvironment("Sudoku-v1")
