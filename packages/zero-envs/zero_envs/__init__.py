@@ -3,6 +3,11 @@
 import importlib.metadata
 
 from . import testing as testing
+from ._brax import (
+    BRAX_BACKENDS as BRAX_BACKENDS,
+    BraxEnvironment as BraxEnvironment,
+    BraxState as BraxState,
+)
 from ._control import (
     CartPole as CartPole,
     CartPoleState as CartPoleState,

@@ -1,0 +1,225 @@
+"""brax's environments (Freeman et al., 2021, arXiv:2106.13281)."""
+
+import contextlib
+import functools as ft
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+
+from ._environment import AbstractContinuousEnvironment, Observation, Transition
+from ._foreign import default_numerics, raw_key, strongly_typed, unknown
+
+
+#: The engines that brax has; not every environment has all of them.
+BRAX_BACKENDS = ("generalized", "mjx", "positional", "spring")
+
+_Bound = ArrayLike | Sequence[float]
+
+_KEYS = ("key", "rng")
+
+_MISSING = (
+    "BraxEnvironment needs brax, which is not installed: install zero-envs with its extra `brax`."
+)
+_NO_BOUNDS = (
+    "BraxEnvironment(<{name}>): its actions have no bounds (low {low}, high {high}), so they "
+    "cannot be mapped to [-1, 1]; pass bounds=(low, high), all finite and low below high."
+)
+
+
+class BraxState(eqx.Module):
+    """One moment.
+
+    **Attributes:**
+
+    - `physics`: brax's pipeline state, the last finite one.
+    - `observation`: brax's observation, which it returns with the state and has no public way to
+        derive.
+    - `info`: what the environment itself remembers, without PRNG keys; those are `None`.
+    - `steps`: how many were taken.
+    - `over`: the state is final.
+    - `failed`: it is final because the physics returned something that is not a finite number.
+    """
+
+    physics: Any
+    observation: Any
+    info: Any
+    steps: Int[Array, ""]
+    over: Bool[Array, ""]
+    failed: Bool[Array, ""]
+
+
+class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
+    """A brax environment without brax's wrappers.
+
+    - `init` resets for real. (brax's wrapper goes back to the first state again and again.)
+    - brax's `done` is an end. `max_steps` is a truncation: `last` with discount 1. What brax notes
+        as `time_out` is not looked at: its inverted pendulum notes that when it falls.
+    - Actions in [-1, 1] reach the bounds of each dimension; what lies beyond is cut off.
+    - Where a step leads to a number that is not finite, the episode ends as if truncated: the state
+        stays, the reward is 0 and `failed` is set, so that whoever counts can drop it.
+    """
+
+    env: Any = eqx.field(static=True)
+    max_steps: int
+    action_size: int
+    hidden: bool
+    _low: tuple[float, ...] = eqx.field(static=True)
+    _high: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        backend: str = "spring",
+        max_steps: int = 1000,
+        bounds: tuple[_Bound, _Bound] | None = None,
+    ):
+        """**Arguments:**
+
+        - `env`: a name out of brax's registry, for instance `"ant"`, or a `brax.envs.Env`, not
+            wrapped.
+        - `backend`: one of [`zero_envs.BRAX_BACKENDS`][], for a name.
+        - `max_steps`: where an episode is truncated.
+        - `bounds`: the lowest and the highest action that `env.step` takes, numbers or one for each
+            dimension. Known for brax's own environments; else by default the actuators' range.
+
+        **Raises:** `ValueError` for an unknown name, a backend that the environment does not have
+        and actions without bounds; `ImportError` naming the package to install.
+        """
+        if max_steps < 1:
+            raise ValueError(
+                f"BraxEnvironment(max_steps={max_steps}): an episode has at least 1 step."
+            )
+        self.env = _make(env, backend) if isinstance(env, str) else env
+        self.max_steps = max_steps
+        self.action_size = int(self.env.action_size)
+        self.hidden = False
+        low, high = _bounds(self.env) if bounds is None else bounds
+        size = (self.action_size,)
+        low, high = (np.broadcast_to(np.asarray(x, np.float64), size) for x in (low, high))
+        if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+            name = type(self.env).__name__
+            raise ValueError(_NO_BOUNDS.format(name=name, low=low.tolist(), high=high.tolist()))
+        self._low, self._high = tuple(low.tolist()), tuple(high.tolist())
+
+    def init(self, *, key: PRNGKeyArray) -> BraxState:
+        """A fresh episode."""
+        with _calling_brax():
+            first = self.env.reset(raw_key(key))
+        no = jnp.zeros((), jnp.bool_)
+        return BraxState(
+            physics=strongly_typed(first.pipeline_state),
+            observation=strongly_typed(first.obs),
+            info=strongly_typed(_with_keys(first.info, None)),
+            steps=jnp.zeros((), jnp.int32),
+            over=no,
+            failed=no,
+        )
+
+    def step(
+        self, state: BraxState, action: Float[Array, " action_size"], *, key: PRNGKeyArray
+    ) -> tuple[BraxState, Transition]:
+        """Acts; `key` is for environments that draw numbers of their own."""
+        low, high = jnp.asarray(self._low, jnp.float32), jnp.asarray(self._high, jnp.float32)
+        action = low + (jnp.clip(action, -1.0, 1.0) + 1.0) * 0.5 * (high - low)
+        before = self.raw(state)
+        before = before.replace(info=_with_keys(before.info, raw_key(key)))
+        with _calling_brax():
+            after = self.env.step(before, action)
+        steps = state.steps + 1
+        ended = jnp.asarray(after.done, jnp.float32) > 0
+        next_state = BraxState(
+            physics=strongly_typed(after.pipeline_state),
+            observation=strongly_typed(after.obs),
+            info=strongly_typed(_with_keys(after.info, None)),
+            steps=steps,
+            over=ended | (steps >= self.max_steps),
+            failed=jnp.zeros((), jnp.bool_),
+        )
+        reward = jnp.asarray(after.reward, jnp.float32)
+        failed = ~_finite((next_state.physics, next_state.observation, reward)) & ~state.over
+        stays = state.over | failed
+        transition = Transition(
+            reward=jnp.where(stays, 0.0, reward).astype(jnp.float32),
+            discount=jnp.where(state.over | (ended & ~failed), 0.0, 1.0).astype(jnp.float32),
+            last=stays | next_state.over,
+        )
+        next_state = jax.tree.map(lambda old, new: jnp.where(stays, old, new), state, next_state)
+        marks = (next_state.over | failed, next_state.failed | failed)
+        return eqx.tree_at(lambda s: (s.over, s.failed), next_state, marks), transition
+
+    def observe(self, state: BraxState) -> Observation:
+        """brax's observation, as it is: an array, or a dictionary of arrays."""
+        return Observation(features=state.observation, legal=None)
+
+    def raw(self, state: BraxState) -> Any:
+        """brax's own state, for brax's tools; reward and metrics are those of no step: zero.
+
+        `brax.io.html.render(env.env.sys, [env.raw(state).pipeline_state, ...])` shows an episode.
+        """
+        with _calling_brax():
+            shapes = jax.eval_shape(self.env.reset, raw_key(jax.random.key(0)))
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        # brax's environments write into these dictionaries.
+        info = jax.tree.map(lambda x: x, state.info)
+        return zeros.replace(pipeline_state=state.physics, obs=state.observation, info=info)
+
+
+@ft.cache
+def _make(name: str, backend: str) -> Any:
+    """Always the same object for a name, so that nothing is traced twice."""
+    with _calling_brax():
+        try:
+            from brax import envs
+        except ImportError as error:
+            raise ImportError(_MISSING) from error
+        if name not in envs._envs:
+            raise unknown("BraxEnvironment", name, envs._envs)
+        call = f'BraxEnvironment("{name}", backend="{backend}")'
+        allowed = ", ".join(BRAX_BACKENDS)
+        if backend not in BRAX_BACKENDS:
+            raise ValueError(f"{call}: no such backend; allowed: {allowed}.")
+        try:
+            return envs.get_environment(name, backend=backend)
+        except (ValueError, NotImplementedError) as error:
+            message = f"{call}: this environment does not have that backend; try one of {allowed}."
+            raise ValueError(message) from error
+
+
+@contextlib.contextmanager
+def _calling_brax() -> Iterator[None]:
+    """Without being told each time that brax, and what it uses, is no longer developed."""
+    with default_numerics(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Brax System", UserWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _bounds(env: Any) -> tuple[_Bound, _Bound]:
+    """What `env.step` takes.
+
+    brax's own environments take [-1, 1]: where their actuators have another range, they map it
+    themselves.
+    """
+    if type(env).__module__.startswith("brax.envs."):
+        return -1.0, 1.0
+    actuator = getattr(getattr(env, "sys", None), "actuator", None)
+    if actuator is None:
+        return -np.inf, np.inf
+    return actuator.ctrl_range[:, 0], actuator.ctrl_range[:, 1]
+
+
+def _finite(tree: Any) -> Bool[Array, ""]:
+    numbers = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return jnp.stack([jnp.all(jnp.isfinite(x)) for x in numbers]).all()
+
+
+def _with_keys(info: dict[str, Any], key: Array | None) -> dict[str, Any]:
+    """Puts `key` in the place of any PRNG key; without one, none stays."""
+    return {name: key if name in _KEYS else value for name, value in info.items()}
