@@ -187,7 +187,7 @@ def _make(name: str, backend: str) -> Any:
             raise ValueError(f"{call}: no such backend; allowed: {allowed}.")
         try:
             return envs.get_environment(name, backend=backend)
-        except (ValueError, NotImplementedError) as error:
+        except ValueError as error:
             message = f"{call}: this environment does not have that backend; try one of {allowed}."
             raise ValueError(message) from error
 
