@@ -1,9 +1,15 @@
 """The brax adapter against brax itself, and what brax's own wrappers get wrong."""
 
+import base64
+import json
+import re
+import subprocess
 import sys
 import warnings
+import zlib
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,10 +24,6 @@ with warnings.catch_warnings():
     # brax says that it is no longer developed, and so does what it imports.
     warnings.simplefilter("ignore")
     from brax import base, envs
-
-
-# Those that the spring engine does not have.
-OTHER_BACKENDS = {"swimmer": "generalized"}
 
 
 class Walk:
@@ -156,8 +158,8 @@ def test_every_promise_is_kept(walk: BraxEnvironment):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", envs._envs)
 def test_all_of_the_registry(name: str):
-    """With the engine that each has."""
-    env = BraxEnvironment(name, backend=OTHER_BACKENDS.get(name, "spring"), max_steps=8)
+    """With the engine that each has by default."""
+    env = BraxEnvironment(name, max_steps=8)
     report = check_environment(env, key=jr.key(0), num_steps=10, num_envs=2)
     assert report.truncated + report.terminated == 2
 
@@ -171,11 +173,51 @@ def test_all_engines(backend: str):
     assert report.truncated + report.terminated == 2
 
 
+def test_the_engine_is_that_of_the_paper_where_there_is_a_choice():
+    """And whoever names it has the same object, or all would be traced twice."""
+    assert BraxEnvironment("reacher").env is BraxEnvironment("reacher", backend="spring").env
+    assert BraxEnvironment("swimmer").env.backend == "generalized"
+
+
+def test_fluids_can_be_swum_in():
+    """brax calls `jnp.clip` by names that JAX has dropped: `swimmer` could not be stepped."""
+    env = BraxEnvironment("swimmer")
+    action = jnp.zeros(env.action_size, jnp.float32)
+    state = jax.eval_shape(lambda: env.init(key=jr.key(0)))
+    state, _ = jax.eval_shape(lambda s: env.step(s, action, key=jr.key(1)), state)
+    assert state.observation.shape == (8,)
+    clip: Any = sys.modules["brax.fluid"].__dict__["jp"].clip
+    for call in (dict(a_min=2.0), dict(min=2.0)):
+        np.testing.assert_array_equal(clip(jnp.arange(4.0), **call), [2, 2, 2, 3])
+
+
+def test_nothing_is_printed_or_left_behind(tmp_path: Any):
+    """MuJoCo prints what it lacks, which spoils `--json`, and leaves a log where the user is."""
+    code = "import zero_envs; zero_envs.BraxEnvironment('halfcheetah')"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert not list(tmp_path.iterdir()) and "settotalmass" not in done.stderr
+
+
+def test_an_episode_becomes_a_page_of_the_viewer():
+    """With its frames, in their order and at their pace."""
+    env = BraxEnvironment("inverted_pendulum")
+    first = env.init(key=jr.key(0))
+    later = eqx.tree_at(lambda s: s.physics.x.pos, first, first.physics.x.pos + 1)
+    page = env.render([first, later], height=300)
+    packed = max(re.findall(r'"([A-Za-z0-9+/=]+)"', page), key=len)
+    told = json.loads(zlib.decompress(base64.b64decode(packed)))
+    start, end = (np.asarray(x["pos"]) for x in told["states"]["x"])
+    np.testing.assert_allclose(end, start + 1, atol=1e-6)
+    assert told["opt"]["timestep"] == pytest.approx(env.env.dt) and "height: 300px" in page
+
+
 def test_environments_of_brax_take_actions_up_to_1():
     """Their actuators' range is that, or they map it: else half the force would be cut off."""
     mapped = {"humanoid", "humanoidstandup", "inverted_pendulum", "pusher"}
     for name in envs._envs.keys() - {"fast"}:
-        env = BraxEnvironment(name, backend=OTHER_BACKENDS.get(name, "spring")).env
+        env = BraxEnvironment(name).env
         unit = np.broadcast_to([-1.0, 1.0], (env.action_size, 2))
         assert np.array_equal(env.sys.actuator.ctrl_range, unit) == (name not in mapped), name
 
@@ -184,8 +226,14 @@ def test_environments_of_brax_take_actions_up_to_1():
     ("arguments", "message"),
     [
         ({"env": "Ants"}, "no such environment. Did you mean ant.* Allowed: ant, fast, half"),
-        ({"env": "ant", "backend": "bullet"}, "no such backend; allowed: generalized, mjx,"),
-        ({"env": "swimmer"}, "does not have that backend; try one of generalized"),
+        (
+            {"env": "reacher", "backend": "bullet"},
+            "reacher has no such backend; allowed: generalized, mjx, positional, spring.$",
+        ),
+        (
+            {"env": "swimmer", "backend": "spring"},
+            "swimmer has no such backend; allowed: generalized.$",
+        ),
         ({"env": "ant", "max_steps": 0}, "at least 1 step"),
         ({"env": Walk()}, r"no bounds .*pass bounds=\(low, high\)"),
         ({"env": Walk(), "bounds": (1.0, -1.0)}, "low below high"),

@@ -2,6 +2,9 @@
 
 import contextlib
 import functools as ft
+import inspect
+import sys
+import types
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +21,9 @@ from ._foreign import default_numerics, raw_key, strongly_typed, unknown
 
 #: The engines that brax has; not every environment has all of them.
 BRAX_BACKENDS = ("generalized", "mjx", "positional", "spring")
+
+# In the paper all is trained on `spring`; only swimmer does not have it.
+_DEFAULT_BACKENDS = ("spring", "generalized")
 
 _Bound = ArrayLike | Sequence[float]
 
@@ -76,7 +82,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         self,
         env: Any,
         *,
-        backend: str = "spring",
+        backend: str | None = None,
         max_steps: int = 1000,
         bounds: tuple[_Bound, _Bound] | None = None,
     ):
@@ -84,7 +90,8 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
 
         - `env`: a name out of brax's registry, for instance `"ant"`, or a `brax.envs.Env`, not
             wrapped.
-        - `backend`: one of [`zero_envs.BRAX_BACKENDS`][], for a name.
+        - `backend`: one of [`zero_envs.BRAX_BACKENDS`][], for a name. By default `"spring"`, and
+            `"generalized"` for `"swimmer"`, which has no other.
         - `max_steps`: where an episode is truncated.
         - `bounds`: the lowest and the highest action that `env.step` takes, numbers or one for each
             dimension. Known for brax's own environments; else by default the actuators' range.
@@ -97,6 +104,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
                 f"BraxEnvironment(max_steps={max_steps}): an episode has at least 1 step."
             )
         self.env = _make(env, backend) if isinstance(env, str) else env
+        _mend_fluids()
         self.max_steps = max_steps
         self.action_size = int(self.env.action_size)
         self.hidden = False
@@ -159,10 +167,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         return Observation(features=state.observation, legal=None)
 
     def raw(self, state: BraxState) -> Any:
-        """brax's own state, for brax's tools; reward and metrics are those of no step: zero.
-
-        `brax.io.html.render(env.env.sys, [env.raw(state).pipeline_state, ...])` shows an episode.
-        """
+        """brax's own state, for brax's tools; reward and metrics are those of no step: zero."""
         with _calling_brax():
             shapes = jax.eval_shape(self.env.reset, raw_key(jax.random.key(0)))
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -170,26 +175,72 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         info = jax.tree.map(lambda x: x, state.info)
         return zeros.replace(pipeline_state=state.physics, obs=state.observation, info=info)
 
+    def render(self, states: Sequence[BraxState], *, height: int = 480) -> str:
+        """An episode, one frame a step, as a page of HTML: brax's own viewer.
+
+        Whoever opens the page needs the network, for its JavaScript is not in it.
+        """
+        from brax.io import html
+
+        system = self.env.sys.tree_replace({"opt.timestep": self.env.dt})
+        return html.render(system, [state.physics for state in states], height)
+
+
+def _make(name: str, backend: str | None) -> Any:
+    registry = _envs()._envs
+    if name not in registry:
+        raise unknown("BraxEnvironment", name, registry)
+    for choice in _DEFAULT_BACKENDS if backend is None else (backend,):
+        if choice in BRAX_BACKENDS and (env := _build(name, choice)) is not None:
+            return env
+    allowed = ", ".join(x for x in BRAX_BACKENDS if _build(name, x) is not None)
+    raise ValueError(
+        f'BraxEnvironment("{name}", backend="{backend}"): {name} has no such backend; allowed: '
+        f"{allowed}."
+    )
+
 
 @ft.cache
-def _make(name: str, backend: str) -> Any:
-    """Always the same object for a name, so that nothing is traced twice."""
-    with _calling_brax():
-        try:
+def _build(name: str, backend: str) -> Any:
+    """Always the same object, so that nothing is traced twice; none without that backend."""
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    # Else what it thinks of brax's own models goes to a file in the working folder.
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        with _calling_brax():
+            return _envs().get_environment(name, backend=backend)
+    except ValueError:
+        return None
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _envs() -> Any:
+    try:
+        # MuJoCo prints what it does without; standard output belongs to whoever runs this.
+        with _calling_brax(), contextlib.redirect_stdout(None):
             from brax import envs
-        except ImportError as error:
-            raise ImportError(_MISSING) from error
-        if name not in envs._envs:
-            raise unknown("BraxEnvironment", name, envs._envs)
-        call = f'BraxEnvironment("{name}", backend="{backend}")'
-        allowed = ", ".join(BRAX_BACKENDS)
-        if backend not in BRAX_BACKENDS:
-            raise ValueError(f"{call}: no such backend; allowed: {allowed}.")
-        try:
-            return envs.get_environment(name, backend=backend)
-        except ValueError as error:
-            message = f"{call}: this environment does not have that backend; try one of {allowed}."
-            raise ValueError(message) from error
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    return envs
+
+
+def _mend_fluids() -> None:
+    """Lets brax call `jnp.clip` by the names that JAX has dropped.
+
+    brax 0.14.2 says `a_min` for `min` where it computes the forces of a fluid, and nowhere else;
+    of its environments only swimmer has one.
+    """
+    fluid: Any = sys.modules.get("brax.fluid")
+    dropped = "a_min" not in inspect.signature(jnp.clip).parameters
+    if fluid is not None and fluid.jp is jnp and dropped:
+        fluid.jp = types.SimpleNamespace(**{**vars(jnp), "clip": _clip})
+
+
+def _clip(x: Array, *bounds: Any, **named: Any) -> Array:
+    return jnp.clip(x, *bounds, **{name.removeprefix("a_"): y for name, y in named.items()})
 
 
 @contextlib.contextmanager

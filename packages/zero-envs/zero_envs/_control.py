@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._control_draw import draw_cart_pole, draw_pendulum
+from ._control_draw import draw_cart_pole, draw_pendulum, text_cart_pole, text_pendulum
 from ._environment import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
@@ -78,6 +78,11 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
     def observe(self, state: CartPoleState) -> Observation:
         """The motion; both pushes are always legal."""
         return Observation(features=state.motion.astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
+
+    def text(self, state: CartPoleState) -> str:
+        """Cart `O`, pole and track for a terminal."""
+        x, _, angle, _ = state.motion.tolist()
+        return text_cart_pole(x, angle, int(state.steps), _TRACK)
 
     def render(self, state: CartPoleState, *, scale: float = 1.0) -> str:
         """Cart, pole and track as an SVG image."""
@@ -154,6 +159,10 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
         """Cosine, sine and velocity."""
         features = jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.velocity])
         return Observation(features=features.astype(jnp.float32), legal=None)
+
+    def text(self, state: PendulumState) -> str:
+        """Axle `O` and rod for a terminal."""
+        return text_pendulum(state.angle.item(), state.velocity.item(), int(state.steps))
 
     def render(self, state: PendulumState, *, scale: float = 1.0) -> str:
         """The rod as an SVG image."""
