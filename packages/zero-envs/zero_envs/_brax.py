@@ -203,8 +203,10 @@ def _make(name: str, backend: str | None) -> Any:
 @ft.cache
 def _build(name: str, backend: str) -> Any:
     """Always the same object, so that nothing is traced twice; none without that backend."""
-    import mujoco
+    from brax.io import mjcf
 
+    # brax's own: it is no dependency of ours.
+    mujoco: Any = mjcf.mujoco
     before = mujoco.get_mju_user_warning()
     # Else what it thinks of brax's own models goes to a file in the working folder.
     mujoco.set_mju_user_warning(lambda _: None)

@@ -176,17 +176,18 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 def _make(name: str) -> tuple[Any, int | None]:
     """Always the same object for an id, so that nothing is traced twice."""
     try:
-        import jumanji
+        from jumanji import registration
     except ImportError as error:
         raise ImportError(_MISSING) from error
-    if name not in jumanji.registered_environments():
-        raise unknown("JumanjiEnvironment", name, jumanji.registered_environments())
+    allowed = registration.registered_environments()
+    if name not in allowed:
+        raise unknown("JumanjiEnvironment", name, allowed)
     with default_numerics():
         if name != "Sokoban-v0":
-            return _unlimited(jumanji.make(name))
+            return _unlimited(registration.make(name))
         from jumanji.environments.routing.sokoban.generator import ToyGenerator
 
-        return _unlimited(jumanji.make(name, generator=ToyGenerator()))
+        return _unlimited(registration.make(name, generator=ToyGenerator()))
 
 
 def _unlimited(env: Any) -> tuple[Any, int | None]:
