@@ -24,7 +24,8 @@ def train(config: Config, options: Options) -> None:
     """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
-    zero_train.app.train(config, loop, options, lambda records: _Run(config, records))
+    run = lambda records: _Run(config, records)
+    zero_train.app.train(config, loop, options, run, steps=config.steps)
     print(f"The run is in {options.out}; look at it with: monsters watch {options.out}")
 
 

@@ -23,7 +23,8 @@ def train(config: Config, options: Options) -> None:
     """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
-    zero_train.app.train(config, loop, options, lambda records: _Run(config, loop, records))
+    run = lambda records: _Run(config, loop, records)
+    zero_train.app.train(config, loop, options, run, steps=config.steps)
     print(f"The run is in {options.out}; play against it with: othello play {options.out}")
 
 

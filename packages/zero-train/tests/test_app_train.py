@@ -72,7 +72,7 @@ def go():
 
     def go(folder, config=CONFIG, **options):
         options = Options(out=folder, **options)
-        train(config, loop, options, ft.partial(NimRun, loop))
+        train(config, loop, options, ft.partial(NimRun, loop), steps=config.steps)
 
     return go
 

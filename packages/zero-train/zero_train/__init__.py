@@ -5,6 +5,14 @@ import importlib.metadata
 from ._actor import (
     AbstractActor as AbstractActor,
 )
+from ._actor_critic import (
+    AbstractActorCritic as AbstractActorCritic,
+    ActorCriticState as ActorCriticState,
+    Behaviour as Behaviour,
+    DistributionActor as DistributionActor,
+    Player as Player,
+    Statistics as Statistics,
+)
 from ._actors import (
     PlanningActor as PlanningActor,
     PlanRecord as PlanRecord,
@@ -13,6 +21,7 @@ from ._actors import (
 )
 from ._agent import (
     AbstractAgent as AbstractAgent,
+    AbstractBlockAgent as AbstractBlockAgent,
     Metrics as Metrics,
 )
 from ._aggregate import (
@@ -53,6 +62,7 @@ from ._expert_iteration import (
 from ._layout import Result as Result, ResultKey as ResultKey
 from ._loop import (
     collect_and_store as collect_and_store,
+    compiled_step as compiled_step,
     fill as fill,
     init as init,
     step as step,
@@ -90,13 +100,16 @@ from ._model import (
     FeatureEvaluator as FeatureEvaluator,
     ValueCode as ValueCode,
 )
+from ._mpo import MPO as MPO
 from ._phases import draw as draw
+from ._policy_model import PolicyEvaluator as PolicyEvaluator, PolicyModel as PolicyModel
 from ._results import Results as Results
 from ._run import (
     RunFolder as RunFolder,
     StopSignal as StopSignal,
 )
 from ._schedules import per_update as per_update
+from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._testers import (
     challenge as challenge,
 )

@@ -1,5 +1,6 @@
 """Actors that fit any environment: a planner, a network without search, a random player."""
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from zero_envs import Observation, Transition
-from zero_search import AbstractModel, AbstractPlanner, safe_softmax
+from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
 from ._actor import AbstractActor
 from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
@@ -33,8 +34,13 @@ class PlanRecord(eqx.Module):
     value: Float[Array, "*axes"]
 
 
+def policy_and_value(plan: Plan) -> PlanRecord:
+    """What is learned from a plan over all actions."""
+    return PlanRecord(plan.weights, plan.value)
+
+
 class PlanningActor(AbstractActor[Carry], Generic[Carry]):
-    """Plays what a planner finds. Its carry is the planner's, its record a `PlanRecord`.
+    """Plays what a planner finds. Its carry is the planner's.
 
     The planner is shown resampled states only, never what the player cannot see, provided the
     model is an [`zero_train.AbstractResampledModel`][], as [`zero_train.EnvironmentModel`][] is.
@@ -43,10 +49,12 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
 
     - `planner`: decides on exploration, temperature and what it keeps between moves.
     - `model`: what it plans over.
+    - `record`: what of a plan is learned from; by default a `PlanRecord`.
     """
 
     planner: AbstractPlanner
     model: AbstractModel
+    record: Callable[[Plan], PyTree[Array]] = policy_and_value
 
     def _hide(self, state: PyTree[Array], key: Key[Array, " batch"]) -> PyTree[Array]:
         if isinstance(self.model, AbstractResampledModel):
@@ -58,12 +66,12 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
 
     def act(
         self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
-    ) -> tuple[PyTree[Array], PlanRecord, Carry]:
+    ) -> tuple[PyTree[Array], PyTree[Array], Carry]:
         del obs
         hkey, pkey = split_rows(key, 2)
         state = self._hide(state, hkey)
         plan, carry = self.planner.plan(self.model, state, carry, key=pkey)
-        return plan.action, PlanRecord(plan.weights, plan.value), carry
+        return plan.action, self.record(plan), carry
 
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition

@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._actor import AbstractActor
+from ._experience import Experience
 
 
 AgentState = TypeVar("AgentState")
@@ -33,4 +34,16 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
 
         **Returns:** the state, and metrics to log. An entry `priorities`, of shape `[batch]`, is
         not one: the loop hands it to the buffer, as the priorities of what was drawn.
+        """
+
+
+class AbstractBlockAgent(AbstractAgent[AgentState], Generic[AgentState]):
+    """An agent that looks once at every block of rows when they are collected, before it learns:
+    to keep statistics of observations, or to say how its planner fares."""
+
+    @abc.abstractmethod
+    def digest(self, state: AgentState, rows: Experience) -> tuple[AgentState, Metrics]:
+        """Looks at new rows of `[envs, time]`.
+
+        **Returns:** the state, and metrics to log beside those of the updates.
         """

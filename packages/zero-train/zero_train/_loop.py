@@ -1,7 +1,9 @@
 """Collect, store, learn: one jitted step over a mesh, or two side by side."""
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,9 +12,10 @@ import jax.random as jr
 from jaxtyping import Array, Num, PRNGKeyArray, PyTree
 
 from ._collect import Actors, collect, start
+from ._experience import Experience
 from ._loop_state import Handover, Harvest, Loop, LoopState, shardings
 from ._mesh import send
-from ._phases import act, count, learn, store, totals
+from ._phases import act, count, digest, learn, store, totals
 from ._pipeline import act_ahead, collect_ahead, release, step_ahead
 from ._rows import row_keys
 
@@ -60,7 +63,8 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
 def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
-    One jitted call; `state` is donated. Where the agent's metrics hold `priorities`, the buffer is
+    One jitted call; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new
+    rows before the first update. Where the agent's metrics hold `priorities`, the buffer is
     given them before the next batch is drawn.
 
     With `loop.actor_devices` there are two calls that run at the same time, on devices of their
@@ -68,34 +72,48 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
     actor is copied to the acting devices, so that the next step collects with the newest. The host
     waits for nothing, and nothing depends on how long anything takes.
 
-    **Returns:** the state, and metrics: means over the updates, with `positions` (ordinary rows
-    stored) and `games` (episodes finished in them) of this step. With `loop.actor_devices` also
-    `staleness`: how many gradient updates the agent was ahead, when the first batch was drawn,
-    of the actor that had collected the newest rows.
+    **Returns:** the state, and metrics: means over the updates, what the agent says of the new
+    rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step.
+    With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
+    the first batch was drawn, of the actor that had collected the newest rows.
     """
     return step_ahead(loop, state) if loop.actor_devices else _step(loop, state)
 
 
+def compiled_step(
+    loop: Loop, state: LoopState
+) -> Callable[[LoopState], tuple[LoopState, dict[str, Num[Array, ""]]]]:
+    """[`zero_train.step`][] of this loop for states like this one, compiled now and not at its
+    first call. With `loop.actor_devices` it is compiled when it is called all the same.
+    """
+    if loop.actor_devices:
+        return ft.partial(step, loop)
+    lower: Callable[..., Any] = _step.lower  # pyright: ignore[reportFunctionMemberAccess]
+    return ft.partial(lower(loop, state).compile(), loop)
+
+
 @eqx.filter_jit(donate="all-except-first")
 def _step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
-    actors, buffer, counts = collect_and_store(loop, state)
+    actors, buffer, rows = collect_and_store(loop, state)
+    agent, seen = digest(loop, state.agent, rows)
     key = jr.fold_in(state.key, 2 * state.step + 1)
-    agent, buffer, metrics = learn(loop, state.agent, buffer, key=key)
-    return _next(loop, state, agent, actors, buffer), metrics | totals(counts)
+    agent, buffer, metrics = learn(loop, agent, buffer, key=key)
+    return _next(loop, state, agent, actors, buffer), metrics | seen | totals(count(rows))
 
 
 @eqx.filter_jit(donate="all-except-first")
 def _collect(loop: Loop, state: LoopState) -> LoopState:
-    actors, buffer, _ = collect_and_store(loop, state)
-    return _next(loop, state, state.agent, actors, buffer)
+    actors, buffer, rows = collect_and_store(loop, state)
+    agent, _ = digest(loop, state.agent, rows)
+    return _next(loop, state, agent, actors, buffer)
 
 
-def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Array]:
+def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Experience]:
     """The part of a step that runs on every device by itself, without communication.
 
     For a loop without `actor_devices`.
 
-    **Returns:** the actors, the buffer, and `[envs, 2]` counts of positions and finished games.
+    **Returns:** the actors, the buffer, and the rows of `[envs, time]` that are in it now.
     """
     if state.handover is not None:
         raise ValueError(
@@ -105,7 +123,7 @@ def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Arra
     actor = loop.agent.actor(state.agent, explore=True)
     key = jr.fold_in(state.key, 2 * state.step)
     actors, rows = act(loop, actor, state.actors, key=key)
-    return actors, store(loop, state.buffer, rows), count(rows)
+    return actors, store(loop, state.buffer, rows), rows
 
 
 def _next(

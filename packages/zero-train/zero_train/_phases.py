@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 
 from ._actor import AbstractActor
-from ._agent import Metrics
+from ._agent import AbstractBlockAgent, Metrics
 from ._collect import Actors, collect
 from ._experience import Experience
 from ._loop_state import Loop
@@ -59,6 +59,16 @@ def totals(counts: Int[Array, "envs two"]) -> dict[str, Int[Array, ""]]:
     """What [`zero_train.step`][] says of `count`'s."""
     positions, games = jnp.sum(counts, axis=0)
     return {"positions": positions, "games": games}
+
+
+def digest(loop: Loop, agent: PyTree[Array], rows: Experience) -> tuple[PyTree[Array], Metrics]:
+    """Shows new rows to an agent that wants to see them.
+
+    **Returns:** the agent's state and what it says of the rows.
+    """
+    if isinstance(loop.agent, AbstractBlockAgent):
+        return loop.agent.digest(agent, rows)
+    return agent, {}
 
 
 def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:

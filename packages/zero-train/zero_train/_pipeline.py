@@ -21,7 +21,7 @@ from ._collect import Actors
 from ._learning import with_arrays
 from ._loop_state import Handover, Harvest, Loop, LoopState, Released
 from ._mesh import places, send
-from ._phases import act, count, learn, store, totals
+from ._phases import act, count, digest, learn, store, totals
 
 
 def release(loop: Loop, agent: PyTree[Array], updates: Int[Array, ""]) -> Released:
@@ -41,8 +41,8 @@ def act_ahead(loop: Loop, state: LoopState) -> LoopState:
 def collect_ahead(loop: Loop, state: LoopState) -> LoopState:
     """Collects rows, and meanwhile stores those before them."""
     after = act_ahead(loop, state)
-    buffer = _store(loop, _handover(state).harvest, state.buffer)
-    return dataclasses.replace(after, buffer=buffer)
+    agent, buffer = _store(loop, _handover(state).harvest, state.agent, state.buffer)
+    return dataclasses.replace(after, agent=agent, buffer=buffer)
 
 
 def step_ahead(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
@@ -95,8 +95,12 @@ def _act(
 
 
 @_dispatched
-def _store(loop: Loop, harvest: Harvest, buffer: PyTree[Array]) -> PyTree[Array]:
-    return store(loop, buffer, harvest.rows)
+def _store(
+    loop: Loop, harvest: Harvest, agent: PyTree[Array], buffer: PyTree[Array]
+) -> tuple[PyTree[Array], PyTree[Array]]:
+    agent, _ = digest(loop, agent, harvest.rows)
+    agent = jax.lax.with_sharding_constraint(agent, places(loop.learner_mesh, P(), agent))
+    return agent, store(loop, buffer, harvest.rows)
 
 
 @_dispatched
@@ -109,12 +113,13 @@ def _learn(
 ) -> tuple[PyTree[Array], PyTree[Array], Int[Array, ""], Released, dict[str, Num[Array, ""]]]:
     staleness = (updates - harvest.updates).astype(jnp.float32)
     buffer = store(loop, buffer, harvest.rows)
+    agent, seen = digest(loop, agent, harvest.rows)
     agent, buffer, metrics = learn(loop, agent, buffer, key=harvest.key)
     updates = updates + loop.num_updates
     whole = agent, updates, release(loop, agent, updates)
     whole = jax.lax.with_sharding_constraint(whole, places(loop.learner_mesh, P(), whole))
     agent, updates, released = whole
-    metrics = metrics | totals(count(harvest.rows)) | {"staleness": staleness}
+    metrics = metrics | seen | totals(count(harvest.rows)) | {"staleness": staleness}
     return agent, buffer, updates, released, metrics
 
 

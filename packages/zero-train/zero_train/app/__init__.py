@@ -19,6 +19,7 @@ from ._command import (
     main as main,
     parse as parse,
     parse_run as parse_run,
+    peek as peek,
 )
 from ._config import (
     check_bounds as check_bounds,

@@ -86,6 +86,12 @@ def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     return _parse(kind, prog, words, _names(kind))
 
 
+def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
+    """The flags of `kind` alone, for what must be known before all others: other words are left to
+    [`zero_train.app.parse`][] or [`zero_train.app.parse_run`][]."""
+    return _known(kind, prog, words, add_help=False)[0]
+
+
 def parse_run(
     prog: str, about: str, words: Sequence[str], presets: Mapping[str, Config], *, preset: str
 ) -> tuple[Config, Options]:
@@ -100,7 +106,7 @@ def parse_run(
     - `preset`: which of them where none is given.
     """
     # It must be known before all other flags.
-    given = _known(_PresetOnly, prog, words, add_help=False)[0].preset
+    given = peek(_PresetOnly, prog, words).preset
     preset = preset if given is None else given
     if preset not in presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(presets)}.")

@@ -35,11 +35,6 @@ class RunConfig(Protocol):
         ...
 
     @property
-    def steps(self) -> int:
-        """Steps of the loop."""
-        ...
-
-    @property
     def checkpoint_every(self) -> int:
         """Steps between two checkpoints of the whole state."""
         ...

@@ -15,6 +15,7 @@ from jaxtyping import Array, PyTree
 from .. import (
     check_finite,
     Checkpoints,
+    compiled_step,
     fill,
     init,
     Loop,
@@ -22,7 +23,6 @@ from .. import (
     read_lines,
     RunFolder,
     Sink,
-    step,
     StopSignal,
     template,
 )
@@ -40,9 +40,14 @@ _COUNTS = ("positions", "games")
 
 
 def train(
-    config: RunConfig, loop: Loop, options: Options, run: Callable[[Records], AbstractRun]
+    config: RunConfig,
+    loop: Loop,
+    options: Options,
+    run: Callable[[Records], AbstractRun],
+    *,
+    steps: int,
 ) -> None:
-    """Trains until the configured steps are done, the time is up, or a signal asks to stop.
+    """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` goes on exactly where it was: the
     lines of metrics.jsonl are those of a run that never stopped, byte for byte.
@@ -52,6 +57,7 @@ def train(
     - `config`: a dataclass, stored as config.json.
     - `loop`: what was built from it.
     - `run`: makes what is the app's own, once the folder is there.
+    - `steps`: how many steps of the loop make a whole run.
 
     **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
     [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
@@ -59,7 +65,9 @@ def train(
     refuses.
     """
     started = time.monotonic()
-    check_bounds(config, {"steps": (1, math.inf), "checkpoint_every": (1, math.inf)})
+    if steps < 1:
+        raise UsageError(f"--steps {steps} was given; give at least 1.")
+    check_bounds(config, {"checkpoint_every": (1, math.inf)})
     if options.wandb and importlib.util.find_spec("wandb") is None:
         raise UsageError(NO_WANDB)
     stored = dataclasses.asdict(config)  # pyright: ignore[reportArgumentType]
@@ -79,7 +87,7 @@ def train(
         lines = read_lines(folder.path / "evaluations.jsonl")
         own = run(Records(folder, players, lines))
         with (
-            View(config.steps, own.shown, start=done) as view,
+            View(steps, own.shown, start=done) as view,
             _Sinks(folder, done, own.project if options.wandb else None) as sinks,
         ):
             books = _Books(own, folder, checkpoints, players)
@@ -89,13 +97,16 @@ def train(
                 books.save(0, state)
                 view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
             with _reported(own, folder):
-                while done < config.steps and not stop.requested:
+                began = time.perf_counter()
+                run_step = compiled_step(loop, state)
+                view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
+                while done < steps and not stop.requested:
                     if options.max_minutes is not None:
                         if time.monotonic() - started > 60 * options.max_minutes:
                             view.note(f"--max-minutes {options.max_minutes:g} are over")
                             break
                     began = time.perf_counter()
-                    state, new = step(loop, state)
+                    state, new = run_step(state)
                     new = jax.device_get(new)
                     timings = _timings(new, time.perf_counter() - began)
                     done += 1

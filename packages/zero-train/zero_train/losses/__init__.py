@@ -42,6 +42,11 @@ from ._quantile import (
     quantile_q_learning_loss as quantile_q_learning_loss,
     quantile_regression_loss as quantile_regression_loss,
 )
+from ._trust_region import (
+    AbstractTrustRegion as AbstractTrustRegion,
+    DecoupledTrustRegion as DecoupledTrustRegion,
+    TrustRegion as TrustRegion,
+)
 from ._value import (
     clipped_value_loss as clipped_value_loss,
     td_learning_loss as td_learning_loss,

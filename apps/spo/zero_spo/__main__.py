@@ -1,0 +1,121 @@
+"""The command line: `spo train|eval|watch`."""
+
+import dataclasses
+import math
+
+import tyro
+
+from zero_train.app import (
+    check_bounds,
+    Command,
+    main as run_command,
+    parse,
+    parse_run,
+    peek,
+    start_jax,
+)
+
+from ._config import Config, presets, SEEDS
+
+
+# What flags may be, ends included; a standard error needs two episodes.
+_MEASURING = {"episodes": (2, math.inf), "seed": SEEDS}
+_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalArguments:
+    """Measure the player of a run."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    episodes: int = 128
+    """Whole ones, side by side."""
+    seed: int = 0
+    """Everything random follows from it."""
+    json: bool = False
+    """Print one JSON line instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WatchArguments:
+    """Look on while the player of a run plays."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    episodes: int = 1
+    """How many."""
+    delay: float = 0.05
+    """Seconds between two steps in the terminal."""
+    seed: int = 0
+    """Everything random follows from it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """What presets depend on."""
+
+    env: str = Config.env
+    agent: str = Config.agent
+
+
+def main() -> None:
+    """Runs one command; bad input ends it with one line and exit code 2."""
+    run_command(
+        "spo",
+        "Sequential Monte Carlo policy optimisation, continuous and discrete.",
+        {
+            "train": Command(
+                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+            ),
+            "eval": Command(_eval, "measure a player", operands="RUN"),
+            "watch": Command(_watch, "look on while a player plays", operands="RUN"),
+        },
+    )
+
+
+def _train(words: list[str]) -> None:
+    chosen = peek(_Chosen, "spo train", words)
+    config, options = parse_run(
+        "spo train",
+        "Train a player on its own plans. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
+        words,
+        presets(chosen.env, chosen.agent),
+        preset="tuned",
+    )
+    start_jax(options.devices)
+    from ._train import train
+
+    train(config, options)
+
+
+def _eval(words: list[str]) -> None:
+    arguments = parse(EvalArguments, "spo eval", words)
+    check_bounds(arguments, _MEASURING)
+    start_jax()
+    from ._eval import evaluate
+
+    evaluate(
+        arguments.run,
+        episodes=arguments.episodes,
+        seed=arguments.seed,
+        as_json=arguments.json,
+    )
+
+
+def _watch(words: list[str]) -> None:
+    arguments = parse(WatchArguments, "spo watch", words)
+    check_bounds(arguments, _WATCHING)
+    start_jax()
+    from ._watch import watch
+
+    watch(
+        arguments.run,
+        episodes=arguments.episodes,
+        delay=arguments.delay,
+        seed=arguments.seed,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""From a configuration to the parts: environment, agent, loop."""
+
+import functools as ft
+
+import jax
+import jax.random as jr
+import optax
+from jax.sharding import Mesh
+
+from zero_envs import AbstractContinuousEnvironment
+from zero_memory import TrajectoryBuffer
+from zero_nets import RunningStatistics
+from zero_search import (
+    AbstractResampleRule,
+    DirichletNoise,
+    GaussianNoise,
+    Multinomial,
+    ParticleSearch,
+    ResampleBelow,
+    ResampleEvery,
+    Systematic,
+)
+from zero_train import EnvironmentModel, Loop, MPO, PolicyModel, SPO
+from zero_train.app import UsageError
+from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, TrustRegion
+
+from ._config import Config
+from ._network import build_critic, build_policy, World
+from ._worlds import build_world
+
+
+def build_env(config: Config) -> World:
+    """The environment that is learned in and measured.
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none of that name, or none that
+    SPO can plan in.
+    """
+    env = build_world(config.env, config.backend)
+    if env.hidden:
+        raise UsageError(
+            f"--env {config.env} hides part of its state from the player, which particles would "
+            "see; choose another."
+        )
+    return env
+
+
+def build_agent(config: Config, env: World) -> SPO | MPO:
+    """The agent of a configuration."""
+    shared = {
+        "policy": ft.partial(build_policy, config, env),
+        "critic": ft.partial(build_critic, config, env),
+        "region": _region(config, env),
+        "policy_optimiser": _optimiser(config, config.policy_rate),
+        "critic_optimiser": _optimiser(config, config.critic_rate),
+        "dual_optimiser": _optimiser(config, config.dual_rate),
+        "gamma": config.gamma,
+        "lambda_": config.critic_lambda,
+        "target_rate": config.target_rate,
+        "statistics": _statistics(config, env),
+    }
+    if config.agent == "mpo":
+        return MPO(num_samples=config.samples, **shared)
+    model = PolicyModel if isinstance(env, AbstractContinuousEnvironment) else EnvironmentModel
+    return SPO(
+        model=ft.partial(model, env),
+        explorer=_search(config, env, readout="sampled", noise=config.noise),
+        player=_search(config, env, readout=config.player_readout, noise=0.0),
+        adaptive=config.adaptive,
+        **shared,
+    )
+
+
+def build_loop(config: Config, mesh: Mesh) -> Loop:
+    """The training loop of a configuration.
+
+    **Raises:** [`zero_train.app.UsageError`][] where the shards do not divide over the devices.
+    """
+    devices = mesh.shape["data"]
+    if config.shards % devices:
+        raise UsageError(
+            f"--shards {config.shards} does not divide over --devices {devices}; give a multiple "
+            f"of {devices} that divides --envs and --batch, or other --devices."
+        )
+    env = build_env(config)
+    return Loop(
+        env=env,
+        agent=build_agent(config, env),
+        buffer=TrajectoryBuffer(
+            capacity=config.capacity,
+            num_envs=config.envs,
+            batch_size=config.batch,
+            length=config.length,
+            num_shards=config.shards,
+        ),
+        augment=None,
+        num_envs=config.envs,
+        unroll_length=config.unroll,
+        num_updates=config.updates,
+        mesh=mesh,
+    )
+
+
+def _search(config: Config, env: World, *, readout: str, noise: float) -> ParticleSearch:
+    rules: dict[str, AbstractResampleRule | None] = {
+        "period": ResampleEvery(config.period),
+        "ess": ResampleBelow(config.ess_threshold),
+        "never": None,
+    }
+    widen = None
+    if noise:
+        is_continuous = isinstance(env, AbstractContinuousEnvironment)
+        widen = GaussianNoise(noise) if is_continuous else DirichletNoise(noise, config.alpha)
+    return ParticleSearch(
+        config.particles,
+        config.depth,
+        temperature=config.temperature,
+        gamma=config.search_gamma,
+        lambda_=config.search_lambda,
+        resample=rules[config.resample],
+        resampling=Systematic() if config.resampling == "systematic" else Multinomial(),
+        noise=widen,
+        readout=readout,
+    )
+
+
+def _region(config: Config, env: World) -> AbstractTrustRegion:
+    temperature = Dual.from_value(config.temperature)
+    if not isinstance(env, AbstractContinuousEnvironment):
+        alpha = Dual.from_value(config.multiplier)
+        return TrustRegion(config.epsilon, config.epsilon_policy, temperature, alpha)
+    shape = (env.action_size,) if config.per_dimension else ()
+    return DecoupledTrustRegion(
+        config.epsilon,
+        config.epsilon_mean,
+        config.epsilon_stddev,
+        temperature,
+        Dual.from_value(config.multiplier_mean, shape),
+        Dual.from_value(config.multiplier_stddev, shape),
+    )
+
+
+def _statistics(config: Config, env: World) -> RunningStatistics | None:
+    if not config.normalise_observations:
+        return None
+    obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
+    return RunningStatistics.init(obs.features)
+
+
+def _optimiser(config: Config, rate: float) -> optax.GradientTransformation:
+    adam = optax.adam(rate, eps=1e-5)
+    return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

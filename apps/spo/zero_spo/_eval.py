@@ -1,0 +1,54 @@
+"""How good a player is, in numbers."""
+
+import json
+import pathlib
+import statistics
+
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from zero_train import AbstractActor, evaluate as play, EvaluationSummary, read_lines
+
+from ._load import load
+from ._network import World
+from ._worlds import longest_episode
+
+
+def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:
+    """Measures the run's newest player and prints the result."""
+    trained = load(run)
+    summary = measure(trained.env, trained.actor(), episodes=episodes, key=jr.key(seed))
+    row = {
+        "env": trained.config.env,
+        "episodes": summary.episodes,
+        "return_mean": summary.mean,
+        "return_se": summary.standard_error,
+        "length_mean": summary.mean_length,
+        **_training(pathlib.Path(run), trained.block),
+    }
+    if as_json:
+        print(json.dumps(row))
+        return
+    print(f"{run}, {row['env']} after {row['steps_trained']:,} steps, {row['episodes']} episodes:")
+    print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
+    print(f"  length  {summary.mean_length:.1f} steps")
+    print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
+
+
+def measure(
+    env: World, actor: AbstractActor, *, episodes: int, key: PRNGKeyArray
+) -> EvaluationSummary:
+    """Whole episodes, side by side."""
+    max_steps = longest_episode(env)
+    return play(env, actor, num_episodes=episodes, max_steps=max_steps, key=key).summary()
+
+
+def _training(folder: pathlib.Path, block: int) -> dict[str, float]:
+    """How long and how fast the player was trained. The median over the blocks leaves out those in
+    which something was compiled."""
+    metrics = {row["step"]: row for row in read_lines(folder / "metrics.jsonl")}
+    rates = [row["positions_per_second"] for row in read_lines(folder / "timings.jsonl")]
+    return {
+        "steps_trained": metrics[block]["positions"] if block in metrics else 0,
+        "train_steps_per_second": statistics.median(rates) if rates else 0.0,
+    }

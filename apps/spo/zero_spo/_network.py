@@ -1,0 +1,71 @@
+"""The networks: a policy and a critic of their own, both perceptrons."""
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment
+from zero_nets import (
+    CategoricalHead,
+    Chain,
+    Concatenate,
+    ConcatenateOneHot,
+    LinearHead,
+    MLP,
+    TanhGaussianHead,
+)
+
+from ._config import Config
+
+
+_ACTIVATIONS = {"silu": jax.nn.silu, "relu": jax.nn.relu, "tanh": jax.nn.tanh}
+
+World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
+
+
+def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
+    """From features to a distribution over one action."""
+    tkey, hkey = jr.split(key)
+    if isinstance(env, AbstractContinuousEnvironment):
+        head = TanhGaussianHead(
+            config.width, env.action_size, min_scale=config.min_scale, key=hkey
+        )
+    else:
+        head = CategoricalHead(config.width, env.num_actions, key=hkey)
+    return Chain(Concatenate(), _torso(config, _num_features(env), tkey), head)
+
+
+def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
+    """From features to their value; for MPO from features and an action to its Q-value."""
+    tkey, hkey = jr.split(key)
+    size, join = _num_features(env), Concatenate()
+    if config.agent == "mpo" and isinstance(env, AbstractContinuousEnvironment):
+        size += env.action_size
+    elif config.agent == "mpo":
+        size, join = size + env.num_actions, _WithAction(env.num_actions)
+    head = LinearHead(config.width, key=hkey)
+    return Chain(join, _torso(config, size, tkey), head)
+
+
+class _WithAction(eqx.Module):
+    """Features of any structure and a discrete action as one vector."""
+
+    num_actions: int = eqx.field(static=True)
+
+    def __call__(
+        self, features: PyTree[Array], action: Int[Array, ""], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " size"]:
+        del key
+        return ConcatenateOneHot(self.num_actions)(Concatenate()(features), action)
+
+
+def _torso(config: Config, size: int, key: PRNGKeyArray) -> MLP:
+    activation = _ACTIVATIONS[config.activation]
+    return MLP(size, (config.width,) * config.layers, activation=activation, key=key)
+
+
+def _num_features(env: World) -> int:
+    """How many numbers an observation has."""
+    obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
+    return sum(x.size for x in jax.tree.leaves(obs.features))

@@ -1,0 +1,107 @@
+"""`spo train`."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.random as jr
+from jaxtyping import Array, PyTree
+
+import zero_train.app
+from zero_train import ActorCriticState, data_mesh, init, Loop, Player, step
+from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
+
+from ._build import build_loop
+from ._config import Config
+from ._eval import measure
+from ._flops import matrix_flops
+from ._report import write_report
+
+
+def train(config: Config, options: Options) -> None:
+    """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
+    with as_usage_error():
+        loop = build_loop(config, data_mesh(options.devices))
+    for line in describe(config, loop):
+        print(line)
+    run = lambda records: _Run(config, loop, records)
+    zero_train.app.train(config, loop, options, run, steps=config.blocks)
+    print(f"The run is in {options.out}; look at it with: spo watch {options.out}")
+
+
+def describe(config: Config, loop: Loop) -> list[str]:
+    """What is going to be trained, and how much work it is."""
+    rows = config.envs * config.unroll
+    shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
+    player = shape.agent.player
+    sizes = {name: _size(getattr(player, name)) for name in ("policy", "critic")}
+    flops = matrix_flops(lambda state: step(loop, state), shape)
+    total = config.blocks * rows
+    rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
+    return [
+        f"{config.agent} on {config.env}: policy of {sizes['policy']:,} parameters, critic of "
+        f"{sizes['critic']:,}",
+        f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
+        f"{total:,}{rounded}; the end of an episode takes a row too",
+        f"a block is {config.updates} gradient steps and {flops / 1e9:,.1f} GFLOP of matrix "
+        "products",
+    ]
+
+
+class _Run(AbstractRun):
+    """Measures the player at full strength in whole episodes."""
+
+    project = "zero-spo"
+    def __init__(self, config: Config, loop: Loop, records: Records):
+        self._config = config
+        self._loop = loop
+        self._key = jr.fold_in(jr.key(config.seed), 1)
+        self.shown = {
+            "value_loss": "value loss",
+            "temperature": "temperature",
+            "kl_nonparametric_relative": "KL of improvement / bound",
+            "kl_relative": "KL of policy / bound",
+            "kl_relative_mean": "KL of mean / bound",
+            "kl_relative_stddev": "KL of deviation / bound",
+            f"ess_fraction_{config.depth}": "effective particles",
+        }
+        del records  # Nothing is carried from one evaluation to the next.
+
+    def player(self, agent: ActorCriticState) -> Player:
+        return agent.player
+
+    def measure(self, step: int) -> Mapping[str, Any]:
+        return {}
+
+    def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
+        config = self._config
+        last = step == config.blocks
+        if step % config.evaluate_every and not last:
+            return None
+        # It lies on every device of the mesh, and an evaluation would run on all of them.
+        player = jax.device_put(player, jax.devices()[0])
+        episodes = (1 + last) * config.episodes
+        actor = self._loop.agent.play(player, explore=False)
+        summary = measure(self._loop.env, actor, episodes=episodes, key=self._key)
+        row = {
+            "return_mean": summary.mean,
+            "return_se": summary.standard_error,
+            "length_mean": summary.mean_length,
+            "episodes": summary.episodes,
+        }
+        return Standing(
+            rows=[row],
+            metrics={"return": summary.mean, "return_se": summary.standard_error},
+            figures={
+                "return": f"{summary.mean:.1f} ± {summary.standard_error:.1f}",
+                "episode length": f"{summary.mean_length:.0f}",
+            },
+        )
+
+    def report(self, folder: pathlib.Path) -> None:
+        write_report(folder)
+
+
+def _size(tree: PyTree) -> int:
+    return sum(x.size for x in jax.tree.leaves(tree))

@@ -1,0 +1,51 @@
+"""Environments by name, as the command line knows them."""
+
+import difflib
+
+from zero_envs import (
+    AbstractEnvironment,
+    BraxEnvironment,
+    CartPole,
+    JumanjiEnvironment,
+    Pendulum,
+)
+from zero_train.app import as_usage_error, UsageError
+
+
+_OWN = {"pendulum": Pendulum, "cartpole": CartPole}
+#: Where episodes of an environment without a limit of its own are cut off in evaluations.
+_LONGEST = 10_000
+
+
+def build_world(name: str, backend: str) -> AbstractEnvironment:
+    """The environment of that name: `pendulum`, `cartpole`, `brax/ant`, `jumanji/Snake-v1`.
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, with those that come near.
+    """
+    library, _, theirs = name.partition("/")
+    if library == "brax" and theirs:
+        with as_usage_error():
+            return BraxEnvironment(theirs, backend=backend)
+    if library == "jumanji" and theirs:
+        with as_usage_error():
+            return JumanjiEnvironment(theirs)
+    if name in _OWN:
+        return _OWN[name]()
+    known = [*_OWN, "brax/NAME", "jumanji/NAME"]
+    near = difflib.get_close_matches(name, _OWN, 1) or [
+        f"{known}/NAME" for known in difflib.get_close_matches(library, ("brax", "jumanji"), 1)
+    ]
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}."
+    raise UsageError(f"--env {name} is unknown; {hint}")
+
+
+def longest_episode(env: AbstractEnvironment) -> int:
+    """How many steps an episode may take in an evaluation."""
+    return getattr(env, "max_steps", None) or _LONGEST
+
+
+def continuous(name: str) -> bool:
+    """Whether the actions of the environment of that name are continuous."""
+    return name == "pendulum" or name.startswith("brax/")
+
+

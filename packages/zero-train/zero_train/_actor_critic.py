@@ -1,0 +1,303 @@
+"""What agents with a policy, a critic and a trust region share: MPO and SPO."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+
+from zero_envs import Observation, Transition
+from zero_memory import Batch
+
+from ._actor import AbstractActor
+from ._agent import AbstractBlockAgent, Metrics
+from ._experience import Experience
+from ._learning import (
+    bind,
+    gradient_step,
+    if_finite,
+    numbers_where,
+    observation_check,
+    parameters,
+    start,
+)
+from .losses import AbstractTrustRegion, Dual, masked_mean
+
+
+class Statistics(Protocol):
+    """What observations are like, as a `zero_nets.RunningStatistics` keeps it."""
+
+    def update(self, batch: Any, weights: Any = None) -> Any:
+        """The statistics with another batch in them."""
+        ...
+
+    def normalise(self, x: Any) -> Any:
+        """Observations shifted and scaled to mean 0 and deviation 1."""
+        ...
+
+
+class Player(eqx.Module):
+    """All that acts of an actor-critic.
+
+    **Attributes:**
+
+    - `policy`, `critic`: the networks' parameters.
+    - `duals`: of the trust region, by name; the `temperature` is a search's too.
+    - `statistics`: of the observations, where they are normalised.
+    """
+
+    policy: PyTree[Array]
+    critic: PyTree[Array]
+    duals: dict[str, Dual]
+    statistics: Any
+
+
+class ActorCriticState(eqx.Module):
+    """**Attributes:**
+
+    - `player`: what the gradient acts on, and what acts.
+    - `target_policy`, `target_critic`: slowly following parameters.
+    - `optimiser`: the state of all three optimisers.
+    - `updates`: gradient steps taken.
+    """
+
+    player: Player
+    target_policy: PyTree[Array]
+    target_critic: PyTree[Array]
+    optimiser: PyTree[Array]
+    updates: Int[Array, ""]
+
+
+class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
+    """A policy and a critic with target networks of both, learned from windows of rows.
+
+    Policy, critic and duals have an optimiser each. A step that is not finite leaves everything as
+    it was, and its metrics say so.
+    """
+
+    #: `(*, key) -> net`, and `net(features) -> distribution` over one example's action. One of
+    #: discrete actions has `logits`, and illegal ones are taken out here.
+    policy: eqx.AbstractVar[Callable[..., Any]]
+    #: `(*, key) -> net`; what its arguments are the agent says.
+    critic: eqx.AbstractVar[Callable[..., Any]]
+    #: How far the policy may go.
+    region: eqx.AbstractVar[AbstractTrustRegion]
+    #: Any optax transformations.
+    policy_optimiser: eqx.AbstractVar[optax.GradientTransformation]
+    critic_optimiser: eqx.AbstractVar[optax.GradientTransformation]
+    dual_optimiser: eqx.AbstractVar[optax.GradientTransformation]
+    #: How far target networks move with every gradient step.
+    target_rate: eqx.AbstractVar[float]
+    #: Statistics of nothing yet, or `None` to leave observations as they are.
+    statistics: eqx.AbstractVar[Statistics | None]
+
+    @abc.abstractmethod
+    def play(self, player: Player, *, explore: bool) -> AbstractActor:
+        """An actor of these parameters, exploring or at its strongest."""
+
+    @abc.abstractmethod
+    def losses(
+        self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """The sum of all losses of a batch of windows, and metrics.
+
+        `learned` are the parameters of policy and critic, and the duals.
+        """
+
+    @abc.abstractmethod
+    def observed(self, rows: Experience) -> Metrics:
+        """What there is to say of rows just collected."""
+
+    def init(self, *, key: PRNGKeyArray) -> ActorCriticState:
+        pkey, ckey = jax.random.split(key)
+        policy, critic = parameters(self.policy, key=pkey), parameters(self.critic, key=ckey)
+        # Copies: a donated state may not hold one buffer twice, nor one of the agent's own.
+        copy = lambda tree: jax.tree.map(jnp.copy, tree)
+        duals = copy(self.region.duals())
+        return ActorCriticState(
+            player=Player(policy, critic, duals, copy(self.statistics)),
+            target_policy=copy(policy),
+            target_critic=copy(critic),
+            optimiser=start(self._optimiser(), (policy, critic, duals)),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def actor(self, state: ActorCriticState, *, explore: bool) -> AbstractActor:
+        return self.play(state.player, explore=explore)
+
+    def digest(
+        self, state: ActorCriticState, rows: Experience
+    ) -> tuple[ActorCriticState, Metrics]:
+        """Follows the observations, final ones too."""
+        metrics = self.observed(rows)
+        if state.player.statistics is None:
+            return state, metrics
+        statistics = state.player.statistics.update(rows.obs.features)
+        return eqx.tree_at(lambda s: s.player.statistics, state, statistics), metrics
+
+    def update(
+        self, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[ActorCriticState, Metrics]:
+        """One gradient step of all three."""
+        if batch.items.last.ndim != 2 or batch.items.last.shape[1] < 2:
+            raise ValueError(
+                f"{type(self).__name__}.update was given rows of shape "
+                f"{list(batch.items.last.shape)}; it learns from windows [batch, time] of 2 rows "
+                "or more: use a buffer of them, such as zero_memory.TrajectoryBuffer."
+            )
+        old = state.player
+        learned, optimiser, metrics = gradient_step(
+            lambda learned: self.losses(learned, state, batch, key=key),
+            self._optimiser(),
+            (old.policy, old.critic, old.duals),
+            state.optimiser,
+        )
+        policy, critic, duals = learned
+        duals = {name: dual.clipped() for name, dual in duals.items()}
+        targets = state.target_policy, state.target_critic
+        targets = optax.incremental_update((policy, critic), targets, self.target_rate)
+        player = Player(policy, critic, duals, old.statistics)
+        new = ActorCriticState(player, *targets, optimiser, state.updates + 1)
+        metrics |= observation_check(batch.items.obs.features)
+        return if_finite(metrics, new, state), metrics
+
+    def _optimiser(self) -> optax.GradientTransformation:
+        names = "policy", "critic", "duals"
+        optimisers = self.policy_optimiser, self.critic_optimiser, self.dual_optimiser
+        return optax.multi_transform(dict(zip(names, optimisers, strict=True)), names)
+
+
+class Behaviour(eqx.Module):
+    """What is learned from of a sampled action.
+
+    **Attributes:**
+
+    - `log_prob`: its log-probability, or log-density, when it was drawn.
+    """
+
+    log_prob: Float[Array, "*axes"]
+
+
+class DistributionActor(AbstractActor[None]):
+    """Plays a policy of any actions, without search. Its record is a `Behaviour`.
+
+    **Attributes:**
+
+    - `policy`: takes one `features`, returns a distribution.
+    - `statistics`: to normalise features by, or `None`.
+    - `greedy`: plays the policy's mode instead of a sample.
+    """
+
+    policy: Callable[[Any], Any]
+    statistics: Any
+    greedy: bool = False
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[PyTree[Array], Behaviour, None]:
+        del state, carry
+        features = normalised(self.statistics, obs.features)
+
+        def one(features: PyTree[Array], legal: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
+            policy = masked(self.policy(features), legal)
+            action = policy.mode() if self.greedy else policy.sample(key=key)
+            if jnp.issubdtype(action.dtype, jnp.integer):
+                action = action.astype(jnp.int32)
+            return action, policy.log_prob(action)
+
+        action, log_prob = jax.vmap(one)(features, obs.legal, key)
+        return action, Behaviour(log_prob), None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+
+class ActorCriticEvaluator(eqx.Module):
+    """Networks of the features as one evaluator. With legal actions in the observation it returns
+    logits, as planners over discrete actions need, otherwise the policy.
+
+    **Attributes:**
+
+    - `policy`: takes one `features`, returns a distribution.
+    - `critic`: takes one `features`, returns a number.
+    - `statistics`: to normalise features by, or `None`.
+    """
+
+    policy: Callable[[Any], Any]
+    critic: Callable[[Any], Array]
+    statistics: Any
+
+    def __call__(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
+        features = normalised(self.statistics, obs.features)
+        policy = self.policy(features)
+        return (policy if obs.legal is None else policy.logits), self.critic(features)
+
+
+def normalised(statistics: Any, features: PyTree[Array]) -> PyTree[Array]:
+    """What networks are shown of features, with any leading axes."""
+    return features if statistics is None else statistics.normalise(features)
+
+
+def policies(
+    network: Callable[..., Any],
+    params: PyTree[Array],
+    features: PyTree[Array],
+    legal: Bool[Array, "*axes actions"] | None,
+) -> Any:
+    """The policy of every row of `[rows]`, as one pytree."""
+
+    return jax.vmap(lambda x, mask: masked(bind(network, params)(x), mask))(features, legal)
+
+
+def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
+    """A discrete policy that plays legal actions only; a continuous one as it is."""
+    if legal is None:
+        return policy
+    logits = jnp.where(legal, policy.logits, -jnp.inf)
+    return eqx.tree_at(lambda p: p.logits, policy, logits)
+
+
+def improvement(
+    region: AbstractTrustRegion,
+    policy: Any,
+    target: Any,
+    actions: PyTree[Array],
+    values: Float[Array, "rows actions"],
+    duals: dict[str, Dual],
+    counts: Float[Array, " rows"],
+    *,
+    weights: Float[Array, "rows actions"] | None = None,
+) -> tuple[Float[Array, ""], Metrics]:
+    """The mean loss of the trust region over the rows that count, and the means of its metrics."""
+    each = lambda p, t, a, v, w: region.loss(p, t, a, v, duals, weights=w)
+    loss, metrics = eqx.filter_vmap(each)(policy, target, actions, values, weights)
+    return masked_mean(loss, counts), {name: masked_mean(x, counts) for name, x in metrics.items()}
+
+
+def regression(
+    value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts: Float[Array, "*rows"]
+) -> tuple[Float[Array, ""], Metrics]:
+    """The critic's mean loss, half the squared error, and what to log of it."""
+    returns = numbers_where(counts, returns)
+    mean = masked_mean(value, counts)
+    loss = masked_mean(0.5 * jnp.square(value - returns), counts)
+    return loss, {
+        "value_loss": loss,
+        "value_mean": mean,
+        "value_stddev": jnp.sqrt(masked_mean(jnp.square(value - mean), counts)),
+    }
+
+
+def counted(rows: Experience, weights: Float[Array, "batch rows"]) -> Float[Array, "batch rows"]:
+    """How much each row of a window is learned from: final rows, and the one that the window is
+    only bootstrapped from, not at all."""
+    return jnp.where(rows.last, 0.0, weights).at[:, -1].set(0.0)

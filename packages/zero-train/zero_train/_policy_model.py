@@ -1,0 +1,52 @@
+"""From an environment of any actions and an evaluator to a model that particles plan over."""
+
+from collections.abc import Callable
+from typing import Any, Generic
+
+import jax
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from zero_envs import AbstractEnvironment, Observation
+from zero_search import AbstractProposalModel, Proposal
+
+from ._model import State
+
+
+#: Judges ONE observation: the policy, and the value `[]` for the player to move.
+PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
+
+
+class PolicyModel(AbstractProposalModel[State], Generic[State]):
+    """The batch-native twin of an environment of continuous actions, with a policy to draw them
+    from. For discrete ones use a [`zero_train.EnvironmentModel`][].
+
+    **Attributes:**
+
+    - `env`: an environment that hides nothing.
+    - `evaluate`: takes ONE [`zero_envs.Observation`][], returns a policy of one action, such as the
+        distributions of zero-nets, and the value `[]` for the player to move. Give a pytree and
+        new parameters do not compile anew.
+    """
+
+    env: AbstractEnvironment
+    evaluate: PolicyEvaluator
+
+    def __check_init__(self):
+        if self.env.hidden:
+            raise ValueError(
+                f"PolicyModel(env={type(self.env).__name__}): its state holds what the player "
+                "cannot see, and planners may not see it either; use an environment that hides "
+                "nothing."
+            )
+
+    def step(
+        self, state: State, action: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        state, transition = jax.vmap(self.env.step)(state, action, key=key)
+        return state, transition.reward, transition.discount, transition.last
+
+    def propose(
+        self, state: State, *, key: Key[Array, " batch"]
+    ) -> tuple[Proposal, Float[Array, " batch"]]:
+        del key
+        return jax.vmap(lambda s: self.evaluate(self.env.observe(s)))(state)

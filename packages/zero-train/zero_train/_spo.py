@@ -1,0 +1,156 @@
+"""SPO: imitate a cloud of particles, learn values from what was really collected."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from zero_memory import Batch
+from zero_search import AbstractModel, ParticleSearch, Plan
+
+from ._actor_critic import (
+    AbstractActorCritic,
+    ActorCriticEvaluator,
+    ActorCriticState,
+    counted,
+    improvement,
+    normalised,
+    Player,
+    policies,
+    regression,
+    Statistics,
+)
+from ._actors import PlanningActor
+from ._agent import Metrics
+from ._experience import Experience
+from ._learning import bind
+from .losses import AbstractTrustRegion, masked_mean
+from .returns import truncated_gae
+
+
+class ParticleRecord(eqx.Module):
+    """What is learned from a plan of particles, and what is said of it.
+
+    **Attributes:**
+
+    - `candidates`: the first actions.
+    - `weights`: what each is worth after the search; they sum to 1, or are all 0 in rows without a
+        legal action.
+    - `advantages`: of the first actions under the policy that they were drawn from, from the view
+        of the player to move.
+    - `stats`: those of [`zero_search.ParticleSearch`][].
+    """
+
+    candidates: PyTree[Array]
+    weights: Float[Array, "*axes particles"]
+    advantages: Float[Array, "*axes particles"]
+    stats: dict[str, Array]
+
+
+class SPO(AbstractActorCritic):
+    """Sequential Monte Carlo policy optimisation (Macfarlane et al. 2024,
+    https://arxiv.org/abs/2402.07963), of continuous or discrete actions.
+
+    It learns from windows of consecutive rows, old ones included (a
+    [`zero_memory.TrajectoryBuffer`][]). The policy is fitted to the weighted first actions of the
+    plans within the trust region, the temperature to their advantages, and the critic to
+    TD(lambda) returns over the target critic (the paper's section 4 and Algorithm 2).
+    The temperature that is learned is that of the next searches.
+
+    **Attributes:**
+
+    - `policy`: `(*, key) -> net`, and `net(features) -> distribution` for one example; a discrete
+        one has `logits`.
+    - `critic`: `(*, key) -> net`, and `net(features) -> value`.
+    - `model`: makes the planners' model of an evaluator: `functools.partial(PolicyModel, env)` for
+        continuous actions, `functools.partial(EnvironmentModel, env)` for discrete ones.
+    - `explorer`, `player`: the search to collect with, and the one to play at full strength.
+    - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
+        [`zero_train.losses.TrustRegion`][] otherwise.
+    - `policy_optimiser`, `critic_optimiser`, `dual_optimiser`: any optax transformations.
+    - `gamma`, `lambda_`: of the critic's returns.
+    - `target_rate`: how far both target networks move with every gradient step.
+    - `adaptive`: whether searches have the temperature that is learned, and not their own.
+    - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
+        updated once with every block that is collected; `None` leaves observations as they are.
+    """
+
+    policy: Callable[..., Any]
+    critic: Callable[..., Any]
+    model: Callable[[Any], AbstractModel]
+    explorer: ParticleSearch
+    player: ParticleSearch
+    region: AbstractTrustRegion
+    policy_optimiser: optax.GradientTransformation
+    critic_optimiser: optax.GradientTransformation
+    dual_optimiser: optax.GradientTransformation
+    gamma: float = 0.99
+    lambda_: float = 0.95
+    target_rate: float = 0.005
+    adaptive: bool = True
+    statistics: Statistics | None = None
+
+    def play(self, player: Player, *, explore: bool) -> PlanningActor:
+        """Plans with these parameters."""
+        planner = self.explorer if explore else self.player
+        if self.adaptive:
+            temperature = player.duals["temperature"].value
+            planner = eqx.tree_at(lambda p: p.temperature, planner, temperature)
+        policy, critic = bind(self.policy, player.policy), bind(self.critic, player.critic)
+        evaluator = ActorCriticEvaluator(policy, critic, player.statistics)
+        return PlanningActor(planner, self.model(evaluator), _record)
+
+    def losses(
+        self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Metrics]:
+        del key
+        policy, critic, duals = learned
+        rows: Experience = batch.items
+        counts = counted(rows, batch.weights)
+        features = normalised(state.player.statistics, rows.obs.features)
+        each = lambda params: jax.vmap(jax.vmap(bind(self.critic, params)))(features)
+        _, returns = jax.vmap(ft.partial(truncated_gae, lambda_=self.lambda_))(
+            rows.reward, self.gamma * rows.discount, each(state.target_critic), rows.last
+        )
+        critic_loss, critic_metrics = regression(each(critic), returns, counts)
+        # The last row of a window has no loss of its own.
+        flat = lambda tree: jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), tree)
+        features, legal, record, counts = flat((features, rows.obs.legal, rows.record, counts))
+        policy_loss, metrics = improvement(
+            self.region,
+            policies(self.policy, policy, features, legal),
+            policies(self.policy, state.target_policy, features, legal),
+            record.candidates,
+            record.advantages,
+            duals,
+            counts,
+            weights=record.weights,
+        )
+        loss = policy_loss + critic_loss
+        return loss, {"loss": loss, **metrics, **critic_metrics}
+
+    def observed(self, rows: Experience) -> Metrics:
+        """Statistics of the searches, those that have one for each step of the particles numbered
+        from 1 on. `kl_search` is how far the weights are from equal ones, over the bound."""
+        counts = jnp.where(rows.last, 0.0, 1.0)
+        stats = dict(rows.record.stats)
+        equal = jnp.log(jnp.float32(rows.record.weights.shape[-1]))
+        stats["kl_search"] = (equal - stats["entropy"]) / self.region.epsilon
+        metrics = {}
+        for name, x in stats.items():
+            x = x.astype(jnp.float32)
+            if x.ndim == counts.ndim:
+                metrics[name] = masked_mean(x, counts)
+                continue
+            for step in range(x.shape[-1]):
+                metrics[f"{name}_{step + 1}"] = masked_mean(x[..., step], counts)
+        return metrics
+
+
+def _record(plan: Plan) -> ParticleRecord:
+    return ParticleRecord(plan.candidates, plan.weights, plan.advantages, plan.stats)
