@@ -8,10 +8,7 @@ from ._actor import (
 from ._actor_critic import (
     AbstractActorCritic as AbstractActorCritic,
     ActorCriticState as ActorCriticState,
-    Behaviour as Behaviour,
-    DistributionActor as DistributionActor,
     Player as Player,
-    Statistics as Statistics,
 )
 from ._actors import (
     PlanningActor as PlanningActor,
@@ -102,6 +99,11 @@ from ._model import (
 )
 from ._mpo import MPO as MPO
 from ._phases import draw as draw
+from ._policies import (
+    Behaviour as Behaviour,
+    DistributionActor as DistributionActor,
+    Statistics as Statistics,
+)
 from ._policy_model import PolicyEvaluator as PolicyEvaluator, PolicyModel as PolicyModel
 from ._results import Results as Results
 from ._run import (

@@ -2,22 +2,20 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from zero_envs import Observation, Transition
 from zero_memory import Batch
 
 from ._actor import AbstractActor
 from ._agent import AbstractBlockAgent, Metrics
 from ._experience import Experience
 from ._learning import (
-    bind,
     gradient_step,
     if_finite,
     numbers_where,
@@ -25,19 +23,8 @@ from ._learning import (
     parameters,
     start,
 )
+from ._policies import Statistics
 from .losses import AbstractTrustRegion, Dual, masked_mean
-
-
-class Statistics(Protocol):
-    """What observations are like, as a `zero_nets.RunningStatistics` keeps it."""
-
-    def update(self, batch: Any, weights: Any = None) -> Any:
-        """The statistics with another batch in them."""
-        ...
-
-    def normalise(self, x: Any) -> Any:
-        """Observations shifted and scaled to mean 0 and deviation 1."""
-        ...
 
 
 class Player(eqx.Module):
@@ -90,10 +77,20 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     policy_optimiser: eqx.AbstractVar[optax.GradientTransformation]
     critic_optimiser: eqx.AbstractVar[optax.GradientTransformation]
     dual_optimiser: eqx.AbstractVar[optax.GradientTransformation]
+    #: Of the critic's returns.
+    gamma: eqx.AbstractVar[float]
+    lambda_: eqx.AbstractVar[float]
     #: How far target networks move with every gradient step.
     target_rate: eqx.AbstractVar[float]
     #: Statistics of nothing yet, or `None` to leave observations as they are.
     statistics: eqx.AbstractVar[Statistics | None]
+
+    def __check_init__(self):
+        for name in ("gamma", "lambda_", "target_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(
+                    f"{type(self).__name__}({name}={getattr(self, name)}) must be from 0 to 1"
+                )
 
     @abc.abstractmethod
     def play(self, player: Player, *, explore: bool) -> AbstractActor:
@@ -129,9 +126,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     def actor(self, state: ActorCriticState, *, explore: bool) -> AbstractActor:
         return self.play(state.player, explore=explore)
 
-    def digest(
-        self, state: ActorCriticState, rows: Experience
-    ) -> tuple[ActorCriticState, Metrics]:
+    def digest(self, state: ActorCriticState, rows: Experience) -> tuple[ActorCriticState, Metrics]:
         """Follows the observations, final ones too."""
         metrics = self.observed(rows)
         if state.player.statistics is None:
@@ -169,101 +164,6 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         names = "policy", "critic", "duals"
         optimisers = self.policy_optimiser, self.critic_optimiser, self.dual_optimiser
         return optax.multi_transform(dict(zip(names, optimisers, strict=True)), names)
-
-
-class Behaviour(eqx.Module):
-    """What is learned from of a sampled action.
-
-    **Attributes:**
-
-    - `log_prob`: its log-probability, or log-density, when it was drawn.
-    """
-
-    log_prob: Float[Array, "*axes"]
-
-
-class DistributionActor(AbstractActor[None]):
-    """Plays a policy of any actions, without search. Its record is a `Behaviour`.
-
-    **Attributes:**
-
-    - `policy`: takes one `features`, returns a distribution.
-    - `statistics`: to normalise features by, or `None`.
-    - `greedy`: plays the policy's mode instead of a sample.
-    """
-
-    policy: Callable[[Any], Any]
-    statistics: Any
-    greedy: bool = False
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
-    def act(
-        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
-    ) -> tuple[PyTree[Array], Behaviour, None]:
-        del state, carry
-        features = normalised(self.statistics, obs.features)
-
-        def one(features: PyTree[Array], legal: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-            policy = masked(self.policy(features), legal)
-            action = policy.mode() if self.greedy else policy.sample(key=key)
-            if jnp.issubdtype(action.dtype, jnp.integer):
-                action = action.astype(jnp.int32)
-            return action, policy.log_prob(action)
-
-        action, log_prob = jax.vmap(one)(features, obs.legal, key)
-        return action, Behaviour(log_prob), None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
-
-
-class ActorCriticEvaluator(eqx.Module):
-    """Networks of the features as one evaluator. With legal actions in the observation it returns
-    logits, as planners over discrete actions need, otherwise the policy.
-
-    **Attributes:**
-
-    - `policy`: takes one `features`, returns a distribution.
-    - `critic`: takes one `features`, returns a number.
-    - `statistics`: to normalise features by, or `None`.
-    """
-
-    policy: Callable[[Any], Any]
-    critic: Callable[[Any], Array]
-    statistics: Any
-
-    def __call__(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
-        features = normalised(self.statistics, obs.features)
-        policy = self.policy(features)
-        return (policy if obs.legal is None else policy.logits), self.critic(features)
-
-
-def normalised(statistics: Any, features: PyTree[Array]) -> PyTree[Array]:
-    """What networks are shown of features, with any leading axes."""
-    return features if statistics is None else statistics.normalise(features)
-
-
-def policies(
-    network: Callable[..., Any],
-    params: PyTree[Array],
-    features: PyTree[Array],
-    legal: Bool[Array, "*axes actions"] | None,
-) -> Any:
-    """The policy of every row of `[rows]`, as one pytree."""
-
-    return jax.vmap(lambda x, mask: masked(bind(network, params)(x), mask))(features, legal)
-
-
-def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
-    """A discrete policy that plays legal actions only; a continuous one as it is."""
-    if legal is None:
-        return policy
-    logits = jnp.where(legal, policy.logits, -jnp.inf)
-    return eqx.tree_at(lambda p: p.logits, policy, logits)
 
 
 def improvement(

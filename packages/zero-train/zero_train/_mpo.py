@@ -16,17 +16,14 @@ from ._actor_critic import (
     AbstractActorCritic,
     ActorCriticState,
     counted,
-    DistributionActor,
     improvement,
-    normalised,
     Player,
-    policies,
     regression,
-    Statistics,
 )
 from ._agent import Metrics
 from ._experience import Experience
 from ._learning import bind
+from ._policies import DistributionActor, normalised, policies, Statistics
 from .losses import AbstractTrustRegion
 from .returns import retrace_returns
 

@@ -15,20 +15,17 @@ from zero_search import AbstractModel, ParticleSearch, Plan
 
 from ._actor_critic import (
     AbstractActorCritic,
-    ActorCriticEvaluator,
     ActorCriticState,
     counted,
     improvement,
-    normalised,
     Player,
-    policies,
     regression,
-    Statistics,
 )
 from ._actors import PlanningActor
 from ._agent import Metrics
 from ._experience import Experience
 from ._learning import bind
+from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
 from .losses import AbstractTrustRegion, masked_mean
 from .returns import truncated_gae
 
