@@ -7,24 +7,39 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
 class Categorical(eqx.Module):
     logits: Float[Array, " actions"]
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
+        return jr.categorical(key, self.logits)
+
+    def mode(self) -> Int[Array, ""]:
+        return jnp.argmax(self.logits)
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         return jax.nn.log_softmax(self.logits)[action]
 
     def kl(self, other: "Categorical") -> Float[Array, ""]:
         own, others = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(other.logits)
-        return jnp.sum(jnp.exp(own) * (own - others))
+        possible = ~jnp.isneginf(own)
+        difference = jnp.where(possible, own, 0.0) - jnp.where(possible, others, 0.0)
+        return jnp.sum(jnp.exp(own) * difference)
 
 
 class Gaussian(eqx.Module):
     loc: Float[Array, " dims"]
     scale: Float[Array, " dims"]
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, " dims"]:
+        return self.loc + self.scale * jr.normal(key, self.loc.shape, self.loc.dtype)
+
+    def mode(self) -> Float[Array, " dims"]:
+        return self.loc
 
     def log_prob(self, action: Float[Array, " dims"]) -> Float[Array, ""]:
         return jnp.sum(jax.scipy.stats.norm.logpdf(action, self.loc, self.scale))

@@ -24,6 +24,7 @@ from ._learning import (
     start,
 )
 from ._policies import Statistics
+from ._rows import select_rows
 from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
@@ -178,8 +179,11 @@ def improvement(
     weights: Float[Array, "rows actions"] | None = None,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The mean loss of the trust region over the rows that count, and the means of its metrics."""
+    # Other rows may hold anything, and a gradient of 0 times NaN is NaN.
+    given = actions, values, weights
+    given = select_rows(counts != 0, given, jax.tree.map(jnp.zeros_like, given))
     each = lambda p, t, a, v, w: region.loss(p, t, a, v, duals, weights=w)
-    loss, metrics = eqx.filter_vmap(each)(policy, target, actions, values, weights)
+    loss, metrics = eqx.filter_vmap(each)(policy, target, *given)
     return masked_mean(loss, counts), {name: masked_mean(x, counts) for name, x in metrics.items()}
 
 

@@ -118,5 +118,6 @@ def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
     """A discrete policy that plays legal actions only; a continuous one as it is."""
     if legal is None:
         return policy
-    logits = jnp.where(legal, policy.logits, -jnp.inf)
+    # Where nothing is legal, as on a final row, a softmax would be NaN: then anything goes.
+    logits = jnp.where(legal | ~jnp.any(legal), policy.logits, -jnp.inf)
     return eqx.tree_at(lambda p: p.logits, policy, logits)

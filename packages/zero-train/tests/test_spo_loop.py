@@ -1,0 +1,225 @@
+"""SPO in the loop: what it is shown of every block, and that devices do not matter."""
+
+import functools as ft
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+from zero_envs import Observation, Pendulum
+from zero_memory import TrajectoryBuffer
+from zero_train import (
+    collect_and_store,
+    compiled_step,
+    data_mesh,
+    draw,
+    fill,
+    init,
+    Loop,
+    LoopState,
+    PolicyModel,
+    shardings,
+    SPO,
+    step,
+)
+from zero_train.losses import Dual
+
+from .actor_critics import (
+    assert_same,
+    continuous_region,
+    GaussianNet,
+    Moments,
+    particle_search,
+    spo,
+    ValueNet,
+)
+from .test_loop import COLLECTIVES, plain
+
+
+ENVS, UNROLL, STEPS, DEPTH = 8, 4, 4, 2
+#: Truncated after 5 steps, so that every sixth row is a final one.
+ENV = Pendulum(max_steps=5)
+
+
+def pendulum_spo(**changes: Any) -> SPO:
+    search = particle_search(num_particles=4, depth=DEPTH)
+    return spo(
+        policy=ft.partial(GaussianNet, 3, 1),
+        critic=ft.partial(ValueNet, 3),
+        model=ft.partial(PolicyModel, ENV),
+        explorer=search,
+        player=search,
+        region=continuous_region(1, temperature=Dual.from_value(5.0)),
+        policy_optimiser=optax.adam(1e-2),
+        critic_optimiser=optax.adam(1e-2),
+        dual_optimiser=optax.adam(1e-1),
+        statistics=Moments.zeros(3),
+        **changes,
+    )
+
+
+def pendulum_loop(devices: int, actor_devices: int = 0, agent: Any = None) -> Loop:
+    """Replay has room for all that is ever collected here."""
+    return Loop(
+        env=ENV,
+        agent=agent or pendulum_spo(),
+        buffer=TrajectoryBuffer(
+            capacity=UNROLL * (STEPS + 1),
+            num_envs=ENVS,
+            batch_size=16,
+            length=4,
+            num_shards=ENVS,
+        ),
+        augment=None,
+        num_envs=ENVS,
+        unroll_length=UNROLL,
+        num_updates=2,
+        mesh=data_mesh(devices),
+        actor_devices=actor_devices,
+    )
+
+
+def rows_of(state: LoopState, blocks: slice) -> Any:
+    """Rows `[envs, time, ...]` of these blocks, of a buffer that nothing has left yet."""
+    time = slice(blocks.start * UNROLL, blocks.stop * UNROLL)
+    return jax.tree.map(lambda x: np.asarray(x)[:, 0, time], state.buffer.ring.experience)
+
+
+def numbers(metrics: dict) -> dict[str, float]:
+    return {name: float(x) for name, x in metrics.items()}
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """By devices: the loop, the compiled step, the agent after each step on the host, the state
+    in the end where it is, and the metrics of each step. (One block is enough to learn from.)"""
+    results = {}
+    for devices in (1, 8):
+        loop = pendulum_loop(devices)
+        state = init(loop, key=jr.key(0))
+        run: Any = compiled_step(loop, state)
+        agents, metrics = [], []
+        for _ in range(STEPS):
+            state, row = run(state)
+            agents.append(jax.device_get(state.agent))
+            metrics.append(numbers(row))
+        results[devices] = loop, run, agents, state, metrics
+    return results
+
+
+def assert_moments(statistics: Any, features: np.ndarray) -> None:
+    """Count, mean and deviation of all rows."""
+    rows = features.reshape(-1, features.shape[-1]).astype(np.float64)
+    assert float(statistics.count) == len(rows)
+    mean = statistics.total / statistics.count
+    stddev = np.sqrt(statistics.squares / statistics.count - mean**2)
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(stddev, rows.std(axis=0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_statistics_are_of_every_row_once(ran, devices):
+    """After every step: mean and deviation of all rows collected until then, final ones included.
+    The updates of a step do not touch them."""
+    _, _, agents, last, _ = ran[devices]
+    every = rows_of(last, slice(0, STEPS))
+    assert every.last.sum() > ENVS
+    for block, agent in enumerate(agents, start=1):
+        assert int(agent.updates) == 2 * block
+        assert_moments(agent.player.statistics, every.obs.features[:, : block * UNROLL])
+
+
+def test_metrics_are_means_over_ordinary_rows(ran):
+    """Of the searches of the newest block, a number a step of the particles."""
+    _, _, _, last, metrics = ran[8]
+    assert rows_of(last, slice(1, 2)).last.any()
+    for block, row in enumerate(metrics):
+        rows = rows_of(last, slice(block, block + 1))
+        ordinary = ~rows.last
+        stats = {name: x[ordinary].astype(np.float64) for name, x in rows.record.stats.items()}
+        stats["kl_search"] = (np.log(4) - stats["entropy"]) / 0.2
+        named = {name: x.mean() for name, x in stats.items() if x.ndim == 1}
+        for name, x in stats.items():
+            if x.ndim == 2:
+                assert x.shape[1] == DEPTH
+                named |= {f"{name}_{i + 1}": x[:, i].mean() for i in range(DEPTH)}
+        assert {"ess_fraction_2", "kl_search_1", "resampled_2", "improvement"} <= named.keys()
+        assert {name: row[name] for name in named} == pytest.approx(named, rel=1e-4, abs=1e-6)
+        assert row["positions"] == ordinary.sum()
+
+
+def test_devices_do_not_matter(ran):
+    """The same rows, replay, parameters, statistics and metrics on 1 and on 8 devices."""
+    one, eight = ran[1], ran[8]
+    for x, y in zip(plain(one[3]), plain(eight[3]), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+    for x, y in zip(one[4], eight[4], strict=True):
+        assert x == pytest.approx(y, rel=1e-3, abs=1e-5)
+
+
+def test_only_sums_cross_devices(ran):
+    """Collect, add and sample have no collective; a whole step, statistics included, has
+    all-reduces only."""
+    loop, run, _, state, _ = ran[8]
+    found = lambda text: {m.group(1) for m in COLLECTIVES.finditer(text)}
+
+    def compiled(function):
+        jitted: Any = eqx.filter_jit(function)
+        return found(jitted.lower(state).lowered.compile().as_text())
+
+    assert compiled(lambda s: collect_and_store(loop, s)) == set()
+    assert compiled(lambda s: draw(loop, s.buffer, key=s.key)) == set()
+    assert found(run.func.compiled.as_text()) == {"all-reduce"}
+
+
+def test_state_is_laid_out_as_said(ran):
+    loop, _, _, state, _ = ran[8]
+    for leaf, where in zip(
+        jax.tree.leaves(state), jax.tree.leaves(shardings(loop, state)), strict=True
+    ):
+        assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
+    assert state.agent.player.statistics.total.sharding.is_fully_replicated
+
+
+def test_actors_see_normalised_observations(ran):
+    """Policy and values of the model that is planned over are those of the networks, of
+    observations normalised by the statistics of the state."""
+    agent = pendulum_spo()
+    state = jax.tree.map(jnp.asarray, ran[1][2][-1])
+    evaluate = agent.actor(state, explore=True).model.evaluate
+    rows = rows_of(ran[1][3], slice(0, 1))
+    features = jnp.asarray(rows.obs.features[0, 0])
+    policy, value = evaluate(Observation(features, None))
+    moments = state.player.statistics
+    mean = np.asarray(moments.total / moments.count, np.float64)
+    stddev = np.sqrt(np.asarray(moments.squares / moments.count, np.float64) - mean**2)
+    normal = jnp.asarray((np.asarray(features) - mean) / stddev, jnp.float32)
+    nets = (agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0)))
+    params = state.player.policy, state.player.critic
+    wanted = [eqx.combine(p, net)(normal) for p, net in zip(params, nets, strict=True)]
+    assert_same((policy, value), wanted, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(value, eqx.combine(params[1], nets[1])(features), rtol=1e-2)
+
+
+def test_statistics_with_acting_devices():
+    """The learner follows the rows that it stores, and sends what it knows to the actors."""
+    loop = pendulum_loop(2, 1)
+    state = fill(loop, init(loop, key=jr.key(0)))
+    for done in range(1, STEPS + 1):
+        state, metrics = step(loop, state)
+        agent = jax.device_get(state.agent)
+        rows = rows_of(state, slice(0, done + 1))
+        assert_moments(agent.player.statistics, rows.obs.features)
+        assert state.handover is not None
+        released = jax.device_get(state.handover.released.actor)
+        assert_same(released.model.evaluate.statistics, agent.player.statistics)
+        rho = np.float64(agent.player.duals["temperature"].rho)
+        np.testing.assert_allclose(released.planner.temperature, np.logaddexp(0, rho), rtol=1e-5)
+        newest = rows_of(state, slice(done, done + 1))
+        wanted = newest.record.stats["improvement"][~newest.last].mean()
+        assert float(metrics["improvement"]) == pytest.approx(wanted, rel=1e-4, abs=1e-6)
