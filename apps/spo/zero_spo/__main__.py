@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Literal
 
 import tyro
 
@@ -56,7 +57,7 @@ class _Chosen:
     """What presets depend on."""
 
     env: str = Config.env
-    agent: str = Config.agent
+    agent: Literal["spo", "mpo"] = Config.agent
 
 
 def main() -> None:

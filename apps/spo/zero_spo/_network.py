@@ -28,9 +28,7 @@ def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
     """From features to a distribution over one action."""
     tkey, hkey = jr.split(key)
     if isinstance(env, AbstractContinuousEnvironment):
-        head = TanhGaussianHead(
-            config.width, env.action_size, min_scale=config.min_scale, key=hkey
-        )
+        head = TanhGaussianHead(config.width, env.action_size, min_scale=config.min_scale, key=hkey)
     else:
         head = CategoricalHead(config.width, env.num_actions, key=hkey)
     return Chain(Concatenate(), _torso(config, _num_features(env), tkey), head)

@@ -1,5 +1,6 @@
 """`spo train`."""
 
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -44,8 +45,7 @@ def describe(config: Config, loop: Loop) -> list[str]:
         f"{sizes['critic']:,}",
         f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
         f"{total:,}{rounded}; the end of an episode takes a row too",
-        f"a block is {config.updates} gradient steps and {flops / 1e9:,.1f} GFLOP of matrix "
-        "products",
+        f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",
     ]
 
 
@@ -53,6 +53,7 @@ class _Run(AbstractRun):
     """Measures the player at full strength in whole episodes."""
 
     project = "zero-spo"
+
     def __init__(self, config: Config, loop: Loop, records: Records):
         self._config = config
         self._loop = loop
@@ -83,7 +84,9 @@ class _Run(AbstractRun):
         player = jax.device_put(player, jax.devices()[0])
         episodes = (1 + last) * config.episodes
         actor = self._loop.agent.play(player, explore=False)
-        summary = measure(self._loop.env, actor, episodes=episodes, key=self._key)
+        # The same first states and the same chance for every player.
+        key = jr.clone(self._key)
+        summary = measure(self._loop.env, actor, episodes=episodes, key=key)
         row = {
             "return_mean": summary.mean,
             "return_se": summary.standard_error,
@@ -105,3 +108,9 @@ class _Run(AbstractRun):
 
 def _size(tree: PyTree) -> int:
     return sum(x.size for x in jax.tree.leaves(tree))
+
+
+def _scaled(number: float) -> str:
+    """`1234567` as `1.23 M`, for a unit to follow."""
+    power = min(int(math.log10(max(number, 1)) / 3), 4)
+    return f"{number / 1000**power:.3g} {' kMGT'[power].strip()}"

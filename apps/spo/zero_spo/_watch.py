@@ -1,0 +1,210 @@
+"""`spo watch`: episodes in the terminal, with what the search thinks; brax's as pages."""
+
+import contextlib
+import dataclasses
+import itertools
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray, PyTree
+from rich.console import Console
+from rich.live import Live
+
+from zero_envs import BraxEnvironment, BraxState, Transition
+from zero_search import ParticleSearch, Plan
+from zero_train import AbstractActor, PlanningActor
+
+from ._load import load, Trained
+from ._network import World
+from ._scene import draw, Scene
+from ._worlds import longest_episode
+
+
+# Steps from one picture to the next, where they follow one another.
+_EVERY = 20
+
+
+def watch(
+    run: str, *, episodes: int, delay: float, seed: int, console: Console | None = None
+) -> None:
+    """Plays episodes with the run's newest player.
+
+    In a terminal one picture changes; elsewhere some pictures follow one another, in plain text
+    and at once. Episodes of brax become pages in the run folder that show them in a browser.
+
+    **Arguments:**
+
+    - `delay`: seconds between two steps.
+    - `console`: by default standard output.
+    """
+    trained = load(run)
+    actor = _telling(trained.actor())
+    console = console or Console(highlight=False)
+    console.print(_title(run, trained), soft_wrap=True, markup=False)
+    ends = list[Scene]()
+    with _screen(console, delay, trained.env) as show:
+        for episode in range(episodes):
+            played = list[Scene]()
+            key = jr.fold_in(jr.key(seed), episode)
+            for scene in _scenes(trained.env, actor, key):
+                show(scene)
+                played.append(scene)
+            end = played[-1]
+            ends.append(end)
+            said = f"episode {episode + 1}: return {end.gained:.2f}, {end.step:,} steps, {end.end}"
+            if isinstance(trained.env, BraxEnvironment):
+                said += f"; {_write_page(pathlib.Path(run), trained.env, played)}"
+            console.print(said, soft_wrap=True, markup=False)
+    console.print(_summary(ends), soft_wrap=True)
+
+
+def _title(run: str, trained: Trained) -> str:
+    config = trained.config
+    how = "the policy alone"
+    if config.agent == "spo":
+        how = f"{config.particles} particles, {config.depth} deep"
+    return f"{run} (block {trained.block}): {config.agent} on {config.env}, {how}"
+
+
+def _summary(ends: list[Scene]) -> str:
+    """Episodes that physics could not finish say nothing of the player."""
+    sound = [end for end in ends if not _failed(end.state)]
+    dropped = f"; {len(ends) - len(sound)} dropped" if len(sound) < len(ends) else ""
+    if not sound:
+        return f"no episode to take the mean of{dropped}"
+    returned, steps = (np.mean([getattr(e, name) for e in sound]) for name in ("gained", "step"))
+    return f"mean of {len(sound)}: return {returned:.2f}, {steps:,.1f} steps{dropped}"
+
+
+def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Scene]:
+    """An episode, decision by decision, and its end."""
+    limit, temperature = longest_episode(env), float("nan")
+    if isinstance(actor, PlanningActor):
+        assert isinstance(actor.planner, ParticleSearch)
+        temperature = float(actor.planner.temperature)
+    ikey, pkey = jr.split(key)
+    state, carry = _start(env, actor, ikey)
+    here, gained, reward = _only(state), 0.0, 0.0
+    for step in itertools.count():
+        state, carry, action, record, transition = _move(
+            env, actor, state, carry, jr.fold_in(pkey, step)
+        )
+        action, record, transition = _only((action, record, transition))
+        plan = record if isinstance(record, Plan) else None
+        scene = Scene(env, here, step, gained, reward, action, plan, temperature)
+        yield scene
+        here, reward = _only(state), float(transition.reward)
+        gained += reward
+        if transition.last or step + 1 == limit:
+            yield dataclasses.replace(
+                scene,
+                state=here,
+                step=step + 1,
+                gained=gained,
+                reward=reward,
+                end=_ending(here, transition),
+            )
+            return
+
+
+def _ending(state: Any, transition: Transition) -> str:
+    if _failed(state):
+        return "ended by physics that failed"
+    return "over" if transition.last and transition.discount == 0 else "cut off there"
+
+
+def _failed(state: Any) -> bool:
+    return isinstance(state, BraxState) and bool(state.failed)
+
+
+def _telling(actor: AbstractActor) -> AbstractActor:
+    """The same player, whose record is all of its plan and not only what is learned from."""
+    if not isinstance(actor, PlanningActor):
+        return actor
+    return PlanningActor(actor.planner, actor.model, lambda plan: plan)
+
+
+@eqx.filter_jit
+def _start(
+    env: World, actor: AbstractActor, key: PRNGKeyArray
+) -> tuple[PyTree[Array], PyTree[Array]]:
+    state = jax.tree.map(lambda x: x[None], env.init(key=key))
+    return state, actor.init(state)
+
+
+@eqx.filter_jit
+def _move(
+    env: World,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    carry: PyTree[Array],
+    key: PRNGKeyArray,
+) -> tuple[Any, ...]:
+    """One decision, and what comes of it."""
+    akey, ekey = jr.split(key)
+    obs = jax.vmap(env.observe)(state)
+    action, record, carry = actor.act(state, obs, carry, key=akey[None])
+    step: Any = env.step
+    state, transition = jax.vmap(lambda s, a, k: step(s, a, key=k))(state, action, ekey[None])
+    return state, actor.advance(carry, action, state, transition), action, record, transition
+
+
+def _only(tree: PyTree[Array]) -> Any:
+    """The one row of a batch, in NumPy's arrays."""
+    return jax.tree.map(lambda x: x[0, ...], jax.device_get(tree))
+
+
+@contextlib.contextmanager
+def _screen(console: Console, delay: float, env: World) -> Iterator[Callable[[Scene], None]]:
+    """What shows a scene, for as long as it should be looked at."""
+    animated = console.is_terminal and not console.is_dumb_terminal
+    if isinstance(env, BraxEnvironment):
+        with console.status("playing") as status:
+            yield lambda scene: status.update(f"playing, step {scene.step:,}")
+        return
+    plain = not animated or console.color_system is None or console.no_color
+    picture = lambda scene: draw(scene, width=console.width, plain=plain)
+    if not animated:
+
+        def write(scene: Scene) -> None:
+            if scene.step % _EVERY and scene.end is None:
+                return
+            with console.capture() as capture:
+                console.print(picture(scene))
+            lines = (line.rstrip() for line in capture.get().splitlines())
+            console.print("\n".join(lines), soft_wrap=True, markup=False)
+
+        yield write
+        return
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(scene: Scene) -> None:
+            live.update(picture(scene), refresh=True)
+            # An end is worth another look.
+            time.sleep(delay if scene.end is None else 10 * delay)
+
+        yield show
+
+
+def _write_page(folder: pathlib.Path, env: BraxEnvironment, scenes: list[Scene]) -> pathlib.Path:
+    """brax's viewer of an episode, under the first name that is free.
+
+    **Returns:** the page's path. The page loads brax's viewer from the network.
+    """
+    from brax.io import html
+
+    # The viewer takes it for the time between two states, of which brax simulates several steps.
+    sys = env.env.sys.tree_replace({"opt.timestep": env.env.dt})
+    page = html.render(sys, [scene.state.physics for scene in scenes], colab=False)
+    for number in itertools.count():
+        path = folder / f"episode-{number}.html"
+        with contextlib.suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(page)
+            return path
+    raise AssertionError("there is always another number")

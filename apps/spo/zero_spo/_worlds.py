@@ -1,6 +1,8 @@
 """Environments by name, as the command line knows them."""
 
+import contextlib
 import difflib
+import io
 
 from zero_envs import (
     AbstractEnvironment,
@@ -24,7 +26,8 @@ def build_world(name: str, backend: str) -> AbstractEnvironment:
     """
     library, _, theirs = name.partition("/")
     if library == "brax" and theirs:
-        with as_usage_error():
+        # When first imported, brax's parts print what they could do with besides.
+        with as_usage_error(), contextlib.redirect_stdout(io.StringIO()):
             return BraxEnvironment(theirs, backend=backend)
     if library == "jumanji" and theirs:
         with as_usage_error():
@@ -47,5 +50,3 @@ def longest_episode(env: AbstractEnvironment) -> int:
 def continuous(name: str) -> bool:
     """Whether the actions of the environment of that name are continuous."""
     return name == "pendulum" or name.startswith("brax/")
-
-

@@ -1,0 +1,114 @@
+"""A very small training run that the app's tests share, and a player of discrete actions."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import sys
+
+import pytest
+
+
+def _small(env: str):
+    """A run that compiles and steps as fast as any can."""
+    from zero_spo._config import presets
+
+    return dataclasses.replace(
+        presets(env, "spo")["reference"],
+        steps=4 * 8 * 4 - 5,
+        envs=8,
+        unroll=4,
+        updates=2,
+        batch=8,
+        length=4,
+        replay=8 * 16,
+        particles=4,
+        depth=2,
+        period=2,
+        width=8,
+        layers=1,
+        evaluate_every=2,
+        episodes=2,
+        checkpoint_every=2,
+    )
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    """Of pendulum: four blocks, and evaluations after the second and the last."""
+    return _small("pendulum")
+
+
+@pytest.fixture(scope="session")
+def _finished(small_config, tmp_path_factory) -> tuple[pathlib.Path, str]:
+    """A folder, and what was printed meanwhile."""
+    from zero_spo._train import train
+    from zero_train.app import Options
+
+    folder, said = tmp_path_factory.mktemp("runs") / "pendulum", io.StringIO()
+    with contextlib.redirect_stdout(said):
+        train(small_config, Options(out=folder))
+    return folder, said.getvalue()
+
+
+@pytest.fixture(scope="session")
+def tiny_run(_finished) -> pathlib.Path:
+    """The folder of a finished, undisturbed run of `small_config`."""
+    return _finished[0]
+
+
+@pytest.fixture(scope="session")
+def printed(_finished) -> str:
+    """What `tiny_run` printed."""
+    return _finished[1]
+
+
+@pytest.fixture(scope="session")
+def discrete_config():
+    """The same of cartpole."""
+    return _small("cartpole")
+
+
+@pytest.fixture(scope="session")
+def first_player(tmp_path_factory):
+    """`first_player(env)`: the folder of a run that has its first player and no block yet."""
+
+    def make(env: str) -> pathlib.Path:
+        import jax.random as jr
+
+        from zero_spo._build import build_agent, build_env
+        from zero_train import Checkpoints
+
+        config = _small(env)
+        folder = tmp_path_factory.mktemp("first")
+        (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
+        agent = build_agent(config, build_env(config))
+        Checkpoints(folder / "players", keep=None).save(0, agent.init(key=jr.key(0)).player)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def cartpole_run(first_player) -> pathlib.Path:
+    """The folder of a run of cartpole that has not learned yet."""
+    return first_player("cartpole")
+
+
+@pytest.fixture
+def spo(monkeypatch, capsys):
+    """Runs `spo WORDS` in this process; returns its exit code, stdout and stderr."""
+    from zero_spo.__main__ import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["spo", *map(str, words)])
+        try:
+            main()
+            code = 0
+        except SystemExit as e:
+            code = int(e.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -1,0 +1,119 @@
+"""Bad input to the command line: one clear line, exit code 2, nothing written."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from zero_spo._config import Config, presets
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian"], "no command is called 'trian'; choose one of train, eval, watch."),
+        (["train", "--env", "pendulm"], "--env pendulm is unknown; did you mean pendulum?"),
+        (["train", "--env", "chess"], "choose one of pendulum, cartpole, brax/NAME, jumanji/NAME."),
+        (["train", "--env", "jumanj/Snake-v1"], "did you mean jumanji/NAME?"),
+        (["train", "--env", "brax/"], "--env brax/ is unknown; "),
+        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, reference"),
+        (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
+        (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
+        (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),
+        (["train", "--particles", "0"], "--particles 0 was given; give at least 1."),
+        (["train", "--steps", "0"], "--steps 0 was given; give at least 1."),
+        (["train", "--length", "1"], "--length 1 was given; give at least 2."),
+        (["train", "--period", "5"], "--period 5 is longer than --depth 4; give at most that, or"),
+        (["train", "--envs", "12"], "--envs 12 does not divide into --shards 8; give a multiple"),
+        (["train", "--batch", "9"], "--batch 9 does not divide into --shards 8"),
+        (["train", "--replay", "512"], "less than --length 33 or --unroll 32; give at least 528."),
+        (["train", "--devices", "3"], "--shards 8 does not divide over --devices 3"),
+        (["train", "--temperature", "nan"], "--temperature nan was given"),
+        (["train", "--epsilon", "0"], "--epsilon 0.0 was given; give at least 1e-09."),
+        (["train", "--gamma", "1.5"], "--gamma 1.5 was given; give 0 to 1."),
+        (["train", "--seed", 2**32], "--seed 4294967296 was given; give 0 to 4294967295."),
+        (
+            ["train", "--env", "cartpole", "--player-readout", "mean"],
+            "--player-readout mean was given for --env cartpole, whose actions are discrete",
+        ),
+        (["eval"], "run"),
+        (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
+        (["eval", "nowhere", "--episodes", "1"], "--episodes 1 was given; give at least 2."),
+        (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["watch", "nowhere", "--episodes", "0"], "--episodes 0 was given; give at least 1."),
+        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give at least 0."),
+        (["watch", "nowhere", "--delay", "inf"], "--delay inf was given"),
+        (["watch", "nowhere", "--seed", "-1"], "--seed -1 was given; give 0 to 4294967295."),
+    ],
+)
+def test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = spo(*words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1 and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "env, message",
+    [
+        ("brax/antt", "no such environment. Did you mean ant"),
+        ("jumanji/Snak-v1", "no such environment. Did you mean Snake-v1"),
+        ("jumanji/Minesweeper-v0", "hides part of its state from the player"),
+    ],
+)
+def test_environments_of_others_have_near_names_too(spo, tmp_path, monkeypatch, env, message):
+    test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, ["train", "--env", env], message)
+
+
+def test_a_backend_that_brax_does_not_have(spo, tmp_path, monkeypatch):
+    words = ["train", "--env", "brax/ant", "--backend", "fast"]
+    message = "no such backend; allowed: generalized, mjx, positional, spring."
+    test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message)
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path, command):
+    folder = tmp_path / "damaged"
+    shutil.copytree(tiny_run, folder)
+    parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
+    largest = max(parts, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    largest.write_bytes(content)
+    code, out, err = spo(command, folder)
+    assert (code, out) == (2, "")
+    assert "00000004" in err and err.count("\n") == 1
+
+
+def test_a_player_of_another_configuration_is_not_played(spo, tiny_run, small_config, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(tiny_run, folder)
+    wider = dataclasses.asdict(small_config) | {"width": 16}
+    (folder / "config.json").write_text(json.dumps(wider))
+    code, out, err = spo("eval", folder)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+
+
+def test_a_run_of_something_else_is_not_played(spo, tmp_path):
+    (tmp_path / "config.json").write_text('{"game": "go"}')
+    code, _, err = spo("watch", tmp_path)
+    assert code == 2 and "config.json" in err and err.count("\n") == 1
+
+
+def test_resuming_needs_the_same_configuration(spo, tmp_path):
+    config = dataclasses.asdict(presets("pendulum", "spo")["tuned"])
+    (tmp_path / "config.json").write_text(json.dumps(config | {"gamma": 0.5}))
+    code, _, err = spo("train", "--out", tmp_path, "--resume")
+    differs = f"gamma {config['gamma']} (stored: 0.5)"
+    assert code == 2 and differs in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["--env", "cartpole", "--agent", "mpo"]])
+def test_help_lists_every_hyperparameter(spo, words):
+    code, out, _ = spo("train", *words, "--help")
+    assert code == 0
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in out

@@ -1,0 +1,176 @@
+"""A run from start to finish: what lands in its folder, stopping and resuming, and its player."""
+
+import dataclasses
+import json
+import math
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from zero_spo._build import build_loop
+from zero_spo._load import load
+from zero_spo._train import describe, train
+from zero_train import Checkpoints, data_mesh, read_lines
+from zero_train.app import Options
+
+
+def test_the_folder_holds_what_it_should(tiny_run, small_config):
+    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "evaluations.jsonl",
+        "events",
+        "checkpoints",
+        "players",
+        "report.html",
+    } <= names
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    for line in lines:
+        assert all(math.isfinite(x) for x in line.values())
+    # Nothing ends within 16 steps, so that all rows are steps; these are rounded up to blocks.
+    assert [line["positions"] for line in lines] == [32, 64, 96, 128]
+    assert small_config.steps == 123
+    assert ["return" in line for line in lines] == [False, True, False, True]
+
+
+def check_metrics(folder, parts) -> None:
+    names = {"temperature", "kl_nonparametric", "kl_nonparametric_relative", "value_loss", "loss"}
+    names |= {"effective_sample_size", "temperature_loss", "value_mean", "improvement", "invalid"}
+    by_depth = ("ess_fraction", "entropy", "gain", "alive", "resampled", "kl_search")
+    names |= {f"{name}_{depth}" for name in by_depth for depth in (1, 2)}
+    by_part = ("alpha", "kl", "kl_relative", "policy_loss", "kl_loss", "alpha_loss")
+    names |= {f"{name}{part}" for name in by_part for part in parts}
+    for line in read_lines(folder / "metrics.jsonl"):
+        assert names <= set(line)
+        assert 0.25 <= line["ess_fraction_2"] <= 1 and line["resampled_2"] == 1
+        assert line["kl_search_1"] >= -1e-6 and line["temperature"] > 0
+
+
+def test_metrics_of_search_and_learning_are_complete(tiny_run):
+    check_metrics(tiny_run, ("_mean", "_stddev"))
+
+
+@pytest.mark.slow
+def test_discrete_actions_are_learned_and_reported_as_well(discrete_config, tmp_path):
+    folder = tmp_path / "discrete"
+    train(discrete_config, Options(out=folder))
+    check_metrics(folder, ("",))
+    rows = read_lines(folder / "evaluations.jsonl")
+    assert all(row["return_mean"] == row["length_mean"] > 5 for row in rows)
+    page = (folder / "report.html").read_text()
+    assert "nothing yet" not in page and ">stddev</text>" not in page
+
+
+def test_evaluations_are_of_whole_episodes(tiny_run):
+    rows = read_lines(tiny_run / "evaluations.jsonl")
+    assert [(row["step"], row["episodes"], row["length_mean"]) for row in rows] == [
+        (2, 2, 200.0),
+        (4, 4, 200.0),
+    ]
+    # A step costs at most pi^2 + 0.1 * 8^2 + 0.001 * 2^2.
+    assert all(-200 * 16.28 <= row["return_mean"] <= 0 for row in rows)
+    line = read_lines(tiny_run / "metrics.jsonl")[-1]
+    assert (line["return"], line["return_se"]) == (rows[1]["return_mean"], rows[1]["return_se"])
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
+    """Back from the checkpoint in its middle, with an evaluation still to come."""
+    folder = tmp_path / "resumed"
+    shutil.copytree(tiny_run, folder)
+    checkpoints = Checkpoints(folder / "checkpoints")
+    assert checkpoints.latest == 4
+    shutil.rmtree(folder / "checkpoints" / "00000004")
+    assert checkpoints.latest == 2
+
+    train(small_config, Options(out=folder, resume=True))
+    assert len(read_lines(folder / "timings.jsonl")) == checkpoints.latest == 4
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+    # What was played anew took its own time.
+    assert (folder / "timings.jsonl").read_bytes() != (tiny_run / "timings.jsonl").read_bytes()
+
+
+def test_the_newest_player_is_loaded(tiny_run, small_config):
+    trained = load(tiny_run)
+    assert trained.block == 4 and trained.config == small_config
+    like = jax.eval_shape(lambda: trained.player)
+    players = Checkpoints(tiny_run / "players", keep=None)
+    newest, older = (jax.tree.leaves(players.restore(like, step=step)) for step in (4, 2))
+    found = jax.tree.leaves(trained.player)
+    for x, y in zip(found, newest, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert any((np.asarray(x) != np.asarray(y)).any() for x, y in zip(found, older, strict=True))
+
+
+def test_the_player_searches_with_the_temperature_that_was_learned(tiny_run, small_config):
+    trained = load(tiny_run)
+    heat = float(trained.actor().planner.temperature)
+    assert heat == float(trained.player.duals["temperature"].value) != small_config.temperature
+    line = read_lines(tiny_run / "metrics.jsonl")[-1]
+    assert heat == pytest.approx(line["temperature"], rel=1e-2)
+    fixed = dataclasses.replace(trained.config, adaptive=False)
+    planner = dataclasses.replace(trained, config=fixed).actor().planner
+    assert float(planner.temperature) == small_config.temperature
+
+
+def test_a_start_says_what_it_is_going_to_do(small_config):
+    loop = build_loop(small_config, data_mesh(1))
+    who, much, work = describe(small_config, loop)
+    # One hidden layer of 8; 3 observations, 1 action: its mean and deviation; 1 value.
+    assert "policy of 50 parameters, critic of 41" in who and "spo on pendulum" in who
+    assert much.startswith("4 blocks of 8 environments x 4 rows are 128 (--steps 123 in whole")
+    assert re.search(r"2 gradient steps and [\d.]+ [kMG]FLOP of matrix products", work)
+    whole = dataclasses.replace(small_config, steps=128)
+    assert describe(whole, loop)[1].startswith("4 blocks of 8 environments x 4 rows are 128;")
+
+
+def test_a_run_prints_how_long_compiling_took(tiny_run, printed):
+    assert re.search(r"^spo on pendulum: policy of 50 parameters", printed, re.M)
+    assert re.search(r"^a block is 2 gradient steps and ", printed, re.M)
+    assert re.search(r"^a step was compiled in \d+\.\d s$", printed, re.M)
+    assert re.search(r"^step 4/4 .*KL of improvement / bound .*effective particles", printed, re.M)
+    row = read_lines(tiny_run / "evaluations.jsonl")[-1]
+    assert f"return {row['return_mean']:.1f} \u00b1 {row['return_se']:.1f}; episode" in printed
+    assert printed.endswith(f"look at it with: spo watch {tiny_run}\n")
+
+
+def test_eval_prints_one_json_line(spo, tiny_run):
+    code, out, err = spo("eval", tiny_run, "--episodes", 3, "--json")
+    assert (code, err) == (0, "") and out.count("\n") == 1
+    row = json.loads(out)
+    assert list(row) == [
+        "env",
+        "episodes",
+        "return_mean",
+        "return_se",
+        "length_mean",
+        "steps_trained",
+        "train_steps_per_second",
+    ]
+    assert (row["env"], row["episodes"], row["length_mean"]) == ("pendulum", 3, 200)
+    assert row["steps_trained"] == 128 and row["train_steps_per_second"] > 0
+    assert row["return_mean"] < 0 < row["return_se"]
+
+
+def test_eval_says_the_same_in_words(spo, cartpole_run):
+    """Also of a player that was not trained at all."""
+    code, out, _ = spo("eval", cartpole_run, "--episodes", 3)
+    row = json.loads(spo("eval", cartpole_run, "--episodes", 3, "--json")[1])
+    assert code == 0 and row["steps_trained"] == row["train_steps_per_second"] == 0
+    assert row["return_mean"] == row["length_mean"] > 5
+    assert f"return  {row['return_mean']:.2f} \u00b1 {row['return_se']:.2f}" in out
+    assert f"length  {row['length_mean']:.1f} steps" in out
+
+
+def test_what_is_played_can_be_chosen(tiny_run, small_config):
+    trained = load(tiny_run)
+    for readout in ("sampled", "argmax", "mean"):
+        config = dataclasses.replace(small_config, player_readout=readout)
+        assert dataclasses.replace(trained, config=config).actor().planner.readout == readout

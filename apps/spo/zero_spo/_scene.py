@@ -1,0 +1,225 @@
+"""One moment of an episode, drawn for a terminal: in colour, or in plain text."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from rich.console import Group, RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from zero_search import Plan
+
+from ._network import World
+from ._picture import action_names, picture
+
+
+_DRAWN, _PLANNED, _TRACK = "#949494", "#af87d7", "#303030"
+# Columns that it takes to put things beside each other, and of a picture that leaves room so.
+_WIDTH, _NARROW = 80, 34
+_BAR, _BINS = 10, 24
+_EIGHTHS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
+_HEIGHTS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+_PLAIN_HEIGHTS = " .:-=+*#@"
+# So many rows of a table at most.
+_ROWS = 6
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scene:
+    """All arrays are NumPy's.
+
+    **Attributes:**
+
+    - `env`, `state`: the environment, and where it is.
+    - `step`: how many steps were taken.
+    - `gained`, `reward`: the rewards so far, and the last of them.
+    - `action`: what is played next; where the episode is over, what was played last.
+    - `plan`: what that was chosen by; `None` for a policy without a search.
+    - `temperature`: that of the plan.
+    - `end`: how the episode ended, if it has.
+    """
+
+    env: World
+    state: Any
+    step: int
+    gained: float
+    reward: float
+    action: np.ndarray
+    plan: Plan | None
+    temperature: float
+    end: str | None = None
+
+
+def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
+    """The picture, and beside it or below what the player thinks.
+
+    **Arguments:**
+
+    - `width`: of the terminal.
+    - `plain`: without colours, and of ASCII alone.
+    """
+    shown = picture(scene.env, scene.state, scene.action, plain=plain)
+    said = [part for part in (_numbers(scene, plain), _particles(scene, plain)) if part]
+    if shown is None:
+        return _stacked(*said) if plain or width < _WIDTH else _beside(*said)
+    if plain or width < _WIDTH:
+        return _stacked(shown, *said)
+    if max(map(len, shown.plain.splitlines())) <= _NARROW:
+        return _beside(shown, _stacked(*said))
+    return _stacked(shown, _beside(*said))
+
+
+def named(scene: Scene) -> str:
+    """The action in words."""
+    if np.issubdtype(scene.action.dtype, np.integer):
+        names = action_names(scene.env)
+        return names[int(scene.action)] if names else str(int(scene.action))
+    return " ".join(f"{x:+.2f}" for x in np.ravel(scene.action))
+
+
+def _stacked(*parts: RenderableType) -> Group:
+    return Group(*(x for part in parts for x in (part, Text())))
+
+
+def _beside(*parts: RenderableType) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row(*parts)
+    return table
+
+
+def _numbers(scene: Scene, plain: bool) -> RenderableType:
+    """Where the episode stands, and what the plan thinks of its first actions."""
+    rows = Table.grid(padding=(0, 2))
+    step = Text(f"step {scene.step}", "" if plain else "bold")
+    rows.add_row(step, f"return {scene.gained:.2f}")
+    rows.add_row("reward", f"{scene.reward:+.2f}" if scene.step else "")
+    rows.add_row(*(("end", scene.end) if scene.end else ("action", named(scene))))
+    if scene.plan is None:
+        return rows
+    value = float(scene.plan.value)
+    planned = value + float(scene.plan.stats["improvement"])
+    rows.add_row("value", f"{value:.2f}, by plan {planned:.2f}")
+    rows.add_row("temperature", f"{scene.temperature:.3g}")
+    discrete = np.issubdtype(scene.action.dtype, np.integer)
+    choice = _by_action(scene, plain) if discrete else _histogram(scene, plain)
+    return Group(rows, Text(), choice)
+
+
+def _particles(scene: Scene, plain: bool) -> RenderableType | None:
+    """How many of the particles count after each step of the search."""
+    if scene.plan is None:
+        return None
+    number = scene.plan.weights.shape[-1]
+    fractions = np.asarray(scene.plan.stats["ess_fraction"])
+    resampled = np.asarray(scene.plan.stats["resampled"])
+    alive = np.asarray(scene.plan.stats["alive"])
+    table = Table.grid(padding=(0, 1))
+    for side in ("right", "left", "right", "right", "left"):
+        table.add_column(justify=side, no_wrap=True)
+    table.add_row("", f"of {number}", "count", "alive")
+    for depth in _some(len(fractions)):
+        table.add_row(
+            str(depth + 1),
+            _bar(float(fractions[depth]), _PLANNED, plain),
+            f"{number * fractions[depth]:.1f}",
+            f"{alive[depth]:.0%}",
+            Text("drawn anew" if resampled[depth] else "", "" if plain else "dim"),
+        )
+    return table
+
+
+def _some(depths: int) -> list[int]:
+    """All depths, or evenly some, the first and the last among them."""
+    return sorted({round(x) for x in np.linspace(0, depths - 1, min(depths, _ROWS))})
+
+
+def _by_action(scene: Scene, plain: bool) -> RenderableType:
+    """What share of the particles began with each action, and what share ends there."""
+    assert scene.plan is not None
+    candidates, weights = np.asarray(scene.plan.candidates), np.asarray(scene.plan.weights)
+    advantages = np.asarray(scene.plan.advantages)
+    names = action_names(scene.env)
+    number = getattr(scene.env, "num_actions", 0)
+    drawn = np.bincount(candidates, minlength=number) / len(candidates)
+    planned = np.bincount(candidates, weights, minlength=number)
+    # Where there are many, those that matter.
+    rows = np.argsort(-(planned + drawn), kind="stable")[:_ROWS]
+    table = Table.grid(padding=(0, 1))
+    for side in ("left", "left", "left", "right", "right", "right"):
+        table.add_column(justify=side, no_wrap=True)
+    styles = ("", "") if plain else (_DRAWN, _PLANNED)
+    table.add_row("", "", "", Text("drawn", styles[0]), Text("plan", styles[1]), "advantage")
+    for action in sorted(rows.tolist()):
+        mine = advantages[candidates == action]
+        table.add_row(
+            (">" if plain else "\u25b6") if action == int(scene.action) else "",
+            names[action] if names else str(action),
+            _bar(float(planned[action]), _PLANNED, plain),
+            f"{drawn[action]:.0%}",
+            f"{planned[action]:.0%}",
+            f"{np.mean(mine):+.2f}" if mine.size else "",
+        )
+    return table
+
+
+def _histogram(scene: Scene, plain: bool) -> RenderableType:
+    """The particles' first actions in each dimension, as drawn and as the plan weighs them."""
+    assert scene.plan is not None
+    weights: Float[np.ndarray, " particles"] = np.asarray(scene.plan.weights)
+    candidates = np.asarray(scene.plan.candidates).reshape(len(weights), -1)
+    action = np.ravel(scene.action)
+    table = Table.grid(padding=(0, 1))
+    for dimension in range(min(candidates.shape[1], _ROWS // 2)):
+        values = candidates[:, dimension]
+        mean = float(weights @ values)
+        spread = float(np.sqrt(weights @ (values - mean) ** 2))
+        rows = (
+            ("drawn", np.ones_like(weights) / len(weights), values.mean(), values.std(), _DRAWN),
+            ("plan", weights, mean, spread, _PLANNED),
+        )
+        for name, shares, middle, deviation, style in rows:
+            table.add_row(
+                name,
+                _heights(values, shares, style, plain),
+                f"{middle:+.2f} \u00b1 {deviation:.2f}".replace(
+                    "\u00b1", "+-" if plain else "\u00b1"
+                ),
+            )
+        place = min(int((float(action[dimension]) + 1) / 2 * _BINS), _BINS - 1)
+        table.add_row("", Text(_axis(max(place, 0), plain), "" if plain else "dim"))
+    return table
+
+
+def _axis(place: int, plain: bool) -> str:
+    """From -1 to 1, with a mark below the action."""
+    marks = list(f"{-1:<{_BINS - 1}}1")
+    marks[place] = "^" if plain else "\u25b2"
+    return "".join(marks)
+
+
+def _heights(
+    values: Float[np.ndarray, " particles"],
+    shares: Float[np.ndarray, " particles"],
+    style: str,
+    plain: bool,
+) -> Text:
+    """The shares of the values in each part of [-1, 1], over the largest of them."""
+    found, _ = np.histogram(np.clip(values, -1, 1), _BINS, (-1.0, 1.0), weights=shares)
+    letters = _PLAIN_HEIGHTS if plain else _HEIGHTS
+    top = max(float(np.max(found)), 1e-9)
+    # What is there at all is to be seen.
+    levels = np.ceil(found / top * (len(letters) - 1)).astype(int)
+    line = "".join(letters[level] for level in levels)
+    return Text(line) if plain else Text(line, Style(color=style, bgcolor=_TRACK))
+
+
+def _bar(share: float, style: str, plain: bool) -> Text:
+    share = min(max(share, 0.0), 1.0)
+    if plain:
+        return Text(("=" * round(share * _BAR)).ljust(_BAR, "."))
+    whole, rest = divmod(round(8 * share * _BAR), 8)
+    line = _EIGHTHS[7] * whole + (_EIGHTHS[rest - 1] if rest else "")
+    return Text(line.ljust(_BAR), Style(color=style, bgcolor=_TRACK))
