@@ -13,10 +13,28 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from zero_envs import AbstractContinuousEnvironment, Observation, Transition
-from zero_memory import Batch
+from zero_envs import (
+    AbstractContinuousEnvironment,
+    AbstractEnvironment,
+    Observation,
+    Transition,
+)
+from zero_memory import Batch, TrajectoryBuffer
 from zero_search import ParticleSearch, ResampleEvery
-from zero_train import ActorCriticState, Experience, MPO, PolicyModel, SPO
+from zero_train import (
+    ActorCriticState,
+    data_mesh,
+    evaluate,
+    EvaluationSummary,
+    Experience,
+    fill,
+    init,
+    Loop,
+    MPO,
+    PolicyModel,
+    SPO,
+    step,
+)
 from zero_train.losses import DecoupledTrustRegion, Dual, TrustRegion
 
 from .policies import Categorical, Gaussian
@@ -55,7 +73,7 @@ class Aim(AbstractContinuousEnvironment[AimState]):
     ) -> tuple[AimState, Transition]:
         del key
         over = state.steps >= self.max_steps
-        cost = jnp.sum(jnp.square(action - state.goal))
+        cost = jnp.sum(jnp.square(jnp.clip(action, -1.0, 1.0) - state.goal))
         steps = state.steps + (~over).astype(jnp.int32)
         goal = jnp.where(over, state.goal, -jnp.roll(state.goal, 1))
         transition = Transition(
@@ -70,7 +88,7 @@ class Aim(AbstractContinuousEnvironment[AimState]):
 
 
 class GaussianNet(eqx.Module):
-    """A policy of `DIMS` dimensions."""
+    """A policy of continuous actions whose mean keeps within the bounds."""
 
     mlp: eqx.nn.MLP
 
@@ -79,7 +97,7 @@ class GaussianNet(eqx.Module):
 
     def __call__(self, features: Float[Array, " size"]) -> Gaussian:
         loc, scale = jnp.split(self.mlp(features), 2)
-        return Gaussian(loc, jax.nn.softplus(scale) + 0.05)
+        return Gaussian(jnp.tanh(loc), jax.nn.softplus(scale) + 0.05)
 
 
 class LogitsNet(eqx.Module):
@@ -284,3 +302,49 @@ def moved_by(tree: Any, along: Any, by: float) -> Any:
 def assert_same(one: Any, other: Any, *, rtol: float = 0.0, atol: float = 0.0) -> None:
     for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+
+
+def rates(policy: float, critic: float) -> dict[str, Any]:
+    return dict(
+        policy_optimiser=optax.adam(policy, eps=1e-5),
+        critic_optimiser=optax.adam(critic, eps=1e-5),
+        dual_optimiser=optax.adam(3e-2, eps=1e-5),
+        target_rate=0.05,
+    )
+
+
+def learned(env: AbstractEnvironment, agent: Any, *, blocks: int) -> tuple[Any, Any]:
+    """The agent's state before and after so many blocks of 16 environments and 8 rows."""
+    buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=16, length=6)
+    loop = Loop(env, agent, buffer, None, 16, 8, 8, data_mesh(1))
+    state = fill(loop, init(loop, key=jr.key(0)))
+    before = jax.tree.map(jnp.copy, state.agent)
+    for _ in range(blocks):
+        state, metrics = step(loop, state)
+    assert np.isfinite(metrics["gradient_norm"])
+    return before, state.agent
+
+
+def play(env: AbstractEnvironment, agent: Any, state: Any) -> EvaluationSummary:
+    actor = agent.actor(state, explore=False)
+    return evaluate(env, actor, num_episodes=64, max_steps=12, key=jr.key(1)).summary()
+
+
+def aimer(make: Callable[..., Any], **changes: Any) -> Any:
+    """An agent that learns the world of `Aim` in a few blocks."""
+    region = continuous_region(
+        epsilon=0.3,
+        epsilon_stddev=5e-3,
+        temperature=Dual.from_value(1.0),
+        alpha_mean=Dual.from_value(1.0, (DIMS,)),
+        alpha_stddev=Dual.from_value(1.0, (DIMS,)),
+    )
+    return aiming(make, region=region, statistics=Moments.zeros(DIMS), gamma=0.5, **changes)
+
+
+def aiming_error(agent: Any, state: ActorCriticState) -> float:
+    """How far the policy's mean is from the goals that it is shown, in the root mean square."""
+    goals = jr.uniform(jr.key(2), (200, DIMS), jnp.float32, minval=-0.8, maxval=0.8)
+    net = eqx.combine(state.player.policy, agent.policy(key=jr.key(0)))
+    policy = jax.vmap(net)(state.player.statistics.normalise(10 + 4 * goals))
+    return float(np.sqrt(np.mean(np.square(policy.loc - goals))))

@@ -28,6 +28,7 @@ from zero_train import (
     template,
 )
 
+from .census import census_loop, check_census
 from .nim_agent import nim_loop
 
 
@@ -141,6 +142,11 @@ def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
     loop = nim_loop(1, buffer=small, num_updates=1)
     with pytest.raises(ValueError, match="is not ready after .* rows"):
         fill(loop, init(loop, key=jr.key(1)))
+
+
+def test_an_agent_that_wants_to_is_shown_every_block():
+    one, eight = (check_census(census_loop(devices)) for devices in (1, 8))
+    np.testing.assert_array_equal(one, eight)
 
 
 def test_step_compiles_once():

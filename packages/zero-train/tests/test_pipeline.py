@@ -35,6 +35,7 @@ from zero_train import (
 from zero_train._loop_state import Handover
 from zero_train._pipeline import _act, _learn, _store
 
+from .census import census_loop, check_census
 from .nim_agent import TinyNet
 from .test_loop import COLLECTIVES, plain
 
@@ -308,9 +309,15 @@ def test_only_the_gradient_crosses_devices(ran):
         return {match.group(1) for match in COLLECTIVES.finditer(text)}
 
     assert compiled(_act, sent.released, state.actors, state.key, state.step) == set()
-    assert compiled(_store, sent.harvest, state.buffer) == set()
+    assert compiled(_store, sent.harvest, state.agent, state.buffer) == set()
     learned = compiled(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
     assert learned == {"all-reduce"}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_an_agent_that_wants_to_is_shown_every_block(sizes):
+    """When it is stored, a step after it was collected."""
+    check_census(census_loop(*sizes))
 
 
 @pytest.mark.parametrize("slow", ["acting", "learning"])

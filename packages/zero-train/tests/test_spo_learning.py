@@ -1,0 +1,57 @@
+"""That SPO learns: in worlds of a few steps whose best play is known."""
+
+import functools as ft
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from zero_envs import TimeLimit
+from zero_envs.testing import Corridor
+from zero_train import EnvironmentModel
+from zero_train.losses import Dual
+
+from .actor_critics import (
+    discrete_region,
+    learned,
+    LogitsNet,
+    particle_search,
+    play,
+    rates,
+    spo,
+    ValueNet,
+)
+
+
+def test_it_walks_the_shortest_way():
+    """From a policy that wanders: the network goes right everywhere, and knows what that pays."""
+    env = TimeLimit(Corridor(5), 12)
+    agent: Any = spo(
+        True,
+        policy=ft.partial(LogitsNet, 5, 2),
+        critic=ft.partial(ValueNet, 5),
+        model=ft.partial(EnvironmentModel, env),
+        explorer=particle_search(num_particles=16),
+        player=particle_search(num_particles=16, readout="argmax"),
+        region=discrete_region(epsilon=0.5, temperature=Dual.from_value(0.5)),
+        gamma=0.9,
+        **rates(1e-2, 1e-2),
+    )
+    before, after = learned(env, agent, blocks=30)
+
+    def networks(state: Any) -> tuple[np.ndarray, np.ndarray]:
+        params = state.player.policy, state.player.critic
+        nets = agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0))
+        policy, critic = map(eqx.combine, params, nets)
+        cells = jnp.eye(5)[:4]
+        right = jax.nn.softmax(jax.vmap(policy)(cells).logits)[:, 1]
+        return np.asarray(right), np.asarray(jax.vmap(critic)(cells))
+
+    assert np.all(networks(before)[0] < 0.6)
+    right, value = networks(after)
+    assert np.all(right > 0.9)
+    np.testing.assert_allclose(value, 0.9 ** np.arange(3, -1, -1), atol=0.1)
+    assert play(env, agent, after).mean_length == 4
