@@ -113,10 +113,9 @@ def test_steps_are_rounded_up_to_whole_blocks(steps, blocks):
 
 def test_replay_is_divided_over_the_environments():
     assert Config().capacity == 4096
-    exact = {"envs": 16, "length": 33, "unroll": 32}
-    assert Config(replay=16 * 33, **exact).capacity == 33
+    assert Config(replay=16 * 33, envs=16, length=33, unroll=32).capacity == 33
     with pytest.raises(UsageError, match="give at least 528"):
-        Config(replay=16 * 33 - 1, **exact)
+        Config(replay=16 * 33 - 1, envs=16, length=33, unroll=32)
     with pytest.raises(UsageError, match="give at least 1024"):
         Config(replay=1023, unroll=64)
 

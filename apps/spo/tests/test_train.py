@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from typing import Any
 
 import jax
 import numpy as np
@@ -111,13 +112,14 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
 
 def test_the_player_searches_with_the_temperature_that_was_learned(tiny_run, small_config):
     trained = load(tiny_run)
-    heat = float(trained.actor().planner.temperature)
+    actor: Any = trained.actor()
+    heat = float(actor.planner.temperature)
     assert heat == float(trained.player.duals["temperature"].value) != small_config.temperature
     line = read_lines(tiny_run / "metrics.jsonl")[-1]
     assert heat == pytest.approx(line["temperature"], rel=1e-2)
     fixed = dataclasses.replace(trained.config, adaptive=False)
-    planner = dataclasses.replace(trained, config=fixed).actor().planner
-    assert float(planner.temperature) == small_config.temperature
+    actor = dataclasses.replace(trained, config=fixed).actor()
+    assert float(actor.planner.temperature) == small_config.temperature
 
 
 def test_a_start_says_what_it_is_going_to_do(small_config):
@@ -173,4 +175,5 @@ def test_what_is_played_can_be_chosen(tiny_run, small_config):
     trained = load(tiny_run)
     for readout in ("sampled", "argmax", "mean"):
         config = dataclasses.replace(small_config, player_readout=readout)
-        assert dataclasses.replace(trained, config=config).actor().planner.readout == readout
+        actor: Any = dataclasses.replace(trained, config=config).actor()
+        assert actor.planner.readout == readout

@@ -1,6 +1,7 @@
 """`spo watch`: its pictures and numbers say what is so."""
 
 import base64
+import dataclasses
 import io
 import json
 import math
@@ -246,8 +247,7 @@ def test_a_picture_fits_a_terminal(monkeypatch):
     one = scene(np.zeros((4, 1), np.float32), [0.25] * 4, np.zeros(1, np.float32), Pendulum())
     cart = CartPoleState(jnp.zeros(4), jnp.int32(0))
     other = scene([0, 1, 1, 0], [0.25] * 4, 1, CartPole())
-    for made, where in ((one, state), (other, cart)):
-        made = Scene(**(made.__dict__ | {"state": where}))
+    for made in (dataclasses.replace(one, state=state), dataclasses.replace(other, state=cart)):
         lines = drawn(made, **colourless).splitlines()
         assert len(lines) <= 22 and max(map(len, lines)) <= 80
         assert not any("\u2026" in line for line in lines)

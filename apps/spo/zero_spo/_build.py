@@ -25,8 +25,8 @@ from zero_train.app import UsageError
 from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, TrustRegion
 
 from ._config import Config
-from ._network import build_critic, build_policy, World
-from ._worlds import build_world
+from ._network import build_critic, build_policy
+from ._worlds import build_world, World
 
 
 def build_env(config: Config) -> World:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from zero_train.app import check_bounds, UsageError
 
@@ -184,7 +184,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 #: softplus(3), the reference's initial duals for discrete actions.
 _SOFTPLUS_3 = 3.048587351573742
 #: What discrete actions change in the reference's hyperparameters.
-_DISCRETE = {
+_DISCRETE: dict[str, Any] = {
     "width": 256,
     "layers": 2,
     "activation": "relu",
@@ -193,7 +193,7 @@ _DISCRETE = {
     "multiplier": _SOFTPLUS_3,
 }
 #: What the paper says otherwise, of discrete actions.
-_PAPER_DISCRETE = {
+_PAPER_DISCRETE: dict[str, Any] = {
     "dual_rate": 3e-4,
     "unroll": 21,
     "updates": 16,
@@ -205,7 +205,7 @@ _PAPER_DISCRETE = {
     "alpha": 0.03,
 }
 #: What was tuned here, by environment and agent: see the README for how.
-_TUNED: dict[tuple[str, str], dict] = {}
+_TUNED: dict[tuple[str, str], dict[str, Any]] = {}
 
 
 def presets(env: str, agent: str) -> dict[str, Config]:
@@ -215,15 +215,15 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     `pendulum` and `cartpole` have 16 environments and 51 200 steps with all of them.
     """
     small = env in ("pendulum", "cartpole")
-    kind = {} if continuous(env) else _DISCRETE
-    base = {"env": env, "agent": agent}
-    scale = {} if small else {"envs": 1024, "steps": 10_000_000}
+    kind: dict[str, Any] = {} if continuous(env) else _DISCRETE
+    base: dict[str, Any] = {"env": env, "agent": agent}
+    scale: dict[str, Any] = {} if small else {"envs": 1024, "steps": 10_000_000}
     reference = Config(**base | scale | kind)
     paper = scale | kind
     if not continuous(env):
-        paper = paper | _PAPER_DISCRETE | ({} if small else {"envs": 768})
+        paper |= _PAPER_DISCRETE
     if not small:
-        paper = paper | {"steps": 100_000_000}
+        paper |= {"envs": 1024 if continuous(env) else 768, "steps": 100_000_000}
     tuned = _TUNED.get((env, agent))
     return {
         "tuned": reference if tuned is None else Config(**base | kind | tuned),

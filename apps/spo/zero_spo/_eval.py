@@ -10,8 +10,7 @@ from jaxtyping import PRNGKeyArray
 from zero_train import AbstractActor, evaluate as play, EvaluationSummary, read_lines
 
 from ._load import load
-from ._network import World
-from ._worlds import longest_episode
+from ._worlds import longest_episode, World
 
 
 def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from zero_train.app import load_config
 
 from ._build import build_agent, build_env
 from ._config import Config
-from ._network import World
+from ._worlds import World
 
 
 @dataclasses.dataclass(frozen=True)

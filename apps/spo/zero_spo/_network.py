@@ -5,7 +5,7 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment
+from zero_envs import AbstractContinuousEnvironment
 from zero_nets import (
     CategoricalHead,
     Chain,
@@ -17,11 +17,10 @@ from zero_nets import (
 )
 
 from ._config import Config
+from ._worlds import World
 
 
 _ACTIVATIONS = {"silu": jax.nn.silu, "relu": jax.nn.relu, "tanh": jax.nn.tanh}
-
-World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
 
 
 def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
@@ -38,10 +37,11 @@ def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
     """From features to their value; for MPO from features and an action to its Q-value."""
     tkey, hkey = jr.split(key)
     size, join = _num_features(env), Concatenate()
-    if config.agent == "mpo" and isinstance(env, AbstractContinuousEnvironment):
-        size += env.action_size
-    elif config.agent == "mpo":
-        size, join = size + env.num_actions, _WithAction(env.num_actions)
+    if config.agent == "mpo":
+        if isinstance(env, AbstractContinuousEnvironment):
+            size += env.action_size
+        else:
+            size, join = size + env.num_actions, _WithAction(env.num_actions)
     head = LinearHead(config.width, key=hkey)
     return Chain(join, _torso(config, size, tkey), head)
 

@@ -10,7 +10,7 @@ from zero_envs import CartPole, CartPoleState, JumanjiEnvironment, Pendulum, Pen
 
 from ._board import board, moves
 from ._canvas import Canvas
-from ._network import World
+from ._worlds import World
 
 
 # As in the drawings of zero-envs, but for greys that show on black and on white.

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from zero_search import Plan
 
-from ._network import World
 from ._picture import action_names, picture
+from ._worlds import World
 
 
 _DRAWN, _PLANNED, _TRACK = "#949494", "#af87d7", "#303030"

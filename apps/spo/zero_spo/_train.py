@@ -56,7 +56,8 @@ class _Run(AbstractRun):
 
     def __init__(self, config: Config, loop: Loop, records: Records):
         self._config = config
-        self._loop = loop
+        self._env: Any = loop.env
+        self._agent: Any = loop.agent
         self._key = jr.fold_in(jr.key(config.seed), 1)
         self.shown = {
             "value_loss": "value loss",
@@ -83,10 +84,10 @@ class _Run(AbstractRun):
         # It lies on every device of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
         episodes = (1 + last) * config.episodes
-        actor = self._loop.agent.play(player, explore=False)
+        actor = self._agent.play(player, explore=False)
         # The same first states and the same chance for every player.
         key = jr.clone(self._key)
-        summary = measure(self._loop.env, actor, episodes=episodes, key=key)
+        summary = measure(self._env, actor, episodes=episodes, key=key)
         row = {
             "return_mean": summary.mean,
             "return_se": summary.standard_error,

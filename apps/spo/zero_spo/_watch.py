@@ -21,9 +21,8 @@ from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
 
 from ._load import load, Trained
-from ._network import World
 from ._scene import draw, Scene
-from ._worlds import longest_episode
+from ._worlds import longest_episode, World
 
 
 # Steps from one picture to the next, where they follow one another.

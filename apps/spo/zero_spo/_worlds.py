@@ -5,7 +5,8 @@ import difflib
 import io
 
 from zero_envs import (
-    AbstractEnvironment,
+    AbstractContinuousEnvironment,
+    AbstractDiscreteEnvironment,
     BraxEnvironment,
     CartPole,
     JumanjiEnvironment,
@@ -14,12 +15,14 @@ from zero_envs import (
 from zero_train.app import as_usage_error, UsageError
 
 
+World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
+
 _OWN = {"pendulum": Pendulum, "cartpole": CartPole}
 #: Where episodes of an environment without a limit of its own are cut off in evaluations.
 _LONGEST = 10_000
 
 
-def build_world(name: str, backend: str) -> AbstractEnvironment:
+def build_world(name: str, backend: str) -> World:
     """The environment of that name: `pendulum`, `cartpole`, `brax/ant`, `jumanji/Snake-v1`.
 
     **Raises:** [`zero_train.app.UsageError`][] where there is none, with those that come near.
@@ -42,7 +45,7 @@ def build_world(name: str, backend: str) -> AbstractEnvironment:
     raise UsageError(f"--env {name} is unknown; {hint}")
 
 
-def longest_episode(env: AbstractEnvironment) -> int:
+def longest_episode(env: World) -> int:
     """How many steps an episode may take in an evaluation."""
     return getattr(env, "max_steps", None) or _LONGEST
 
