@@ -321,7 +321,7 @@ def learned(env: AbstractEnvironment, agent: Any, *, blocks: int) -> tuple[Any, 
     before = jax.tree.map(jnp.copy, state.agent)
     for _ in range(blocks):
         state, metrics = step(loop, state)
-    assert np.isfinite(metrics["gradient_norm"])
+        assert np.isfinite(metrics["gradient_norm"])
     return before, state.agent
 
 

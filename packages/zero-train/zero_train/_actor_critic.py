@@ -154,10 +154,14 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         )
         policy, critic, duals = learned
         duals = {name: dual.clipped() for name, dual in duals.items()}
-        targets = state.target_policy, state.target_critic
-        targets = optax.incremental_update((policy, critic), targets, self.target_rate)
-        player = Player(policy, critic, duals, old.statistics)
-        new = ActorCriticState(player, *targets, optimiser, state.updates + 1)
+        follow = lambda new, old: optax.incremental_update(new, old, self.target_rate)
+        new = ActorCriticState(
+            player=Player(policy, critic, duals, old.statistics),
+            target_policy=follow(policy, state.target_policy),
+            target_critic=follow(critic, state.target_critic),
+            optimiser=optimiser,
+            updates=state.updates + 1,
+        )
         metrics |= observation_check(batch.items.obs.features)
         return if_finite(metrics, new, state), metrics
 
