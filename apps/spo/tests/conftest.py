@@ -10,12 +10,12 @@ import sys
 import pytest
 
 
-def _small(env: str):
+def _small(env: str, agent: str = "spo"):
     """A run that compiles and steps as fast as any can."""
     from zero_spo._config import presets
 
     return dataclasses.replace(
-        presets(env, "spo")["reference"],
+        presets(env, agent)["reference"],
         steps=4 * 8 * 4 - 5,
         envs=8,
         unroll=4,
@@ -72,19 +72,19 @@ def discrete_config():
 
 @pytest.fixture(scope="session")
 def first_player(tmp_path_factory):
-    """`first_player(env)`: the folder of a run that has its first player and no block yet."""
+    """`first_player(env, agent)`: the folder of a run that has its first player and no block."""
 
-    def make(env: str) -> pathlib.Path:
+    def make(env: str, agent: str = "spo") -> pathlib.Path:
         import jax.random as jr
 
         from zero_spo._build import build_agent, build_env
         from zero_train import Checkpoints
 
-        config = _small(env)
+        config = _small(env, agent)
         folder = tmp_path_factory.mktemp("first")
         (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-        agent = build_agent(config, build_env(config))
-        Checkpoints(folder / "players", keep=None).save(0, agent.init(key=jr.key(0)).player)
+        player = build_agent(config, build_env(config)).init(key=jr.key(0)).player
+        Checkpoints(folder / "players", keep=None).save(0, player)
         return folder
 
     return make

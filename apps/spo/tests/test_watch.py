@@ -116,6 +116,13 @@ def test_scenes_follow_the_rules(tiny_run):
     assert end.gained == pytest.approx(sum(scene.reward for scene in [*scenes, end]), rel=1e-6)
 
 
+def test_a_policy_alone_shows_what_it_plays(first_player):
+    text = watched(first_player("cartpole", "mpo"), episodes=1)
+    assert "mpo on cartpole, the policy alone" in text.splitlines()[0]
+    assert re.search(r"^action +(left|right)$", text, re.M)
+    assert "particles" not in text and "temperature" not in text and "alive" not in text
+
+
 def test_episodes_differ_and_a_seed_replays_them(cartpole, cartpole_run):
     first, second = re.split(r"^episode \d.*\n", cartpole, flags=re.M)[:2]
     assert first != second
@@ -257,7 +264,7 @@ def test_boards_of_jumanji():
     tiles = SimpleNamespace(board=np.asarray([[0, 1], [11, 3]]))
     assert str(board("Game2048", tiles, plain=True)) == "     .     2\n  2048     8"
     cube = SimpleNamespace(cube=np.arange(6)[:, None, None] * np.ones((1, 2, 2), np.int8))
-    assert str(board("RubiksCube", cube, plain=True)).split("\n") == [
+    assert [line.rstrip() for line in str(board("RubiksCube", cube, plain=True)).split("\n")] == [
         "     W W",
         "     W W",
         "O O  G G  R R  B B",

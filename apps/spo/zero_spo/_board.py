@@ -19,6 +19,7 @@ _STICKERS = ("#eeeeee", "#008700", "#d70000", "#005fd7", "#ff8700", "#ffd700")
 _NET = ((None, 0, None, None), (4, 1, 2, 3), (None, 5, None, None))
 # From 2 to 2048 and beyond, from yellow to red.
 _TILES = ("#d7d7af", "#d7d787", "#ffd787", "#ffaf5f", "#ff875f", "#ff5f5f", "#d75f87", "#af5faf")
+_EMPTY = ("#303030", "#3a3a3a")
 _SNAKE = {"o": "#5faf5f", "@": "bold #afff87", "*": "bold #ff5f5f"}
 _SOKOBAN = {"#": "#767676", ".": "#ff5f5f", "$": "#ffaf5f", "*": "#87d75f"}
 _SOKOBAN |= dict.fromkeys("@+", "bold #5fafff")
@@ -91,19 +92,19 @@ def _tiles(exponents: Int[np.ndarray, "rows columns"], plain: bool) -> Text:
         rows = [[f"{2 ** int(k) if k else '.':>6}" for k in row] for row in exponents]
         return Text("\n".join("".join(row) for row in rows))
     lines = []
-    for row in exponents:
-        styles = [_tile(int(k)) for k in row]
+    for y, row in enumerate(exponents):
+        styles = [_tile(int(k), (x + y) % 2) for x, k in enumerate(row)]
         blank = Text.assemble(*((" " * 7, style) for style in styles))
         numbers = (f"{2 ** int(k) if k else '':^7}" for k in row)
         lines += [blank, Text.assemble(*zip(numbers, styles, strict=True)), blank]
     return Text("\n").join(lines)
 
 
-def _tile(exponent: int) -> Style:
+def _tile(exponent: int, shade: int) -> Style:
     if not exponent:
-        return Style(bgcolor="#262626")
-    shade = _TILES[min((exponent - 1) * len(_TILES) // 11, len(_TILES) - 1)]
-    return Style(color="#1c1c1c", bgcolor=shade, bold=True)
+        return Style(bgcolor=_EMPTY[shade])
+    colour = _TILES[min((exponent - 1) * len(_TILES) // 11, len(_TILES) - 1)]
+    return Style(color="#1c1c1c", bgcolor=colour, bold=True)
 
 
 def _cube(stickers: Int[np.ndarray, "6 rows columns"], plain: bool) -> Text:
@@ -113,9 +114,7 @@ def _cube(stickers: Int[np.ndarray, "6 rows columns"], plain: bool) -> Text:
     for faces in _NET:
         for row in range(size):
             parts = [_stickers(stickers, face, row, plain) for face in faces]
-            line = Text(" ").join(parts)
-            line.rstrip()
-            lines.append(line)
+            lines.append(Text(" ").join(parts))
     return Text("\n").join(lines)
 
 

@@ -44,7 +44,7 @@ def describe(config: Config, loop: Loop) -> list[str]:
         f"{config.agent} on {config.env}: policy of {sizes['policy']:,} parameters, critic of "
         f"{sizes['critic']:,}",
         f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
-        f"{total:,}{rounded}; the end of an episode takes a row too",
+        f"{total:,}{rounded}; an episode's end is a row too",
         f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",
     ]
 
