@@ -20,6 +20,7 @@ from ._environment import (
     AbstractDiscreteEnvironment as AbstractDiscreteEnvironment,
     AbstractEnvironment as AbstractEnvironment,
     AbstractHiddenEnvironment as AbstractHiddenEnvironment,
+    Fallible as Fallible,
     Observation as Observation,
     Transition as Transition,
 )

@@ -162,6 +162,10 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         marks = (next_state.over | failed, next_state.failed | failed)
         return eqx.tree_at(lambda s: (s.over, s.failed), next_state, marks), transition
 
+    def failed(self, state: BraxState) -> Bool[Array, ""]:
+        """Whether the physics returned something that is not a finite number."""
+        return state.failed
+
     def observe(self, state: BraxState) -> Observation:
         """brax's observation, as it is: an array, or a dictionary of arrays."""
         return Observation(features=state.observation, legal=None)

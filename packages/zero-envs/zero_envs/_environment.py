@@ -1,7 +1,7 @@
 """What an environment is: one example at a time, randomness passed in, signed discounts."""
 
 import abc
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
@@ -64,6 +64,19 @@ class AbstractEnvironment(eqx.Module, Generic[State, Action]):
     @abc.abstractmethod
     def observe(self, state: State) -> Observation:
         """What the player to move sees in `state`."""
+
+
+@runtime_checkable
+class Fallible(Protocol):
+    """An environment whose simulation may break down, as physics may by returning NaN.
+
+    A step that breaks down leaves the state as it was, pays nothing and is `last`.
+    """
+
+    def failed(self, state: Any) -> Bool[Array, ""]:
+        """Whether the simulation broke down in the step to `state`: the episode counts for
+        nothing."""
+        ...
 
 
 class AbstractDiscreteEnvironment(AbstractEnvironment[State, Int[Array, ""]], Generic[State]):

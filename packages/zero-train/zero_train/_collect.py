@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Transition
+from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._actor import AbstractActor
 from ._experience import Experience
@@ -21,17 +21,21 @@ class Actors(eqx.Module):
     - `state`: the environments' states.
     - `carry`: the actor's carry.
     - `ended`: the state is final; the next row will say so and reset.
+    - `failures`: episodes that were dropped because the simulation broke down; `None` where it
+        cannot, which only a [`zero_envs.Fallible`][] environment's can.
     """
 
     state: PyTree[Array]
     carry: PyTree[Array]
     ended: Bool[Array, " envs"]
+    failures: Int[Array, " envs"] | None = None
 
 
 def start(env: AbstractEnvironment, actor: AbstractActor, *, keys: Key[Array, " envs"]) -> Actors:
     """Fresh environments, one a key."""
     state = jax.vmap(lambda key: env.init(key=key))(keys)
-    return Actors(state, actor.init(state), jnp.zeros(keys.shape, bool))
+    failures = jnp.zeros(keys.shape, jnp.int32) if isinstance(env, Fallible) else None
+    return Actors(state, actor.init(state), jnp.zeros(keys.shape, bool), failures)
 
 
 def collect(
@@ -48,6 +52,9 @@ def collect(
     Every step writes one row an environment: an ordinary one, or, after a transition with
     `last`, the true final observation (`Experience.last`), whereupon the environment restarts
     with fresh randomness. The observation is always the one *before* the action.
+
+    Where the simulation breaks down (a [`zero_envs.Fallible`][] environment) there is no such step:
+    the row before it becomes the final one of a truncated episode, which restarts, and is counted.
 
     **Arguments:**
 
@@ -66,7 +73,11 @@ def collect(
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
         next_state, transition = step(actors.state, action, skeys)
 
-        ended = actors.ended
+        ended, failures = actors.ended, actors.failures
+        if isinstance(env, Fallible) and failures is not None:
+            failed = jax.vmap(env.failed)(next_state) & ~ended
+            ended = ended | failed
+            failures = failures + failed.astype(jnp.int32)
         # Resetting is rare and may be dear, so it only runs where some row needs it.
         next_state = jax.lax.cond(
             jnp.any(ended),
@@ -79,7 +90,7 @@ def collect(
         row = Experience(obs, action, reward, discount, ended, record)
         heard = Transition(reward, discount, transition.last | ended)
         carry = actor.advance(carry, action, next_state, heard)
-        return Actors(next_state, carry, transition.last & ~ended), row
+        return Actors(next_state, carry, transition.last & ~ended, failures), row
 
     actors, experience = jax.lax.scan(body, actors, jnp.arange(num_steps, dtype=jnp.int32))
     return actors, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment
+from zero_envs import AbstractEnvironment, Fallible
 
 from ._actor import AbstractActor
 from ._match import score_interval
@@ -26,11 +26,12 @@ class EvaluationSummary:
 
     **Attributes:**
 
-    - `episodes`: how many were played.
+    - `episodes`: how many were played and count.
     - `mean`: mean return, unfinished episodes included with what they had collected.
     - `standard_error`: of that mean (`nan` for one episode).
     - `mean_length`: mean number of steps.
     - `truncated`: episodes cut off by the environment or by `max_steps`.
+    - `failed`: episodes that do not count, because the simulation broke down.
     - `solved`: share of the episodes whose return reached `solved_at`; `None` without one.
     - `solved_low`, `solved_high`: Wilson's 95 % confidence interval of it, see
         [`zero_train.score_interval`][].
@@ -41,40 +42,54 @@ class EvaluationSummary:
     standard_error: float
     mean_length: float
     truncated: int
+    failed: int = 0
     solved: float | None = None
     solved_low: float | None = None
     solved_high: float | None = None
 
 
 class Evaluation(eqx.Module):
-    """The episodes of [`zero_train.evaluate`][], every one counted once.
+    """The episodes of [`zero_train.evaluate`][], every one counted once, or not at all where it
+    failed.
 
     **Attributes:**
 
     - `returns`: undiscounted, from the view of whoever moved first (with one player: the return).
     - `lengths`: steps taken.
     - `terminated`: the episode came to its own end; otherwise it was truncated.
+    - `failed`: the simulation broke down, as only that of a [`zero_envs.Fallible`][] environment
+        does.
     """
 
     returns: Float[Array, " episodes"]
     lengths: Int[Array, " episodes"]
     terminated: Bool[Array, " episodes"]
+    failed: Bool[Array, " episodes"]
 
     def summary(self, *, solved_at: float | None = None) -> EvaluationSummary:
         """Waits for the device and gives plain numbers.
 
         `solved_at` is the return from which on an episode counts as solved. Every episode is asked
         by itself, an unfinished one with what it had collected.
+
+        **Raises:** `ValueError` where every episode failed.
         """
         metrics = self.metrics(solved_at=solved_at)
         returns = metrics["return"].astype(np.float64)
+        failed = np.asarray(self.failed)
+        if not returns.size:
+            raise ValueError(
+                f"the simulation broke down in all of {failed.size} episodes, so there is nothing "
+                "to tell of; look at the actions, or at the environment's time step."
+            )
         spread = returns.std(ddof=1) if returns.size > 1 else math.nan
         summary = EvaluationSummary(
             episodes=returns.size,
             mean=float(returns.mean()),
             standard_error=float(spread / math.sqrt(returns.size)),
             mean_length=float(metrics["length"].mean()),
-            truncated=int((~np.asarray(self.terminated)).sum()),
+            truncated=int((~np.asarray(self.terminated) & ~failed).sum()),
+            failed=int(failed.sum()),
         )
         if solved_at is None:
             return summary
@@ -87,11 +102,13 @@ class Evaluation(eqx.Module):
     def metrics(
         self, *, solved_at: float | None = None
     ) -> dict[str, Real[np.ndarray, " episodes"]]:
-        """Every episode's `"return"`, `"length"` and, given `solved_at`, `"solved"` (1 or 0).
+        """Every episode's `"return"`, `"length"` and, given `solved_at`, `"solved"` (1 or 0), those
+        that failed left out.
 
         On the host, as [`zero_train.Results`][] takes them.
         """
-        returns, lengths = np.asarray(self.returns), np.asarray(self.lengths)
+        counts = ~np.asarray(self.failed)
+        returns, lengths = np.asarray(self.returns)[counts], np.asarray(self.lengths)[counts]
         metrics: dict[str, np.ndarray] = {"return": returns, "length": lengths}
         if solved_at is not None:
             if math.isnan(solved_at):
@@ -185,5 +202,8 @@ def _play(
         count = count.add(moved, transition.reward, transition.discount, transition.last, max_steps)
         return time + 1, state, carry, count
 
-    *_, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
-    return Evaluation(count.returns, count.lengths, count.terminated)
+    _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
+    failed = jnp.zeros(rows.shape, jnp.bool_)
+    if isinstance(env, Fallible):
+        failed = jax.vmap(env.failed)(state)
+    return Evaluation(count.returns, count.lengths, count.terminated, failed)

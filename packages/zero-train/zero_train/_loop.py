@@ -15,7 +15,7 @@ from ._collect import Actors, collect, start
 from ._experience import Experience
 from ._loop_state import Handover, Harvest, Loop, LoopState, shardings
 from ._mesh import send
-from ._phases import act, count, digest, learn, store, totals
+from ._phases import act, count, digest, failures, learn, store, totals
 from ._pipeline import act_ahead, collect_ahead, release, step_ahead
 from ._rows import row_keys
 
@@ -73,7 +73,8 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
     waits for nothing, and nothing depends on how long anything takes.
 
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
-    rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step.
+    rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
+    and `failures`, the episodes dropped so far because the simulation broke down, where it can.
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """
@@ -98,7 +99,8 @@ def _step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array,
     agent, seen = digest(loop, state.agent, rows)
     key = jr.fold_in(state.key, 2 * state.step + 1)
     agent, buffer, metrics = learn(loop, agent, buffer, key=key)
-    return _next(loop, state, agent, actors, buffer), metrics | seen | totals(count(rows))
+    metrics = metrics | seen | totals(count(rows)) | failures(actors)
+    return _next(loop, state, agent, actors, buffer), metrics
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -61,6 +61,13 @@ def totals(counts: Int[Array, "envs two"]) -> dict[str, Int[Array, ""]]:
     return {"positions": positions, "games": games}
 
 
+def failures(actors: Actors) -> dict[str, Int[Array, ""]]:
+    """How many episodes were dropped since the run began, where any may be."""
+    if actors.failures is None:
+        return {}
+    return {"failures": jnp.sum(actors.failures)}
+
+
 def digest(loop: Loop, agent: PyTree[Array], rows: Experience) -> tuple[PyTree[Array], Metrics]:
     """Shows new rows to an agent that wants to see them.
 

@@ -21,7 +21,7 @@ from ._collect import Actors
 from ._learning import with_arrays
 from ._loop_state import Handover, Harvest, Loop, LoopState, Released
 from ._mesh import places, send
-from ._phases import act, count, digest, learn, store, totals
+from ._phases import act, count, digest, failures, learn, store, totals
 
 
 def release(loop: Loop, agent: PyTree[Array], updates: Int[Array, ""]) -> Released:
@@ -52,7 +52,8 @@ def step_ahead(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[A
     agent, buffer, updates, released, metrics = learned
     released = send(released, places(loop.actor_mesh, P(), released))
     handover = Handover(released, _handover(after).harvest, updates)
-    return dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover), metrics
+    after = dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
+    return after, metrics | failures(after.actors)
 
 
 def _deliver(loop: Loop, harvest: Harvest) -> Harvest:
