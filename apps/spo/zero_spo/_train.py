@@ -78,16 +78,14 @@ class _Run(AbstractRun):
 
     def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
         config = self._config
-        last = step == config.blocks
-        if step % config.evaluate_every and not last:
+        if step % config.evaluate_every and step != config.blocks:
             return None
         # It lies on every device of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
-        episodes = (1 + last) * config.episodes
         actor = self._agent.play(player, explore=False)
         # The same first states and the same chance for every player.
         key = jr.clone(self._key)
-        summary = measure(self._env, actor, episodes=episodes, key=key)
+        summary = measure(self._env, actor, episodes=config.episodes, key=key)
         row = {
             "return_mean": summary.mean,
             "return_se": summary.standard_error,
