@@ -255,9 +255,10 @@ def test_a_picture_fits_a_terminal(monkeypatch):
     cart = CartPoleState(jnp.zeros(4), jnp.int32(0))
     other = scene([0, 1, 1, 0], [0.25] * 4, 1, CartPole())
     for made in (dataclasses.replace(one, state=state), dataclasses.replace(other, state=cart)):
-        lines = drawn(made, **colourless).splitlines()
-        assert len(lines) <= 22 and max(map(len, lines)) <= 80
-        assert not any("\u2026" in line for line in lines)
+        for width, height in ((80, 22), (50, 40)):
+            lines = drawn(made, width, **colourless).splitlines()
+            assert len(lines) <= height and max(map(len, lines)) <= width
+            assert not any("\u2026" in line for line in lines)
 
 
 def test_boards_of_jumanji():

@@ -64,7 +64,9 @@ class Canvas:
         if plain:
             rows = ["".join(map(_ascii, row)).rstrip() for row in cells]
             return Text("\n".join(rows))
-        codes = _BLANK + np.sum(cells * _BITS, axis=(2, 3))
+        # Some fonts draw the blank one, so that a space takes its place.
+        codes = np.sum(cells * _BITS, axis=(2, 3))
+        codes = np.where(codes > 0, _BLANK + codes, ord(" "))
         found = Text()
         for row, colours in zip(codes, self._colours, strict=True):
             found.append_text(

@@ -51,7 +51,7 @@ def _pendulum(state: PendulumState, torque: float, plain: bool) -> Text:
     angle = float(state.angle)
     tip = (_MIDDLE[0] - _REACH * math.sin(angle), _MIDDLE[1] - _REACH * math.cos(angle))
     for mark in range(12):
-        canvas.arc(_MIDDLE, 23.0, mark * math.pi / 6 - 0.02, 0.04, _FAINT)
+        canvas.arc(_MIDDLE, 23.0, mark * math.pi / 6 - 0.03, 0.06, _FAINT)
     canvas.stroke(_MIDDLE, tip, _ROD, width=3.0)
     # The motor's turn, from where the rod is.
     canvas.arc(_MIDDLE, 9.0, angle, torque * math.pi / 2, _FORCE)

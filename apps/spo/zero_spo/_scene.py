@@ -54,7 +54,7 @@ class Scene:
 
 
 def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
-    """The picture, and beside it or below what the player thinks.
+    """The picture, if it fits, and beside it or below what the player thinks.
 
     **Arguments:**
 
@@ -62,12 +62,13 @@ def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
     - `plain`: without colours, and of ASCII alone.
     """
     shown = picture(scene.env, scene.state, scene.action, plain=plain)
+    columns = 0 if shown is None else max(map(len, shown.plain.splitlines()))
     said = [part for part in (_numbers(scene, plain), _particles(scene, plain)) if part]
-    if shown is None:
+    if shown is None or columns > width:
         return _stacked(*said) if plain or width < _WIDTH else _beside(*said)
     if plain or width < _WIDTH:
         return _stacked(shown, *said)
-    if max(map(len, shown.plain.splitlines())) <= _NARROW:
+    if columns <= _NARROW:
         return _beside(shown, _stacked(*said))
     return _stacked(shown, _beside(*said))
 
