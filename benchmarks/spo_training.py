@@ -1,0 +1,93 @@
+"""How fast SPO trains, and what of it is arithmetic.
+
+One JSON line: environment `steps_per_second` of whole blocks (collecting and learning, compilation
+apart), `gradient_steps_per_second` of the learning alone, milliseconds of collecting and of a
+gradient step, `gflop` of matrix products in a gradient step; and beside it, in the same process,
+`peak_gflops`, what a product of 2048 x 2048 matrices reaches, and `bound`: environment steps a
+second if everything ran at that rate.
+
+    uv run python benchmarks/spo_training.py --env pendulum --preset reference
+"""
+
+import argparse
+import functools as ft
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+from zero_spo._build import build_loop
+from zero_spo._config import presets
+from zero_spo._flops import matrix_flops
+from zero_train import collect_and_store, compiled_step, data_mesh, draw, fill, init
+from zero_train.app import start_jax
+
+
+SIZE = 2048
+
+
+def seconds(function: Callable[..., Any], *args: Any, repeats: int) -> float:
+    """Median time of a compiled call."""
+    jax.block_until_ready(function(*args))
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(function(*args))
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--env", default="pendulum")
+    parser.add_argument("--agent", default="spo")
+    parser.add_argument("--preset", default="reference")
+    parser.add_argument("--repeats", type=int, default=10)
+    arguments = parser.parse_args()
+    start_jax()
+    config = presets(arguments.env, arguments.agent)[arguments.preset]
+    loop: Any = build_loop(config, data_mesh(1))
+    state = fill(loop, init(loop, key=jr.key(0)))
+    batch = draw(loop, state.buffer, key=jr.key(1))
+    update = eqx.filter_jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
+    collect = eqx.filter_jit(ft.partial(collect_and_store, loop))
+    square = jnp.ones((SIZE, SIZE))
+    product = jax.jit(jnp.matmul)
+    repeats = arguments.repeats
+    update_s = seconds(update, state.agent, batch, repeats=4 * repeats)
+    collect_s = seconds(collect, state, repeats=repeats)
+    peak = 2 * SIZE**3 / seconds(product, square, square, repeats=repeats)
+    update_flop = matrix_flops(
+        lambda a, b: loop.agent.update(a, b, key=jr.key(2)), state.agent, batch
+    )
+    collect_flop = matrix_flops(lambda s: collect_and_store(loop, s), state)
+    block = compiled_step(loop, state)
+    rates = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        state, metrics = block(state)
+        positions = int(metrics["positions"])
+        rates.append(positions / (time.perf_counter() - began))
+    whole = (config.updates * update_flop + collect_flop) / peak
+    row = {
+        "env": config.env,
+        "preset": arguments.preset,
+        "steps_per_second": round(statistics.median(rates), 1),
+        "gradient_steps_per_second": round(1 / update_s, 1),
+        "collect_ms": round(1e3 * collect_s, 1),
+        "gradient_step_ms": round(1e3 * update_s, 2),
+        "gflop": round(update_flop / 1e9, 2),
+        "peak_gflops": round(peak / 1e9),
+        "bound": round(config.envs * config.unroll / whole, 1),
+    }
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()
