@@ -9,6 +9,9 @@ import pytest
 from zero_spo._config import Config, presets
 
 
+REFERENCE = ["train", "--preset", "reference"]
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -21,17 +24,17 @@ from zero_spo._config import Config, presets
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
         (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),
-        (["train", "--particles", "0"], "--particles 0 was given; give at least 1."),
-        (["train", "--steps", "0"], "--steps 0 was given; give at least 1."),
-        (["train", "--length", "1"], "--length 1 was given; give at least 2."),
-        (["train", "--period", "5"], "--period 5 is longer than --depth 4; give at most that, or"),
-        (["train", "--envs", "12"], "--envs 12 does not divide into --shards 8; give a multiple"),
-        (["train", "--batch", "9"], "--batch 9 does not divide into --shards 8"),
-        (["train", "--replay", "512"], "less than --length 33 or --unroll 32; give at least 528."),
-        (["train", "--devices", "3"], "--shards 8 does not divide over --devices 3"),
-        (["train", "--temperature", "nan"], "--temperature nan was given"),
-        (["train", "--epsilon", "0"], "--epsilon 0.0 was given; give at least 1e-09."),
-        (["train", "--gamma", "1.5"], "--gamma 1.5 was given; give 0 to 1."),
+        ([*REFERENCE, "--particles", "0"], "--particles 0 was given; give at least 1."),
+        ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give at least 1."),
+        ([*REFERENCE, "--length", "1"], "--length 1 was given; give at least 2."),
+        ([*REFERENCE, "--period", "5"], "--period 5 is longer than --depth 4; give at most that"),
+        ([*REFERENCE, "--envs", "12"], "--envs 12 does not divide into --shards 8; give"),
+        ([*REFERENCE, "--batch", "9"], "--batch 9 does not divide into --shards 8"),
+        ([*REFERENCE, "--replay", "512"], "--length 33 or --unroll 32; give at least 528."),
+        ([*REFERENCE, "--devices", "3"], "--shards 8 does not divide over --devices 3"),
+        ([*REFERENCE, "--temperature", "nan"], "--temperature nan was given"),
+        ([*REFERENCE, "--epsilon", "0"], "--epsilon 0.0 was given; give at least 1e-09."),
+        ([*REFERENCE, "--gamma", "1.5"], "--gamma 1.5 was given; give 0 to 1."),
         (["train", "--seed", 2**32], "--seed 4294967296 was given; give 0 to 4294967295."),
         (
             ["train", "--env", "cartpole", "--player-readout", "mean"],
