@@ -218,14 +218,29 @@ _SMALL: dict[str, Any] = {
     "multiplier_stddev": 10.0,
 }
 _FAR_SIGHTED: dict[str, Any] = {"depth": 8, "period": 8}
+#: Plans are targets of the policy that made them: in a large replay most are of a policy long gone.
+_FRESH: dict[str, Any] = {"replay": 4096}
+_BALANCED: dict[str, Any] = {
+    "backend": "generalized",
+    "steps": 40_960,
+    "temperature": 1.0,
+    # An episode of 1 000 planned steps is 65 000 of physics.
+    "evaluate_every": 40,
+    "episodes": 16,
+}
 #: What was tuned here, by environment and agent: see the README for how.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL
     | _FAR_SIGHTED
+    | _FRESH
     | {"particles": 32, "epsilon": 2.0, "critic_lambda": 0.8, "player_readout": "mean"},
     ("pendulum", "mpo"): _SMALL,
     ("cartpole", "spo"): _SMALL | _FAR_SIGHTED | {"temperature": 1.0, "player_readout": "argmax"},
     ("cartpole", "mpo"): _SMALL | {"temperature": 1.0, "epsilon": 0.2},
+    ("brax/inverted_pendulum", "spo"): _SMALL
+    | _BALANCED
+    | {"epsilon": 1.0, "player_readout": "mean"},
+    ("brax/inverted_pendulum", "mpo"): _SMALL | _BALANCED,
 }
 
 

@@ -31,6 +31,8 @@ def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:
     print(f"{run}, {row['env']} after {row['steps_trained']:,} steps, {row['episodes']} episodes:")
     print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
     print(f"  length  {summary.mean_length:.1f} steps")
+    if summary.failed:
+        print(f"  dropped {summary.failed} further episodes, in which the physics broke down")
     print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
 
 

@@ -67,6 +67,7 @@ class _Run(AbstractRun):
             "kl_relative_mean": "KL of mean / bound",
             "kl_relative_stddev": "KL of deviation / bound",
             f"ess_fraction_{config.depth}": "effective particles",
+            "failures": "episodes dropped",
         }
         del records  # Nothing is carried from one evaluation to the next.
 
@@ -91,6 +92,7 @@ class _Run(AbstractRun):
             "return_se": summary.standard_error,
             "length_mean": summary.mean_length,
             "episodes": summary.episodes,
+            "failed": summary.failed,
         }
         return Standing(
             rows=[row],

@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.live import Live
 
-from zero_envs import BraxEnvironment, BraxState, Transition
+from zero_envs import BraxEnvironment, Fallible, Transition
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
 
@@ -73,7 +73,7 @@ def _title(run: str, trained: Trained) -> str:
 
 def _summary(ends: list[Scene]) -> str:
     """Episodes that physics could not finish say nothing of the player."""
-    sound = [end for end in ends if not _failed(end.state)]
+    sound = [end for end in ends if not _failed(end.env, end.state)]
     dropped = f"; {len(ends) - len(sound)} dropped" if len(sound) < len(ends) else ""
     if not sound:
         return f"no episode to take the mean of{dropped}"
@@ -107,19 +107,19 @@ def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Sce
                 step=step + 1,
                 gained=gained,
                 reward=reward,
-                end=_ending(here, transition),
+                end=_ending(env, here, transition),
             )
             return
 
 
-def _ending(state: Any, transition: Transition) -> str:
-    if _failed(state):
+def _ending(env: World, state: Any, transition: Transition) -> str:
+    if _failed(env, state):
         return "ended by physics that failed"
     return "over" if transition.last and transition.discount == 0 else "cut off there"
 
 
-def _failed(state: Any) -> bool:
-    return isinstance(state, BraxState) and bool(state.failed)
+def _failed(env: World, state: Any) -> bool:
+    return isinstance(env, Fallible) and bool(env.failed(state))
 
 
 def _telling(actor: AbstractActor) -> AbstractActor:
