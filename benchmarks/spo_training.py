@@ -44,7 +44,7 @@ def seconds(function: Callable[..., Any], *args: Any, repeats: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--env", default="pendulum")
     parser.add_argument("--agent", default="spo")
     parser.add_argument("--preset", default="reference")

@@ -56,13 +56,13 @@ def runs(config: Config, seeds: int, evaluations: int, episodes: int) -> Iterato
 
 def estimate(scores: np.ndarray) -> dict[str, float]:
     """The interquartile mean over seeds, and its interval."""
-    iqm = aggregate(scores[:, None]).iqm
+    iqm = aggregate(scores[:, None]).interquartile_mean
     names = {"iqm": iqm.value, "low": iqm.low, "high": iqm.high}
     return {name: round(float(x), 2) for name, x in names.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     worlds = ["pendulum", "cartpole", "brax/inverted_pendulum"]
     parser.add_argument("--envs", nargs="+", default=worlds)
     parser.add_argument("--seeds", type=int, default=5)
