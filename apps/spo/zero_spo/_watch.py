@@ -196,11 +196,7 @@ def _write_page(folder: pathlib.Path, env: BraxEnvironment, scenes: list[Scene])
 
     **Returns:** the page's path. The page loads brax's viewer from the network.
     """
-    from brax.io import html
-
-    # The viewer takes it for the time between two states, of which brax simulates several steps.
-    sys = env.env.sys.tree_replace({"opt.timestep": env.env.dt})
-    page = html.render(sys, [scene.state.physics for scene in scenes], colab=False)
+    page = env.render([scene.state for scene in scenes])
     for number in itertools.count():
         path = folder / f"episode-{number}.html"
         with contextlib.suppress(FileExistsError), path.open("x", encoding="utf-8") as file:

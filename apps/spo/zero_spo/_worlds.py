@@ -1,8 +1,6 @@
 """Environments by name, as the command line knows them."""
 
-import contextlib
 import difflib
-import io
 
 from zero_envs import (
     AbstractContinuousEnvironment,
@@ -29,8 +27,7 @@ def build_world(name: str, backend: str) -> World:
     """
     library, _, theirs = name.partition("/")
     if library == "brax" and theirs:
-        # When first imported, brax's parts print what they could do with besides.
-        with as_usage_error(), contextlib.redirect_stdout(io.StringIO()):
+        with as_usage_error():
             return BraxEnvironment(theirs, backend=backend)
     if library == "jumanji" and theirs:
         with as_usage_error():

@@ -170,7 +170,8 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
     def full(own, folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("zero_train.app._train.step", poisoned)
+    poison = lambda loop, state: ft.partial(poisoned, loop)
+    monkeypatch.setattr("zero_train.app._train.compiled_step", poison)
     monkeypatch.setattr(NimRun, "report", full)  # must not hide why the run ended
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):
         go(tmp_path / "run")
