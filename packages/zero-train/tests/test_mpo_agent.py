@@ -318,6 +318,18 @@ def test_it_acts_by_its_policy(explore):
         np.testing.assert_allclose(z, 0, atol=1e-3)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_statistics_outlive_what_is_no_number(bad):
+    """One would be in them for ever, and no longer could be told whose fault it was."""
+    agent: Any = aiming(mpo, statistics=Moments.zeros(DIMS))
+    features = jr.normal(jr.key(1), (2, 3, DIMS))
+    state, _ = agent.digest(agent.init(key=jr.key(0)), rows_of(features))
+    spoilt, _ = agent.digest(state, rows_of(features.at[1, 2, 0].set(bad)))
+    assert_same(spoilt, state)
+    after, _ = agent.digest(state, rows_of(features))
+    assert float(after.player.statistics.count) == 12
+
+
 @pytest.mark.parametrize("explore", [True, False])
 def test_it_never_plays_what_is_illegal(explore):
     """Although the network likes nothing better."""

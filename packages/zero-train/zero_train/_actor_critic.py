@@ -129,10 +129,12 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
 
     def digest(self, state: ActorCriticState, rows: Experience) -> tuple[ActorCriticState, Metrics]:
         """Follows the observations, final ones too."""
-        metrics = self.observed(rows)
-        if state.player.statistics is None:
+        metrics, old = self.observed(rows), state.player.statistics
+        if old is None:
             return state, metrics
-        statistics = state.player.statistics.update(rows.obs.features)
+        # One NaN would stay for ever, and in every loss: `update` is the one to name it.
+        finite = observation_check(rows.obs.features)
+        statistics = if_finite(finite, old.update(rows.obs.features), old)
         return eqx.tree_at(lambda s: s.player.statistics, state, statistics), metrics
 
     def update(
