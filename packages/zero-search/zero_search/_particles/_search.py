@@ -119,8 +119,11 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
                 f"`ParticleSearch(resample={self.resample}, depth={self.depth})`: the period is "
                 "longer than the search is deep; make it the depth or less, or `resample=None`."
             )
-        if self.noise is not None and not isinstance(self.noise, GaussianNoise):
-            check_kinds("ParticleSearch", AbstractRootNoise, noise=self.noise)
+        if not isinstance(self.noise, AbstractRootNoise | GaussianNoise | None):
+            raise ValueError(
+                f"`ParticleSearch(noise={self.noise!r})`: must be an `AbstractRootNoise` such as "
+                "`DirichletNoise(...)`, a `GaussianNoise(...)` or None."
+            )
         if self.readout not in READOUTS:
             raise ValueError(
                 f'`ParticleSearch(readout={self.readout!r})`: must be "sampled", "argmax" or '
