@@ -10,6 +10,7 @@ import pytest
 
 from zero_envs import (
     AbstractChanceEnvironment,
+    AbstractDiscreteEnvironment,
     AbstractHiddenEnvironment,
     Observation,
     TimeLimit,
@@ -122,9 +123,29 @@ class Dice(AbstractChanceEnvironment[Any]):
         return Cards().step(afterstate, outcome, key=jr.key(0))
 
 
-@pytest.mark.parametrize("env", [Cards(), Dice()])
+class Brittle(AbstractDiscreteEnvironment[Any]):
+    """As much of an environment that may break down as a wrapper looks at."""
+
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key: jax.Array) -> Any:
+        return Cards().init(key=key)
+
+    def step(self, state: Any, action: jax.Array, *, key: jax.Array) -> tuple[Any, Transition]:
+        return Cards().step(state, action, key=key)
+
+    def observe(self, state: Any) -> Observation:
+        return Cards().observe(state)
+
+    def failed(self, state: Any) -> jax.Array:
+        return jnp.zeros((), jnp.bool_)
+
+
+@pytest.mark.parametrize("env", [Cards(), Dice(), Brittle()])
 def test_a_time_limit_refuses_what_it_would_strip(env):
-    """A planner would otherwise ask the wrapper for methods that it cannot have."""
+    """A planner would otherwise ask the wrapper for methods that it cannot have, and episodes that
+    broke down would count."""
     with pytest.raises(ValueError, match="would lose them") as raised:
         TimeLimit(env, max_steps=3)
     assert str(raised.value).startswith(f"TimeLimit({type(env).__name__})")

@@ -11,6 +11,7 @@ from ._environment import (
     AbstractChanceEnvironment,
     AbstractDiscreteEnvironment,
     AbstractHiddenEnvironment,
+    Fallible,
     Observation,
     State,
     Transition,
@@ -29,8 +30,9 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     The step that reaches the limit has `last` and keeps the discount `env` gave it, so the value of
     what comes next is still bootstrapped. An episode that ends by itself there has discount 0. The
-    player does not see how many steps are left. Hidden and chance environments are refused:
-    without their `resample` or `outcome_logits` the result could do less than what it wraps.
+    player does not see how many steps are left. Hidden, chance and fallible environments are
+    refused: without their `resample`, `outcome_logits` or `failed` the result could do less than
+    what it wraps.
     """
 
     env: AbstractDiscreteEnvironment[State]
@@ -47,10 +49,10 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         self.hidden = env.hidden
 
     def __check_init__(self):
-        if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment):
+        if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
             raise ValueError(
-                f"TimeLimit({type(self.env).__name__}): an environment that can `resample` or "
-                "knows its `outcome_logits` would lose them; count the steps in its own state."
+                f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "
+                "`outcome_logits` or `failed` would lose them; count the steps in its own state."
             )
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
