@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -78,3 +79,13 @@ def test_loss_is_that_of_its_bounds(make, given, loss, policies, actions, weight
 def test_a_bound_must_leave_room(make, given, name, bad):
     with pytest.raises(ValueError, match=rf"^`{make.__name__}\({name}={bad}\)`: must be above 0"):
         make(**{**given, name: bad})
+
+
+def test_discrete_policies_have_no_deviation(monkeypatch):
+    """In a user's program, where no import hook complains first."""
+    region = DecoupledTrustRegion(**DECOUPLED)
+    policy, target = CATEGORICALS
+    actions = jnp.array([0, 2, 2], jnp.int32)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=r"`Categorical`, which has no `decouple`: .*TrustRegion"):
+        region.loss(policy, target, actions, VALUES, region.duals())

@@ -117,8 +117,14 @@ def mpo_decoupled_loss(
     **Returns:** the loss, and the metrics of `mpo_loss`, where `policy_loss`, `kl_loss`,
     `alpha_loss`, `alpha`, `kl` and `kl_relative` come twice, ending in `_mean` and `_stddev`.
 
-    Raises a `ValueError` for different shapes or a bound that is not positive.
+    Raises a `ValueError` for different shapes, a bound that is not positive, or a policy without a
+    deviation.
     """
+    if not isinstance(policy, DecoupledPolicy):
+        raise ValueError(
+            f"`mpo_decoupled_loss` was given a `{type(policy).__name__}`, which has no `decouple`: "
+            "it takes Gaussian policies; for others use `mpo_loss` (a `TrustRegion`)."
+        )
     target = _fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature))
