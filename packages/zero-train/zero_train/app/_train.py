@@ -99,7 +99,8 @@ def train(
             with _reported(own, folder):
                 began = time.perf_counter()
                 run_step = compiled_step(loop, state)
-                view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
+                if not loop.actor_devices:
+                    view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
                 while done < steps and not stop.requested:
                     if options.max_minutes is not None:
                         if time.monotonic() - started > 60 * options.max_minutes:
