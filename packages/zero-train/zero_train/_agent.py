@@ -16,7 +16,10 @@ Metrics = dict[str, Float[Array, "*axes"]]
 
 
 class AbstractAgent(eqx.Module, Generic[AgentState]):
-    """A learning algorithm: three methods, no environments, devices, logging or files."""
+    """A learning algorithm: three methods, no environments, devices, logging or files.
+
+    [`zero_train.AbstractBlockAgent`][] has a fourth, for agents that want it.
+    """
 
     @abc.abstractmethod
     def init(self, *, key: PRNGKeyArray) -> AgentState:
@@ -43,7 +46,8 @@ class AbstractBlockAgent(AbstractAgent[AgentState], Generic[AgentState]):
 
     @abc.abstractmethod
     def digest(self, state: AgentState, rows: Experience) -> tuple[AgentState, Metrics]:
-        """Looks at new rows of `[envs, time]`.
+        """Looks at new rows of `[envs, time]`, of all devices, also while the replay is filled.
 
-        **Returns:** the state, and metrics to log beside those of the updates.
+        **Returns:** the state, and metrics to log beside those of the updates, by other names; of
+        a step only.
         """

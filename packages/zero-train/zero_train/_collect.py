@@ -21,7 +21,7 @@ class Actors(eqx.Module):
     - `state`: the environments' states.
     - `carry`: the actor's carry.
     - `ended`: the state is final; the next row will say so and reset.
-    - `failures`: episodes that were dropped because the simulation broke down; `None` where it
+    - `failures`: episodes that were cut short because the simulation broke down; `None` where it
         cannot, which only a [`zero_envs.Fallible`][] environment's can.
     """
 

@@ -74,7 +74,7 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
 
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
     rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
-    and `failures`, the episodes dropped so far because the simulation broke down, where it can.
+    and `failures`, the episodes cut short so far because the simulation broke down, where it can.
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """

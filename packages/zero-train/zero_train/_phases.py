@@ -62,7 +62,7 @@ def totals(counts: Int[Array, "envs two"]) -> dict[str, Int[Array, ""]]:
 
 
 def failures(actors: Actors) -> dict[str, Int[Array, ""]]:
-    """How many episodes were dropped since the run began, where any may be."""
+    """How many episodes have broken down since the run began, where any can."""
     if actors.failures is None:
         return {}
     return {"failures": jnp.sum(actors.failures)}
