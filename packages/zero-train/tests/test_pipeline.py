@@ -309,7 +309,8 @@ def test_only_the_gradient_crosses_devices(ran):
         return {match.group(1) for match in COLLECTIVES.finditer(text)}
 
     assert compiled(_act, sent.released, state.actors, state.key, state.step) == set()
-    assert compiled(_store, sent.harvest, state.agent, state.buffer) == set()
+    given = sent.harvest, sent.updates
+    assert compiled(_store, given, state.agent, state.buffer) == set()
     learned = compiled(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
     assert learned == {"all-reduce"}
 

@@ -192,7 +192,9 @@ def test_it_hits_what_it_is_shown(ran):
 def test_statistics_with_acting_devices():
     """The learner follows the rows that it stores, and sends what it knows to the actors."""
     loop = aiming_loop(2, 1)
-    state = fill(loop, init(loop, key=jr.key(0)))
+    state: Any = fill(loop, init(loop, key=jr.key(0)))
+    counts = lambda x: x.model.evaluate.statistics.count
+    assert float(counts(state.handover.released.actor)) == ENVS * UNROLL
     for done in range(1, STEPS + 1):
         state, metrics = step(loop, state)
         agent = jax.device_get(state.agent)

@@ -40,9 +40,10 @@ def act_ahead(loop: Loop, state: LoopState) -> LoopState:
 
 def collect_ahead(loop: Loop, state: LoopState) -> LoopState:
     """Collects rows, and meanwhile stores those before them."""
-    after = act_ahead(loop, state)
-    agent, buffer = _store(loop, _handover(state).harvest, state.agent, state.buffer)
-    return dataclasses.replace(after, agent=agent, buffer=buffer)
+    before, after = _handover(state), act_ahead(loop, state)
+    given = before.harvest, before.updates
+    agent, buffer, released = _store(loop, given, state.agent, state.buffer)
+    return _handed_over(loop, after, agent, buffer, released, before.updates)
 
 
 def step_ahead(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
@@ -50,10 +51,22 @@ def step_ahead(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[A
     before, after = _handover(state), act_ahead(loop, state)
     learned = _learn(loop, before.harvest, state.agent, state.buffer, before.updates)
     agent, buffer, updates, released, metrics = learned
+    after = _handed_over(loop, after, agent, buffer, released, updates)
+    return after, metrics | failures(after.actors)
+
+
+def _handed_over(
+    loop: Loop,
+    after: LoopState,
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+    released: Released,
+    updates: Int[Array, ""],
+) -> LoopState:
+    """What has acted, with what the learner made meanwhile and lets go."""
     released = send(released, places(loop.actor_mesh, P(), released))
     handover = Handover(released, _handover(after).harvest, updates)
-    after = dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
-    return after, metrics | failures(after.actors)
+    return dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
 
 
 def _deliver(loop: Loop, harvest: Harvest) -> Harvest:
@@ -97,11 +110,18 @@ def _act(
 
 @_dispatched
 def _store(
-    loop: Loop, harvest: Harvest, agent: PyTree[Array], buffer: PyTree[Array]
-) -> tuple[PyTree[Array], PyTree[Array]]:
+    loop: Loop,
+    given: tuple[Harvest, Int[Array, ""]],
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+) -> tuple[PyTree[Array], PyTree[Array], Released]:
+    harvest, updates = given
     agent, _ = digest(loop, agent, harvest.rows)
-    agent = jax.lax.with_sharding_constraint(agent, places(loop.learner_mesh, P(), agent))
-    return agent, store(loop, buffer, harvest.rows)
+    # An agent may have learned something from the rows alone, such as how to normalise.
+    whole = agent, release(loop, agent, updates)
+    whole = jax.lax.with_sharding_constraint(whole, places(loop.learner_mesh, P(), whole))
+    agent, released = whole
+    return agent, store(loop, buffer, harvest.rows), released
 
 
 @_dispatched
