@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.random as jr
 import numpy as np
 
@@ -39,8 +38,7 @@ def runs(config: Config, seeds: int, evaluations: int, episodes: int) -> Iterato
             state, metrics = step(loop, state)
             positions += int(metrics["positions"])
             if block in due:
-                player = jax.tree.map(jax.numpy.copy, state.agent.player)
-                actor = loop.agent.play(player, explore=False)
+                actor = loop.agent.actor(state.agent, explore=False)
                 key = jr.fold_in(jr.key(seed), 1)
                 summary = measure(loop.env, actor, episodes=episodes, key=key)
                 steps.append(positions)
