@@ -55,18 +55,16 @@ def main() -> None:
     loop: Any = build_loop(config, data_mesh(1))
     state = fill(loop, init(loop, key=jr.key(0)))
     batch = draw(loop, state.buffer, key=jr.key(1))
-    update = eqx.filter_jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    collect = eqx.filter_jit(ft.partial(collect_and_store, loop))
+    update = lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2))
+    collect = ft.partial(collect_and_store, loop)
     square = jnp.ones((SIZE, SIZE))
     product = jax.jit(jnp.matmul)
     repeats = arguments.repeats
-    update_s = seconds(update, state.agent, batch, repeats=4 * repeats)
-    collect_s = seconds(collect, state, repeats=repeats)
+    update_s = seconds(eqx.filter_jit(update), state.agent, batch, repeats=4 * repeats)
+    collect_s = seconds(eqx.filter_jit(collect), state, repeats=repeats)
     peak = 2 * SIZE**3 / seconds(product, square, square, repeats=repeats)
-    update_flop = matrix_flops(
-        lambda a, b: loop.agent.update(a, b, key=jr.key(2)), state.agent, batch
-    )
-    collect_flop = matrix_flops(lambda s: collect_and_store(loop, s), state)
+    update_flop = matrix_flops(update, state.agent, batch)
+    collect_flop = matrix_flops(collect, state)
     block = compiled_step(loop, state)
     rates = []
     for _ in range(repeats):
