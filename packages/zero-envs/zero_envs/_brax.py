@@ -172,9 +172,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
 
     def raw(self, state: BraxState) -> Any:
         """brax's own state, for brax's tools; reward and metrics are those of no step: zero."""
-        with _calling_brax():
-            shapes = jax.eval_shape(self.env.reset, raw_key(jax.random.key(0)))
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), _shapes(self.env))
         # brax's environments write into these dictionaries.
         info = jax.tree.map(lambda x: x, state.info)
         return zeros.replace(pipeline_state=state.physics, obs=state.observation, info=info)
@@ -188,6 +186,13 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
 
         system = self.env.sys.tree_replace({"opt.timestep": self.env.dt})
         return html.render(system, [state.physics for state in states], height)
+
+
+@ft.cache
+def _shapes(env: Any) -> Any:
+    """Of brax's state. Tracing a reset takes seconds, and every step needs them."""
+    with _calling_brax():
+        return jax.eval_shape(env.reset, raw_key(jax.random.key(0)))
 
 
 def _make(name: str, backend: str | None) -> Any:
