@@ -67,7 +67,7 @@ class _Run(AbstractRun):
             "kl_relative_mean": "KL of mean / bound",
             "kl_relative_stddev": "KL of deviation / bound",
             f"ess_fraction_{config.depth}": "effective particles",
-            "failures": "episodes dropped",
+            "failures": "episodes broken",
         }
         del records  # Nothing is carried from one evaluation to the next.
 
