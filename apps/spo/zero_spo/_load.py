@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.random as jr
 
-from zero_train import AbstractActor, Checkpoints, Player
+from zero_train import AbstractActor, ActorCritic, Checkpoints
 from zero_train.app import load_config
 
 from ._build import build_agent, build_env
@@ -29,7 +29,7 @@ class Trained:
 
     config: Config
     env: World
-    player: Player
+    player: ActorCritic
     block: int
 
     def actor(self) -> AbstractActor:

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, PyTree
 
 import zero_train.app
-from zero_train import ActorCriticState, data_mesh, init, Loop, Player, step
+from zero_train import ActorCritic, ActorCriticState, data_mesh, init, Loop, step
 from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
 
 from ._build import build_loop
@@ -71,7 +71,7 @@ class _Run(AbstractRun):
         }
         del records  # Nothing is carried from one evaluation to the next.
 
-    def player(self, agent: ActorCriticState) -> Player:
+    def player(self, agent: ActorCriticState) -> ActorCritic:
         return agent.player
 
     def measure(self, step: int) -> Mapping[str, Any]:

@@ -7,8 +7,8 @@ from ._actor import (
 )
 from ._actor_critic import (
     AbstractActorCritic as AbstractActorCritic,
+    ActorCritic as ActorCritic,
     ActorCriticState as ActorCriticState,
-    Player as Player,
 )
 from ._actors import (
     PlanningActor as PlanningActor,

@@ -28,7 +28,7 @@ from ._rows import select_rows
 from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
-class Player(eqx.Module):
+class ActorCritic(eqx.Module):
     """All that acts of an actor-critic.
 
     **Attributes:**
@@ -53,7 +53,7 @@ class ActorCriticState(eqx.Module):
     - `updates`: gradient steps taken.
     """
 
-    player: Player
+    player: ActorCritic
     target_policy: PyTree[Array]
     target_critic: PyTree[Array]
     optimiser: PyTree[Array]
@@ -94,7 +94,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
                 )
 
     @abc.abstractmethod
-    def play(self, player: Player, *, explore: bool) -> AbstractActor:
+    def play(self, player: ActorCritic, *, explore: bool) -> AbstractActor:
         """An actor of these parameters, exploring or at its strongest."""
 
     @abc.abstractmethod
@@ -117,7 +117,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         copy = lambda tree: jax.tree.map(jnp.copy, tree)
         duals = copy(self.region.duals())
         return ActorCriticState(
-            player=Player(policy, critic, duals, copy(self.statistics)),
+            player=ActorCritic(policy, critic, duals, copy(self.statistics)),
             target_policy=copy(policy),
             target_critic=copy(critic),
             optimiser=start(self._optimiser(), (policy, critic, duals)),
@@ -158,7 +158,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         duals = {name: dual.clipped() for name, dual in duals.items()}
         follow = lambda new, old: optax.incremental_update(new, old, self.target_rate)
         new = ActorCriticState(
-            player=Player(policy, critic, duals, old.statistics),
+            player=ActorCritic(policy, critic, duals, old.statistics),
             target_policy=follow(policy, state.target_policy),
             target_critic=follow(critic, state.target_critic),
             optimiser=optimiser,

@@ -14,10 +14,10 @@ from zero_memory import Batch
 
 from ._actor_critic import (
     AbstractActorCritic,
+    ActorCritic,
     ActorCriticState,
     counted,
     improvement,
-    Player,
     regression,
 )
 from ._agent import Metrics
@@ -61,7 +61,7 @@ class MPO(AbstractActorCritic):
         if self.num_samples < 1:
             raise ValueError(f"MPO(num_samples={self.num_samples}) must be at least 1")
 
-    def play(self, player: Player, *, explore: bool) -> DistributionActor:
+    def play(self, player: ActorCritic, *, explore: bool) -> DistributionActor:
         """The policy of these parameters: sampled to explore, else its mode."""
         policy = bind(self.policy, player.policy)
         return DistributionActor(policy, player.statistics, greedy=not explore)

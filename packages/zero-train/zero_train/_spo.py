@@ -15,10 +15,10 @@ from zero_search import AbstractModel, ParticleSearch, Plan
 
 from ._actor_critic import (
     AbstractActorCritic,
+    ActorCritic,
     ActorCriticState,
     counted,
     improvement,
-    Player,
     regression,
 )
 from ._actors import PlanningActor
@@ -92,7 +92,7 @@ class SPO(AbstractActorCritic):
     adaptive: bool = True
     statistics: Statistics | None = None
 
-    def play(self, player: Player, *, explore: bool) -> PlanningActor:
+    def play(self, player: ActorCritic, *, explore: bool) -> PlanningActor:
         """Plans with these parameters."""
         planner = self.explorer if explore else self.player
         if self.adaptive:
