@@ -234,7 +234,7 @@ _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     | _FAR_SIGHTED
     | _FRESH
     | {"particles": 32, "epsilon": 2.0, "critic_lambda": 0.8, "player_readout": "mean"},
-    ("pendulum", "mpo"): _SMALL,
+    ("pendulum", "mpo"): _SMALL | {"replay": 16_384, "critic_lambda": 0.8},
     ("cartpole", "spo"): _SMALL | _FAR_SIGHTED | {"temperature": 1.0, "player_readout": "argmax"},
     ("cartpole", "mpo"): _SMALL | {"temperature": 1.0, "epsilon": 0.2},
     ("brax/inverted_pendulum", "spo"): _SMALL
