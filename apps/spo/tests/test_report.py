@@ -75,3 +75,16 @@ def test_a_run_without_a_search_has_no_charts_of_one(tiny_run, tmp_path):
     page = write_report(folder).read_text()
     assert "MPO on pendulum" in page
     assert "Effective sample size" not in page and "Temperature" in page
+
+
+def test_of_many_depths_the_first_and_the_last_are_among_those_shown(tiny_run, tmp_path):
+    folder = tmp_path / "deep"
+    shutil.copytree(tiny_run, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"depth": 9}))
+    rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+    deep = {f"ess_fraction_{i}": 0.5 for i in range(1, 10)}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r | deep) + "\n" for r in rows))
+    page = write_report(folder).read_text()
+    found = sorted(set(re.findall(r">depth (\d)<", page)))
+    assert found[0] == "1" and found[-1] == "9" and len(found) == 6

@@ -4,12 +4,15 @@ import os
 import pathlib
 from typing import Any
 
+import numpy as np
+
 from zero_train.app import (
     chart,
     charts,
     configuration,
     curve,
     figures,
+    MAX_SERIES,
     progress,
     Recorded,
     Series,
@@ -64,8 +67,10 @@ def _play(run: Recorded) -> list[str]:
 
 
 def _by_depth(run: Recorded, name: str) -> list[Series]:
+    """The first step, the last, and as many between them as a chart can tell apart."""
     depth = run.config.get("depth", 0)
-    return [curve(run.metrics, f"{name}_{i}", f"depth {i}") for i in range(1, depth + 1)]
+    shown = np.linspace(1, depth, min(depth, MAX_SERIES)).round().astype(int)
+    return [curve(run.metrics, f"{name}_{i}", f"depth {i}") for i in shown]
 
 
 def _search(run: Recorded) -> list[str]:

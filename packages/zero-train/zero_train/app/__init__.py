@@ -53,6 +53,7 @@ from ._run import (
 )
 from ._series import (
     curve as curve,
+    MAX_SERIES as MAX_SERIES,
     Series as Series,
 )
 from ._sinks import (

@@ -11,16 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ._series import Series, smoothed
+from ._series import MAX_SERIES, Series, smoothed
 
 
 # Placeholders in the SVG, replaced by the page's own colours.
 _COLOURS = {"#010203": "var(--soft)", "#040506": "var(--line)"} | {
-    f"#0708{i:02x}": f"var(--series-{i})" for i in range(6)
+    f"#0708{i:02x}": f"var(--series-{i})" for i in range(MAX_SERIES)
 }
 _SOFT, _LINE, *_SERIES = _COLOURS
-#: How many series a chart can tell apart.
-MAX_SERIES = len(_SERIES)
 _MAX_POINTS = 600
 
 _STYLE: dict[Any, Any] = {

@@ -109,7 +109,7 @@ def chart(
     percent: bool = False,
     from_zero: bool = False,
 ) -> str:
-    """Curves over steps, as many as colours: six. "nothing yet" where they have no points.
+    """Curves over steps, the first `MAX_SERIES`. "nothing yet" where they have no points.
 
     **Arguments:**
 

@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 
 
+#: How many series a chart can tell apart.
+MAX_SERIES = 6
+
+
 @dataclasses.dataclass(frozen=True)
 class Series:
     """**Attributes:**
