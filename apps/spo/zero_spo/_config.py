@@ -222,10 +222,10 @@ _FAR_SIGHTED: dict[str, Any] = {"depth": 8, "period": 8}
 _FRESH: dict[str, Any] = {"replay": 4096}
 _BALANCED: dict[str, Any] = {
     "backend": "generalized",
-    "steps": 40_960,
+    "steps": 20_480,
     "temperature": 1.0,
     # An episode of 1 000 planned steps is 65 000 of physics.
-    "evaluate_every": 40,
+    "evaluate_every": 10,
     "episodes": 16,
 }
 #: What was tuned here, by environment and agent: see the README for how.
