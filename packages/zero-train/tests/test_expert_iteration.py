@@ -151,6 +151,43 @@ def test_loss_is_the_formula(discrete):
     assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
 
 
+class ThreeOutputs(eqx.Module):
+    """Logits, a value, and a guess at the value that a plan found."""
+
+    linear: eqx.nn.Linear
+
+    def __init__(self, *, key: Array):
+        self.linear = eqx.nn.Linear(8, 5, key=key)
+
+    def __call__(self, features: Float[Array, " size"]):
+        out = self.linear(features)
+        return out[:3], out[3], out[4]
+
+
+def test_an_auxiliary_loss_is_learned_beside():
+    """Its mean over the rows that count, by its weight; what the others hold does not matter."""
+    miss = lambda guess, row: jnp.square(guess - row.record.value)
+    fields = dict(network=ThreeOutputs, value_code=None)
+    agent = agent_of(**fields, auxiliary=miss, auxiliary_weight=0.3)
+    state, batch = agent.init(key=jr.key(0)), windows(0)
+    idle = np.array(batch.items.last | (batch.weights == 0))
+    idle[:, -1] = True
+    values = jnp.where(idle, jnp.nan, batch.items.record.value)
+    batch = eqx.tree_at(lambda b: b.items.record.value, batch, values)
+    update = lambda agent: jax.jit(lambda b: agent.update(state, b, key=jr.key(1)))(batch)
+    (after, metrics), (plain, before) = update(agent), update(agent_of(**fields))
+    guess = jax.vmap(jax.vmap(state.params))(batch.items.obs.features)[2]
+    expected = np.mean(np.square(np.asarray(guess - values))[~idle])
+    assert float(metrics["auxiliary_loss"]) == pytest.approx(expected, rel=1e-5)
+    rest = float(before["loss"]) + 0.3 * float(metrics["auxiliary_loss"])
+    assert float(metrics["loss"]) == pytest.approx(rest, rel=1e-5)
+    weight = lambda s: np.asarray(s.params.linear.weight)
+    np.testing.assert_allclose(weight(after)[:4], weight(plain)[:4], rtol=1e-6)
+    assert not np.allclose(weight(after)[4], weight(plain)[4])
+    with pytest.raises(ValueError, match="its network returns 2 things"):
+        agent_of(auxiliary=miss).update(agent_of().init(key=jr.key(0)), batch, key=jr.key(1))
+
+
 def test_the_target_network_follows_every_so_many_updates():
     agent = agent_of(target_period=3, target_rate=0.25)
     state = agent.init(key=jr.key(0))

@@ -11,9 +11,9 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
-from zero_search import AbstractModel, AbstractPlanner
+from zero_search import AbstractModel, AbstractPlanner, Plan
 
-from ._actors import PlanningActor
+from ._actors import PlanningActor, policy_and_value
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
 from ._illegal import log_softmax
@@ -28,6 +28,7 @@ from ._learning import (
     start,
 )
 from ._model import decoded, Evaluator, FeatureEvaluator, ValueCode
+from ._rows import select_rows
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
 
@@ -60,10 +61,14 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     without one. Final rows, and the last row of a window, are bootstrapped from and otherwise not
     learned from.
 
+    With an `auxiliary` loss the network learns something else beside, which its torso may gain from
+    (Jaderberg et al. 2017, https://arxiv.org/abs/1611.05397): what a plan knows, for instance.
+
     **Attributes:**
 
     - `network`: `(*, key) -> net`, and `net(features) -> (logits, value)` for one example; `value`
-        is a scalar, or logits over the atoms of `value_code`.
+        is a scalar, or logits over the atoms of `value_code`. For an `auxiliary` loss
+        `(logits, value, rest)`, of which planners see the first two.
     - `optimiser`: any optax transformation.
     - `model`: makes the planners' model of an evaluator, e.g.
         `functools.partial(zero_train.ChanceEnvironmentModel, env)`.
@@ -75,6 +80,9 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
         of the way to the parameters.
+    - `record`: what of a plan is kept: `weights`, `value`, and what the `auxiliary` loss needs.
+    - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
+    - `auxiliary_weight`: multiplies its mean.
     """
 
     network: Callable[..., Any]
@@ -90,6 +98,9 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     entropy_bonus: float = 0.0
     target_period: int = 1
     target_rate: float = 0.01
+    record: Callable[[Plan], Any] = policy_and_value
+    auxiliary: Callable[[PyTree[Array], Experience], Float[Array, ""]] | None = None
+    auxiliary_weight: float = 1.0
 
     def __check_init__(self):
         for name in ("n_steps", "target_period"):
@@ -118,7 +129,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         planner = self.explorer if explore else self.player
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
-        return PlanningActor(planner, self.model(self.evaluator(state.params)))
+        return PlanningActor(planner, self.model(self.evaluator(state.params)), self.record)
 
     def update(
         self, state: ExpertIterationState, batch: Batch, *, key: PRNGKeyArray
@@ -163,7 +174,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         mean = ft.partial(masked_mean, weights=counts)
         target = numbers_where(counts, target)
         over_rows = lambda f: jax.vmap(jax.vmap(f))
-        logits, value = over_rows(bind(self.network, params))(rows.obs.features)
+        logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
         log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
         cross_entropy = over_rows(weighted_policy_loss)
         weights = rows.record.weights
@@ -171,6 +182,12 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         entropy = mean(cross_entropy(log_policy, jnp.exp(log_policy)))
         value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
         loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
+        beside: Metrics = {}
+        if self.auxiliary is not None:
+            # Other rows may hold anything, and a gradient of 0 times NaN is NaN.
+            known = select_rows(counts != 0, rows, jax.tree.map(jnp.zeros_like, rows))
+            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), known))
+            loss = loss + self.auxiliary_weight * beside["auxiliary_loss"]
         error = over_rows(ft.partial(decoded, self.value_code))(value) - target
         return loss, {
             "loss": loss,
@@ -180,6 +197,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             "target_entropy": mean(cross_entropy(jnp.log(weights), weights)),
             "value_error": mean(jnp.abs(error)),
             "value_target": mean(target),
+            **beside,
             **observation_check(rows.obs.features),
         }
 
@@ -188,3 +206,12 @@ def _value_loss(code: ValueCode | None, value: Array, target: Array) -> Array:
     if code is None:
         return 0.5 * jnp.square(value - target)
     return code.cross_entropy(value, target)
+
+
+def _only(rest: list[PyTree[Array]]) -> PyTree[Array]:
+    if len(rest) != 1:
+        raise ValueError(
+            f"ExpertIteration(auxiliary=...) was given, and its network returns {2 + len(rest)} "
+            "things; it must return (logits, value, rest)"
+        )
+    return rest[0]

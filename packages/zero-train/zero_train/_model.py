@@ -47,15 +47,16 @@ class FeatureEvaluator(eqx.Module):
 
     **Attributes:**
 
-    - `network`: takes one `obs.features`, returns logits `[actions]` and a value `[]`.
+    - `network`: takes one `obs.features`, returns logits `[actions]` and a value `[]`; what it may
+        return beside is left out.
     - `value_code`: where the value is not a number but logits over atoms, what they stand for.
     """
 
-    network: Callable[[Any], tuple[Array, Array]]
+    network: Callable[[Any], tuple[Any, ...]]
     value_code: ValueCode | None = None
 
     def __call__(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-        logits, value = self.network(obs.features)
+        logits, value, *_ = self.network(obs.features)
         return logits, decoded(self.value_code, value)
 
 

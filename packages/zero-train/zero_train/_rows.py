@@ -23,10 +23,10 @@ def split_rows(keys: Key[Array, " rows"], num: int) -> tuple[Key[Array, " rows"]
     return tuple(split[:, i] for i in range(num))
 
 
-def select_rows(mask: Bool[Array, " rows"], on_true: Tree, on_false: Tree) -> Tree:
+def select_rows(mask: Bool[Array, "*rows"], on_true: Tree, on_false: Tree) -> Tree:
     """`on_true` in the rows where `mask` holds, `on_false` in the others, leaf by leaf."""
 
     def select(x: Array, y: Array) -> Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 1)), x, y)
+        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y)
 
     return jax.tree.map(select, on_true, on_false)
