@@ -40,7 +40,8 @@ class MaxBackup(AbstractBackup):
 
 
 # Sees all of the tiger's tree, and leaves nothing in its values but what is there.
-WHOLE = TreeSearch(80, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())
+WHOLE = TreeSearch(400, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())
+TREE = TreeSearch(80, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())  # of one hidden state
 
 
 def keys(seed: int, number: int):
@@ -64,43 +65,49 @@ def test_expectimax_over_beliefs_is_the_dynamic_programme(locked):
 
 @pytest.mark.parametrize("locked", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_search_over_all_that_may_be_hidden_is_exact(locked):
+    # The last row knows nothing: filler.
     tiger = Tiger(3, locked=locked)
-    plan = first_plan(ChanceSearch(WHOLE, "weighted"), BeliefModel(tiger), tiger.belief(2))
-    exact = tiger_values(tiger, GAMMA)
-    assert np.allclose(plan.qvalues[:, : len(exact)], np.asarray(exact)[None], atol=1e-3)
-    assert np.allclose(plan.value, max(exact), atol=1e-3)
-    assert np.all(plan.weights[:, len(exact) :] == 0) and np.all(plan.stats["invalid"] == 0)
+    belief = tiger.belief(3)
+    belief = eqx.tree_at(lambda b: b.weights, belief, belief.weights.at[2].set(0.0))
+    plan = first_plan(ChanceSearch(WHOLE, "weighted"), BeliefModel(tiger), belief)
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    exact = np.asarray([tiger_values(tiger, GAMMA)])
+    assert np.allclose(plan.qvalues[:2, : exact.size], exact, atol=1e-3)
+    assert np.allclose(plan.value[:2], exact.max(), atol=1e-3)
+    assert np.all(plan.weights[:, exact.size :] == 0) and np.all(plan.stats["invalid"] == 0)
+    assert np.allclose(np.sum(plan.weights, axis=1), [1, 1, 0])
 
 
 def test_search_finds_what_listening_is_worth_and_hindsight_does_not():
     # The tiger in hand, every tree opens the right door after whatever it hears.
-    exact, batch = tiger_values(TIGER, GAMMA), 24
-    seen = first_plan(BeliefSearch(ChanceSearch(WHOLE, "weighted"), 1000), TIGER, TIGER.start(batch))
+    exact, batch = np.asarray(tiger_values(TIGER, GAMMA)), 16
+    planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 400)
+    seen = first_plan(planner, TIGER, TIGER.start(batch))
     assert np.all(seen.action == LISTEN)
-    error = np.std(seen.qvalues, axis=0) / np.sqrt(batch)
-    assert np.all(np.abs(np.mean(seen.qvalues, axis=0) - exact) < 5 * error + 0.1)
-    assert np.all(np.abs(seen.qvalues[:, LISTEN] - exact[LISTEN]) < 3)
-    planner = Hindsight(WHOLE, 40, SoftmaxQ(), resample=True)
-    foreseen = first_plan(planner, TIGER, TIGER.start(batch))
+    found = np.asarray(seen.qvalues)
+    error = found.std(axis=0) / np.sqrt(batch)
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 4 * error + 0.5)
+    assert np.all(np.abs(found[:, LISTEN] - exact[LISTEN]) < 4)
+    foreseen = first_plan(Hindsight(TREE, 8, resample=True), TIGER, TIGER.start(batch))
     assert np.allclose(foreseen.qvalues[:, LISTEN], -1 + GAMMA * 10, atol=1e-3)
     assert exact[LISTEN] < 2.4
 
 
 def test_the_mean_of_few_particles_is_too_high():
     # One particle is hindsight; the more there are, the less is foreseen.
-    tiger, exact = Tiger(3, noisy=True), tiger_values(TIGER, GAMMA)[LISTEN]
-    model = BeliefModel(tiger)
+    tiger = Tiger(2, noisy=True)
+    model, exact = BeliefModel(tiger), tiger_values(tiger, GAMMA)[LISTEN]
 
     def listening(number: int, batch: int):
-        run = lambda k: expectimax(model, model.sample(tiger.start(batch), number, key=k), GAMMA, 3)
+        run = lambda k: expectimax(model, model.sample(tiger.start(batch), number, key=k), GAMMA, 2)
         found = np.asarray(quick_jit(run)(keys(number, batch))[:, LISTEN])
         return found.mean(), found.std() / np.sqrt(batch)
 
     one, none = listening(1, 20)
     assert np.allclose(one, -1 + GAMMA * 10, atol=1e-4) and none < 1e-6
-    (few, a), (more, b) = listening(4, 200), listening(64, 50)
-    assert one > few + 3 * a > more + 3 * b and few - more > 3 * (a + b)
-    assert exact - 3 * b < more < exact + 3
+    (few, a), (more, b) = listening(6, 300), listening(100, 300)
+    assert one > few + 4 * a and few - more > 4 * (a + b)
+    assert exact - 4 * b < more < exact + 0.5
 
 
 def test_one_particle_is_a_search_of_that_state():
@@ -114,18 +121,30 @@ def test_one_particle_is_a_search_of_that_state():
 
 
 def test_nothing_of_what_is_hidden_reaches_a_plan():
-    planner = BeliefSearch(ChanceSearch(TreeSearch(24, temperature=1.0)), 16)
-    run = quick_jit(lambda s, k: fresh(planner, TIGER, s, k))
+    planner, traces = BeliefSearch(ChanceSearch(TreeSearch(24, temperature=1.0)), 16), []
+
+    @quick_jit
+    def run(state, carry, key):
+        traces.append(1)
+        plan, carry, tree = planner.grow(TIGER, state, carry, key=key)
+        return plan, planner.advance(carry, plan.action, state, state.over), tree
+
+    over = jnp.asarray([False, False, False, True, False])
     start = TIGER.start(5)._replace(heard=jnp.asarray([[i, 1] for i in range(5)], jnp.int32))
-    plans = []
+    start, carry, plans = start._replace(over=over), planner.init(TIGER, start), []
     for tiger in (0, 1):
         for lie in (False, True):
             hidden = TIGER.start(5, tiger, lie)
             state = start._replace(tiger=hidden.tiger, lies=hidden.lies)
-            plans.append(run(state, keys(0, 5)))
+            plans.append(run(state, carry, keys(0, 5)))
     assert all(equal(plan, plans[0]) for plan in plans[1:])
     # It does see what was heard.
-    assert not equal(plans[0], run(start._replace(heard=start.heard[::-1]), keys(0, 5)))
+    plan, carry, _ = run(start._replace(heard=start.heard[::-1]), plans[0][1], keys(0, 5))
+    assert not equal(plan, plans[0][0])
+    assert carry.ply.tolist() == [2, 2, 2, 0, 2] and len(traces) == 1
+    # The fourth game is over: filler.
+    assert np.allclose(np.sum(plan.weights, axis=1), [1, 1, 1, 0, 1])
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(plan))
 
 
 @pytest.fixture(scope="module")
@@ -167,19 +186,6 @@ def test_a_signal_that_nobody_gave_is_the_end(listened):
     assert np.all(np.isneginf(logits)) and np.all(value == 0)
 
 
-def test_rows_without_weights_and_final_rows_are_filler():
-    belief, start = TIGER.belief(3), TIGER.start(3)
-    belief = eqx.tree_at(lambda b: b.weights, belief, belief.weights.at[1].set(0.0))
-    plan = first_plan(ChanceSearch(TreeSearch(8)), BeliefModel(TIGER), belief)
-    assert np.allclose(np.sum(plan.weights, axis=1), [1, 0, 1])
-    final = start._replace(over=jnp.asarray([False, True, False]))
-    drawn = first_plan(BeliefSearch(ChanceSearch(TreeSearch(8)), 4), TIGER, final)
-    assert np.allclose(np.sum(drawn.weights, axis=1), [1, 0, 1])
-    for x in (plan, drawn):
-        assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(x))
-        assert np.all(x.stats["invalid"] == 0)
-
-
 class Known(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     """The tiger, its evaluator telling where it is: 1 or 2 behind the doors."""
 
@@ -207,14 +213,14 @@ def test_the_evaluator_is_asked_about_a_particle_drawn_by_weight():
     belief = eqx.tree_at(lambda b: b.weights, belief, weights)
     rows = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), belief)
     value = quick_jit(lambda k: BeliefModel(Known(TIGER)).predict(rows, key=k)[1])(keys(0, number))
-    share = float(jnp.sum(jnp.where(belief.particles.tiger == 0, weights, 0)) / jnp.sum(weights))
+    left = jnp.where(belief.particles.tiger == 0, weights, 0.0)
+    share = float(jnp.sum(left) / jnp.sum(weights))
     assert abs(np.mean(value == 1) - share) < 4 * np.sqrt(share * (1 - share) / number)
     # Of a single one that is alive, always that.
-    for alive in range(16):
-        weights = jnp.zeros((1, 16)).at[0, alive].set(1e-30)
-        one = eqx.tree_at(lambda b: b.weights, belief, weights)
-        told = BeliefModel(Known(TIGER)).predict(one, key=keys(alive, 1))[1]
-        assert told == 1 + belief.particles.tiger[0, alive]
+    rows = jax.tree.map(lambda x: jnp.repeat(x, 16, axis=0), belief)
+    alone = eqx.tree_at(lambda b: b.weights, rows, 1e-30 * jnp.eye(16))
+    told = BeliefModel(Known(TIGER)).predict(alone, key=keys(1, 16))[1]
+    assert np.array_equal(told, 1 + np.asarray(belief.particles.tiger[0]))
 
 
 def test_a_belief_in_too_few_is_worth_what_the_evaluator_says(listened):
@@ -225,12 +231,15 @@ def test_a_belief_in_too_few_is_worth_what_the_evaluator_says(listened):
         _, reward, discount, last = model.resolve(after, jnp.zeros((3,), jnp.int32))
         assert np.array_equal(last, left < least)
         assert np.all(discount == 1) and np.all(reward == -1)
-    # In the tree: after one roar half of the particles are left, and nothing more is planned.
+
+
+@pytest.mark.slow
+def test_nothing_is_planned_beyond_a_belief_in_too_few():
+    # After one roar fewer particles are left than there were.
     planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 8, min_particles=8)
     plan = first_plan(planner, Known(TIGER), TIGER.start(6))
-    listening = -1 + GAMMA * np.asarray([1.0, 2.0])  # and then it is told where the tiger is
-    assert np.all(plan.qvalues[:, LISTEN] >= listening[0] - 1e-3)
-    assert np.all(plan.qvalues[:, LISTEN] <= listening[1] + 1e-3)
+    told = (np.asarray(plan.qvalues)[:, LISTEN] + 1) / GAMMA  # of where the tiger is: 1 or 2
+    assert np.all((told > 1 - 1e-3) & (told < 2 + 1e-3))
 
 
 def test_every_particle_has_a_frozen_future_of_its_own():
@@ -260,8 +269,8 @@ def test_every_particle_has_a_frozen_future_of_its_own():
     both = np.corrcoef(flat)[~np.eye(len(flat), dtype=bool)]
     assert np.all(np.abs(both) < 5 / np.sqrt(size))
     # Doors do not change what would have been heard.
-    other = model.afterstate(belief, jnp.full((batch,), LEFT, jnp.int32))
-    assert np.array_equal(other.seed, model.afterstate(belief, jnp.zeros_like(other.seed, int)).seed)
+    opened = model.afterstate(belief, jnp.full((batch,), LEFT, jnp.int32))
+    assert np.array_equal(opened.seed, listen(belief)[0].seed)
 
 
 class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
@@ -292,13 +301,24 @@ class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
         return TIGER.predict(state, key=key)
 
 
-@pytest.mark.parametrize("rule", ["last", "discount", "range"])
-def test_signals_that_tell_too_little_are_counted(rule):
-    # The second row believes in truthful roars alone.
-    belief, model = TIGER.belief(2), BeliefModel(Torn(rule))
+def half_believed() -> Belief:
+    """About the tiger; the second row believes in truthful roars alone."""
+    belief = TIGER.belief(2)
     lied = jnp.any(belief.particles.lies, axis=2) & jnp.asarray([[False], [True]])
-    belief = eqx.tree_at(lambda b: b.weights, belief, jnp.where(lied, 0.0, belief.weights))
-    plan = first_plan(ChanceSearch(TreeSearch(12)), model, belief)
+    return eqx.tree_at(lambda b: b.weights, belief, jnp.where(lied, 0.0, belief.weights))
+
+
+@pytest.mark.parametrize("rule", ["last", "discount", "range"])
+def test_signals_that_tell_too_little_are_no_law(rule):
+    model = BeliefModel(Torn(rule))
+    logits = model.afterstate(half_believed(), jnp.zeros((2,), jnp.int32)).logits
+    assert np.all(np.isnan(logits[0]))
+    assert np.allclose(jax.nn.softmax(logits[1]), [0.5, 0.5, 0.0])
+
+
+@pytest.mark.slow
+def test_signals_that_tell_too_little_are_counted():
+    plan = first_plan(ChanceSearch(TreeSearch(12)), BeliefModel(Torn("last")), half_believed())
     assert plan.stats["invalid"][0] > 0 and plan.stats["invalid"][1] == 0
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match="`model.signal` of a hidden model must tell"):
@@ -317,8 +337,6 @@ def test_leaves_may_be_judged_by_playouts():
     door = (10 - 100) / 2
     exact = (2 / 3) * door + (1 / 3) * (-1 + (2 / 3) * door + (1 / 3) * (-1 + 2 / 3 * door - 1 / 3))
     assert abs(value.mean() - exact) < 4 * value.std() / np.sqrt(number)
-    plan = first_plan(BeliefSearch(ChanceSearch(TreeSearch(30)), 64), model, TIGER.start(3))
-    assert np.all(plan.action == LISTEN) and np.all(plan.stats["invalid"] == 0)
 
 
 class _Plain(AbstractPriorModel[jax.Array]):
@@ -329,26 +347,10 @@ class _Plain(AbstractPriorModel[jax.Array]):
         return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
 
 
+@pytest.mark.slow
 def test_a_policy_by_values_over_several_beliefs():
     inner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 50)
     plan = first_plan(Hindsight(inner, 4, SoftmaxQ()), TIGER, TIGER.start(3))
     assert np.array_equal(plan.weights, np.eye(3)[[LISTEN] * 3])
     assert np.allclose(plan.value, plan.qvalues[:, LISTEN])
     assert np.allclose(plan.qvalues[:, LEFT] + plan.qvalues[:, RIGHT], -90, atol=1e-2)
-
-
-def test_moves_are_counted_and_it_is_traced_once():
-    planner, traces = BeliefSearch(ChanceSearch(TreeSearch(4)), 3), []
-    carry = planner.init(TIGER, TIGER.start(2))
-
-    @quick_jit
-    def run(state, carry, key):
-        traces.append(1)
-        return planner.plan(TIGER, state, carry, key=key)
-
-    for ply in range(3):
-        plan, carry = run(TIGER.start(2), carry, keys(ply, 2))
-        last = jnp.asarray([False, ply == 1])
-        carry = planner.advance(carry, plan.action, TIGER.start(2), last)
-        assert carry.ply.tolist() == [ply + 1, (1, 0, 1)[ply]]
-    assert len(traces) == 1

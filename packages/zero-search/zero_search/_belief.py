@@ -116,15 +116,14 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         check_keys(key, batch)
         hide, fate = jax.vmap(lambda k: tuple(jr.split(k)))(key)
 
-        def resample(key: Key[Array, " batch"]) -> State:
-            found = hidden.resample(state, key=key)
+        def particle(i: Int[Array, ""]) -> State:
+            found = hidden.resample(state, key=jax.vmap(lambda k: jr.fold_in(k, i))(hide))
             check_states(state, found, "resample")
             return found
 
         # Not `batch * num_particles` rows: what `resample` works out of a state alone, such as the
         # tables of an exact posterior, is then shared by its particles.
-        keys = jax.vmap(lambda k: jr.split(k, num_particles))(hide)
-        particles = jax.vmap(resample, in_axes=1, out_axes=1)(keys)
+        particles = jax.vmap(particle, out_axes=1)(jnp.arange(num_particles, dtype=jnp.int32))
         weights = jnp.full((batch, num_particles), 1 / num_particles, jnp.float32)
         return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate))
 

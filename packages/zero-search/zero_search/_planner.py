@@ -52,7 +52,8 @@ def check_plan(plan: Plan) -> None:
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
     Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
     all `-inf` although the game goes on, count as well, and so do continuous actions drawn from a
-    policy, and signals that do not tell what they must. A planner that is not under `jit` calls this itself.
+    policy, and signals that do not tell all they must. A planner that is not under `jit` calls
+    this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
