@@ -35,7 +35,10 @@ class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     horizon: int = 3
     noisy: bool = False
     locked: int = 0
-    num_signals: int = 3  # a roar from the left, one from the right, a door
+
+    @property
+    def num_signals(self):
+        return 3  # a roar from the left, one from the right, a door
 
     def start(self, batch: int, tiger: int = 0, lie: bool = False) -> Doors:
         zeros = jnp.zeros((batch,), jnp.int32)

@@ -190,7 +190,10 @@ class Known(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     """The tiger, its evaluator telling where it is: 1 or 2 behind the doors."""
 
     tiger: Tiger
-    num_signals: int = 3
+
+    @property
+    def num_signals(self):
+        return 3
 
     def step(self, state, action, *, key):
         return self.tiger.step(state, action, key=key)
@@ -277,7 +280,10 @@ class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     """A tiger that breaks a rule of signals: in rows of an honest first roar none is broken."""
 
     rule: str = eqx.field(static=True)
-    num_signals: int = 3
+
+    @property
+    def num_signals(self):
+        return 3
 
     def step(self, state, action, *, key):
         after, reward, discount, last = TIGER.step(state, action, key=key)

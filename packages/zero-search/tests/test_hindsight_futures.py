@@ -87,7 +87,9 @@ class Secret(NamedTuple):
 class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
     """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1."""
 
-    num_signals: int = 1
+    @property
+    def num_signals(self):
+        return 1
 
     def step(self, state, action, *, key):
         reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]

@@ -210,7 +210,9 @@ def test_playouts_win_nim():
 class Veiled(AbstractPriorModel[jax.Array], AbstractHiddenModel[jax.Array]):
     """One move, whose prize is hidden."""
 
-    num_signals: int = 1
+    @property
+    def num_signals(self):
+        return 1
 
     def step(self, state, action, *, key):
         return state, state, jnp.zeros_like(state), jnp.ones_like(state, bool)

@@ -39,8 +39,10 @@ class AbstractPriorModel(AbstractModel[State], Generic[State]):
 class AbstractHiddenModel(AbstractModel[State], Generic[State]):
     """A model of a world that may hide something from the player to move."""
 
-    #: The number of different signals; 0 where nothing is hidden.
-    num_signals: eqx.AbstractVar[int]
+    @property
+    @abc.abstractmethod
+    def num_signals(self) -> int:
+        """The number of different signals; 0 where nothing is hidden."""
 
     @abc.abstractmethod
     def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from zero_envs import Observation, Transition
 from zero_envs.testing import Nim, NimState
-from zero_search import TreeSearch
+from zero_search import BeliefModel, BeliefSearch, ChanceSearch, Hindsight, TreeSearch
 from zero_train import (
     EnvironmentModel,
     evaluate_batch,
