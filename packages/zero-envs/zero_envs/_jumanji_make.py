@@ -25,12 +25,15 @@ def make(env: Any, options: dict[str, Any]) -> tuple[Any, int | None, tuple[int,
     """The environment without its time limit, the limit, and how many values each component of an
     action has."""
     if isinstance(env, str):
-        env = _configured(env, options) if options else _registered(env)
+        env, limit = _configured(env, options) if options else _registered(env)
     elif options:
         raise ValueError(
             f"JumanjiEnvironment(<{name_of(env)}>, {', '.join(options)}): options belong to an id; "
             "give them to the environment itself."
         )
+    else:
+        env, limit = _unlimited(env)
+    num_values = _num_values(env)
     with default_numerics():
         reward = jax.eval_shape(lambda: env.reset(raw_key(jax.random.key(0)))[1].reward)
     if reward.shape:
@@ -39,7 +42,7 @@ def make(env: Any, options: dict[str, Any]) -> tuple[Any, int | None, tuple[int,
             "each; one player has one reward: wrap it in jumanji.wrappers.MultiToSingleWrapper, "
             "which adds them up, or choose another."
         )
-    return *_unlimited(env), _num_values(env)
+    return env, limit, num_values
 
 
 def name_of(env: Any) -> str:
@@ -58,13 +61,13 @@ def is_hidden(env: Any) -> bool:
 
 
 @ft.cache
-def _registered(name: str) -> Any:
+def _registered(name: str) -> tuple[Any, int | None]:
     """Always the same object for an id, so that nothing is traced twice."""
-    return _construct(name, {})
+    return _unlimited(_construct(name, {}))
 
 
-def _configured(name: str, options: dict[str, Any]) -> Any:
-    kind = type(_registered(name).unwrapped)
+def _configured(name: str, options: dict[str, Any]) -> tuple[Any, int | None]:
+    kind = type(_registered(name)[0].unwrapped)
     allowed = list(inspect.signature(kind).parameters)
     refused = [option for option in options if option not in allowed]
     if refused:
@@ -72,7 +75,7 @@ def _configured(name: str, options: dict[str, Any]) -> Any:
             f'JumanjiEnvironment("{name}", {", ".join(refused)}): {kind.__name__} takes '
             f"{', '.join(allowed)}; for anything else give it a jumanji.wrappers.Wrapper of yours."
         )
-    return _construct(name, options)
+    return _unlimited(_construct(name, options))
 
 
 def _construct(name: str, options: dict[str, Any]) -> Any:
