@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from jaxtyping import Array
-from jumanji.environments.logic.minesweeper.env import Minesweeper
 from jumanji.environments.logic.minesweeper.generator import UniformSamplingGenerator
 from jumanji.environments.logic.minesweeper.reward import DefaultRewardFn
 from jumanji.environments.routing.cleaner.env import Cleaner
@@ -53,11 +51,12 @@ def test_the_share_explored_is_the_return(mines: JumanjiEnvironment):
     safe = [cell for cell in range(12) if cell not in hidden]
     assert (mines.num_actions, len(safe)) == (12, 9)
     for cells, share in ((safe, 1.0), ([*safe[:8], hidden[0]], 8 / 9)):
-        state, rewards = start, []
+        state, rewards, lasts = start, [], []
         for cell in cells:
             state, transition = step(state, jnp.int32(cell))
             rewards.append(float(transition.reward))
-        assert transition.last and transition.discount == 0
+            lasts.append(bool(transition.last))
+        assert lasts == [False] * (len(cells) - 1) + [True]
         assert int((mines.raw(state).board >= 0).sum()) == 9
         np.testing.assert_allclose(sum(rewards), share, rtol=1e-6)
 
@@ -97,7 +96,7 @@ def test_of_a_joint_mask_each_value_is_legal_that_a_legal_action_has(mines: Juma
         at = _with_mask(state, mask)
         some = mask if mask.any() else ~mask
         np.testing.assert_array_equal(mines.observe(at).legal, some.ravel())
-        expected = [*some.any(axis=1), *some.any(axis=0)]
+        expected = np.concatenate([some.any(axis=1), some.any(axis=0)])
         np.testing.assert_array_equal(several.observe(at).legal, expected)
 
 
@@ -165,7 +164,8 @@ def test_other_options_are_refused():
 class Hungry(Wrapper):
     """Pays for living, where Jumanji takes no reward function."""
 
-    def step(self, state: Any, action: Array) -> Any:
+    def step(self, state: Any, action: Any) -> Any:
+        after: Any
         state, after = self._env.step(state, action)
         return state, after.replace(reward=after.reward + 0.5)
 
@@ -183,7 +183,8 @@ def test_wrappers_are_played_as_what_they_wrap():
     for env, paid in ((both, 2 * -0.03), (hungry, 0.5)):
         state, step = env.init(key=jr.key(3)), _step(env)
         for left in (2, 1, 0):
-            action = jnp.argmax(env.observe(state).legal).astype(jnp.int32)
+            seen: Any = env.observe(state)
+            action = jnp.argmax(seen.legal).astype(jnp.int32)
             state, transition = step(state, action)
             assert (transition.last, transition.discount) == (left == 0, 1)
             np.testing.assert_allclose(transition.reward, paid, rtol=1e-6)
