@@ -34,6 +34,11 @@ from ._jumanji import (
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
+from ._mines import (
+    mine_posterior as mine_posterior,
+    MinePosterior as MinePosterior,
+    sample_mines as sample_mines,
+)
 from ._monsters import (
     Monsters as Monsters,
     MonstersAfterstate as MonstersAfterstate,
