@@ -103,7 +103,7 @@ def layouts(
         left = jnp.where(step >= tables.frontier, tables.hidden - step, 0)[:, None]
         mine = uniforms[step] * left.astype(jnp.float32) < need.astype(jnp.float32)
         mine &= left > 0
-        return need - mine, drawn.at[step].set(drawn[step] | mine)
+        return need - mine.astype(jnp.int32), drawn.at[step].set(drawn[step] | mine)
 
     longest = jnp.max(tables.frontier)
     _, drawn = jax.lax.fori_loop(0, longest, frontier, (state, drawn))

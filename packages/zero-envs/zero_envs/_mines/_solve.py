@@ -2,7 +2,7 @@
 
 import functools as ft
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from ._backward import close, layouts, marginals
 from ._sweep import forward
-from ._tables import tables, WALL
+from ._tables import Tables, tables, WALL
 
 
 # Lists grow by this factor, from the first. Few boards of real games need more than the first.
@@ -69,35 +69,44 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
     """Each board row by row, if that overflows column by column, then with a longer list."""
     boards, rows, columns = board.shape
     side = max(rows, columns)
-    square = jnp.pad(
-        board,
-        ((0, 0), (0, side - rows), (0, side - columns)),
-        constant_values=WALL,
+    margin = ((0, 0), (0, side - rows), (0, side - columns))
+    square = jnp.pad(board, margin, constant_values=WALL)
+    problem = _Problem(
+        by_row=tables(square, rows * columns),
+        by_column=tables(jnp.swapaxes(square, 1, 2), rows * columns),
+        num_mines=num_mines,
+        uniforms=uniforms,
     )
-    vary = jnp.zeros((boards,), jnp.int32) + (num_mines - num_mines)
-    nothing = vary.astype(jnp.float32) + jnp.nan
+    # Zeros that vary over devices as the boards do, which loops under `shard_map` ask for.
+    zero = num_mines - num_mines
+    nothing = zero.astype(jnp.float32) + jnp.nan
     found = Solution(
         mantissa=nothing,
-        exponent=vary,
+        exponent=zero,
         probability=jnp.broadcast_to(nothing[:, None, None], board.shape),
         layouts=jnp.broadcast_to(
-            (vary == 0)[:, None, None, None], (*uniforms.shape[:2], rows, columns)
+            (zero == 0)[:, None, None, None], (*uniforms.shape[:2], rows, columns)
         ),
     )
-    attempts = vary
+    attempts = zero
     for stage, size in enumerate(_sizes(max_states)):
+        limit = 2 * stage + 2
         # The longer the list the fewer boards at once, which keeps memory and waste low.
-        chunk = max(1, boards * _FIRST // (size * (2 if stage else 1)))
-        some = ft.partial(_some, square, num_mines, uniforms, size, chunk, 2 * stage + 2)
-        unsolved = lambda carry, limit=2 * stage + 2: jnp.any(carry[0] < limit)
-        attempts, found = jax.lax.while_loop(unsolved, some, (attempts, found))
-    known = (found.mantissa > 0)[:, None, None]
-    bad = jnp.any(board > 8, axis=(1, 2))
+        chunk = boards if stage == 0 else max(1, boards * _FIRST // (2 * size))
+        attempts, found = jax.lax.while_loop(
+            lambda carry, limit=limit: jnp.any(carry[0] < limit),
+            ft.partial(_try, problem, size, chunk, limit),
+            (attempts, found),
+        )
+    valid = ~jnp.any(board > 8, axis=(1, 2)) | jnp.isnan(found.mantissa)
+    mantissa = jnp.where(valid, found.mantissa, 0.0)
+    known = (mantissa > 0)[:, None, None]
+    hidden = jnp.where(board < 0, found.probability, 0.0)
     return Solution(
-        mantissa=jnp.where(bad, 0.0, found.mantissa),
+        mantissa=mantissa,
         exponent=found.exponent,
-        probability=jnp.where(known & ~bad[:, None, None], found.probability, jnp.nan),
-        layouts=found.layouts | ~known[:, None] | bad[:, None, None, None],
+        probability=jnp.where(known, hidden, jnp.nan),
+        layouts=(found.layouts & (board < 0)[:, None]) | ~known[:, None],
     )
 
 
@@ -108,40 +117,47 @@ def _sizes(max_states: int) -> list[int]:
     return sizes
 
 
-def _some(
-    board: Array,
-    num_mines: Array,
-    uniforms: Array,
+class _Problem(NamedTuple):
+    """What is known of all boards."""
+
+    by_row: Tables
+    by_column: Tables
+    num_mines: Int32[Array, " boards"]
+    uniforms: Float32[Array, "boards layouts cells_and_1"]
+
+
+def _try(
+    problem: _Problem,
     size: int,
     chunk: int,
     limit: int,
     carry: tuple[Int32[Array, " boards"], Solution],
 ) -> tuple[Int32[Array, " boards"], Solution]:
-    """Tries up to `chunk` unsolved boards once more."""
+    """Tries `chunk` boards once more, with lists of `size`, every second time by columns."""
     attempts, found = carry
-    rows, columns = found.probability.shape[1:]
+    boards, rows, columns = found.probability.shape
     index = jnp.argsort(attempts >= limit, stable=True)[:chunk]
-    attempt = attempts[index]
-    turned = (attempt % 2 == 1)[:, None, None]
-    turn: Callable[[Any], Any] = lambda x: jnp.where(
-        turned.reshape(-1, *(1 for _ in x.shape[1:])), jnp.swapaxes(x, -1, -2), x
-    )
-    now, mines = turn(board[index]), num_mines[index]
-    known = tables(now, rows * columns)
-    states, history = forward(known, mines, size)
-    ends = close(known, mines, states)
-    risk = jnp.where(now < 0, marginals(known, history, ends), 0.0)
-    drawn = layouts(known, history, ends, uniforms[index]) & (now < 0)[:, None]
+    attempt, num_mines = attempts[index], problem.num_mines[index]
+    turned = attempt % 2 == 1
+    by_row, by_column = problem.by_row.pick(index), problem.by_column.pick(index)
+    known = by_row.where(~turned, by_column)
+    states, history = forward(known, num_mines, size)
+    ends = close(known, num_mines, states)
+
+    def back(x: Array) -> Array:
+        across = turned.reshape(-1, *(1 for _ in x.shape[1:]))
+        return jnp.where(across, jnp.swapaxes(x, -1, -2), x)[..., :rows, :columns]
+
     new = Solution(
         mantissa=ends.mantissa,
         exponent=ends.exponent,
-        probability=turn(risk)[:, :rows, :columns],
-        layouts=turn(drawn)[:, :, :rows, :columns],
+        probability=back(marginals(known, history, ends)),
+        layouts=back(layouts(known, history, ends, problem.uniforms[index])),
     )
-    mine = attempt < limit
-    solved = mine & ~states.lost
-    target = jnp.where(solved, index, len(board))
+    # Boards that are done fill the chunk up.
+    due = attempt < limit
+    solved = due & ~states.lost
+    target = jnp.where(solved, index, boards)
     found = jax.tree.map(lambda x, y: x.at[target].set(y, mode="drop"), found, new)
-    # Neither a solved board nor one that is only here to fill the chunk is tried again.
     after = jnp.where(solved, _SOLVED, attempt + 1)
-    return attempts.at[jnp.where(mine, index, len(board))].set(after, mode="drop"), found
+    return attempts.at[jnp.where(due, index, boards)].set(after, mode="drop"), found

@@ -39,6 +39,30 @@ class Tables(eqx.Module):
     place: Int32[Array, "boards side side"]
     possible: Bool[Array, " boards"]
 
+    def pick(self, index: Int32[Array, " chosen"]) -> "Tables":
+        """Of some of the boards."""
+        return Tables(
+            enter=self.enter[..., index],
+            mine=self.mine[..., index],
+            limit=self.limit[..., index],
+            frontier=self.frontier[index],
+            hidden=self.hidden[index],
+            place=self.place[index],
+            possible=self.possible[index],
+        )
+
+    def where(self, mask: Bool[Array, " boards"], other: "Tables") -> "Tables":
+        """These where `mask` is set, the others elsewhere."""
+        return Tables(
+            enter=jnp.where(mask[None, None], self.enter, other.enter),
+            mine=jnp.where(mask[None, None], self.mine, other.mine),
+            limit=jnp.where(mask[None, None], self.limit, other.limit),
+            frontier=jnp.where(mask, self.frontier, other.frontier),
+            hidden=jnp.where(mask, self.hidden, other.hidden),
+            place=jnp.where(mask[:, None, None], self.place, other.place),
+            possible=jnp.where(mask, self.possible, other.possible),
+        )
+
 
 def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
     """Of square boards, in which at most `steps` cells are hidden."""
