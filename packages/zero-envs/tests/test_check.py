@@ -16,6 +16,7 @@ from zero_envs import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
+    AbstractFactoredEnvironment,
     Observation,
     Transition,
 )
@@ -83,6 +84,28 @@ class Continuous(AbstractContinuousEnvironment[Any]):
         return Observation(features=state["t"].astype(jnp.float32), legal=self.legal)
 
 
+class Factored(AbstractFactoredEnvironment[Any]):
+    """The same with actions of two integers; the second may not be its last value."""
+
+    legal_fn: Callable = lambda t: jnp.array([1, 1, 1, 1, 0], jnp.bool_)
+    num_values: Any = (2, 3)
+    hidden: Any = False
+
+    def init(self, *, key):
+        return _init(key)
+
+    def step(self, state, action, *, key):
+        state, transition = _step(state, action, key)
+        # Not finite where the action is not what was allowed.
+        fits = (action.shape == (2,)) & (action[0] < 2) & (action[1] < 2)
+        reward = jnp.where(fits, transition.reward, jnp.nan)
+        return state, eqx.tree_at(lambda t: t.reward, transition, reward)
+
+    def observe(self, state):
+        features = state["t"].astype(jnp.float32)
+        return Observation(features=features, legal=self.legal_fn(state["t"]))
+
+
 class Neither(AbstractEnvironment[Any, Any]):
     """Derived from the root, so nobody knows its actions."""
 
@@ -146,9 +169,11 @@ def _python_count() -> Array:
 
 
 BROKEN = {
-    "kind": (Neither(), "must be an AbstractDiscreteEnvironment or"),
+    "kind": (Neither(), "must be an AbstractDiscreteEnvironment, an AbstractFactored"),
     "num_actions": (Discrete(num_actions=0), "num_actions is 0"),
     "action_size": (Continuous(action_size=2.0), "action_size is 2.0"),
+    "num_values": (Factored(num_values=(2, 0)), r"num_values is \(2, 0\)"),
+    "no values": (Factored(num_values=[2, 3]), r"num_values is \[2, 3\]; it must be a tuple"),
     "hidden": (Discrete(hidden=None), "hidden is None"),
     "random init": (
         Discrete(init_fn=lambda key: {"t": jnp.int32(0) * _count(), "x": _count()}),
@@ -182,6 +207,16 @@ BROKEN = {
     "mask size": (
         Discrete(observe_fn=_seeing(legal=lambda t: jnp.ones(3, jnp.bool_))),
         r"mask is bool\[3\]; it must be bool\[2\]",
+    ),
+    "factored mask": (
+        Factored(legal_fn=lambda t: jnp.ones(6, jnp.bool_)),
+        r"mask is bool\[6\]; it must be bool\[5\]",
+    ),
+    "stuck component": (
+        Factored(
+            legal_fn=lambda t: jnp.stack([t >= 0, t >= 0, t != 2, t != 2, t < 0]),
+        ),
+        "step 1: a state that is not final has no legal action",
     ),
     "continuous mask": (Continuous(legal=jnp.ones(2, jnp.bool_)), "must be None"),
     "initial mask": (
@@ -270,7 +305,7 @@ def test_last_must_stay():
         check_environment(Discrete(step_fn=step), key=jr.key(0), num_steps=5, num_envs=2)
 
 
-@pytest.mark.parametrize("env", [Discrete(), Continuous()])
+@pytest.mark.parametrize("env", [Discrete(), Continuous(), Factored()])
 def test_the_unbroken_ones_pass(env):
     """Otherwise the tests above would prove nothing."""
     report = check_environment(env, key=jr.key(0), num_steps=5, num_envs=2)

@@ -11,7 +11,6 @@ import jax.random as jr
 import numpy as np
 import pytest
 from jaxtyping import Array
-from jumanji import registration
 from jumanji.environments.logic.rubiks_cube.env import RubiksCube
 from jumanji.environments.logic.rubiks_cube.generator import ScramblingGenerator
 from jumanji.environments.routing.cleaner.env import Cleaner
@@ -20,40 +19,6 @@ from jumanji.environments.routing.sokoban.env import Sokoban
 from jumanji.environments.routing.sokoban.generator import SimpleSolveGenerator
 
 from zero_envs import HIDDEN_JUMANJI, JumanjiEnvironment
-from zero_envs.testing import check_environment
-
-
-# How many steps until a few of 4 random episodes have ended.
-FAST = {"Game2048-v1": 200, "RubiksCube-partly-scrambled-v0": 22}
-SLOW = {
-    "BinPack-v2": 40,
-    "CVRP-v1": 60,
-    "Cleaner-v0": 105,
-    "FlatPack-v0": 30,
-    "GraphColoring-v1": 30,
-    "Knapsack-v1": 60,
-    "MMST-v0": 75,
-    "Maze-v0": 105,
-    "Minesweeper-v0": 40,
-    "PacMan-v1": 250,
-    "RobotWarehouse-v0": 505,
-    "RubiksCube-v0": 205,
-    "SlidingTilePuzzle-v0": 505,
-    # Until the limit: a snake that avoids itself and the walls lives long.
-    "Snake-v1": 4005,
-    "Sokoban-v0": 125,
-    "Sudoku-v0": 90,
-    "Sudoku-very-easy-v0": 90,
-    "TSP-v1": 25,
-    "Tetris-v0": 60,
-}
-REFUSED = {
-    "Connector-v3": "9765625 joint actions",
-    "JobShop-v0": "joint actions, more than 100000",
-    "LevelBasedForaging-v0": "2 agents one reward each",
-    "MultiCVRP-v0": "BoundedArray",
-    "SearchAndRescue-v0": "BoundedArray",
-}
 
 
 @pytest.fixture(scope="module")
@@ -185,40 +150,6 @@ def test_features_may_be_chosen():
     assert (seen.shape, seen.dtype) == ((10, 10), jnp.float32)
     # The same id is the same environment, so that nothing is traced twice.
     assert maze.env is walls.env
-
-
-def _check(game: str, num_steps: int):
-    env = JumanjiEnvironment(game)
-    report = check_environment(env, key=jr.key(0), num_steps=num_steps, num_envs=4)
-    assert report.terminated + report.truncated > 0, "no end was checked"
-    assert report.opponent == 0 and (env.max_steps is not None or report.truncated == 0)
-
-
-@pytest.mark.parametrize("game", FAST)
-def test_quick_environments(game: str):
-    """One with an end and one with a limit."""
-    _check(game, FAST[game])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
-@pytest.mark.parametrize("game", SLOW)
-def test_the_other_environments(game: str):
-    """All else that Jumanji has for one player and discrete actions."""
-    _check(game, SLOW[game])
-
-
-@pytest.mark.parametrize("game", REFUSED)
-def test_what_has_no_place_here_is_refused(game: str):
-    """One clear line each."""
-    with pytest.raises(ValueError, match=REFUSED[game]) as raised:
-        JumanjiEnvironment(game)
-    assert "\n" not in str(raised.value)
-
-
-def test_no_environment_is_left_out():
-    """What Jumanji adds must be added here."""
-    assert FAST.keys() | SLOW.keys() | REFUSED.keys() == registration.registered_environments()
 
 
 def test_an_unknown_environment_names_its_neighbours():

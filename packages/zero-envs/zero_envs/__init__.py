@@ -19,6 +19,7 @@ from ._environment import (
     AbstractContinuousEnvironment as AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment as AbstractDiscreteEnvironment,
     AbstractEnvironment as AbstractEnvironment,
+    AbstractFactoredEnvironment as AbstractFactoredEnvironment,
     AbstractHiddenEnvironment as AbstractHiddenEnvironment,
     Fallible as Fallible,
     Observation as Observation,
@@ -30,10 +31,11 @@ from ._game2048 import (
     Game2048State as Game2048State,
 )
 from ._jumanji import (
-    HIDDEN_JUMANJI as HIDDEN_JUMANJI,
+    FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
+from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
 from ._monsters import (
     Monsters as Monsters,
     MonstersAfterstate as MonstersAfterstate,
@@ -48,6 +50,10 @@ from ._pgx import (
     HIDDEN_GAMES as HIDDEN_GAMES,
     PgxEnvironment as PgxEnvironment,
     PgxState as PgxState,
+)
+from ._sokoban import (
+    SokobanGenerator as SokobanGenerator,
+    SokobanLevel as SokobanLevel,
 )
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 

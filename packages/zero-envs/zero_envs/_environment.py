@@ -17,7 +17,8 @@ class Observation(eqx.Module):
     **Attributes:**
 
     - `features`: any pytree of arrays, from the view of the player to move.
-    - `legal`: which discrete actions may be taken; `None` where actions are continuous.
+    - `legal`: which discrete actions may be taken, or which values of their components; `None`
+        where actions are continuous.
     """
 
     features: PyTree[Array]
@@ -91,6 +92,22 @@ class AbstractContinuousEnvironment(
     """An environment whose actions are vectors in `[-1, 1]`."""
 
     action_size: eqx.AbstractVar[int]
+
+
+class AbstractFactoredEnvironment(
+    AbstractEnvironment[State, Int[Array, " components"]], Generic[State]
+):
+    """An environment whose actions are several integers at once: too many combinations for one
+    integer and a tree search, none too many for particles.
+
+    Its observations' `legal` has the values of the first component, then those of the second, and
+    so on, as the logits of a `zero_nets.MultiDiscrete` do. It speaks of each component by itself:
+    a value is legal that belongs to some legal action. What a combination does that is illegal
+    although all of its values are legal is up to the rules.
+    """
+
+    #: How many values each component has.
+    num_values: eqx.AbstractVar[tuple[int, ...]]
 
 
 class AbstractHiddenEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):

@@ -132,8 +132,9 @@ class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State],
         name = type(self.env).__name__
         if not isinstance(self.env, AbstractDiscreteEnvironment):
             raise ValueError(
-                f"EnvironmentModel(env={name}) has no discrete actions, so it has no prior "
-                "logits; give an AbstractDiscreteEnvironment"
+                f"EnvironmentModel(env={name}) has no discrete actions, one integer each, so it "
+                "has no prior logits for a tree search; give an AbstractDiscreteEnvironment, or "
+                "plan with ParticleSearch over a PolicyModel"
             )
         if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment):
             raise ValueError(

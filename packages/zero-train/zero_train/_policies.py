@@ -115,7 +115,8 @@ def policies(
 
 
 def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
-    """A discrete policy that plays legal actions only; a continuous one as it is."""
+    """A discrete policy, or one of several components, that plays legal actions only; a continuous
+    one as it is."""
     if legal is None:
         return policy
     # Where nothing is legal, as on a final row, a softmax would be NaN: then anything goes.

@@ -10,6 +10,7 @@ from zero_envs import AbstractEnvironment, Observation
 from zero_search import AbstractProposalModel, Proposal
 
 from ._model import State
+from ._policies import masked
 
 
 #: Judges ONE observation: the policy, and the value `[]` for the player to move.
@@ -17,15 +18,17 @@ PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
 
 
 class PolicyModel(AbstractProposalModel[State], Generic[State]):
-    """The batch-native twin of an environment of continuous actions, with a policy to draw them
-    from. For discrete ones use a [`zero_train.EnvironmentModel`][].
+    """The batch-native twin of an environment of continuous or factored actions, with a policy to
+    draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][].
 
     **Attributes:**
 
     - `env`: an environment that hides nothing.
     - `evaluate`: takes ONE [`zero_envs.Observation`][], returns a policy of one action, such as the
-        distributions of zero-nets, and the value `[]` for the player to move. Give a pytree and
-        new parameters do not compile anew.
+        distributions of zero-nets, and the value `[]` for the player to move. Where actions are
+        factored, the policy's `logits` are those of all components' values, as in a
+        `zero_nets.MultiDiscrete`; illegal ones are masked here. Give a pytree and new parameters
+        do not compile anew.
     """
 
     env: AbstractEnvironment
@@ -49,4 +52,10 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
         self, state: State, *, key: Key[Array, " batch"]
     ) -> tuple[Proposal, Float[Array, " batch"]]:
         del key
-        return jax.vmap(lambda s: self.evaluate(self.env.observe(s)))(state)
+
+        def one(state: State) -> tuple[Proposal, Float[Array, ""]]:
+            obs = self.env.observe(state)
+            policy, value = self.evaluate(obs)
+            return masked(policy, obs.legal), value
+
+        return jax.vmap(one)(state)

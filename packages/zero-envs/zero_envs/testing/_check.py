@@ -15,6 +15,7 @@ from .._environment import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
+    AbstractFactoredEnvironment,
     Observation,
 )
 from ._check_chance import check_chance
@@ -64,7 +65,8 @@ def check_environment(
     - Nothing but the arguments decides the result.
     - Rewards and discounts are floating-point scalars, rewards and features are finite, a discount
       is -1, 0 or 1, and discount 0 comes with `last`.
-    - Every state that is not final has a legal action.
+    - Every state that is not final has a legal action: a legal value of each component where
+        actions are factored.
     - A final state is absorbing: reward 0, discount 0, `last` again.
 
     Of an [`zero_envs.AbstractChanceEnvironment`][] also, at the first, a middle and the last step:
@@ -81,7 +83,7 @@ def check_environment(
 
     **Arguments:**
 
-    - `env`: the environment, discrete or continuous.
+    - `env`: the environment, discrete, factored or continuous.
     - `key`: decides the episodes.
     - `num_steps`, `num_envs`: how many episodes are played at once, and for how long. They are not
         reset, so what comes after an end is checked too.
@@ -155,7 +157,19 @@ def _random_action(env: Any, observation: Observation, num_envs: int, key: PRNGK
         return jr.uniform(key, shape, jnp.float32, minval=-1.0, maxval=1.0)
     assert observation.legal is not None
     logits = jnp.where(observation.legal, jnp.float32(0), jnp.float32(-jnp.inf))
-    return jr.categorical(key, logits).astype(jnp.int32)
+    if isinstance(env, AbstractDiscreteEnvironment):
+        return jr.categorical(key, logits).astype(jnp.int32)
+    rows = _components(env, logits)
+    keys = jr.split(key, len(rows))
+    drawn = [jr.categorical(k, row) for k, row in zip(keys, rows, strict=True)]
+    return jnp.stack(drawn, axis=-1).astype(jnp.int32)
+
+
+def _components(env: Any, legal: Array) -> list[Array]:
+    """`[num_envs, values]` of each component: one, where an action is one integer."""
+    if isinstance(env, AbstractDiscreteEnvironment):
+        return [legal]
+    return jnp.split(legal, np.cumsum(env.num_values)[:-1], axis=-1)
 
 
 def _check_attributes(env: Any) -> None:
@@ -164,14 +178,19 @@ def _check_attributes(env: Any) -> None:
             name = "num_actions"
         case AbstractContinuousEnvironment():
             name = "action_size"
+        case AbstractFactoredEnvironment():
+            name = "num_values"
         case _:
             fail(
                 env,
-                "must be an AbstractDiscreteEnvironment or an AbstractContinuousEnvironment; "
-                "derive from one of them.",
+                "must be an AbstractDiscreteEnvironment, an AbstractFactoredEnvironment or an "
+                "AbstractContinuousEnvironment; derive from one of them.",
             )
     size = getattr(env, name)
-    if type(size) is not int or size < 1:
+    if name == "num_values":
+        if type(size) is not tuple or not size or any(type(n) is not int or n < 1 for n in size):
+            fail(env, f"{name} is {size!r}; it must be a tuple of Python ints of at least 1.")
+    elif type(size) is not int or size < 1:
         fail(env, f"{name} is {size!r}; it must be a Python int of at least 1.")
     if type(env.hidden) is not bool:
         fail(env, f"hidden is {env.hidden!r}; it must be True or False.")
@@ -220,10 +239,12 @@ def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
         if legal is not None:
             fail(env, "observe returns a legal mask; with continuous actions it must be None.")
         return
-    if legal is None or legal.dtype != jnp.bool_ or legal.shape != (num_envs, env.num_actions):
+    discrete = isinstance(env, AbstractDiscreteEnvironment)
+    size = env.num_actions if discrete else sum(env.num_values)
+    if legal is None or legal.dtype != jnp.bool_ or legal.shape != (num_envs, size):
         got = "None" if legal is None else f"{legal.dtype}{list(legal.shape[1:])}"
-        fail(env, f"the legal mask is {got}; it must be bool[{env.num_actions}].")
-    if not np.asarray(legal).any(-1).all():
+        fail(env, f"the legal mask is {got}; it must be bool[{size}].")
+    if _stuck(env, legal).any():
         fail(env, "an initial state has no legal action; every state that is not final needs one.")
 
 
@@ -233,6 +254,11 @@ def _check_values(env: Any, i: int, over: np.ndarray, observation: Observation) 
             fail(env, f"step {i}: features{name} are not finite.")
     if observation.legal is None:
         return
-    stuck = ~np.any(np.asarray(observation.legal), axis=-1) & ~over
-    if stuck.any():
+    if (_stuck(env, observation.legal) & ~over).any():
         fail(env, f"step {i}: a state that is not final has no legal action.")
+
+
+def _stuck(env: Any, legal: Array) -> np.ndarray:
+    """Where a component has no legal value."""
+    playable = [np.asarray(row).any(axis=-1) for row in _components(env, legal)]
+    return ~np.all(playable, axis=0)
