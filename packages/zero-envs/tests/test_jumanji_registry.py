@@ -54,25 +54,16 @@ REFUSED = {
 }
 
 
-def _environment(
-    name: str, **options: Any
-) -> tuple[JumanjiEnvironment | FactoredJumanjiEnvironment, Any, int | None]:
-    """As it is played here, Jumanji's own with its limit, and the limit."""
+def _ours(name: str, **options: Any) -> JumanjiEnvironment | FactoredJumanjiEnvironment:
     kind = FactoredJumanjiEnvironment if name in FACTORED else JumanjiEnvironment
-    if name == "Sokoban-v0":
-        # Its own levels have to be downloaded, and its viewer leaves its pictures' files open.
-        options |= {"generator": ToyGenerator(), "viewer": object()}
-    with jax.numpy_dtype_promotion("standard"):
-        theirs = registration.make(name, **options)
-    return kind(name, **options), theirs, getattr(theirs, "time_limit", None)
+    return kind(name, **options)
 
 
 def _check(name: str, num_steps: int):
-    env, _, limit = _environment(name)
-    assert env.max_steps == limit
+    env = _ours(name)
     report = check_environment(env, key=jr.key(0), num_steps=num_steps, num_envs=4)
     assert report.terminated + report.truncated > 0, "no end was checked"
-    assert report.opponent == 0 and (limit is not None or report.truncated == 0)
+    assert report.opponent == 0 and (env.max_steps is not None or report.truncated == 0)
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -116,9 +107,15 @@ def test_no_environment_is_left_out():
 def test_episodes_are_those_of_jumanji(name: str):
     """The same keys and actions, by Jumanji with its limit: observations, rewards and ends. What it
     calls an end before its limit is one; after that nothing is paid."""
-    env, theirs, limit = _environment(name)
-    if limit is not None:
-        env, theirs, limit = _environment(name, time_limit=25)
+    limit = None if _ours(name).max_steps is None else 25
+    options: dict[str, Any] = {} if limit is None else {"time_limit": limit}
+    if name == "Sokoban-v0":
+        # Jumanji's levels have to be downloaded, and its viewer leaves its pictures' files open.
+        options |= {"generator": ToyGenerator(), "viewer": object()}
+    with jax.numpy_dtype_promotion("standard"):
+        theirs = registration.make(name, **options)
+    assert getattr(theirs, "time_limit", None) == limit
+    env = _ours(name, **options)
     num_steps = 60 if limit is not None else max(60, (FAST | SLOW)[name])
     shape, values = theirs.action_spec.shape, _values(env)
 

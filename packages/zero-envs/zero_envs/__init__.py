@@ -56,6 +56,10 @@ from ._pgx import (
     PgxEnvironment as PgxEnvironment,
     PgxState as PgxState,
 )
+from ._sokoban import (
+    SokobanGenerator as SokobanGenerator,
+    SokobanLevel as SokobanLevel,
+)
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
 

@@ -143,6 +143,11 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         `step` is given.
     - Where Jumanji's mask allows nothing, or there is none, every action is legal. Where it has a
         row for each component, that goes for each row.
+
+    **Attributes:**
+
+    - `factored`: the same with actions as Jumanji has them.
+    - `num_actions`, `hidden`: as for all environments.
     """
 
     factored: FactoredJumanjiEnvironment
@@ -160,8 +165,9 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         """**Arguments:**
 
         - `env`: an id out of `jumanji.registered_environments()`, for instance `"Snake-v1"`, or a
-            `jumanji.Environment`, its wrappers included. `"Sokoban-v0"` has the two levels that
-            come with Jumanji; for its data set, which is downloaded, pass a generator of it.
+            `jumanji.Environment`, its wrappers included. `"Sokoban-v0"` has the levels of a
+            [`zero_envs.SokobanGenerator`][]; for Jumanji's data set, which is downloaded, pass its
+            generator.
         - `features`: makes of Jumanji's observation what networks take. By default one array of
             planes, `[rows, columns, planes]`, for `Game2048`, `Snake` and `Sokoban`,
             `[faces, rows, columns, colours]` for `RubiksCube`, and elsewhere a dictionary of all

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._foreign import default_numerics, raw_key, unknown
+from ._sokoban import SokobanGenerator
 
 
 #: Environments of Jumanji whose state holds what the player cannot see, by the name of the class.
@@ -88,9 +89,8 @@ def _construct(name: str, options: dict[str, Any]) -> Any:
         raise unknown("JumanjiEnvironment", name, allowed)
     with default_numerics():
         if name == "Sokoban-v0" and "generator" not in options:
-            from jumanji.environments.routing.sokoban.generator import ToyGenerator
-
-            options = {"generator": ToyGenerator(), **options}
+            # Jumanji's own levels would be downloaded now.
+            options = {"generator": SokobanGenerator(), **options}
         return registration.make(name, **options)
 
 
