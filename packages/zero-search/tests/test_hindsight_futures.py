@@ -87,6 +87,10 @@ class Secret(NamedTuple):
 class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
     """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1."""
 
+    @property
+    def num_signals(self):
+        return 1
+
     def step(self, state, action, *, key):
         reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]
         return state, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
@@ -97,6 +101,9 @@ class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
     def resample(self, state, *, key):
         win = jax.vmap(lambda k: jr.bernoulli(k, 0.7))(key)
         return state._replace(prize=state.prize.at[:, 1].set(jnp.where(win, 1.0, -1.0)))
+
+    def signal(self, state, action, next_state):
+        return jnp.zeros_like(action)
 
 
 def test_hidden_states_are_resampled_by_tree():

@@ -210,6 +210,10 @@ def test_playouts_win_nim():
 class Veiled(AbstractPriorModel[jax.Array], AbstractHiddenModel[jax.Array]):
     """One move, whose prize is hidden."""
 
+    @property
+    def num_signals(self):
+        return 1
+
     def step(self, state, action, *, key):
         return state, state, jnp.zeros_like(state), jnp.ones_like(state, bool)
 
@@ -218,6 +222,9 @@ class Veiled(AbstractPriorModel[jax.Array], AbstractHiddenModel[jax.Array]):
 
     def resample(self, state, *, key):
         return jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
+
+    def signal(self, state, action, next_state):
+        return jnp.zeros_like(action)
 
 
 def test_what_is_hidden_stays_hidden():

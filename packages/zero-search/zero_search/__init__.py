@@ -6,6 +6,14 @@ from ._backup import (
     AbstractBackup as AbstractBackup,
     MeanBackup as MeanBackup,
 )
+from ._belief import (
+    Belief as Belief,
+    BeliefModel as BeliefModel,
+    PredictedBelief as PredictedBelief,
+)
+from ._belief_search import (
+    BeliefSearch as BeliefSearch,
+)
 from ._chance import (
     AbstractAfterstateModel as AbstractAfterstateModel,
     AbstractChanceModel as AbstractChanceModel,

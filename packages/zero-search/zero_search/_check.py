@@ -175,6 +175,44 @@ def check_afterstate_value(value: Array, batch: int) -> None:
         )
 
 
+def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
+    """Of a `Belief`, and an action to take in it. Returns its numbers of rows and particles."""
+    weights, seed = belief.weights, belief.seed
+    if jnp.ndim(weights) != 2 or not all(jnp.shape(weights)):
+        raise ValueError(
+            f"`belief.weights` is {_show(weights)}; it must be float32[batch,particles], with at "
+            "least one game and one particle."
+        )
+    batch, number = shape = jnp.shape(weights)
+    for path, x in jax.tree_util.tree_leaves_with_path(belief.particles):
+        if jnp.shape(x)[:2] != shape:
+            raise ValueError(
+                f"`belief.particles{jax.tree_util.keystr(path)}` is {_show(x)}, but the weights "
+                f"are of {batch} games with {number} particles: every leaf must begin with "
+                f"({batch}, {number})."
+            )
+    if jnp.shape(seed) != (batch,):
+        raise ValueError(
+            f"`belief.seed` is {_show(seed)} for {batch} games; it must be uint32 of shape "
+            f"({batch},): zeros will do where `step` draws nothing."
+        )
+    if action is not None and (jnp.shape(action) != (batch,) or not _is(action, jnp.integer)):
+        raise ValueError(
+            f"`action` is {_show(action)} for beliefs of {batch} games; it must be int of shape "
+            f"({batch},)."
+        )
+    return batch, number
+
+
+def check_signal(signal: Array, number: int) -> None:
+    """Of `model.signal`."""
+    if jnp.shape(signal) != (number,) or not _is(signal, jnp.integer):
+        raise ValueError(
+            f"`model.signal` returned {_show(signal)} for {number} steps; it must be int of shape "
+            f"({number},): one number below `num_signals` for every step."
+        )
+
+
 def check_step(
     state: PyTree[Array],
     after: PyTree[Array],

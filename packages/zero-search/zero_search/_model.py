@@ -39,9 +39,25 @@ class AbstractPriorModel(AbstractModel[State], Generic[State]):
 class AbstractHiddenModel(AbstractModel[State], Generic[State]):
     """A model of a world that may hide something from the player to move."""
 
+    @property
+    @abc.abstractmethod
+    def num_signals(self) -> int:
+        """The number of different signals; 0 where nothing is hidden."""
+
     @abc.abstractmethod
     def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
         """States the players to move could not tell from these, from the exact posterior.
 
         The states themselves where nothing is hidden.
+        """
+
+    @abc.abstractmethod
+    def signal(
+        self, state: State, action: Int[Array, " batch"], next_state: State
+    ) -> Int[Array, " batch"]:
+        """What the player learned from the step: a number below `num_signals`.
+
+        It tells whatever `predict` depends on, the `discount` and `last` of the step: states that
+        looked alike, and gave the same signals to the same actions, look alike. The reward need
+        not be told. Zeros where nothing is hidden.
         """

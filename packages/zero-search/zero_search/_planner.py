@@ -52,7 +52,8 @@ def check_plan(plan: Plan) -> None:
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
     Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
     all `-inf` although the game goes on, count as well, and so do continuous actions drawn from a
-    policy. A planner that is not under `jit` calls this itself.
+    policy, and signals that do not tell all they must. A planner that is not under `jit` calls
+    this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
@@ -61,7 +62,9 @@ def check_plan(plan: Plan) -> None:
             f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
             "finite values, and logits that are finite or `-inf`; `model.propose` finite values, "
             "and policies that draw finite actions; `model.step` finite rewards and discounts; "
-            "`model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` alone."
+            "`model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` alone; "
+            "`model.signal` of a hidden model must tell `discount` and `last`, by numbers from 0 "
+            "to below `num_signals`."
         )
 
 

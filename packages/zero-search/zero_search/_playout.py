@@ -60,10 +60,14 @@ class Playout(eqx.Module):
 
 
 class PlayoutModel(AbstractPriorModel[State], AbstractHiddenModel[State], Generic[State]):
-    """`model` with leaves judged by playouts. Where it can `resample`, so can this."""
+    """`model` with leaves judged by playouts. Where it can `resample` and `signal`, so can this."""
 
     model: AbstractPriorModel[State]
     playout: Playout
+
+    @property
+    def num_signals(self) -> int:
+        return _num_signals(self.model)
 
     def __check_init__(self):
         check_kinds("PlayoutModel", AbstractPriorModel, model=self.model)
@@ -82,6 +86,11 @@ class PlayoutModel(AbstractPriorModel[State], AbstractHiddenModel[State], Generi
     def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
         return _resample(self.model, state, key)
 
+    def signal(
+        self, state: State, action: Int[Array, " batch"], next_state: State
+    ) -> Int[Array, " batch"]:
+        return _signal(self.model, state, action, next_state)
+
 
 class ChancePlayoutModel(
     AbstractChanceModel[State, Afterstate],
@@ -95,6 +104,10 @@ class ChancePlayoutModel(
 
     model: AbstractChanceModel[State, Afterstate]
     playout: Playout
+
+    @property
+    def num_signals(self) -> int:
+        return _num_signals(self.model)
 
     def __check_init__(self):
         check_kinds("ChancePlayoutModel", AbstractChanceModel, model=self.model)
@@ -118,6 +131,11 @@ class ChancePlayoutModel(
 
     def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
         return _resample(self.model, state, key)
+
+    def signal(
+        self, state: State, action: Int[Array, " batch"], next_state: State
+    ) -> Int[Array, " batch"]:
+        return _signal(self.model, state, action, next_state)
 
 
 class _Run(eqx.Module):
@@ -203,3 +221,15 @@ def _where(mask: Bool[Array, " batch"], x: Array, y: Array) -> Array:
 
 def _resample(model: AbstractPriorModel, state: State, key: Key[Array, " batch"]) -> State:
     return model.resample(state, key=key) if isinstance(model, AbstractHiddenModel) else state
+
+
+def _num_signals(model: AbstractPriorModel) -> int:
+    return model.num_signals if isinstance(model, AbstractHiddenModel) else 0
+
+
+def _signal(
+    model: AbstractPriorModel, state: State, action: Int[Array, " batch"], next_state: State
+) -> Int[Array, " batch"]:
+    if isinstance(model, AbstractHiddenModel):
+        return model.signal(state, action, next_state)
+    return jnp.zeros_like(action)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from zero_envs import Observation, Transition
 from zero_envs.testing import Nim, NimState
-from zero_search import TreeSearch
+from zero_search import BeliefModel, BeliefSearch, ChanceSearch, Hindsight, TreeSearch
 from zero_train import (
     EnvironmentModel,
     evaluate_batch,
@@ -100,7 +100,7 @@ def cups(obs: Observation):
     return jnp.zeros(3), jnp.zeros(())
 
 
-PLANNER, MODEL = TreeSearch(num_simulations=12, reuse=True), EnvironmentModel(Cups(), cups)
+PLANNER, MODEL = TreeSearch(num_simulations=12), EnvironmentModel(Cups(), cups)
 
 
 def cups_states(ball: int) -> CupsState:
@@ -108,9 +108,9 @@ def cups_states(ball: int) -> CupsState:
 
 
 @eqx.filter_jit
-def plan_blind(state: CupsState, key):
+def plan_blind(state: CupsState, key, planner):
     """All that an actor comes to know in a move."""
-    actor = PlanningActor(PLANNER, MODEL)
+    actor = PlanningActor(planner, MODEL)
     obs = jax.vmap(Cups().observe)(state)
     action, record, carry = actor.act(state, obs, actor.init(state), key=key)
     transition = Transition(jnp.zeros(6), jnp.ones(6), jnp.zeros(6, bool))
@@ -124,14 +124,39 @@ def plan_seeing(state: CupsState, key):
     return plan.weights
 
 
-def test_a_plan_is_the_same_wherever_the_hidden_ball_is():
-    plans = [plan_blind(cups_states(ball), keys(jr.key(0), 6)) for ball in range(3)]
+@pytest.mark.parametrize("planner", [PLANNER, BeliefSearch(ChanceSearch(PLANNER), 8)])
+def test_a_plan_is_the_same_wherever_the_hidden_ball_is(planner):
+    plans = [plan_blind(cups_states(ball), keys(jr.key(0), 6), planner) for ball in range(3)]
     for other in plans[1:]:
         jax.tree.map(np.testing.assert_array_equal, plans[0], other)
     # A search that sees the ball finds it, so the test could fail.
     for ball in range(3):
         weights = plan_seeing(cups_states(ball), keys(jr.key(0), 6))
         assert (jnp.argmax(weights, axis=1) == ball).all()
+
+
+def test_the_signals_of_a_model_are_its_environments():
+    env, action = Cups(), jnp.asarray([0, 1, 2, 0, 1, 2], jnp.int32)
+    state = cups_states(1)
+    after, *_ = MODEL.step(state, action, key=keys(jr.key(0), 6))
+    np.testing.assert_array_equal(MODEL.signal(state, action, after), action == 1)
+    assert MODEL.num_signals == env.num_signals == 2
+    nim = EnvironmentModel(Nim(heap=7, most=3), perfect_nim)
+    heaps = jax.vmap(NimState)(action + 1)
+    assert nim.num_signals == 0 and not nim.signal(heaps, action, heaps).any()
+    with pytest.raises(ValueError, match="EnvironmentModel.* has `num_signals=0`"):
+        BeliefModel(nim)
+
+
+@pytest.mark.parametrize("trees", [None, 2])
+def test_trees_of_a_hidden_state_are_not_kept(trees):
+    keeps = TreeSearch(num_simulations=4, reuse=True)
+    planner = keeps if trees is None else Hindsight(keeps, trees)
+    with pytest.raises(ValueError, match="keeps trees between moves, and EnvironmentModel hides"):
+        PlanningActor(planner, MODEL).init(cups_states(0))
+    # Of a state that all may see they are.
+    nim = EnvironmentModel(Nim(heap=7, most=3), perfect_nim)
+    PlanningActor(planner, nim).init(jax.vmap(NimState)(jnp.asarray([7, 6], jnp.int32)))
 
 
 def test_a_planner_finds_the_winning_moves_of_nim(getkey):

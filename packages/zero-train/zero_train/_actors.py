@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from zero_envs import Observation, Transition
-from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
+from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax, Tree
 
 from ._actor import AbstractActor
 from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
@@ -44,6 +44,8 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
 
     The planner is shown resampled states only, never what the player cannot see, provided the
     model is an [`zero_train.AbstractResampledModel`][], as [`zero_train.EnvironmentModel`][] is.
+    Where something is hidden, a planner that keeps its trees between moves is refused: they would
+    belong to another guess at it.
 
     **Attributes:**
 
@@ -62,7 +64,15 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
         return state
 
     def init(self, state: PyTree[Array]) -> Carry:
-        return self.planner.init(self.model, self._hide(state, _fixed_keys(state)))
+        carry = self.planner.init(self.model, self._hide(state, _fixed_keys(state)))
+        hides = isinstance(self.model, AbstractResampledModel) and self.model.num_signals > 0
+        if hides and _holds_trees(carry):
+            raise ValueError(
+                f"PlanningActor(planner={type(self.planner).__name__}) keeps trees between moves, "
+                f"and {type(self.model).__name__} hides something: a kept tree belongs to another "
+                "guess at it; leave out `reuse=True`"
+            )
+        return carry
 
     def act(
         self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
@@ -149,6 +159,11 @@ class RandomActor(AbstractActor[None]):
 def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
     assert obs.legal is not None  # `evaluate_batch` has checked it
     return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
+
+
+def _holds_trees(carry: PyTree) -> bool:
+    is_tree = lambda x: isinstance(x, Tree)
+    return any(is_tree(x) for x in jax.tree.leaves(carry, is_leaf=is_tree))
 
 
 def _fixed_keys(state: PyTree[Array]) -> Key[Array, " batch"]:

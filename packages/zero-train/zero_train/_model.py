@@ -160,6 +160,17 @@ class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State],
             return jax.vmap(self.env.resample)(state, key=key)
         return state
 
+    @property
+    def num_signals(self) -> int:
+        return self.env.num_signals if isinstance(self.env, AbstractHiddenEnvironment) else 0
+
+    def signal(
+        self, state: State, action: Int[Array, " batch"], next_state: State
+    ) -> Int[Array, " batch"]:
+        if isinstance(self.env, AbstractHiddenEnvironment):
+            return jax.vmap(self.env.signal)(state, action, next_state)
+        return jnp.zeros_like(action)
+
 
 def batch_size(state: PyTree[Array]) -> int:
     """The length of the leading axis that all leaves share."""

@@ -1,0 +1,141 @@
+"""A world that hides something, and the exact values of what its player may know."""
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+from zero_search import AbstractHiddenModel, AbstractPriorModel, Belief
+
+
+LISTEN, LEFT, RIGHT = range(3)
+HONEST = 0.85
+
+
+class Doors(NamedTuple):
+    """Behind one of two doors is the tiger; `lies` says which of the roars to come mislead."""
+
+    tiger: jax.Array
+    lies: jax.Array
+    heard: jax.Array  # roars from the left, roars from the right
+    time: jax.Array
+    over: jax.Array
+
+
+class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+    """The tiger problem of Kaelbling, Littman and Cassandra 1998, until a door is opened.
+
+    All that is random is hidden in the state, or with `noisy` drawn as it happens. After `horizon`
+    moves it is over. In the first `locked` moves there is only listening.
+    """
+
+    horizon: int = 3
+    noisy: bool = False
+    locked: int = 0
+
+    @property
+    def num_signals(self):
+        return 3  # a roar from the left, one from the right, a door
+
+    def start(self, batch: int, tiger: int = 0, lie: bool = False) -> Doors:
+        zeros = jnp.zeros((batch,), jnp.int32)
+        return Doors(
+            tiger=zeros + tiger,
+            lies=jnp.full((batch, self.horizon), lie),
+            heard=jnp.zeros((batch, 2), jnp.int32),
+            time=zeros,
+            over=zeros > 0,
+        )
+
+    def step(self, state, action, *, key):
+        now = jnp.arange(self.horizon, dtype=jnp.int32)[None] == state.time[:, None]
+        lie = jnp.any(now & state.lies, axis=1)
+        if self.noisy:
+            lie = jax.vmap(lambda k: jr.bernoulli(k, 1 - HONEST))(key)
+        roar = jnp.where(lie, 1 - state.tiger, state.tiger)
+        listens = (action == LISTEN) & ~state.over
+        heard = state.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
+        reward = jnp.where(action - 1 == state.tiger, -100.0, 10.0)
+        reward = jnp.where(action == LISTEN, -1.0, reward)
+        time = jnp.minimum(state.time + 1, self.horizon)
+        over = state.over | (action != LISTEN) | (time == self.horizon)
+        after = Doors(state.tiger, state.lies, heard, time, over)
+        return after, jnp.where(state.over, 0.0, reward), jnp.where(over, 0.0, 1.0), over
+
+    def signal(self, state, action, next_state):
+        more = (next_state.heard - state.heard) > 0
+        return jnp.where(more[:, 0], 0, jnp.where(more[:, 1], 1, 2))
+
+    def predict(self, state, *, key):
+        doors = (state.time >= self.locked)[:, None]
+        legal = jnp.concatenate([jnp.ones_like(doors), doors, doors], axis=1)
+        legal = legal & ~state.over[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.time.shape, jnp.float32)
+
+    def resample(self, state, *, key):
+        def one(state, key):
+            tkey, lkey = jr.split(key)
+            told = state.heard[0] - state.heard[1]
+            left = jax.nn.sigmoid(told.astype(jnp.float32) * jnp.log(HONEST / (1 - HONEST)))
+            tiger = jr.bernoulli(tkey, 1 - left).astype(jnp.int32)
+            return tiger, jr.bernoulli(lkey, 1 - HONEST, (self.horizon,))
+
+        tiger, lies = jax.vmap(one)(state, key)
+        return state._replace(tiger=tiger, lies=lies)
+
+    def belief(self, batch: int) -> Belief:
+        """Everything that may be hidden at the start, with its probability."""
+        every = list(itertools.product((0, 1), *[(False, True)] * self.horizon))
+        chance = lambda lies: HONEST ** lies.count(False) * (1 - HONEST) ** lies.count(True)
+        particles = self.start(len(every))._replace(
+            tiger=jnp.asarray([x[0] for x in every], jnp.int32),
+            lies=jnp.asarray([x[1:] for x in every]),
+        )
+        weights = jnp.asarray([0.5 * chance(x[1:]) for x in every], jnp.float32)
+        rows = lambda x: jnp.broadcast_to(x[None], (batch, *x.shape))
+        particles = jax.tree.map(rows, particles)
+        return Belief(particles, rows(weights), jnp.zeros((batch,), jnp.uint32))
+
+
+def tiger_values(tiger: Tiger, gamma: float) -> list[float]:
+    """Exact Q-values at the start: dynamic programming over the belief that the tiger is left."""
+
+    @functools.cache
+    def qvalues(left: float, time: int) -> tuple[float, ...]:
+        if time == tiger.horizon:
+            return (0.0,)
+        total = -1.0
+        for likely in (HONEST, 1 - HONEST):  # of a roar from the left
+            chance = likely * left + (1 - likely) * (1 - left)
+            total += gamma * chance * max(qvalues(likely * left / chance, time + 1))
+        if time < tiger.locked:
+            return (total,)
+        return total, 10 - 110 * left, 10 - 110 * (1 - left)
+
+    return list(qvalues(0.5, 0))
+
+
+def expectimax(model: Any, belief: Any, gamma: float, levels: int) -> jax.Array:
+    """Q-values of a chance model by its public methods, over all actions and outcomes."""
+    keys = lambda n: jr.split(jr.key(0), n)
+    batch = jax.tree.leaves(belief)[0].shape[0]
+    legal = jnp.isfinite(model.predict(belief, key=keys(batch))[0])
+    actions = legal.shape[1]
+    repeat = lambda x, n: jax.tree.map(lambda y: jnp.repeat(y, n, axis=0), x)
+    each = lambda n, m: jnp.tile(jnp.arange(n, dtype=jnp.int32), m)
+    after = model.afterstate(repeat(belief, actions), each(actions, batch))
+    probs = jax.nn.softmax(model.outcome_logits(after))
+    outcomes = probs.shape[1]
+    wide = repeat(after, outcomes)
+    landed, total, discount, last = model.resolve(wide, each(outcomes, batch * actions))
+    if levels > 1:
+        best = jnp.max(expectimax(model, landed, gamma, levels - 1), axis=1)
+    else:
+        best = model.predict(landed, key=keys(total.shape[0]))[1]
+    judged = jnp.where(last, model.predict(landed, key=keys(total.shape[0]))[1], best)
+    total += gamma * jnp.where(discount == 0, 0.0, discount * judged)
+    total = jnp.sum(probs * total.reshape(probs.shape), axis=1).reshape(batch, actions)
+    return jnp.where(legal, total, -jnp.inf)

@@ -1,0 +1,362 @@
+"""Belief trees: against dynamic programming over beliefs, Bayes' rule and their reductions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_search import (
+    AbstractBackup,
+    AbstractHiddenModel,
+    AbstractPriorModel,
+    Belief,
+    BeliefModel,
+    BeliefSearch,
+    ChanceSearch,
+    check_plan,
+    Hindsight,
+    Playout,
+    PlayoutModel,
+    PUCT,
+    SoftmaxQ,
+    TreeSearch,
+)
+
+from .helpers import equal, fresh, quick_jit
+from .hidden import Doors, expectimax, HONEST, LEFT, LISTEN, RIGHT, Tiger, tiger_values
+
+
+GAMMA = 0.95
+TIGER = Tiger(3)
+
+
+class MaxBackup(AbstractBackup):
+    """The best of what was visited, so that no exploration is left in a value."""
+
+    def __call__(self, node, outcome):
+        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
+
+
+# Sees all of the tiger's tree, and leaves nothing in its values but what is there.
+WHOLE = TreeSearch(400, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())
+TREE = TreeSearch(80, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())  # of one hidden state
+
+
+def keys(seed: int, number: int):
+    return jr.split(jr.key(seed), number)
+
+
+def first_plan(planner, model, state, seed: int = 0):
+    batch = jax.tree.leaves(state)[0].shape[0]
+    run = quick_jit(lambda s, k: fresh(planner, model, s, k)[0])
+    return run(state, keys(seed, batch))
+
+
+@pytest.mark.parametrize("locked", [0, 1])
+def test_expectimax_over_beliefs_is_the_dynamic_programme(locked):
+    tiger = Tiger(3, locked=locked)
+    run = quick_jit(lambda b: expectimax(BeliefModel(tiger), b, GAMMA, 3))
+    exact = np.full(3, -np.inf)
+    exact[: 3 - 2 * locked] = tiger_values(tiger, GAMMA)
+    assert np.allclose(run(tiger.belief(1))[0], exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("locked", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_search_over_all_that_may_be_hidden_is_exact(locked):
+    # The last row knows nothing: filler.
+    tiger = Tiger(3, locked=locked)
+    belief = tiger.belief(3)
+    belief = eqx.tree_at(lambda b: b.weights, belief, belief.weights.at[2].set(0.0))
+    plan = first_plan(ChanceSearch(WHOLE, "weighted"), BeliefModel(tiger), belief)
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    exact = np.asarray([tiger_values(tiger, GAMMA)])
+    assert np.allclose(plan.qvalues[:2, : exact.size], exact, atol=1e-3)
+    assert np.allclose(plan.value[:2], exact.max(), atol=1e-3)
+    assert np.all(plan.weights[:, exact.size :] == 0) and np.all(plan.stats["invalid"] == 0)
+    assert np.allclose(np.sum(plan.weights, axis=1), [1, 1, 0])
+
+
+def test_search_finds_what_listening_is_worth_and_hindsight_does_not():
+    # The tiger in hand, every tree opens the right door after whatever it hears.
+    exact, batch = np.asarray(tiger_values(TIGER, GAMMA)), 16
+    planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 400)
+    seen = first_plan(planner, TIGER, TIGER.start(batch))
+    assert np.all(seen.action == LISTEN)
+    found = np.asarray(seen.qvalues)
+    error = found.std(axis=0) / np.sqrt(batch)
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 4 * error + 0.5)
+    assert np.all(np.abs(found[:, LISTEN] - exact[LISTEN]) < 4)
+    foreseen = first_plan(Hindsight(TREE, 8, resample=True), TIGER, TIGER.start(batch))
+    assert np.allclose(foreseen.qvalues[:, LISTEN], -1 + GAMMA * 10, atol=1e-3)
+    assert exact[LISTEN] < 2.4
+
+
+def test_the_mean_of_few_particles_is_too_high():
+    # One particle is hindsight; the more there are, the less is foreseen.
+    tiger = Tiger(2, noisy=True)
+    model, exact = BeliefModel(tiger), tiger_values(tiger, GAMMA)[LISTEN]
+
+    def listening(number: int, batch: int):
+        run = lambda k: expectimax(model, model.sample(tiger.start(batch), number, key=k), GAMMA, 2)
+        found = np.asarray(quick_jit(run)(keys(number, batch))[:, LISTEN])
+        return found.mean(), found.std() / np.sqrt(batch)
+
+    one, none = listening(1, 20)
+    assert np.allclose(one, -1 + GAMMA * 10, atol=1e-4) and none < 1e-6
+    (few, a), (more, b) = listening(6, 300), listening(100, 300)
+    assert one > few + 4 * a and few - more > 4 * (a + b)
+    assert exact - 4 * b < more < exact + 0.5
+
+
+def test_one_particle_is_a_search_of_that_state():
+    state = TIGER.start(4)._replace(tiger=jnp.asarray([0, 1, 0, 1], jnp.int32))
+    state = state._replace(lies=jnp.asarray([[0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 1, 1]], bool))
+    alone = jax.tree.map(lambda x: x[:, None], state)
+    belief = Belief(alone, jnp.full((4, 1), 0.3), jnp.zeros((4,), jnp.uint32))
+    inner = TreeSearch(40, PUCT(1.3), gamma=GAMMA, temperature=1.0)
+    seen = first_plan(inner, TIGER, state)
+    assert equal(first_plan(ChanceSearch(inner), BeliefModel(TIGER), belief), seen)
+
+
+def test_nothing_of_what_is_hidden_reaches_a_plan():
+    planner, traces = BeliefSearch(ChanceSearch(TreeSearch(24, temperature=1.0)), 16), []
+
+    @quick_jit
+    def run(state, carry, key):
+        traces.append(1)
+        plan, carry, tree = planner.grow(TIGER, state, carry, key=key)
+        return plan, planner.advance(carry, plan.action, state, state.over), tree
+
+    over = jnp.asarray([False, False, False, True, False])
+    start = TIGER.start(5)._replace(heard=jnp.asarray([[i, 1] for i in range(5)], jnp.int32))
+    start, carry, plans = start._replace(over=over), planner.init(TIGER, start), []
+    for tiger in (0, 1):
+        for lie in (False, True):
+            hidden = TIGER.start(5, tiger, lie)
+            state = start._replace(tiger=hidden.tiger, lies=hidden.lies)
+            plans.append(run(state, carry, keys(0, 5)))
+    assert all(equal(plan, plans[0]) for plan in plans[1:])
+    # It does see what was heard.
+    plan, carry, _ = run(start._replace(heard=start.heard[::-1]), plans[0][1], keys(0, 5))
+    assert not equal(plan, plans[0][0])
+    assert carry.ply.tolist() == [2, 2, 2, 0, 2] and len(traces) == 1
+    # The fourth game is over: filler.
+    assert np.allclose(np.sum(plan.weights, axis=1), [1, 1, 1, 0, 1])
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(plan))
+
+
+@pytest.fixture(scope="module")
+def listened():
+    """A belief of uneven weights, some of them 0, and what listening makes of it."""
+    model, belief = BeliefModel(TIGER), TIGER.belief(3)
+    weights = 7 * belief.weights * jr.uniform(jr.key(0), belief.weights.shape)
+    weights = jnp.where(jr.bernoulli(jr.key(1), 0.3, weights.shape), 0.0, weights)
+    belief = Belief(belief.particles, weights, belief.seed)
+
+    @quick_jit
+    def run(belief):
+        after = model.afterstate(belief, jnp.zeros((3,), jnp.int32))
+        every = lambda i: model.resolve(after, jnp.full((3,), i, jnp.int32))
+        return after, [every(i) for i in range(TIGER.num_signals)]
+
+    return belief, *run(belief)
+
+
+def test_the_expected_next_belief_is_the_belief(listened):
+    belief, after, resolved = listened
+    now = np.asarray(belief.weights / jnp.sum(belief.weights, axis=1, keepdims=True))
+    chance = np.asarray(jax.nn.softmax(after.logits))
+    assert np.allclose(chance.sum(axis=1), 1) and np.all(chance[:, 2] == 0)
+    nexts = [np.asarray(found[0].weights) for found in resolved]
+    mean = sum(chance[:, i, None] * weights for i, weights in enumerate(nexts))
+    assert np.allclose(mean, now, atol=1e-6)
+    for weights in nexts[:2]:
+        assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
+        assert not np.any((weights > 0) & (now == 0))
+
+
+def test_a_signal_that_nobody_gave_is_the_end(listened):
+    _, _, resolved = listened
+    belief, reward, discount, last = resolved[2]
+    assert np.all(belief.weights == 0) and np.all(last)
+    assert np.all(reward == 0) and np.all(discount == 0)
+    logits, value = BeliefModel(TIGER).predict(belief, key=keys(0, 3))
+    assert np.all(np.isneginf(logits)) and np.all(value == 0)
+
+
+class Known(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+    """The tiger, its evaluator telling where it is: 1 or 2 behind the doors."""
+
+    tiger: Tiger
+
+    @property
+    def num_signals(self):
+        return 3
+
+    def step(self, state, action, *, key):
+        return self.tiger.step(state, action, key=key)
+
+    def resample(self, state, *, key):
+        return self.tiger.resample(state, key=key)
+
+    def signal(self, state, action, next_state):
+        return self.tiger.signal(state, action, next_state)
+
+    def predict(self, state, *, key):
+        logits, _ = self.tiger.predict(state, key=key)
+        return logits, 1.0 + state.tiger.astype(jnp.float32)
+
+
+def test_the_evaluator_is_asked_about_a_particle_drawn_by_weight():
+    number, belief = 4000, TIGER.belief(1)
+    weights = jnp.where(belief.particles.tiger == 0, 0.7, 0.3) * belief.weights
+    weights = weights.at[:, 0].set(0.0).at[:, -1].set(0.0)
+    belief = eqx.tree_at(lambda b: b.weights, belief, weights)
+    rows = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), belief)
+    value = quick_jit(lambda k: BeliefModel(Known(TIGER)).predict(rows, key=k)[1])(keys(0, number))
+    left = jnp.where(belief.particles.tiger == 0, weights, 0.0)
+    share = float(jnp.sum(left) / jnp.sum(weights))
+    assert abs(np.mean(value == 1) - share) < 4 * np.sqrt(share * (1 - share) / number)
+    # Of a single one that is alive, always that.
+    rows = jax.tree.map(lambda x: jnp.repeat(x, 16, axis=0), belief)
+    alone = eqx.tree_at(lambda b: b.weights, rows, 1e-30 * jnp.eye(16))
+    told = BeliefModel(Known(TIGER)).predict(alone, key=keys(1, 16))[1]
+    assert np.array_equal(told, 1 + np.asarray(belief.particles.tiger[0]))
+
+
+def test_a_belief_in_too_few_is_worth_what_the_evaluator_says(listened):
+    belief, after, resolved = listened
+    left = np.sum(np.asarray(resolved[0][0].weights) > 0, axis=1)
+    for least in (1, int(left.min()) + 1, 100):
+        model = BeliefModel(TIGER, least)
+        _, reward, discount, last = model.resolve(after, jnp.zeros((3,), jnp.int32))
+        assert np.array_equal(last, left < least)
+        assert np.all(discount == 1) and np.all(reward == -1)
+
+
+@pytest.mark.slow
+def test_nothing_is_planned_beyond_a_belief_in_too_few():
+    # After one roar fewer particles are left than there were.
+    planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 8, min_particles=8)
+    plan = first_plan(planner, Known(TIGER), TIGER.start(6))
+    told = (np.asarray(plan.qvalues)[:, LISTEN] + 1) / GAMMA  # of where the tiger is: 1 or 2
+    assert np.all((told > 1 - 1e-3) & (told < 2 + 1e-3))
+
+
+def test_every_particle_has_a_frozen_future_of_its_own():
+    tiger, batch, number = Tiger(3, noisy=True), 3, 1500
+    model, steps = BeliefModel(tiger), 3
+    belief = quick_jit(lambda k: model.sample(tiger.start(batch), number, key=k))(keys(0, batch))
+
+    @quick_jit
+    def listen(belief):
+        after = model.afterstate(belief, jnp.zeros((batch,), jnp.int32))
+        # Everybody lives on.
+        return Belief(after.particles, belief.weights, after.seed), after.signal
+
+    def lies(belief):
+        found, true = [], belief.particles.tiger
+        for _ in range(steps):
+            belief, signal = listen(belief)
+            found.append(np.asarray(signal != true))
+        return np.stack(found)
+
+    told = lies(belief)
+    assert np.array_equal(told, lies(belief))
+    flat, size = told.reshape(steps * batch, number), number
+    error = np.sqrt(HONEST * (1 - HONEST) / size)
+    assert np.all(np.abs(flat.mean(axis=1) - (1 - HONEST)) < 5 * error)
+    # No two steps and no two rows agree more often than chance has it.
+    both = np.corrcoef(flat)[~np.eye(len(flat), dtype=bool)]
+    assert np.all(np.abs(both) < 5 / np.sqrt(size))
+    # Doors do not change what would have been heard.
+    opened = model.afterstate(belief, jnp.full((batch,), LEFT, jnp.int32))
+    assert np.array_equal(opened.seed, listen(belief)[0].seed)
+
+
+class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+    """A tiger that breaks a rule of signals: in rows of an honest first roar none is broken."""
+
+    rule: str = eqx.field(static=True)
+
+    @property
+    def num_signals(self):
+        return 3
+
+    def step(self, state, action, *, key):
+        after, reward, discount, last = TIGER.step(state, action, key=key)
+        lied = state.lies[:, 0]
+        if self.rule == "last":
+            last = last | lied
+        if self.rule == "discount":
+            discount = jnp.where(lied, -discount, discount)
+        return after, reward, discount, last
+
+    def resample(self, state, *, key):
+        return TIGER.resample(state, key=key)
+
+    def signal(self, state, action, next_state):
+        signal = TIGER.signal(state, action, next_state)
+        if self.rule == "range":
+            signal = jnp.where(state.lies[:, 0], 3 - 4 * state.tiger, signal)
+        return signal
+
+    def predict(self, state, *, key):
+        return TIGER.predict(state, key=key)
+
+
+def half_believed() -> Belief:
+    """About the tiger; the second row believes in truthful roars alone."""
+    belief = TIGER.belief(2)
+    lied = jnp.any(belief.particles.lies, axis=2) & jnp.asarray([[False], [True]])
+    return eqx.tree_at(lambda b: b.weights, belief, jnp.where(lied, 0.0, belief.weights))
+
+
+@pytest.mark.parametrize("rule", ["last", "discount", "range"])
+def test_signals_that_tell_too_little_are_no_law(rule):
+    model = BeliefModel(Torn(rule))
+    logits = model.afterstate(half_believed(), jnp.zeros((2,), jnp.int32)).logits
+    assert np.all(np.isnan(logits[0]))
+    assert np.allclose(jax.nn.softmax(logits[1]), [0.5, 0.5, 0.0])
+
+
+@pytest.mark.slow
+def test_signals_that_tell_too_little_are_counted():
+    plan = first_plan(ChanceSearch(TreeSearch(12)), BeliefModel(Torn("last")), half_believed())
+    assert plan.stats["invalid"][0] > 0 and plan.stats["invalid"][1] == 0
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    with pytest.raises(ValueError, match="`model.signal` of a hidden model must tell"):
+        check_plan(plan)
+
+
+def test_leaves_may_be_judged_by_playouts():
+    # A playout from one particle is an unbiased sample: its mean is that over the belief.
+    model = PlayoutModel(TIGER, Playout(3))
+    assert model.num_signals == 3 and PlayoutModel(_Plain(), Playout(1)).num_signals == 0
+    number = 3000
+    rows = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), TIGER.belief(1))
+    value = quick_jit(lambda k: BeliefModel(model).predict(rows, key=k)[1])(keys(0, number))
+    value = np.asarray(value)
+    # A third listens; the doors are 10 and -100 with equal odds.
+    door = (10 - 100) / 2
+    exact = (2 / 3) * door + (1 / 3) * (-1 + (2 / 3) * door + (1 / 3) * (-1 + 2 / 3 * door - 1 / 3))
+    assert abs(value.mean() - exact) < 4 * value.std() / np.sqrt(number)
+
+
+class _Plain(AbstractPriorModel[jax.Array]):
+    def step(self, state, action, *, key):
+        return state, jnp.zeros_like(state), jnp.zeros_like(state), jnp.ones_like(state, bool)
+
+    def predict(self, state, *, key):
+        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+
+
+@pytest.mark.slow
+def test_a_policy_by_values_over_several_beliefs():
+    inner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 50)
+    plan = first_plan(Hindsight(inner, 4, SoftmaxQ()), TIGER, TIGER.start(3))
+    assert np.array_equal(plan.weights, np.eye(3)[[LISTEN] * 3])
+    assert np.allclose(plan.value, plan.qvalues[:, LISTEN])
+    assert np.allclose(plan.qvalues[:, LEFT] + plan.qvalues[:, RIGHT], -90, atol=1e-2)

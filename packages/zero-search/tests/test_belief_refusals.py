@@ -1,0 +1,135 @@
+"""Beliefs: bad input ends in one line that names it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jaxtyping
+import pytest
+
+from zero_search import (
+    Belief,
+    BeliefModel,
+    BeliefSearch,
+    ChanceSearch,
+    Playout,
+    PlayoutModel,
+    TreeSearch,
+)
+
+from .helpers import RandomTree
+from .hidden import Tiger
+
+
+@pytest.fixture(autouse=True)
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+CHANCE, TIGER, TREE = ChanceSearch(TreeSearch(4)), Tiger(2), RandomTree(2)
+ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [
+    (BeliefSearch, (CHANCE, 0), r"`BeliefSearch\(num_particles=0\)`: must be an integer, 1 or"),
+    (BeliefSearch, (CHANCE, 2.5), r"`BeliefSearch\(num_particles=2.5\)`: must be an integer"),
+    (BeliefSearch, (CHANCE, 4, 0), r"`BeliefSearch\(min_particles=0\)`: must be an integer, 1"),
+    (BeliefSearch, (CHANCE, 4, 5), r"`BeliefSearch\(num_particles=4, min_particles=5\)`: no bel"),
+    (BeliefSearch, (TreeSearch(4), 4), r"must be an instance of `zero_search.ChanceSearch`"),
+    (BeliefSearch, (ChanceSearch(TreeSearch(4, reuse=True)), 4), "with `reuse=True`: every move"),
+    (BeliefModel, (TREE,), r"`BeliefModel\(model=RandomTree\)`: must be able to `resample`"),
+    (BeliefModel, (TIGER, 0), r"`BeliefModel\(min_particles=0\)`: must be an integer"),
+    (BeliefModel, (PlayoutModel(TREE, Playout(1)),), "has `num_signals=0`, so it tells the"),
+]
+
+
+@pytest.mark.parametrize("part, fields, message", ARGUMENTS)
+def test_bad_arguments_are_named(part, fields, message):
+    with pytest.raises(ValueError, match=message) as error:
+        part(*fields)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_without_signals_is_named_before_any_move():
+    with pytest.raises(ValueError, match=r"`BeliefModel\(model=RandomTree\)`"):
+        BeliefSearch(CHANCE, 4).init(TREE, TREE.root(2))
+
+
+KEYS = jr.split(jr.key(0), 2)
+
+
+@pytest.mark.parametrize("key", [jr.key(0), jr.split(jr.key(0), 3), jnp.zeros((2,), jnp.uint32)])
+def test_wrong_keys_are_named(key):
+    start, planner = TIGER.start(2), BeliefSearch(CHANCE, 4)
+    with pytest.raises(ValueError, match=r"`key` is .* for 2 states; .* shape \(2,\)"):
+        planner.plan(TIGER, start, planner.init(TIGER, start), key=key)
+    with pytest.raises(ValueError, match=r"`key` is .* for 2 states"):
+        BeliefModel(TIGER).sample(start, 4, key=key)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.0])
+def test_a_wrong_number_of_particles_is_named(number):
+    with pytest.raises(
+        ValueError, match=r"`BeliefModel.sample\(num_particles=.*must be an integer"
+    ):
+        BeliefModel(TIGER).sample(TIGER.start(2), number, key=KEYS)
+
+
+@pytest.mark.parametrize(
+    "where, what, message",
+    [
+        (lambda b: b.weights, jnp.ones((8,)), r"`belief.weights` is float32\[8\]; it must be"),
+        (lambda b: b.weights, jnp.ones((2, 0)), r"`belief.weights` is float32\[2,0\]; it must be"),
+        (
+            lambda b: b.weights,
+            jnp.ones((2, 7)),
+            r"`belief.particles.tiger` is int32\[2,8\], but the weights are of 2 games with 7",
+        ),
+        (
+            lambda b: b.particles.over,
+            jnp.zeros((2, 7), bool),
+            r"`belief.particles.over` is bool\[2,7\], .* must begin with \(2, 8\)",
+        ),
+        (lambda b: b.seed, jnp.zeros((3,), jnp.uint32), r"`belief.seed` is uint32\[3\] for 2 g"),
+    ],
+)
+def test_a_belief_of_wrong_shapes_is_named(where, what, message):
+    belief: Belief = eqx.tree_at(where, TIGER.belief(2), what)
+    model = BeliefModel(TIGER)
+    with pytest.raises(ValueError, match=message) as error:
+        model.afterstate(belief, jnp.zeros((2,), jnp.int32))
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=message):
+        model.predict(belief, key=KEYS)
+
+
+@pytest.mark.parametrize("action", [jnp.zeros((3,), jnp.int32), jnp.zeros((2,)), jnp.int32(0)])
+def test_wrong_actions_are_named(action):
+    with pytest.raises(ValueError, match=r"`action` is .* of 2 games; it must be int of shape"):
+        BeliefModel(TIGER).afterstate(TIGER.belief(2), action)
+    planner = BeliefSearch(CHANCE, 4)
+    carry = planner.init(TIGER, TIGER.start(2))
+    with pytest.raises(ValueError, match="`action` is .* for a carry of 2 games"):
+        planner.advance(carry, action, TIGER.start(2), jnp.zeros((2,), bool))
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x[:, None], lambda x: x.astype(jnp.float32)])
+def test_a_wrong_signal_is_named(monkeypatch, spoil):
+    right = Tiger.signal
+    monkeypatch.setattr(Tiger, "signal", lambda self, *step: spoil(right(self, *step)))
+    planner = BeliefSearch(CHANCE, 4)
+    plan = lambda s, k: planner.plan(TIGER, s, planner.init(TIGER, s), key=k)[0]
+    with pytest.raises(ValueError, match=r"`model.signal` returned .* for 8 steps; .* \(8,\)"):
+        jax.eval_shape(plan, TIGER.start(2), KEYS)
+
+
+def test_resampling_into_another_shape_is_named(monkeypatch):
+    right = Tiger.resample
+    longer = lambda s: s._replace(time=s.time[:, None])
+    monkeypatch.setattr(Tiger, "resample", lambda self, s, *, key: longer(right(self, s, key=key)))
+    with pytest.raises(
+        ValueError, match=r"`model.resample` turned the leaf `state.time` from int32"
+    ):
+        BeliefModel(TIGER).sample(TIGER.start(2), 4, key=KEYS)

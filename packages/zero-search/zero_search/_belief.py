@@ -1,0 +1,253 @@
+"""A world that hides something, as a game of chance over what its player knows."""
+
+from typing import Generic
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+from ._chance import AbstractChanceModel
+from ._check import (
+    batch_size,
+    check_belief,
+    check_count,
+    check_keys,
+    check_kinds,
+    check_prediction,
+    check_signal,
+    check_states,
+    check_step,
+)
+from ._model import AbstractHiddenModel, AbstractPriorModel, State
+
+
+class Belief(eqx.Module, Generic[State]):
+    """What a player knows: states of which one may be the real one, and how likely each is.
+
+    **Attributes:**
+
+    - `particles`: states; all leaves begin with `[batch, particles]`. Those of a row that have a
+        weight must look alike to its player. The others are dead and may be anything.
+    - `weights`: probabilities up to a constant a row. A row of zeros is filler.
+    - `seed`: what the futures of the particles are drawn from: particle `i` of a row always steps
+        with the same key, whatever the action. Any number will do where `step` draws nothing.
+    """
+
+    particles: State
+    weights: Float[Array, "*axes particles"]
+    seed: UInt32[Array, "*axes"]
+
+
+class PredictedBelief(eqx.Module, Generic[State]):
+    """A belief after an action and before its signal.
+
+    **Attributes:**
+
+    - `particles`, `weights`, `seed`: those of the next belief, whichever signal comes.
+    - `signal`: what each particle will tell.
+    - `logits`: log-weights of the signals.
+    - `reward`, `discount`, `last`: of the step, by signal.
+    """
+
+    particles: State
+    weights: Float[Array, "*axes particles"]
+    seed: UInt32[Array, "*axes"]
+    signal: Int[Array, "*axes particles"]
+    logits: Float[Array, "*axes signals"]
+    reward: Float[Array, "*axes signals"]
+    discount: Float[Array, "*axes signals"]
+    last: Bool[Array, "*axes signals"]
+
+
+class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Generic[State]):
+    """What a player knows of `model`, as a game in which chance moves: its states are beliefs.
+
+    An action steps every particle, and the signals that they give are its outcomes, weighted as
+    the particles are. The player then believes in those that gave the signal: Bayes' rule. So all
+    that is decided rests on what has been seen, and looking is worth what it lets one do, no more
+    and no less. With every possible state as a particle, weighted by its probability, and a `step`
+    that draws nothing, this is the belief MDP itself and its expectimax the best there is.
+
+    Otherwise particles are samples, each with one frozen future (a *scenario*): its steps are drawn
+    from `seed`, never from the keys of the real world. Signals then split few particles among many
+    nodes, and a node that is left with one of them knows all that is hidden and to come. Its value
+    is too high, as those of [`zero_search.Hindsight`][] all are. More particles push that
+    deeper; `min_particles` stops there.
+
+    **Requirements.** What one player sees all see: a game of cards in the hand is none of
+    this kind. Particles of a node that give the same signal must agree in `discount` and `last`
+    (where they do not, or a signal is none of those below `num_signals`, the search counts the
+    evaluation as `invalid`). Rewards may differ: the next belief is paid their mean.
+
+    **Evaluation.** `model` is asked about one particle, drawn by weight. As all look alike, a
+    network is shown what the player sees, and a [`zero_search.Playout`][] is one fair sample.
+
+    **Depletion.** Signals that no particle gave have probability 0. If resolved nevertheless they
+    are the end: reward 0, discount 0, `last`, and a belief without weights. Such a row has no
+    legal action and value 0.
+
+    **Arguments:**
+
+    - `model`: of the hidden world: an [`zero_search.AbstractPriorModel`][] and
+        [`zero_search.AbstractHiddenModel`][] in one.
+    - `min_particles`: a belief in fewer is `last`, a truncation: worth what the evaluator says.
+
+    Kaelbling, Littman and Cassandra 1998, "Planning and acting in partially observable stochastic
+    domains", section 3.3; scenarios: Somani, Ye, Hsu and Lee 2013, "DESPOT: online POMDP planning
+    with regularization".
+    """
+
+    model: AbstractPriorModel[State]
+    min_particles: int = 1
+
+    def __check_init__(self):
+        check_kinds("BeliefModel", AbstractPriorModel, model=self.model)
+        check_count("BeliefModel", 1, min_particles=self.min_particles)
+        _hidden(self.model)
+
+    def sample(
+        self, state: State, num_particles: int, *, key: Key[Array, " batch"]
+    ) -> Belief[State]:
+        """So many states that the players of `state` could not tell from it, equally likely."""
+        check_count("BeliefModel.sample", 1, num_particles=num_particles)
+        batch, hidden = batch_size(state), _hidden(self.model)
+        check_keys(key, batch)
+        hide, fate = jax.vmap(lambda k: tuple(jr.split(k)))(key)
+
+        def particle(i: Int[Array, ""]) -> State:
+            found = hidden.resample(state, key=jax.vmap(lambda k: jr.fold_in(k, i))(hide))
+            check_states(state, found, "resample")
+            return found
+
+        # Not `batch * num_particles` rows: what `resample` works out of a state alone, such as the
+        # tables of an exact posterior, is then shared by its particles.
+        particles = jax.vmap(particle, out_axes=1)(jnp.arange(num_particles, dtype=jnp.int32))
+        weights = jnp.full((batch, num_particles), 1 / num_particles, jnp.float32)
+        return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate))
+
+    def afterstate(
+        self, state: Belief[State], action: Int[Array, " batch"]
+    ) -> PredictedBelief[State]:
+        hidden, (batch, number) = _hidden(self.model), check_belief(state, action)
+        flat = lambda x: x.reshape(batch * number, *x.shape[2:])
+        before = jax.tree.map(flat, state.particles)
+        keys, seed = _fates(state.seed, number)
+        actions = jnp.repeat(action, number)
+        after, reward, discount, last = self.model.step(before, actions, key=keys.reshape(-1))
+        check_step(before, after, reward, discount, last)
+        signal = hidden.signal(before, actions, after)
+        check_signal(signal, batch * number)
+        split = lambda x: x.reshape(batch, number, *x.shape[1:])
+        signal = split(signal.astype(jnp.int32))
+        step = [split(x.astype(jnp.float32)) for x in (reward, discount)] + [split(last)]
+        told = _by_signal(state.weights, signal, hidden.num_signals, *step)
+        return PredictedBelief(jax.tree.map(split, after), state.weights, seed, signal, *told)
+
+    def outcome_logits(self, afterstate: PredictedBelief[State]) -> Float[Array, "batch signals"]:
+        return afterstate.logits
+
+    def resolve(
+        self, afterstate: PredictedBelief[State], outcome: Int[Array, " batch"]
+    ) -> tuple[
+        Belief[State], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
+    ]:
+        alive = afterstate.signal == outcome[:, None]
+        weights = jnp.where(alive, afterstate.weights, 0.0)
+        total = jnp.sum(weights, axis=1, keepdims=True)
+        belief = Belief(
+            afterstate.particles, weights / jnp.where(total > 0, total, 1.0), afterstate.seed
+        )
+        lane = jnp.arange(outcome.shape[0])
+        told = (afterstate.reward, afterstate.discount, afterstate.last)
+        reward, discount, last = (x[lane, outcome] for x in told)
+        few = jnp.sum(weights > 0, axis=1) < self.min_particles
+        return belief, reward, discount, last | few
+
+    def predict(
+        self, state: Belief[State], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        batch, _ = check_belief(state)
+        draw, ask = jax.vmap(lambda k: tuple(jr.split(k)))(key)
+        index, lane = _drawn(state.weights, draw), jnp.arange(batch)
+        one = jax.tree.map(lambda x: x[lane, index], state.particles)
+        logits, value = self.model.predict(one, key=ask)
+        check_prediction(logits, value, batch, None)
+        known = jnp.any(state.weights > 0, axis=1)
+        return jnp.where(known[:, None], logits, -jnp.inf), jnp.where(known, value, 0.0)
+
+
+def _hidden(model: AbstractPriorModel[State]) -> AbstractHiddenModel[State]:
+    """The model again, as one that hides something and tells signals of it."""
+    name = type(model).__name__
+    if not isinstance(model, AbstractHiddenModel):
+        raise ValueError(
+            f"`BeliefModel(model={name})`: must be able to `resample` and `signal`: give it an "
+            "`AbstractHiddenModel`; where nothing is hidden, search without a belief."
+        )
+    if model.num_signals < 1:
+        raise ValueError(
+            f"`BeliefModel(model={name})`: has `num_signals={model.num_signals}`, so it tells the "
+            "player nothing; it must be 1 or more: where nothing is hidden, search without a "
+            "belief."
+        )
+    return model
+
+
+def _fates(
+    seed: UInt32[Array, " batch"], number: int
+) -> tuple[Key[Array, "batch particles"], UInt32[Array, " batch"]]:
+    """Every particle's key for one step, and the seed of the next one's."""
+
+    def one(seed: UInt32[Array, ""]) -> tuple[Key[Array, " particles"], UInt32[Array, ""]]:
+        key = jr.key(seed)
+        keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(number, dtype=jnp.int32))
+        return keys, jr.bits(jr.fold_in(key, number), (), jnp.uint32)
+
+    return jax.vmap(one)(seed)
+
+
+def _by_signal(
+    weights: Float[Array, "batch particles"],
+    signal: Int[Array, "batch particles"],
+    num_signals: int,
+    reward: Float[Array, "batch particles"],
+    discount: Float[Array, "batch particles"],
+    last: Bool[Array, "batch particles"],
+) -> tuple[
+    Float[Array, "batch signals"],
+    Float[Array, "batch signals"],
+    Float[Array, "batch signals"],
+    Bool[Array, "batch signals"],
+]:
+    """Log-weights of the signals, and of the step after each: reward, discount, last.
+
+    The log-weights of a row that breaks the rules are NaN.
+    """
+    alive = weights > 0
+    given = signal[:, :, None] == jnp.arange(num_signals, dtype=jnp.int32)[None, None]
+    given = given & alive[:, :, None]
+    # A sum over a comparison, not a scatter: the same on every device, whatever the order.
+    add = lambda x: jnp.sum(jnp.where(given, x[:, :, None], 0.0), axis=1)
+    mass = add(weights)
+    mean = lambda x: add(weights * x) / jnp.where(mass > 0, mass, 1.0)
+    reward, discounts = mean(reward), mean(discount)
+    lasts = jnp.any(given & last[:, :, None], axis=1) | (mass <= 0)
+    known = (signal >= 0) & (signal < num_signals)
+    back = lambda x: jnp.take_along_axis(x, jnp.where(known, signal, 0), axis=1)
+    torn = (jnp.abs(back(discounts) - discount) > 1e-3) | (back(lasts) != last)
+    broken = jnp.any(alive & (torn | ~known), axis=1)
+    logits = jnp.where(broken[:, None], jnp.nan, jnp.log(mass))
+    return logits, reward, discounts, lasts
+
+
+def _drawn(
+    weights: Float[Array, "batch particles"], key: Key[Array, " batch"]
+) -> Int[Array, " batch"]:
+    """A particle a row, by weight; never a dead one if any is alive."""
+    below = jnp.cumsum(weights, axis=1)
+    share = 1.0 - jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)  # above 0
+    reached = below >= (share * below[:, -1])[:, None]
+    rank = jnp.where(weights > 0, 1 + reached.astype(jnp.int32), 0)
+    return jnp.argmax(rank, axis=1).astype(jnp.int32)
