@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, Int8, PRNGKeyArray
 
 from ._environment import AbstractHiddenEnvironment, Observation, Transition
@@ -117,7 +118,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         **Raises:** `ValueError` for an action outside the board, where its value is at hand.
         """
         del key
-        if not isinstance(action, jax.core.Tracer) and not 0 <= action < self.num_actions:
+        if not isinstance(action, Tracer) and not 0 <= action < self.num_actions:
             raise ValueError(
                 f"Minesweeper: action {action} is outside the board of {self.rows} x "
                 f"{self.columns} cells; actions are 0 to {self.num_actions - 1}."
@@ -189,7 +190,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         )
 
     def text(self, state: MinesweeperState) -> str:
-        """The board for a terminal: `.` hidden; at the end `*` for mines, `X` the one stepped on."""
+        """The board for a terminal: `.` hidden; at the end `*` mines, `X` the one stepped on."""
         board, mines, over = (np.asarray(x) for x in (state.board, state.mines, state.over))
         mark = np.where(board < 0, np.where(mines & over, "*", "."), board.astype(str))
         mark = np.where(mines & (board >= 0), "X", mark)

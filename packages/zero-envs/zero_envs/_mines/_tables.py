@@ -57,7 +57,7 @@ def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
     shown_around, number_around = _around(shown), _around(jnp.where(shown, board, 0))
     frontier = hidden & (sum(x.astype(jnp.int32) for x in shown_around.values()) > 0)
     left = _left(frontier)
-    lacking = sum(x.astype(jnp.int32) for x in _around(frontier).values())
+    lacking = sum((x.astype(jnp.int32) for x in _around(frontier).values()), 0 * board)
     total_around = _around(lacking)
     enter = mine = spent = jnp.zeros((), jnp.uint32)
     for offset in _AROUND:
