@@ -20,11 +20,15 @@ def around(cell: Cell, rows: int, columns: int) -> list[Cell]:
     ]
 
 
+def cells_of(mask: np.ndarray) -> list[Cell]:
+    return [(int(i), int(j)) for i, j in np.argwhere(mask)]
+
+
 def shown(mines: np.ndarray, opened: np.ndarray) -> np.ndarray:
     """The board that a player sees: -1 where `opened` is not set."""
     rows, columns = mines.shape
     board = np.full(mines.shape, -1, np.int32)
-    for cell in map(tuple, np.argwhere(opened)):
+    for cell in cells_of(opened):
         board[cell] = sum(int(mines[x]) for x in around(cell, rows, columns))
     return board
 
@@ -44,7 +48,7 @@ def posterior(board: np.ndarray, num_mines: int) -> tuple[int, np.ndarray]:
     are enumerated one by one, and those of different components multiplied by number of mines.
     """
     rows, columns = board.shape
-    hidden = [tuple(map(int, x)) for x in np.argwhere(board < 0)]
+    hidden = cells_of(board < 0)
     total: dict[int, int] = {0: 1}
     with_mine: dict[Cell, dict[int, int]] = {}
     near: set[Cell] = set()
@@ -60,7 +64,7 @@ def posterior(board: np.ndarray, num_mines: int) -> tuple[int, np.ndarray]:
         with_mine = {x: product(w, ways) for x, w in with_mine.items()}
         with_mine |= {x: product(total, w) for x, w in each.items()}
         total = product(total, ways)
-    for cell in map(tuple, np.argwhere(board >= 0)):
+    for cell in cells_of(board >= 0):
         if board[cell] > 0 and not any(board[x] < 0 for x in around(cell, rows, columns)):
             total = {}
     others = len(hidden) - len(near)
@@ -99,7 +103,7 @@ def components(board: np.ndarray) -> Iterator[tuple[list[Cell], dict[Cell, int]]
     """Connected hidden cells, neighbours near each other in the list, and their numbers."""
     rows, columns = board.shape
     seen: set[Cell] = set()
-    for start in (tuple(map(int, x)) for x in np.argwhere(board >= 0)):
+    for start in cells_of(board >= 0):
         if start in seen:
             continue
         cells: list[Cell] = []

@@ -11,6 +11,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from zero_envs import mine_posterior, sample_mines
+from zero_envs._mines._sweep import forward
+from zero_envs._mines._tables import tables
 
 from . import mines_oracle as oracle
 
@@ -133,3 +135,124 @@ def test_layouts_are_uniform(ask: Ask):
     expected = BOARDS * LAYOUTS / number
     chi2 = ((drawn - expected) ** 2).sum() / expected
     assert abs(chi2 - (number - 1)) < 4 * math.sqrt(2 * (number - 1))
+
+
+def test_columns_are_swept_where_rows_overflow():
+    """Boards with more than 32 states row by row and not column by column."""
+    boards = some_boards(6, 3 * BOARDS, 10, 10, 10)[2::3]
+    _, count, probability = asked(10, 0, max_states=32)(boards)
+    swept = jax.jit(lambda x: forward(tables(x, 100), jnp.full(len(x), 10, jnp.int32), 32)[0].lost)
+    rows, columns = swept(boards), swept(boards.transpose(0, 2, 1))
+    assert np.array_equal(np.isnan(count), rows & columns)
+    assert np.isnan(probability[np.isnan(count)]).all()
+    turned = np.flatnonzero(rows & ~columns)
+    assert len(turned) >= 2 and (rows & columns).any()
+    for i in turned[:4]:
+        exact, risk = oracle.posterior(boards[i], 10)
+        assert count[i] == pytest.approx(exact, rel=1e-5)
+        np.testing.assert_allclose(probability[i], risk, rtol=1e-5, atol=0)
+
+
+def wide_board() -> np.ndarray:
+    """5 x 7 with 6 mines, every second cell open unless it is a mine."""
+    mines = oracle.random_mines(np.random.default_rng(7), 5, 7, 6)
+    return oracle.shown(mines, ~mines & (np.indices(mines.shape).sum(axis=0) % 2 == 0))
+
+
+def test_other_sizes_one_by_one():
+    board = wide_board()
+    exact, risk = oracle.posterior(board, 6)
+    layouts, found = sample_mines(jnp.asarray(board), 6, 20, key=jr.key(0), max_states=32)
+    assert float(found.count) == pytest.approx(exact, rel=1e-5)
+    assert float(found.log_count) == pytest.approx(math.log(exact), abs=1e-5)
+    np.testing.assert_allclose(found.probability, risk, rtol=1e-5, atol=0)
+    assert layouts.shape == (20, 5, 7) and not found.overflowed
+    assert all(oracle.consistent(board, np.asarray(x), 6) for x in layouts)
+    # The same through every transformation.
+    alone = mine_posterior(jnp.asarray(board), jnp.int32(6), max_states=32)
+    np.testing.assert_array_equal(alone.probability, found.probability)
+
+
+def test_transformations_compose():
+    """Nested `vmap`, over boards, numbers of mines and keys; each equals one call."""
+    boards = jnp.asarray(np.stack([wide_board(), np.full((5, 7), -1)]))
+    mines = jnp.int32([6, 7, 8])
+
+    def one(board, num_mines, key):
+        layouts, found = sample_mines(board, num_mines, 3, key=key, max_states=32)
+        return layouts, found.probability
+
+    by_key = jax.vmap(one, (None, None, 0))
+    by_mines = jax.vmap(by_key, (None, 0, None))
+    layouts, risk = jax.jit(jax.vmap(by_mines, (0, None, None)))(
+        boards, mines, jr.split(jr.key(0), 4)
+    )
+    assert layouts.shape == (2, 3, 4, 3, 5, 7) and risk.shape == (2, 3, 4, 5, 7)
+    alone = jax.jit(one)
+    for i, j, k in ((0, 0, 0), (0, 2, 3), (1, 1, 2)):
+        expected = alone(boards[i], mines[j], jr.split(jr.key(0), 4)[k])
+        np.testing.assert_array_equal(layouts[i, j, k], expected[0])
+        np.testing.assert_allclose(risk[i, j, k], expected[1], rtol=1e-6)
+
+
+def test_keys_alone_cost_no_further_sweep():
+    """The loops carry one board, however many keys are mapped over."""
+
+    def one(key):
+        return sample_mines(jnp.full((3, 3), -1), 2, 1, key=key, max_states=16)[0]
+
+    text = str(jax.make_jaxpr(jax.vmap(one))(jr.split(jr.key(0), 50)))
+    assert "f32[9,1,16]" in text and "f32[9,50,16]" not in text
+
+
+def test_runs_split_over_devices():
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    boards = jnp.asarray(np.stack([wide_board()] * 8))
+    keys = jr.split(jr.key(1), 8)
+
+    def run(boards, keys):
+        one = lambda board, key: sample_mines(board, 6, 2, key=key, max_states=32)
+        return jax.vmap(one)(boards, keys)
+
+    rows = P("data")
+    split = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(boards, keys)
+    whole = jax.jit(run)(boards, jr.clone(keys))
+    jax.tree.map(np.testing.assert_array_equal, split, whole)
+
+
+def test_too_many_states_cannot_be_missed():
+    board = jnp.asarray(wide_board())
+    with pytest.raises(ValueError, match="5 x 7 board.*6.*more than max_states=2 states"):
+        mine_posterior(board, 6, max_states=2)
+    solve = jax.jit(lambda x: sample_mines(x, 6, 2, key=jr.key(0), max_states=2))
+    layouts, found = solve(board)
+    assert found.overflowed and np.isnan(found.count) and np.isnan(found.probability).all()
+    assert layouts.all()
+    for bad in (0, 48, 2**16):
+        with pytest.raises(ValueError, match=f"max_states={bad}.*power of two up to 32768"):
+            mine_posterior(board, 6, max_states=bad)
+
+
+@jax.jit
+def jitted(board: jax.Array, num_mines: jax.Array):
+    return mine_posterior(board, num_mines, max_states=16)
+
+
+@pytest.mark.parametrize(
+    "cells, num_mines, reason",
+    [
+        ({(0, 0): 4}, 4, "the 4 in row 0, column 0 has 3 hidden neighbours"),
+        ({(1, 1): 9}, 4, "the 9 in row 1, column 1; numbers are 0 to 8"),
+        ({}, 10, "10 mines for 9 hidden cells"),
+        ({(0, 0): 3, (2, 2): 0}, 3, "2 numbers and 3 mines in 7 hidden cells do not go"),
+    ],
+)
+def test_contradictions_are_named(cells: dict, num_mines: int, reason: str):
+    board = np.full((3, 3), -1, np.int32)
+    for cell, number in cells.items():
+        board[cell] = number
+    with pytest.raises(ValueError, match=reason):
+        mine_posterior(jnp.asarray(board), num_mines, max_states=16)
+    found = jitted(jnp.asarray(board), num_mines)
+    assert found.count == 0 and found.log_count == -np.inf and not found.overflowed
+    assert np.isnan(found.probability).all()

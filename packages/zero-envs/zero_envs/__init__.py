@@ -41,6 +41,10 @@ from ._mines import (
     MinePosterior as MinePosterior,
     sample_mines as sample_mines,
 )
+from ._minesweeper import (
+    Minesweeper as Minesweeper,
+    MinesweeperState as MinesweeperState,
+)
 from ._monsters import (
     Monsters as Monsters,
     MonstersAfterstate as MonstersAfterstate,

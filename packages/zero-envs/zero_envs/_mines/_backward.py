@@ -114,8 +114,8 @@ def layouts(
 
 def in_place(tables: Tables, x: Array) -> Array:
     """Out of the order of the sweep, `[boards, ..., cells]`, onto the board."""
-    boards, side, _ = tables.place.shape
-    place = tables.place.reshape(boards, *(1 for _ in x.shape[2:]), side * side)
-    place = jnp.minimum(place, x.shape[-1] - 1)
+    side, _, boards = tables.place.shape
+    place = jnp.minimum(tables.place.reshape(-1, boards).T, x.shape[-1] - 1)
+    place = place.reshape(boards, *(1 for _ in x.shape[2:]), side * side)
     found = jnp.take_along_axis(x, jnp.broadcast_to(place, (*x.shape[:-1], side * side)), axis=-1)
     return found.reshape(*x.shape[:-1], side, side)

@@ -49,7 +49,7 @@ def solver(max_states: int) -> Callable[[Array, Array, Array], Solution]:
         board, num_mines, uniforms = args
         if not (batched[0] or batched[1]):
             several, boards, number = uniforms.shape[:3]
-            flat = jnp.moveaxis(uniforms, 0, 1).reshape(boards, several * number, -1)
+            flat = jnp.moveaxis(uniforms, 0, 1).reshape(boards, several * number, uniforms.shape[3])
             found = solve(board, num_mines, flat)
             split = found.layouts.reshape(boards, several, number, *board.shape[1:])
             found = found._replace(layouts=jnp.moveaxis(split, 1, 0))
@@ -58,8 +58,9 @@ def solver(max_states: int) -> Callable[[Array, Array, Array], Solution]:
             x if is_batched else jnp.broadcast_to(x[None], (axis_size, *x.shape))
             for x, is_batched in zip(args, batched, strict=True)
         ]
-        found = solve(*(x.reshape(-1, *x.shape[2:]) for x in full))
-        split = jax.tree.map(lambda x: x.reshape(axis_size, -1, *x.shape[1:]), found)
+        boards = full[0].shape[1]
+        found = solve(*(x.reshape(axis_size * boards, *x.shape[2:]) for x in full))
+        split = jax.tree.map(lambda x: x.reshape(axis_size, boards, *x.shape[1:]), found)
         return split, Solution(True, True, True, True)  # pyright: ignore[reportArgumentType]
 
     return solve
@@ -71,14 +72,15 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
     side = max(rows, columns)
     margin = ((0, 0), (0, side - rows), (0, side - columns))
     square = jnp.pad(board, margin, constant_values=WALL)
+    # Zeros that vary over devices as the arguments do, which loops under `shard_map` ask for.
+    zero = 0 * (board[:, 0, 0] + num_mines)
+    zero += jnp.sum(uniforms[..., 0] < 0, axis=1, dtype=jnp.int32)
     problem = _Problem(
         by_row=tables(square, rows * columns),
         by_column=tables(jnp.swapaxes(square, 1, 2), rows * columns),
-        num_mines=num_mines,
+        num_mines=num_mines + zero,
         uniforms=uniforms,
     )
-    # Zeros that vary over devices as the boards do, which loops under `shard_map` ask for.
-    zero = num_mines - num_mines
     nothing = zero.astype(jnp.float32) + jnp.nan
     found = Solution(
         mantissa=nothing,

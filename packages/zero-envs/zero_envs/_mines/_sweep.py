@@ -51,7 +51,7 @@ def forward(
 ) -> tuple[States, History]:
     """Sweeps with lists of `size` states; all boards together, to the end of the largest."""
     steps, words, boards = tables.mine.shape
-    # Zeros that vary over devices as the boards do, which loops under `shard_map` ask for.
+    # Zeros that vary over devices as the boards do.
     zero = (num_mines - num_mines)[:, None] + jnp.zeros((1, size), jnp.int32)
     none = zero != 0
     states = States(

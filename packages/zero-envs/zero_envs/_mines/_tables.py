@@ -1,6 +1,7 @@
 """What a sweep over a Minesweeper board has to know of it, cell by cell."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
@@ -36,32 +37,17 @@ class Tables(eqx.Module):
     limit: UInt32[Array, "cells words boards"]
     frontier: Int32[Array, " boards"]
     hidden: Int32[Array, " boards"]
-    place: Int32[Array, "boards side side"]
+    place: Int32[Array, "side side boards"]
     possible: Bool[Array, " boards"]
 
     def pick(self, index: Int32[Array, " chosen"]) -> "Tables":
         """Of some of the boards."""
-        return Tables(
-            enter=self.enter[..., index],
-            mine=self.mine[..., index],
-            limit=self.limit[..., index],
-            frontier=self.frontier[index],
-            hidden=self.hidden[index],
-            place=self.place[index],
-            possible=self.possible[index],
-        )
+        return jax.tree.map(lambda x: x[..., index], self)
 
     def where(self, mask: Bool[Array, " boards"], other: "Tables") -> "Tables":
         """These where `mask` is set, the others elsewhere."""
-        return Tables(
-            enter=jnp.where(mask[None, None], self.enter, other.enter),
-            mine=jnp.where(mask[None, None], self.mine, other.mine),
-            limit=jnp.where(mask[None, None], self.limit, other.limit),
-            frontier=jnp.where(mask, self.frontier, other.frontier),
-            hidden=jnp.where(mask, self.hidden, other.hidden),
-            place=jnp.where(mask[:, None, None], self.place, other.place),
-            possible=jnp.where(mask, self.possible, other.possible),
-        )
+        full = lambda x: mask.reshape(*(1 for _ in x.shape[1:]), -1)
+        return jax.tree.map(lambda x, y: jnp.where(full(x), x, y), self, other)
 
 
 def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
@@ -71,7 +57,7 @@ def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
     shown_around, number_around = _around(shown), _around(jnp.where(shown, board, 0))
     frontier = hidden & (sum(x.astype(jnp.int32) for x in shown_around.values()) > 0)
     left = _left(frontier)
-    lacking = sum(x.astype(jnp.int32) for x in _around(frontier).values())
+    lacking = sum((x.astype(jnp.int32) for x in _around(frontier).values()), 0 * board)
     total_around = _around(lacking)
     enter = mine = spent = jnp.zeros((), jnp.uint32)
     for offset in _AROUND:
@@ -96,7 +82,7 @@ def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
         limit=in_order(~spent),
         frontier=count,
         hidden=jnp.sum(hidden, axis=(1, 2), dtype=jnp.int32),
-        place=place,
+        place=place.transpose(1, 2, 0),
         possible=~jnp.any(shown & (lacking == 0) & (board > 0), axis=(1, 2)),
     )
 
