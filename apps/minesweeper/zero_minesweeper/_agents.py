@@ -1,0 +1,44 @@
+"""Who plays, by name."""
+
+from jaxtyping import Array, Float
+
+import jax.numpy as jnp
+
+from zero_envs import Minesweeper, Observation
+from zero_search import Hindsight, PUCT, TreeSearch
+from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
+from zero_train.app import UsageError
+
+from ._solvers import RulesActor, SolverActor
+
+
+#: Who needs no network.
+SOLVERS = ("tiebreak", "minprob", "rules", "random", "hindsight")
+
+
+def build_agent(name: str, env: Minesweeper, *, layouts: int) -> AbstractActor:
+    """The agent of that name.
+
+    **Arguments:**
+
+    - `layouts`: how many `hindsight` draws for a move.
+
+    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has.
+    """
+    if name == "random":
+        return RandomActor()
+    if name == "rules":
+        return RulesActor()
+    if name in ("minprob", "tiebreak"):
+        return SolverActor(env.num_mines, name == "tiebreak", env.max_states)
+    if name == "hindsight":
+        # With the mines known every safe cell is worth the same: one simulation each says all.
+        search = TreeSearch(env.num_actions, PUCT(1.0), max_depth=1)
+        planner = Hindsight(search, layouts, resample=True)
+        return PlanningActor(planner, EnvironmentModel(env, _indifferent))
+    raise UsageError(f"--agent {name} is unknown; choose one of {', '.join(SOLVERS)}.")
+
+
+def _indifferent(obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
+    assert obs.legal is not None
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)

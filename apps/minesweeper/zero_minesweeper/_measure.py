@@ -1,0 +1,134 @@
+"""What a player is worth, from few games: luck with the mines is taken out."""
+
+import dataclasses
+import math
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from zero_envs import mine_posterior, Minesweeper
+from zero_train import AbstractActor
+
+
+_BOARDS_AT_ONCE = 250
+
+
+class Played(eqx.Module):
+    """What games came to, one number a board.
+
+    **Attributes:**
+
+    - `won`, `safe`: whether it was won, and how many safe cells were opened.
+    - `win_estimate`: 1 less the risks that were taken, each the exact probability of a mine given
+        what was seen. The mean over boards is that of `won`, whoever plays; its variance is a
+        sixteenth for somebody who takes few risks.
+    - `return_estimate`: the same for `safe`: all safe cells less, for each risk, what it put at
+        stake.
+    - `needless`: risks taken where a cell was known to be safe.
+    - `moves`: how many.
+    """
+
+    won: Bool[Array, " boards"]
+    safe: Int[Array, " boards"]
+    win_estimate: Float[Array, " boards"]
+    return_estimate: Float[Array, " boards"]
+    needless: Int[Array, " boards"]
+    moves: Int[Array, " boards"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """**Attributes:**
+
+    - `games`: one number a board, on the host.
+    - `moves_per_second`: without compilation, many boards at once, the exact risks included.
+    """
+
+    games: Played
+    moves_per_second: float
+
+
+def measure(env: Minesweeper, actor: AbstractActor, *, boards: int, key: PRNGKeyArray) -> Measured:
+    """Plays `boards` boards. Board `i`, and whatever is random in playing it, depends on `key` and
+    on `i` only: give two players the same key and compare them board by board."""
+    rows = np.arange(boards, dtype=np.int32)
+    chunks = [rows[i : i + _BOARDS_AT_ONCE] for i in range(0, boards, _BOARDS_AT_ONCE)]
+    # The last chunk is filled up, so that one compiled program plays them all.
+    size = len(chunks[0])
+    padded = [np.resize(chunk, size) for chunk in chunks]
+    played, seconds = [], []
+    # Again from the first one, which compiles: so every chunk is timed once.
+    for chunk in (*padded, padded[0]):
+        start = time.perf_counter()
+        played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
+        seconds.append(time.perf_counter() - start)
+    numbers = [len(chunk) for chunk in chunks]
+    join = lambda *xs: np.concatenate([np.asarray(x)[:n] for x, n in zip(xs, numbers, strict=True)])
+    games = jax.tree.map(join, *played[:-1])
+    moves = sum(int(jnp.sum(one.moves)) for one in played[1:])
+    return Measured(games, moves / sum(seconds[1:]))
+
+
+def mean_and_error(x: np.ndarray) -> tuple[float, float]:
+    """The mean and its standard error."""
+    x = np.asarray(x, np.float64)
+    return float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x)))
+
+
+@eqx.filter_jit
+def _play(
+    env: Minesweeper, actor: AbstractActor, rows: Int[Array, " boards"], key: PRNGKeyArray
+) -> Played:
+    def keys(consumer: int, step: Int[Array, ""] | int) -> Array:
+        mine = jr.fold_in(jr.fold_in(key, consumer), step)
+        return jax.vmap(jr.fold_in, in_axes=(None, 0))(mine, rows)
+
+    safe_cells = env.num_actions - env.num_mines
+
+    def body(loop):
+        step, state, carry, played = loop
+        obs = jax.vmap(env.observe)(state)
+        action, _, carry = actor.act(state, obs, carry, key=keys(0, step))
+        risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0, 0))(
+            env, state.board, state.over, action
+        )
+        after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
+            state, action, keys(1, step)
+        )
+        carry = actor.advance(carry, action, after, transition)
+        going = ~state.over
+        played = Played(
+            won=jax.vmap(env.won)(after),
+            safe=played.safe + jnp.where(going & (transition.reward > 0), 1, 0),
+            win_estimate=played.win_estimate - risk,
+            return_estimate=played.return_estimate - risk * (safe_cells - played.safe),
+            needless=played.needless + needless,
+            moves=played.moves + going,
+        )
+        return step + 1, after, carry, played
+
+    state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
+    none = jnp.zeros(rows.shape, jnp.int32)
+    whole = jnp.ones(rows.shape, jnp.float32)
+    played = Played(none > 0, none, whole, safe_cells * whole, none, none)
+    loop = (jnp.zeros((), jnp.int32), state, actor.init(state), played)
+    return jax.lax.while_loop(lambda loop: jnp.any(~loop[1].over), body, loop)[-1]
+
+
+def _risk(
+    env: Minesweeper, board: Int[Array, "rows columns"], over: Bool[Array, ""], action: Array
+) -> tuple[Float[Array, ""], Int[Array, ""]]:
+    """The probability that the move opens a mine, and whether that could have been avoided."""
+    # A board on which a mine was stepped on shows what no layout shows.
+    board = jnp.where(over, jnp.int8(-1), board)
+    found = mine_posterior(board, env.num_mines, max_states=env.max_states).probability
+    hidden = board < 0
+    # Opening a cell again ends the game as surely as a mine does.
+    risk = jnp.where(hidden.reshape(-1)[action], found.reshape(-1)[action], 1.0)
+    needless = (risk > 0) & jnp.any(hidden & (found == 0))
+    return jnp.where(over, 0.0, risk), jnp.where(over, 0, needless.astype(jnp.int32))

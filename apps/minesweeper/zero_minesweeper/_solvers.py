@@ -1,0 +1,102 @@
+"""Players that reason and have nothing to learn."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from zero_envs import mine_posterior, Observation, Transition
+from zero_train import AbstractActor
+
+
+class SolverActor(AbstractActor[None]):
+    """Opens a cell that is least likely a mine, by the exact posterior of what is seen.
+
+    **Attributes:**
+
+    - `num_mines`: on the board.
+    - `tie_break`: of equally likely ones, the one with the fewest hidden neighbours, which is the
+        likeliest to show where to go on; otherwise one at random.
+    - `max_states`: as for [`zero_envs.mine_posterior`][].
+    """
+
+    num_mines: int
+    tie_break: bool
+    max_states: int = 512
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], None, None]:
+        del state, carry
+        return jax.vmap(self._choose)(obs.features["board"], obs.legal, key), None, None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+    def _choose(
+        self, board: Int[Array, "rows columns"], legal: Bool[Array, " cells"], key: Array
+    ) -> Int[Array, ""]:
+        posterior = mine_posterior(board, self.num_mines, max_states=self.max_states)
+        risk = jnp.where(legal, posterior.probability.reshape(-1), jnp.inf)
+        # Equal but for rounding.
+        least = legal & (risk <= jnp.min(risk) * (1 + 1e-5))
+        if self.tie_break:
+            near = jnp.where(least, around(board < 0).reshape(-1), 9)
+            least = least & (near == jnp.min(near))
+        return _any_of(least, key)
+
+
+class RulesActor(AbstractActor[None]):
+    """Opens what a number by itself proves safe, again and again; otherwise any cell that no number
+    proves a mine.
+
+    A number all of whose mines are known makes its other neighbours safe; one with as many hidden
+    neighbours as mines makes all of them mines.
+    """
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], None, None]:
+        del state, carry
+        return jax.vmap(self._choose)(obs.features["board"], obs.legal, key), None, None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+    def _choose(
+        self, board: Int[Array, "rows columns"], legal: Bool[Array, " cells"], key: Array
+    ) -> Int[Array, ""]:
+        hidden = board < 0
+        full = ~hidden & (around(hidden) == board)
+        mines = hidden & (around(full) > 0)
+        done = ~hidden & (around(mines) == board)
+        safe = (hidden & ~mines & (around(done) > 0)).reshape(-1)
+        rest = (hidden & ~mines).reshape(-1)
+        choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, legal))
+        return _any_of(choice, key)
+
+
+def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
+    """How many of a cell's neighbours are among `cells`."""
+    padded = jnp.pad(cells.astype(jnp.int32), 1)
+    rows, columns = cells.shape
+    parts = [padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
+    return sum(parts, jnp.zeros(cells.shape, jnp.int32)) - cells.astype(jnp.int32)
+
+
+def _any_of(mask: Bool[Array, " cells"], key: Array) -> Int[Array, ""]:
+    """One of them at random."""
+    score: Float[Array, " cells"] = jr.uniform(key, mask.shape, jnp.float32)
+    return jnp.argmax(jnp.where(mask, score, -1.0)).astype(jnp.int32)
