@@ -36,6 +36,15 @@ from ._jumanji import (
     JumanjiState as JumanjiState,
 )
 from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
+from ._mines import (
+    mine_posterior as mine_posterior,
+    MinePosterior as MinePosterior,
+    sample_mines as sample_mines,
+)
+from ._minesweeper import (
+    Minesweeper as Minesweeper,
+    MinesweeperState as MinesweeperState,
+)
 from ._monsters import (
     Monsters as Monsters,
     MonstersAfterstate as MonstersAfterstate,

@@ -1,0 +1,258 @@
+"""Minesweeper's posterior against enumeration in plain Python, and against itself."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from zero_envs import mine_posterior, sample_mines
+from zero_envs._mines._sweep import forward
+from zero_envs._mines._tables import tables
+
+from . import mines_oracle as oracle
+
+
+BOARDS, LAYOUTS = 32, 64
+KINDS = (oracle.played_board, oracle.random_board, oracle.scattered_board)
+Ask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def asked(num_mines: int, num: int, max_states: int = 512) -> Ask:
+    """Layouts, count and probability of up to `BOARDS` boards; compiled once for all of a size."""
+
+    @jax.jit
+    @jax.vmap
+    def ask(board, key):
+        return sample_mines(board, num_mines, num, key=key, max_states=max_states)
+
+    def padded(boards: np.ndarray):
+        many = np.resize(boards, (BOARDS, *boards.shape[1:]))
+        layouts, found = ask(jnp.asarray(many, jnp.int32), jr.split(jr.key(0), BOARDS))
+        used = slice(len(boards))
+        return (
+            np.asarray(layouts)[used],
+            np.asarray(found.count)[used],
+            np.asarray(found.probability)[used],
+        )
+
+    return padded
+
+
+@pytest.fixture(scope="module")
+def ask() -> Ask:
+    return asked(10, LAYOUTS)
+
+
+def some_boards(seed: int, number: int, rows: int, columns: int, num_mines: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    boards = [KINDS[i % 3](rng, rows, columns, num_mines) for i in range(number)]
+    return np.stack(boards).astype(np.int32)
+
+
+def check_against_enumeration(ask: Ask, boards: np.ndarray, num_mines: int) -> np.ndarray:
+    """Counts and marginals; no layout may contradict its board. Returns the z-scores of how often
+    a cell was a mine."""
+    layouts, count, probability = ask(boards)
+    scores = []
+    for i, board in enumerate(boards):
+        exact, risk = oracle.posterior(board, num_mines)
+        assert count[i] == pytest.approx(exact, rel=1e-5)
+        np.testing.assert_allclose(probability[i], risk, rtol=1e-5, atol=0)
+        assert all(oracle.consistent(board, x, num_mines) for x in layouts[i])
+        open_ = (risk > 0) & (risk < 1)
+        spread = np.sqrt(risk * (1 - risk) / layouts.shape[1])[open_]
+        scores.append((layouts[i].mean(axis=0) - risk)[open_] / spread)
+    return np.concatenate(scores)
+
+
+def test_equals_enumeration(ask: Ask):
+    scores = check_against_enumeration(ask, some_boards(0, BOARDS, 10, 10, 10), 10)
+    assert len(scores) > 1000
+    assert abs(scores.mean()) < 0.1 and abs(scores.std() - 1) < 0.1
+
+
+@pytest.mark.slow
+def test_equals_enumeration_on_a_thousand_boards(ask: Ask):
+    """And none of 50 000 layouts is inconsistent."""
+    boards = some_boards(1, 1000, 10, 10, 10)
+    scores = [
+        check_against_enumeration(ask, boards[i : i + BOARDS], 10)
+        for i in range(0, len(boards), BOARDS)
+    ]
+    scores = np.concatenate(scores)
+    assert abs(scores.mean()) < 0.02 and abs(scores.std() - 1) < 0.02
+
+
+def test_an_empty_board(ask: Ask):
+    _, (count,), (probability,) = ask(np.full((1, 10, 10), -1))
+    assert count == pytest.approx(math.comb(100, 10), rel=1e-6)
+    np.testing.assert_allclose(probability, 0.1, rtol=1e-6)
+
+
+def test_symmetries_and_totals(ask: Ask):
+    board = some_boards(2, 3, 10, 10, 10)[2]
+    turned = [np.rot90(board, k) for k in range(4)]
+    turned += [x.T for x in turned]
+    _, count, probability = ask(np.stack(turned))
+    np.testing.assert_allclose(count, count[0], rtol=1e-6)
+    np.testing.assert_allclose(probability.sum(axis=(1, 2)), 10, rtol=1e-5)
+    for k in range(4):
+        np.testing.assert_allclose(np.rot90(probability[k], -k), probability[0], atol=1e-6)
+        np.testing.assert_allclose(np.rot90(probability[4 + k].T, -k), probability[0], atol=1e-6)
+
+
+def test_what_a_cell_may_show_adds_up(ask: Ask):
+    """P(cell shows n) = count(board with n there) / count(board); what is left is the mine."""
+    board = some_boards(3, 3, 10, 10, 10)[2]
+    _, (count,), (risk,) = ask(board[None])
+    cell = np.unravel_index(np.argmin(np.abs(risk - 0.3)), risk.shape)
+    boards = np.stack([board] * 9)
+    boards[:, *cell] = np.arange(9)
+    layouts, counts, _ = ask(boards)
+    assert counts.sum() / count == pytest.approx(1 - risk[cell], rel=1e-5)
+    # An impossible number: no layout, and what is returned looks like none.
+    assert (counts == 0).any() and layouts[counts == 0].all()
+
+
+def test_layouts_are_uniform(ask: Ask):
+    """Chi-squared over all the layouts of an end game, whose mines are not all determined."""
+    rng = np.random.default_rng(5)
+    while True:
+        mines = oracle.random_mines(rng, 10, 10, 10)
+        opened = ~mines & (rng.uniform(size=mines.shape) < 0.6)
+        board = oracle.shown(mines, opened)
+        number = oracle.posterior(board, 10)[0]
+        if 12 <= number <= 40:
+            break
+    layouts, _, _ = ask(np.stack([board] * BOARDS))
+    drawn = np.unique(layouts.reshape(-1, 100), axis=0, return_counts=True)[1]
+    assert len(drawn) == number
+    expected = BOARDS * LAYOUTS / number
+    chi2 = ((drawn - expected) ** 2).sum() / expected
+    assert abs(chi2 - (number - 1)) < 4 * math.sqrt(2 * (number - 1))
+
+
+def test_columns_are_swept_where_rows_overflow():
+    """Boards with more than 32 states row by row and not column by column."""
+    boards = some_boards(6, 3 * BOARDS, 10, 10, 10)[2::3]
+    _, count, probability = asked(10, 0, max_states=32)(boards)
+    swept = jax.jit(lambda x: forward(tables(x, 100), jnp.full(len(x), 10, jnp.int32), 32)[0].lost)
+    rows, columns = swept(boards), swept(boards.transpose(0, 2, 1))
+    assert np.array_equal(np.isnan(count), rows & columns)
+    assert np.isnan(probability[np.isnan(count)]).all()
+    turned = np.flatnonzero(rows & ~columns)
+    assert len(turned) >= 2 and (rows & columns).any()
+    for i in turned[:4]:
+        exact, risk = oracle.posterior(boards[i], 10)
+        assert count[i] == pytest.approx(exact, rel=1e-5)
+        np.testing.assert_allclose(probability[i], risk, rtol=1e-5, atol=0)
+
+
+def wide_board() -> np.ndarray:
+    """5 x 7 with 6 mines, every second cell open unless it is a mine."""
+    mines = oracle.random_mines(np.random.default_rng(7), 5, 7, 6)
+    return oracle.shown(mines, ~mines & (np.indices(mines.shape).sum(axis=0) % 2 == 0))
+
+
+def test_other_sizes_one_by_one():
+    board = wide_board()
+    exact, risk = oracle.posterior(board, 6)
+    layouts, found = sample_mines(jnp.asarray(board), 6, 20, key=jr.key(0), max_states=32)
+    assert float(found.count) == pytest.approx(exact, rel=1e-5)
+    assert float(found.log_count) == pytest.approx(math.log(exact), abs=1e-5)
+    np.testing.assert_allclose(found.probability, risk, rtol=1e-5, atol=0)
+    assert layouts.shape == (20, 5, 7) and not found.overflowed
+    assert all(oracle.consistent(board, np.asarray(x), 6) for x in layouts)
+    # The same through every transformation.
+    alone = mine_posterior(jnp.asarray(board), jnp.int32(6), max_states=32)
+    np.testing.assert_array_equal(alone.probability, found.probability)
+
+
+def test_transformations_compose():
+    """Nested `vmap`, over boards, numbers of mines and keys; each equals one call."""
+    boards = jnp.asarray(np.stack([wide_board(), np.full((5, 7), -1)]))
+    mines = jnp.int32([6, 7, 8])
+
+    def one(board, num_mines, key):
+        layouts, found = sample_mines(board, num_mines, 3, key=key, max_states=32)
+        return layouts, found.probability
+
+    by_key = jax.vmap(one, (None, None, 0))
+    by_mines = jax.vmap(by_key, (None, 0, None))
+    layouts, risk = jax.jit(jax.vmap(by_mines, (0, None, None)))(
+        boards, mines, jr.split(jr.key(0), 4)
+    )
+    assert layouts.shape == (2, 3, 4, 3, 5, 7) and risk.shape == (2, 3, 4, 5, 7)
+    alone = jax.jit(one)
+    for i, j, k in ((0, 0, 0), (0, 2, 3), (1, 1, 2)):
+        expected = alone(boards[i], mines[j], jr.split(jr.key(0), 4)[k])
+        np.testing.assert_array_equal(layouts[i, j, k], expected[0])
+        np.testing.assert_allclose(risk[i, j, k], expected[1], rtol=1e-6)
+
+
+def test_keys_alone_cost_no_further_sweep():
+    """The loops carry one board, however many keys are mapped over."""
+
+    def one(key):
+        return sample_mines(jnp.full((3, 3), -1), 2, 1, key=key, max_states=16)[0]
+
+    text = str(jax.make_jaxpr(jax.vmap(one))(jr.split(jr.key(0), 50)))
+    assert "f32[9,1,16]" in text and "f32[9,50,16]" not in text
+
+
+def test_runs_split_over_devices():
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    boards = jnp.asarray(np.stack([wide_board()] * 8))
+    keys = jr.split(jr.key(1), 8)
+
+    def run(boards, keys):
+        one = lambda board, key: sample_mines(board, 6, 2, key=key, max_states=32)
+        return jax.vmap(one)(boards, keys)
+
+    rows = P("data")
+    split = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(boards, keys)
+    whole = jax.jit(run)(boards, jr.clone(keys))
+    jax.tree.map(np.testing.assert_array_equal, split, whole)
+
+
+def test_too_many_states_cannot_be_missed():
+    board = jnp.asarray(wide_board())
+    with pytest.raises(ValueError, match="5 x 7 board.*6.*more than max_states=2 states"):
+        mine_posterior(board, 6, max_states=2)
+    solve = jax.jit(lambda x: sample_mines(x, 6, 2, key=jr.key(0), max_states=2))
+    layouts, found = solve(board)
+    assert found.overflowed and np.isnan(found.count) and np.isnan(found.probability).all()
+    assert layouts.all()
+    for bad in (0, 48, 2**16):
+        with pytest.raises(ValueError, match=f"max_states={bad}.*power of two up to 32768"):
+            mine_posterior(board, 6, max_states=bad)
+
+
+@jax.jit
+def jitted(board: jax.Array, num_mines: jax.Array):
+    return mine_posterior(board, num_mines, max_states=16)
+
+
+@pytest.mark.parametrize(
+    "cells, num_mines, reason",
+    [
+        ({(0, 0): 4}, 4, "the 4 in row 0, column 0 has 3 hidden neighbours"),
+        ({(1, 1): 9}, 4, "the 9 in row 1, column 1; numbers are 0 to 8"),
+        ({}, 10, "10 mines for 9 hidden cells"),
+        ({(0, 0): 3, (2, 2): 0}, 3, "2 numbers and 3 mines in 7 hidden cells do not go"),
+    ],
+)
+def test_contradictions_are_named(cells: dict, num_mines: int, reason: str):
+    board = np.full((3, 3), -1, np.int32)
+    for cell, number in cells.items():
+        board[cell] = number
+    with pytest.raises(ValueError, match=reason):
+        mine_posterior(jnp.asarray(board), num_mines, max_states=16)
+    found = jitted(jnp.asarray(board), num_mines)
+    assert found.count == 0 and found.log_count == -np.inf and not found.overflowed
+    assert np.isnan(found.probability).all()

@@ -1,0 +1,153 @@
+"""The exact posterior of Minesweeper: how many layouts, where the mines are, and draws of them."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ._solve import Solution, solver
+
+
+class MinePosterior(eqx.Module):
+    """What a Minesweeper board says about its mines, all layouts being equally likely.
+
+    **Attributes:**
+
+    - `count`: the number of layouts that show this board; 0 if it contradicts itself, NaN where
+        `overflowed`, infinite where float32 cannot hold it, which above 10^38 it cannot.
+    - `log_count`: its natural logarithm, always finite where the count is a positive number.
+    - `probability`: of a mine in each cell, 0 in cells that are shown; NaN where there is no layout
+        or it is not known.
+    - `overflowed`: the board needs more than `max_states` states.
+    """
+
+    count: Float[Array, "*axes"]
+    log_count: Float[Array, "*axes"]
+    probability: Float[Array, "*axes rows columns"]
+    overflowed: Bool[Array, "*axes"]
+
+
+def mine_posterior(
+    board: Int[Array, "rows columns"], num_mines: int | Int[Array, ""], *, max_states: int = 512
+) -> MinePosterior:
+    """The number of layouts of `num_mines` mines that show `board`, and where mines are likely.
+
+    Exact to the rounding of float32, by a sweep over the hidden cells that are next to a number. A
+    state is how many mines each open number still lacks and how many were placed; equal states are
+    merged. Cells that touch no number enter at the end by a binomial coefficient. The list of
+    states has a fixed length: 32 at first, and for boards that need more, which are rare, four
+    times as much each time, up to `max_states`.
+
+    Works under `jax.jit`, `jax.vmap` and `jax.shard_map`. Boards of a batch wait for each other, so
+    put together what is alike.
+
+    **Arguments:**
+
+    - `board`: numbers of mines around a cell, 0 to 8; -1 where hidden. No shown cell is a mine: do
+        not ask about a board on which a mine was stepped on.
+    - `num_mines`: on the whole board.
+    - `max_states`: a power of two up to 32768. More than the default is hardly ever needed with
+        10 mines on 10 x 10 cells, and often with 40 on 16 x 16. Time grows with its square.
+
+    **Returns:** a [`zero_envs.MinePosterior`][].
+
+    **Raises:** `ValueError` for a `max_states` that is not allowed, and, where the values are at
+    hand (not under a transformation), for a board that no layout can show or that overflows. Under
+    a transformation `count` is 0 or NaN, and `probability` NaN.
+    """
+    found = _posterior("mine_posterior", board, num_mines, None, 0, max_states)
+    return found[0]
+
+
+def sample_mines(
+    board: Int[Array, "rows columns"],
+    num_mines: int | Int[Array, ""],
+    num: int,
+    *,
+    key: PRNGKeyArray,
+    max_states: int = 512,
+) -> tuple[Bool[Array, "num rows columns"], MinePosterior]:
+    """Draws `num` layouts, independent of each other and each as likely as any other.
+
+    Costs little more than [`zero_envs.mine_posterior`][], which it returns as well. Mapped over
+    keys alone, one board is solved once.
+
+    **Arguments:** and **Raises:** as there. Under a transformation, where there is no layout or
+    none is known, all cells of all layouts are mines, the shown ones too.
+    """
+    posterior, layouts = _posterior("sample_mines", board, num_mines, key, num, max_states)
+    return layouts, posterior
+
+
+def _posterior(
+    call: str,
+    board: Array,
+    num_mines: int | Array,
+    key: PRNGKeyArray | None,
+    num: int,
+    max_states: int,
+) -> tuple[MinePosterior, Array]:
+    if not 1 <= max_states <= 32768 or max_states & (max_states - 1):
+        raise ValueError(f"{call}(max_states={max_states}): a power of two up to 32768.")
+    num_mines = jnp.asarray(num_mines, jnp.int32)
+    posterior, layouts = _compiled(board, num_mines, key, num, max_states)
+    if not any(isinstance(x, Tracer) for x in (board, num_mines, posterior.count)):
+        _check(call, np.asarray(board), int(num_mines), posterior, max_states)
+    return posterior, layouts
+
+
+@ft.partial(jax.jit, static_argnames=("num", "max_states"))
+def _compiled(
+    board: Array, num_mines: Array, key: PRNGKeyArray | None, num: int, max_states: int
+) -> tuple[MinePosterior, Array]:
+    shape = (num, board.size + 1)
+    uniforms = jnp.zeros(shape) if key is None else jr.uniform(key, shape, jnp.float32)
+    args = (board.astype(jnp.int32), num_mines, uniforms)
+    found = jax.tree.map(lambda x: x[0], solver(max_states)(*(x[None] for x in args)))
+    return _reported(found), found.layouts
+
+
+def _reported(found: Solution) -> MinePosterior:
+    logarithm = jnp.log2(found.mantissa) + found.exponent.astype(jnp.float32)
+    return MinePosterior(
+        count=jnp.ldexp(found.mantissa, found.exponent),
+        log_count=logarithm * np.float32(np.log(2)),
+        probability=found.probability,
+        overflowed=jnp.isnan(found.mantissa),
+    )
+
+
+def _check(
+    call: str, board: np.ndarray, num_mines: int, posterior: MinePosterior, max_states: int
+) -> None:
+    about = f"{call}(<{board.shape[0]} x {board.shape[1]} board>, num_mines={num_mines}): "
+    if posterior.overflowed:
+        raise ValueError(
+            f"{about}its frontier needs more than max_states={max_states} states; allow more, for "
+            f"instance {4 * max_states}."
+        )
+    if posterior.count == 0:
+        raise ValueError(f"{about}no layout shows this board: {_contradiction(board, num_mines)}.")
+
+
+def _contradiction(board: np.ndarray, num_mines: int) -> str:
+    """The simplest reason there is."""
+    hidden = np.pad(board < 0, 1)
+    total = int(hidden.sum())
+    for row, column in np.argwhere(board >= 0):
+        near = int(hidden[row : row + 3, column : column + 3].sum())
+        number = int(board[row, column])
+        where = f"the {number} in row {row}, column {column}"
+        if number > 8:
+            return f"{where}; numbers are 0 to 8, and -1 is a hidden cell"
+        if number > near:
+            return f"{where} has {near} hidden neighbours"
+    if not 0 <= num_mines <= total:
+        return f"{num_mines} mines for {total} hidden cells"
+    shown = board.size - total
+    return f"its {shown} numbers and {num_mines} mines in {total} hidden cells do not go together"
