@@ -23,7 +23,7 @@ SMALL = ["--rows", 3, "--columns", 4, "--mines", 2, "--boards", 20]
 
 
 def test_one_line_of_json(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "eval", "--agent", "minprob", *SMALL, "--json")
+    code, out, _ = run(monkeypatch, capsys, "eval", "--agent", "rules", *SMALL, "--json")
     row = json.loads(out)
     assert code == 0 and out.count("\n") == 1
     assert list(row) == [
@@ -37,7 +37,7 @@ def test_one_line_of_json(monkeypatch, capsys):
         "needless_risks",
         "moves_per_second",
     ]
-    assert row["agent"] == "minprob" and row["boards"] == 20 and row["needless_risks"] == 0
+    assert row["agent"] == "rules" and row["boards"] == 20 and row["moves_per_second"] > 0
 
 
 def test_figures_to_read(monkeypatch, capsys):

@@ -12,15 +12,25 @@ from zero_minesweeper._measure import mean_and_error, measure, Measured
 from zero_train.app import UsageError
 
 
-SMALL, BOARDS = Minesweeper(4, 5, 3), 300
+# A short list of states compiles in a third of the time.
+SMALL, BOARDS = Minesweeper(3, 4, 2, max_states=32), 250
+SAFE = 10
+
+
+#: Boards of the agent that plans for many futures, which is slow.
+FEW = 60
 
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, Measured]:
-    agents = {name: build_agent(name, SMALL, layouts=8) for name in SOLVERS}
     return {
-        name: measure(SMALL, agent, boards=BOARDS, key=jr.key(0))
-        for name, agent in agents.items()
+        name: measure(
+            SMALL,
+            build_agent(name, SMALL, layouts=64),
+            boards=FEW if name == "hindsight" else BOARDS,
+            key=jr.key(0),
+        )
+        for name in SOLVERS
     }
 
 
@@ -31,8 +41,8 @@ def test_luck_is_taken_out_and_nothing_else(measured, name):
     for estimate, real in ((games.win_estimate, games.won), (games.return_estimate, games.safe)):
         gap, error = mean_and_error(np.asarray(estimate, float) - np.asarray(real, float))
         assert abs(gap) < 4 * error + 1e-6
-    assert (games.won == (games.safe == 17)).all()
-    assert (games.moves - games.won * 17 >= 0).all() and measured[name].moves_per_second > 0
+    assert (games.won == (games.safe == SAFE)).all()
+    assert (games.moves - games.won * SAFE >= 0).all() and measured[name].moves_per_second > 0
 
 
 def test_who_knows_the_posterior_takes_no_needless_risk(measured):
@@ -52,19 +62,26 @@ def test_the_better_reasoning_wins_more(measured):
         assert mean > 3 * error
 
 
+def test_many_layouts_are_worth_the_least_likely_mine(measured):
+    """Knowing the mines of each, no layout has anything to learn by looking."""
+    games = [measured[name].games.win_estimate[:FEW] for name in ("hindsight", "minprob")]
+    mean, error = mean_and_error(games[0] - games[1])
+    assert abs(mean) < 4 * error + 0.02
+
+
 def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
-    few = measure(SMALL, build_agent("minprob", SMALL, layouts=8), boards=20, key=jr.key(0)).games
-    many = measured["minprob"].games
+    few = measure(SMALL, build_agent("random", SMALL, layouts=1), boards=20, key=jr.key(0)).games
+    many = measured["random"].games
     np.testing.assert_array_equal(few.safe, many.safe[:20])
     np.testing.assert_allclose(few.win_estimate, many.win_estimate[:20], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", ["tiebreak", "rules", "hindsight"])
 def test_no_agent_sees_the_mines(name):
     """Other mines that show the same board: the same move from the same keys."""
     agent = build_agent(name, SMALL, layouts=4)
     state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 6))
-    open_one = lambda s: SMALL.step(s, jnp.int32(7), key=jr.key(0))[0]
+    open_one = lambda s: SMALL.step(s, jnp.int32(5), key=jr.key(0))[0]
     state = jax.vmap(open_one)(state)
 
     @jax.jit
@@ -76,16 +93,6 @@ def test_no_agent_sees_the_mines(name):
     going = ~np.asarray(state.over)
     assert going.any() and (np.asarray(twin.mines) != np.asarray(state.mines))[going].any()
     np.testing.assert_array_equal(np.asarray(act(state))[going], np.asarray(act(twin))[going])
-
-
-def test_hindsight_picks_what_most_layouts_call_safe():
-    """With many layouts it is as good as the least likely mine, and no better."""
-    agents = [build_agent(name, SMALL, layouts=64) for name in ("hindsight", "minprob")]
-    first, second = (
-        measure(SMALL, agent, boards=100, key=jr.key(4)).games.win_estimate for agent in agents
-    )
-    mean, error = mean_and_error(first - second)
-    assert abs(mean) < 4 * error + 0.05
 
 
 def test_there_is_no_such_agent():

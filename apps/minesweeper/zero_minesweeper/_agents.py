@@ -1,11 +1,10 @@
 """Who plays, by name."""
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-import jax.numpy as jnp
-
 from zero_envs import Minesweeper, Observation
-from zero_search import Hindsight, PUCT, TreeSearch
+from zero_search import Hindsight, PUCT, SoftmaxQ, TreeSearch
 from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
 from zero_train.app import UsageError
 
@@ -32,9 +31,10 @@ def build_agent(name: str, env: Minesweeper, *, layouts: int) -> AbstractActor:
     if name in ("minprob", "tiebreak"):
         return SolverActor(env.num_mines, name == "tiebreak", env.max_states)
     if name == "hindsight":
-        # With the mines known every safe cell is worth the same: one simulation each says all.
-        search = TreeSearch(env.num_actions, PUCT(1.0), max_depth=1)
-        planner = Hindsight(search, layouts, resample=True)
+        # With the mines known every safe cell is worth the same: one simulation each says all. So
+        # much exploration that none comes twice before all came once.
+        search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1)
+        planner = Hindsight(search, layouts, SoftmaxQ(0.0), resample=True)
         return PlanningActor(planner, EnvironmentModel(env, _indifferent))
     raise UsageError(f"--agent {name} is unknown; choose one of {', '.join(SOLVERS)}.")
 

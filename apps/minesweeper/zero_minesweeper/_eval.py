@@ -22,7 +22,9 @@ def evaluate(
         return
     safe = env.num_actions - env.num_mines
     print(f"{agent}, {boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines:")
-    print(f"  wins     {row['win_rate']:.4f} ± {row['win_se']:.4f}  ({row['win_rate_raw']:.4f} raw)")
+    print(
+        f"  wins     {row['win_rate']:.4f} ± {row['win_se']:.4f}  ({row['win_rate_raw']:.4f} raw)"
+    )
     print(f"  return   {row['return_mean']:.2f} ± {row['return_se']:.2f} of {safe}")
     print(f"  needless risks  {row['needless_risks']}")
     print(f"  moves a second  {row['moves_per_second']:.0f}")

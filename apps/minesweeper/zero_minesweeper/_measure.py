@@ -106,9 +106,10 @@ def _play(
             won=jax.vmap(env.won)(after),
             safe=played.safe + jnp.where(going & (transition.reward > 0), 1, 0),
             win_estimate=played.win_estimate - risk,
-            return_estimate=played.return_estimate - risk * (safe_cells - played.safe),
+            return_estimate=played.return_estimate
+            - risk * (safe_cells - played.safe).astype(jnp.float32),
             needless=played.needless + needless,
-            moves=played.moves + going,
+            moves=played.moves + going.astype(jnp.int32),
         )
         return step + 1, after, carry, played
 

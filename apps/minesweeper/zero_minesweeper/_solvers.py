@@ -78,6 +78,7 @@ class RulesActor(AbstractActor[None]):
     def _choose(
         self, board: Int[Array, "rows columns"], legal: Bool[Array, " cells"], key: Array
     ) -> Int[Array, ""]:
+        board = board.astype(jnp.int32)
         hidden = board < 0
         full = ~hidden & (around(hidden) == board)
         mines = hidden & (around(full) > 0)
