@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from zero_envs import mine_posterior, Minesweeper
 from zero_train import AbstractActor
@@ -74,10 +74,10 @@ def measure(env: Minesweeper, actor: AbstractActor, *, boards: int, key: PRNGKey
     return Measured(games, moves / sum(seconds[1:]))
 
 
-def mean_and_error(x: np.ndarray) -> tuple[float, float]:
+def mean_and_error(x: ArrayLike) -> tuple[float, float]:
     """The mean and its standard error."""
-    x = np.asarray(x, np.float64)
-    return float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x)))
+    numbers = np.asarray(x, np.float64)
+    return float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(numbers.size))
 
 
 @eqx.filter_jit

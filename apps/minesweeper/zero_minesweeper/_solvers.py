@@ -33,16 +33,15 @@ class SolverActor(AbstractActor[None]):
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
         del state, carry
-        return jax.vmap(self._choose)(obs.features["board"], obs.legal, key), None, None
+        return jax.vmap(self._choose)(obs.features["board"], key), None, None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
         del carry, action, next_state, transition
 
-    def _choose(
-        self, board: Int[Array, "rows columns"], legal: Bool[Array, " cells"], key: Array
-    ) -> Int[Array, ""]:
+    def _choose(self, board: Int[Array, "rows columns"], key: Array) -> Int[Array, ""]:
+        legal = (board < 0).reshape(-1)
         posterior = mine_posterior(board, self.num_mines, max_states=self.max_states)
         risk = jnp.where(legal, posterior.probability.reshape(-1), jnp.inf)
         # Equal but for rounding.
@@ -68,16 +67,14 @@ class RulesActor(AbstractActor[None]):
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
         del state, carry
-        return jax.vmap(self._choose)(obs.features["board"], obs.legal, key), None, None
+        return jax.vmap(self._choose)(obs.features["board"], key), None, None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
         del carry, action, next_state, transition
 
-    def _choose(
-        self, board: Int[Array, "rows columns"], legal: Bool[Array, " cells"], key: Array
-    ) -> Int[Array, ""]:
+    def _choose(self, board: Int[Array, "rows columns"], key: Array) -> Int[Array, ""]:
         board = board.astype(jnp.int32)
         hidden = board < 0
         full = ~hidden & (around(hidden) == board)
@@ -85,7 +82,7 @@ class RulesActor(AbstractActor[None]):
         done = ~hidden & (around(mines) == board)
         safe = (hidden & ~mines & (around(done) > 0)).reshape(-1)
         rest = (hidden & ~mines).reshape(-1)
-        choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, legal))
+        choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden.reshape(-1)))
         return _any_of(choice, key)
 
 
