@@ -135,12 +135,10 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
         check_keys(key, batch_size(state))
         trees = jnp.arange(self.num_trees, dtype=jnp.int32)
-        keys = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(trees))(key)
+        keys = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(trees))(key).reshape(-1)
+        state = _repeated(state, self.num_trees)
         if self.resample:
             state, keys = self._hide(model, state, keys)
-        else:
-            state = _repeated(state, self.num_trees)
-        keys = keys.reshape(-1)
         outlook, inner, grown = self.planner.explore(model, state, _rows(carry), key=keys)
         mean, known = _mean_outlook(outlook, self.num_trees, zero=self.unvisited == "zero")
         root, value = mean.root, mean.root.value
@@ -171,25 +169,18 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
         return HindsightCarry(jax.tree.map(split, carry))
 
     def _hide(
-        self, model: AbstractModel, state: PyTree[Array], key: Key[Array, "batch trees"]
-    ) -> tuple[PyTree[Array], Key[Array, "batch trees"]]:
-        """A hidden state for every tree, one row each, and keys for their searches."""
+        self, model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]
+    ) -> tuple[PyTree[Array], Key[Array, " rows"]]:
+        """A hidden state for every tree, and keys for their searches."""
         if not isinstance(model, AbstractHiddenModel):
             raise ValueError(
                 f"`Hindsight(resample=True)` got a `{type(model).__name__}`, which cannot "
                 "`resample`: give it an `AbstractHiddenModel`, or leave `resample` out."
             )
-        hide, search = jax.vmap(jax.vmap(lambda k: tuple(jr.split(k))))(key)
-
-        def one(key: Key[Array, " batch"]) -> PyTree[Array]:
-            hidden = model.resample(state, key=key)
-            check_states(state, hidden, "resample")
-            return hidden
-
-        # Not one row a tree: what `resample` works out of a state alone, such as the tables of an
-        # exact posterior, is then shared by its trees.
-        hidden = jax.vmap(one, in_axes=1, out_axes=1)(hide)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), hidden), search
+        hide, search = jax.vmap(lambda k: tuple(jr.split(k)))(key)
+        hidden = model.resample(state, key=hide)
+        check_states(state, hidden, "resample")
+        return hidden, search
 
 
 def _rows(carry: HindsightCarry) -> SearchCarry:
