@@ -51,8 +51,8 @@ def mine_posterior(
     - `board`: numbers of mines around a cell, 0 to 8; -1 where hidden. No shown cell is a mine: do
         not ask about a board on which a mine was stepped on.
     - `num_mines`: on the whole board.
-    - `max_states`: a power of two up to 32768. More than the default is hardly ever needed with
-        10 mines on 10 x 10 cells, and often with 40 on 16 x 16. Time grows with its square.
+    - `max_states`: a power of two up to 32768. Boards need more states the more mines they hold;
+        on 16 x 16 with 40 mines it was not measured. Time grows with its square.
 
     **Returns:** a [`zero_envs.MinePosterior`][].
 
