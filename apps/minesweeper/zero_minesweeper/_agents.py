@@ -1,5 +1,7 @@
 """Who plays, by name."""
 
+import functools as ft
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -8,7 +10,7 @@ from zero_search import Hindsight, PUCT, SoftmaxQ, TreeSearch
 from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
 from zero_train.app import UsageError
 
-from ._solvers import RulesActor, SolverActor
+from ._solvers import BoardActor, by_rules, least_likely
 
 
 #: Who needs no network.
@@ -27,9 +29,10 @@ def build_agent(name: str, env: Minesweeper, *, layouts: int) -> AbstractActor:
     if name == "random":
         return RandomActor()
     if name == "rules":
-        return RulesActor()
+        return BoardActor(by_rules)
     if name in ("minprob", "tiebreak"):
-        return SolverActor(env.num_mines, name == "tiebreak", env.max_states)
+        known = {"num_mines": env.num_mines, "max_states": env.max_states}
+        return BoardActor(ft.partial(least_likely, tie_break=name == "tiebreak", **known))
     if name == "hindsight":
         # With the mines known every safe cell is worth the same: one simulation each says all. So
         # much exploration that none comes twice before all came once.

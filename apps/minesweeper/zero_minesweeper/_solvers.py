@@ -1,89 +1,86 @@
 """Players that reason and have nothing to learn."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import mine_posterior, Observation, Transition
 from zero_train import AbstractActor
 
 
-class SolverActor(AbstractActor[None]):
-    """Opens a cell that is least likely a mine, by the exact posterior of what is seen.
+class BoardActor(AbstractActor[None]):
+    """Looks at the visible board and at nothing else.
 
     **Attributes:**
+
+    - `choose`: `(board, *, key) -> cell` for one board of `[rows, columns]`, -1 where hidden.
+    """
+
+    choose: Callable[..., Int[Array, ""]]
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], None, None]:
+        del state, carry
+        choose = lambda board, key: self.choose(board, key=key)
+        return jax.vmap(choose)(obs.features["board"], key), None, None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+
+def least_likely(
+    board: Int[Array, "rows columns"],
+    *,
+    num_mines: int,
+    tie_break: bool,
+    max_states: int = 512,
+    key: PRNGKeyArray,
+) -> Int[Array, ""]:
+    """A cell that is least likely a mine, by the exact posterior of what is seen.
+
+    **Arguments:**
 
     - `num_mines`: on the board.
     - `tie_break`: of equally likely ones, the one with the fewest hidden neighbours, which is the
         likeliest to show where to go on; otherwise one at random.
     - `max_states`: as for [`zero_envs.mine_posterior`][].
     """
-
-    num_mines: int
-    tie_break: bool
-    max_states: int = 512
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
-    def act(
-        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], None, None]:
-        del state, carry
-        return jax.vmap(self._choose)(obs.features["board"], key), None, None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
-
-    def _choose(self, board: Int[Array, "rows columns"], key: Array) -> Int[Array, ""]:
-        legal = (board < 0).reshape(-1)
-        posterior = mine_posterior(board, self.num_mines, max_states=self.max_states)
-        risk = jnp.where(legal, posterior.probability.reshape(-1), jnp.inf)
-        # Equal but for rounding.
-        least = legal & (risk <= jnp.min(risk) * (1 + 1e-5))
-        if self.tie_break:
-            near = jnp.where(least, around(board < 0).reshape(-1), 9)
-            least = least & (near == jnp.min(near))
-        return _any_of(least, key)
+    hidden = (board < 0).reshape(-1)
+    posterior = mine_posterior(board, num_mines, max_states=max_states)
+    risk = jnp.where(hidden, posterior.probability.reshape(-1), jnp.inf)
+    # Equal but for rounding.
+    least = hidden & (risk <= jnp.min(risk) * (1 + 1e-5))
+    if tie_break:
+        near = jnp.where(least, around(board < 0).reshape(-1), 9)
+        least = least & (near == jnp.min(near))
+    return _any_of(least, key)
 
 
-class RulesActor(AbstractActor[None]):
-    """Opens what a number by itself proves safe, again and again; otherwise any cell that no number
-    proves a mine.
+def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:
+    """A cell that a number by itself proves safe; otherwise any that no number proves a mine.
 
     A number all of whose mines are known makes its other neighbours safe; one with as many hidden
     neighbours as mines makes all of them mines.
     """
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
-    def act(
-        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], None, None]:
-        del state, carry
-        return jax.vmap(self._choose)(obs.features["board"], key), None, None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
-
-    def _choose(self, board: Int[Array, "rows columns"], key: Array) -> Int[Array, ""]:
-        board = board.astype(jnp.int32)
-        hidden = board < 0
-        full = ~hidden & (around(hidden) == board)
-        mines = hidden & (around(full) > 0)
-        done = ~hidden & (around(mines) == board)
-        safe = (hidden & ~mines & (around(done) > 0)).reshape(-1)
-        rest = (hidden & ~mines).reshape(-1)
-        choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden.reshape(-1)))
-        return _any_of(choice, key)
+    board = board.astype(jnp.int32)
+    hidden = board < 0
+    full = ~hidden & (around(hidden) == board)
+    mines = hidden & (around(full) > 0)
+    done = ~hidden & (around(mines) == board)
+    safe = (hidden & ~mines & (around(done) > 0)).reshape(-1)
+    rest = (hidden & ~mines).reshape(-1)
+    choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden.reshape(-1)))
+    return _any_of(choice, key)
 
 
 def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
@@ -94,7 +91,7 @@ def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
     return sum(parts, jnp.zeros(cells.shape, jnp.int32)) - cells.astype(jnp.int32)
 
 
-def _any_of(mask: Bool[Array, " cells"], key: Array) -> Int[Array, ""]:
+def _any_of(mask: Bool[Array, " cells"], key: PRNGKeyArray) -> Int[Array, ""]:
     """One of them at random."""
     score: Float[Array, " cells"] = jr.uniform(key, mask.shape, jnp.float32)
     return jnp.argmax(jnp.where(mask, score, -1.0)).astype(jnp.int32)
