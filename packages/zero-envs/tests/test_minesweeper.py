@@ -117,16 +117,25 @@ def test_dying_on_the_last_cell_is_not_winning():
         assert ENV.text(after).startswith("* * *" if won else "X * *")
 
 
-def test_the_fraction_explored():
-    env = Minesweeper(3, 4, 3, fraction=True, max_states=32)
-    state, total = env.init(key=jr.key(3)), 0.0
+@pytest.mark.parametrize(("pays", "each", "final"), [("fraction", 1 / 9, 1 / 9), ("win", 0, 1)])
+def test_what_is_paid(pays: str, each: float, final: float):
+    env = Minesweeper(3, 4, 3, pays=pays, max_states=32)
+    state, rewards = env.init(key=jr.key(3)), []
     play = jax.jit(lambda s, a: env.step(s, a, key=jr.key(0)))
+    hit = play(state, jnp.int32(np.argmax(state.mines)))[1]
+    assert hit.last and hit.reward == 0
     transition: Any = None
     for action in np.flatnonzero(~np.asarray(state.mines)):
         state, transition = play(state, jnp.int32(action))
-        assert float(transition.reward) == pytest.approx(1 / 9)
-        total += float(transition.reward)
-    assert total == pytest.approx(1.0) and transition.last and env.won(state)
+        rewards.append(float(transition.reward))
+    assert rewards == pytest.approx([each] * 8 + [final])
+    assert transition.last and env.won(state)
+    assert play(state, jnp.int32(0))[1].reward == 0
+
+
+def test_what_cannot_be_paid():
+    with pytest.raises(ValueError, match=r"pays='wins'\): must be one of 'cells', 'fraction', 'w"):
+        Minesweeper(pays="wins")
 
 
 def test_resampled_mines_fit_and_are_uniform(games: Any, resample: Any):

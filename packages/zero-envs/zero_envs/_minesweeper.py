@@ -8,16 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Int, Int8, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 
 from ._environment import AbstractHiddenEnvironment, Observation, Transition
-from ._foreign import default_numerics, raw_key
+from ._foreign import raw_key
 from ._jumanji import JumanjiEnvironment
 from ._mines import sample_mines
 
 
 # What `signal` says of a mine; below it are the numbers.
 _MINE = 9
+_PAYMENTS = ("cells", "fraction", "win")
 
 
 class MinesweeperState(eqx.Module):
@@ -39,10 +40,10 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     """Jumanji's `Minesweeper-v0` for any board: same deals, rules and rewards.
 
     Action `columns * row + column` opens one cell, which shows how many of its neighbours are
-    mines; nothing opens by itself, and the first cell may be a mine. A safe cell pays 1. A mine, a
+    nothing opens by itself, and the first cell may be a mine. A safe cell pays 1. A mine, a
     cell that is open already and the last safe cell end the episode, the first two paying 0. So
     the return is the number of safe cells opened; the player has [`won`][zero_envs.Minesweeper.won]
-    where it is all of them.
+    where it is all of them. With `pays="win"` the return is 1 for that and else 0.
 
     Unlike in Jumanji, final states are absorbing, and an action outside the board is refused
     where its value is at hand and else ends the episode, paying 0.
@@ -54,7 +55,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     rows: int
     columns: int
     num_mines: int
-    fraction: bool
+    pays: str
     max_states: int
     num_actions: int
     num_signals: int
@@ -67,15 +68,15 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         columns: int = 10,
         num_mines: int = 10,
         *,
-        fraction: bool = False,
+        pays: str = "cells",
         max_states: int = 512,
     ):
         """**Arguments:**
 
         - `rows`, `columns`: at least 2 each.
         - `num_mines`: fewer than cells.
-        - `fraction`: a safe cell pays its share of the safe cells instead of 1, so that the return
-            is the fraction explored, 1 for a win.
+        - `pays`: `"cells"` is 1 for a safe cell; `"fraction"` its share of the safe cells, so that
+            the return is the fraction explored, 1 for a win; `"win"` 1 for the last safe cell.
         - `max_states`: as for [`zero_envs.sample_mines`][], which `resample` calls. Where a board
             needs more, all cells of what `resample` returns are mines.
 
@@ -90,15 +91,18 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
                 f"{call}: {rows * columns} cells hold 0 to {rows * columns - 1} mines, for one "
                 "cell at least is safe."
             )
+        if pays not in _PAYMENTS:
+            known = ", ".join(repr(name) for name in _PAYMENTS)
+            raise ValueError(f"Minesweeper(pays={pays!r}): must be one of {known}.")
         self.rows = rows
         self.columns = columns
         self.num_mines = num_mines
-        self.fraction = fraction
+        self.pays = pays
         self.max_states = max_states
         self.num_actions = rows * columns
         self.num_signals = _MINE + 1
         self.hidden = True
-        self._jumanji = _jumanji(rows, columns, num_mines, fraction)
+        self._jumanji = _jumanji(rows, columns, num_mines)
 
     def init(self, *, key: PRNGKeyArray) -> MinesweeperState:
         """Nothing is open; every layout is as likely."""
@@ -124,24 +128,24 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
                 f"{self.columns} cells; actions are 0 to {self.num_actions - 1}."
             )
         inside = (action >= 0) & (action < self.num_actions)
-        cell = jnp.clip(action, 0, self.num_actions - 1)
-        with default_numerics():
-            place = jnp.stack([cell // self.columns, cell % self.columns]).astype(jnp.int32)
-            position, after = self._jumanji.env.step(self.raw(state), place)
-            ends = after.last()
-        plays = inside & ~state.over
-        last = state.over | ~inside | ends
-        next_state = MinesweeperState(
-            board=jnp.where(plays, position.board.astype(jnp.int8), state.board),
-            mines=state.mines,
-            over=last,
-        )
+        # Not Jumanji's own step, which the tests hold this one to: a planner steps a state for
+        # every particle of a belief, and its scatters cost six times as much.
+        rows, columns = jnp.arange(self.rows), jnp.arange(self.columns)
+        row, column = action // self.columns, action % self.columns
+        cell = (rows == row)[:, None] & (columns == column)[None] & inside
+        near = (jnp.abs(rows - row) <= 1)[:, None] & (jnp.abs(columns - column) <= 1)[None]
+        number = jnp.sum(near & ~cell & state.mines, dtype=jnp.int8)
+        plays = jnp.any(cell & (state.board < 0)) & ~state.over
+        safe = plays & ~jnp.any(cell & state.mines)
+        board = jnp.where(cell & plays, number, state.board)
+        won = safe & jnp.all((board < 0) == state.mines)
+        last = ~safe | won
         transition = Transition(
-            reward=jnp.where(plays, after.reward, 0.0).astype(jnp.float32),
+            reward=jnp.where(won if self.pays == "win" else safe, self._share, 0.0),
             discount=jnp.where(last, 0.0, 1.0).astype(jnp.float32),
             last=last,
         )
-        return next_state, transition
+        return MinesweeperState(board=board, mines=state.mines, over=last), transition
 
     def observe(self, state: MinesweeperState) -> Observation:
         """The visible board and the number of mines."""
@@ -197,20 +201,23 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         return "\n".join(" ".join(row) for row in mark)
 
 
+    @property
+    def _share(self) -> Float[Array, ""]:
+        """What the player is paid at a time."""
+        cells = self.num_actions - self.num_mines
+        return jnp.float32(1 / cells if self.pays == "fraction" else 1.0)
+
+
 @ft.cache
-def _jumanji(rows: int, columns: int, num_mines: int, fraction: bool) -> JumanjiEnvironment:
+def _jumanji(rows: int, columns: int, num_mines: int) -> JumanjiEnvironment:
     """Always the same object for the same game, so that nothing is traced twice."""
     try:
-        from jumanji.environments.logic.minesweeper import env, generator, reward
+        from jumanji.environments.logic.minesweeper import env, generator
     except ImportError as error:
         raise ImportError(
             "Minesweeper needs jumanji, which is not installed: install zero-envs with its extra "
             "`jumanji`."
         ) from error
-    share = 1 / (rows * columns - num_mines) if fraction else 1.0
     return JumanjiEnvironment(
-        env.Minesweeper(
-            generator=generator.UniformSamplingGenerator(rows, columns, num_mines),
-            reward_function=reward.DefaultRewardFn(share, 0.0, 0.0),
-        )
+        env.Minesweeper(generator=generator.UniformSamplingGenerator(rows, columns, num_mines))
     )
