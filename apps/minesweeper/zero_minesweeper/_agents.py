@@ -2,30 +2,52 @@
 
 import functools as ft
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
-from zero_envs import Minesweeper, Observation
+from zero_envs import Minesweeper
 from zero_search import Hindsight, PUCT, SoftmaxQ, TreeSearch
-from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
+from zero_train import (
+    AbstractActor,
+    EnvironmentModel,
+    Evaluator,
+    PlanningActor,
+    PolicyActor,
+    RandomActor,
+)
 from zero_train.app import UsageError
 
+from ._build import build_model, build_planner, no_opinion
 from ._solvers import BoardActor, by_rules, least_likely
 
 
-#: Who needs no network.
-SOLVERS = ("tiebreak", "minprob", "rules", "random", "hindsight")
+#: All of them; `network` needs a trained one, `belief` plays better with it.
+AGENTS = ("network", "belief", "hindsight", "minprob", "tiebreak", "rules", "random")
 
 
-def build_agent(name: str, env: Minesweeper, *, layouts: int) -> AbstractActor:
+def build_agent(
+    name: str,
+    env: Minesweeper,
+    *,
+    layouts: int,
+    simulations: int,
+    evaluate: Evaluator | None = None,
+) -> AbstractActor:
     """The agent of that name.
 
     **Arguments:**
 
-    - `layouts`: how many `hindsight` draws for a move.
+    - `layouts`: how many `hindsight` and `belief` draw for a move.
+    - `simulations`: of `belief`, per move.
+    - `evaluate`: a trained network; `belief` without one holds every game for as good as won.
 
-    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has.
+    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has, and for `network`
+    without one.
     """
+    if name == "network" and evaluate is None:
+        raise UsageError("--agent network plays with the network of a RUN; give the run's folder.")
+    if name == "network" and evaluate is not None:
+        return PolicyActor(evaluate)
+    if name == "belief":
+        model = build_model(env, evaluate or no_opinion)
+        return PlanningActor(build_planner(simulations, layouts), model)
     if name == "random":
         return RandomActor()
     if name == "rules":
@@ -38,10 +60,5 @@ def build_agent(name: str, env: Minesweeper, *, layouts: int) -> AbstractActor:
         # much exploration that none comes twice before all came once.
         search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1)
         planner = Hindsight(search, layouts, SoftmaxQ(0.0), resample=True)
-        return PlanningActor(planner, EnvironmentModel(env, _indifferent))
-    raise UsageError(f"--agent {name} is unknown; choose one of {', '.join(SOLVERS)}.")
-
-
-def _indifferent(obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
-    assert obs.legal is not None
-    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
+        return PlanningActor(planner, EnvironmentModel(env, no_opinion))
+    raise UsageError(f"--agent {name} is unknown; choose one of {', '.join(AGENTS)}.")

@@ -80,7 +80,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
         of the way to the parameters.
-    - `record`: what of a plan is kept: `weights`, `value`, and what the `auxiliary` loss needs.
+    - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, and what the
+        `auxiliary` loss needs.
     - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
     - `auxiliary_weight`: multiplies its mean.
     """
@@ -163,6 +164,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         returns = jax.vmap(ft.partial(n_step_returns, n=self.n_steps))(
             rows.reward, self.gamma * rows.discount, value, rows.last
         )
+        if self.value_mix == 0:
+            return returns
         return (1 - self.value_mix) * returns + self.value_mix * rows.record.value
 
     def _loss(

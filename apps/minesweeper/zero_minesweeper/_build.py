@@ -1,0 +1,137 @@
+"""From a configuration to the parts: environment, agent, loop."""
+
+import functools as ft
+
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from zero_envs import Minesweeper, Observation
+from zero_memory import TrajectoryBuffer
+from zero_search import (
+    BeliefModel,
+    ChanceSearch,
+    PlainQ,
+    PUCT,
+    TreeSearch,
+)
+from zero_train import EnvironmentModel, Evaluator, Experience, ExpertIteration, Loop
+from zero_train.app import as_usage_error, UsageError
+
+from ._config import Config
+from ._learning import mine_loss, random_symmetry, record, without_luck
+from ._network import MineNet
+from ._planner import SolverSearch
+
+
+def build_env(config: Config) -> Minesweeper:
+    """The board that players are measured on.
+
+    **Raises:** [`zero_train.app.UsageError`][] for a board that there is not.
+    """
+    with as_usage_error():
+        return Minesweeper(config.rows, config.columns, config.mines)
+
+
+def build_agent(config: Config) -> ExpertIteration:
+    """The agent of a configuration."""
+    env = build_env(config)
+    return ExpertIteration(
+        network=ft.partial(build_network, config),
+        optimiser=_optimiser(config),
+        model=ft.partial(build_model, env),
+        explorer=build_planner(
+            config.simulations,
+            config.layouts,
+            exploration=config.exploration,
+            temperature=config.temperature,
+        ),
+        player=build_planner(
+            config.player_simulations, config.layouts, exploration=config.exploration
+        ),
+        gamma=1.0,
+        n_steps=config.n_steps,
+        value_weight=config.value_weight,
+        target_rate=config.target_rate,
+        record=record,
+        auxiliary=mine_loss,
+        auxiliary_weight=config.mine_weight,
+    )
+
+
+def build_loop(config: Config, mesh: Mesh) -> Loop:
+    """The training loop of a configuration.
+
+    **Raises:** `UsageError` where the shards do not divide over the devices.
+    """
+    devices = mesh.shape["data"]
+    if config.shards % devices:
+        raise UsageError(
+            f"--shards {config.shards} does not divide over {devices} devices; give a multiple of "
+            f"{devices} that divides --envs and --batch, or other --devices."
+        )
+    return Loop(
+        env=_paying_for_wins(build_env(config)),
+        agent=build_agent(config),
+        buffer=TrajectoryBuffer(
+            capacity=config.capacity,
+            num_envs=config.envs,
+            batch_size=config.batch,
+            length=config.length,
+            num_shards=config.shards,
+        ),
+        augment=ft.partial(_augment, config.symmetries),
+        num_envs=config.envs,
+        unroll_length=config.unroll,
+        num_updates=config.updates,
+        mesh=mesh,
+    )
+
+
+def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
+    """The network of a configuration; it plays boards of any size."""
+    return MineNet(config.channels, config.blocks, key=key)
+
+
+def build_planner(
+    simulations: int,
+    layouts: int,
+    *,
+    exploration: float = Config.exploration,
+    temperature: float = 0.0,
+) -> SolverSearch:
+    """The solver with a belief tree where it cannot be sure; at temperature 0 at full strength."""
+    tree = TreeSearch(simulations, PUCT(exploration, PlainQ()))
+    return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
+
+
+def build_model(env: Minesweeper, evaluate: Evaluator) -> BeliefModel:
+    """What it plans over: boards of that size, on which a win is worth 1 and all else 0."""
+    return BeliefModel(EnvironmentModel(_paying_for_wins(env), evaluate))
+
+
+def no_opinion(obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
+    """Every cell alike, and every game as good as won unless a mine is stepped on."""
+    assert obs.legal is not None
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.ones((), jnp.float32)
+
+
+def learning_rate(config: Config) -> optax.Schedule:
+    """The learning rate by gradient update."""
+    updates = config.steps * config.updates
+    return optax.cosine_decay_schedule(config.learning_rate, updates, config.decay)
+
+
+def _paying_for_wins(env: Minesweeper) -> Minesweeper:
+    return Minesweeper(env.rows, env.columns, env.num_mines, pays="win", max_states=env.max_states)
+
+
+def _augment(symmetries: bool, window: Experience, *, key: PRNGKeyArray) -> Experience:
+    window = without_luck(window)
+    return random_symmetry(window, key=key) if symmetries else window
+
+
+def _optimiser(config: Config) -> optax.GradientTransformation:
+    adam = optax.adamw(learning_rate(config), weight_decay=config.weight_decay)
+    return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

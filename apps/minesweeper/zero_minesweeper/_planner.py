@@ -1,0 +1,174 @@
+"""Opens what is safe, and searches where something must be risked."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int8, Key
+
+from zero_envs import mine_posterior, MinePosterior, Minesweeper, MinesweeperState, sample_mines
+from zero_search import (
+    AbstractPlanner,
+    Belief,
+    BeliefModel,
+    ChanceSearch,
+    Plan,
+    safe_softmax,
+    sample_action,
+)
+from zero_train import EnvironmentModel
+
+from ._layouts import weigh
+
+
+class Judgement(eqx.Module):
+    """What is thought of every cell of every row, and of the rows."""
+
+    weights: Float[Array, "rows cells"]
+    qvalues: Float[Array, "rows cells"]
+    value: Float[Array, " rows"]
+
+
+class SolverSearch(AbstractPlanner[BeliefModel, None]):
+    """The exact posterior says what is safe; only where nothing is, a belief tree is searched.
+
+    Of the state it reads the visible board and nothing else. The particles of a belief are layouts
+    drawn from the posterior, weighted so that a cell is as likely a mine among them as it really
+    is: the risk of a move is exact, and the draws only say what it may show. If all layouts were
+    drawn, the belief is the posterior itself.
+
+    Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
+    `lanes` at a time, and equal boards are searched once. What is random in a search follows from
+    the board, so that a row's plan does not depend on those beside it; keys are for drawing cells.
+
+    Its plans' `weights` are equal for all safe cells, and the search's visits elsewhere. Where the
+    posterior does not fit into `max_states`, the network's policy plays. `stats` has `probability`,
+    of a mine in each cell, `[batch, rows, columns]`, NaN where it is not known, and `searched`.
+
+    **Attributes:**
+
+    - `search`: over beliefs.
+    - `num_layouts`: particles of a belief.
+    - `temperature`: cells are drawn by `weights ** (1 / temperature)`; 0 takes the first of the
+        largest.
+    - `lanes`: boards searched at once.
+    """
+
+    search: ChanceSearch
+    num_layouts: int = 256
+    temperature: float = 0.0
+    lanes: int = 4
+
+    def init(self, model: BeliefModel, state: MinesweeperState) -> None:
+        del model, state
+
+    def plan(
+        self,
+        model: BeliefModel,
+        state: MinesweeperState,
+        carry: None,
+        *,
+        key: Key[Array, " batch"],
+    ) -> tuple[Plan, None]:
+        del carry
+        board, world = state.board, _world(model)
+        rules, batch = _rules(world), board.shape[0]
+        known = lambda b: mine_posterior(b, rules.num_mines, max_states=rules.max_states)
+        posterior = jax.vmap(known)(board)
+        hidden, risk = board < 0, posterior.probability
+        # Where a board shows a mine there is no layout: nothing is safe, and nothing matters.
+        flat = lambda x: x.reshape(batch, -1)
+        safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
+        logits, value = world.predict(state, key=key)
+        weights = jax.lax.cond(
+            jnp.any(posterior.overflowed),
+            lambda: jnp.where(posterior.overflowed[:, None], safe_softmax(logits), _equal(safe)),
+            lambda: _equal(safe),
+        )
+        told = Judgement(weights, jnp.broadcast_to(value[:, None], weights.shape), value)
+        pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
+        told = self._search_all(model, board, posterior, pending, told)
+        cells = jnp.arange(rules.num_actions, dtype=jnp.int32)
+        plan = Plan(
+            action=sample_action(told.weights, self.temperature, key=key),
+            candidates=jnp.broadcast_to(cells, weights.shape),
+            weights=told.weights,
+            qvalues=told.qvalues,
+            advantages=told.qvalues - told.value[:, None],
+            value=told.value,
+            stats={"probability": risk, "searched": pending},
+        )
+        return plan, None
+
+    def advance(
+        self, carry: None, action: Array, next_state: MinesweeperState, last: Bool[Array, " batch"]
+    ) -> None:
+        del carry, action, next_state, last
+
+    def _search_all(
+        self,
+        model: BeliefModel,
+        board: Int8[Array, "batch rows columns"],
+        posterior: MinePosterior,
+        pending: Bool[Array, " batch"],
+        told: Judgement,
+    ) -> Judgement:
+        """Replaces what is told of the rows that are `pending`."""
+
+        def some(loop):
+            pending, told = loop
+            rows = jnp.argsort(~pending, stable=True)[: self.lanes]
+            found = self._search(model, *jax.tree.map(lambda x: x[rows], (board, posterior)))
+            equal = jnp.all(board[:, None] == board[rows][None], axis=(2, 3)) & pending[:, None]
+            mine, lane = jnp.any(equal, axis=1), jnp.argmax(equal, axis=1)
+            take = lambda old, new: jnp.where(jnp.expand_dims(mine, range(1, old.ndim)), new, old)
+            told = jax.tree.map(lambda old, new: take(old, new[lane]), told, found)
+            return pending & ~mine, told
+
+        return jax.lax.while_loop(lambda loop: jnp.any(loop[0]), some, (pending, told))[1]
+
+    def _search(
+        self,
+        model: BeliefModel,
+        board: Int8[Array, "lanes rows columns"],
+        posterior: MinePosterior,
+    ) -> Judgement:
+        dkey, tkey, fkey = jax.vmap(lambda b: tuple(jr.split(_key(b), 3)))(board)
+        rules = _rules(_world(model))
+        draw = lambda board, key: sample_mines(
+            board, rules.num_mines, self.num_layouts, key=key, max_states=rules.max_states
+        )[0]
+        layouts = jax.vmap(draw)(board, dkey)
+        particles = MinesweeperState(
+            board=jnp.broadcast_to(board[:, None], layouts.shape),
+            mines=layouts,
+            over=jnp.zeros(layouts.shape[:2], jnp.bool_),
+        )
+        seed = jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fkey)
+        belief = Belief(particles, jax.vmap(weigh)(layouts, posterior), seed)
+        carry = self.search.init(model, belief)
+        outlook, _, _ = self.search.explore(model, belief, carry, key=tkey)
+        _, weights = self.search.decide(outlook)
+        value = jnp.sum(weights * outlook.root.qvalues, axis=1)
+        return Judgement(weights, outlook.root.qvalues, value)
+
+
+def _key(board: Int8[Array, "rows columns"]) -> Key[Array, ""]:
+    """A key of the board's own."""
+    numbers = board.reshape(-1).astype(jnp.uint32)
+    fold = lambda key, number: (jr.fold_in(key, number), None)
+    return jax.lax.scan(fold, jr.key(0), numbers)[0]
+
+
+def _equal(cells: Bool[Array, "batch cells"]) -> Float[Array, "batch cells"]:
+    return safe_softmax(jnp.where(cells, 0.0, -jnp.inf))
+
+
+def _world(model: BeliefModel) -> EnvironmentModel:
+    assert isinstance(model.model, EnvironmentModel)
+    return model.model
+
+
+def _rules(world: EnvironmentModel) -> Minesweeper:
+    assert isinstance(world.env, Minesweeper)
+    return world.env
