@@ -15,7 +15,7 @@ from zero_envs import mine_posterior, Minesweeper
 from zero_train import AbstractActor
 
 
-_BOARDS_AT_ONCE = 250
+_BOARDS_AT_ONCE = 1000
 
 
 class Played(eqx.Module):
