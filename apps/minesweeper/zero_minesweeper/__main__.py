@@ -43,6 +43,8 @@ class EvalArguments:
     """Of the board; by default the run's, or 10."""
     mines: int | None = None
     """On the board; by default the run's, or 10. The first cell may be one."""
+    max_states: int | None = None
+    """Room for the exact posterior, a power of two; by default the run's, or 512."""
     layouts: int | None = None
     """hindsight, belief: drawn for a move; by default 128 and 256."""
     simulations: int | None = None
@@ -71,6 +73,8 @@ class CompareArguments:
     """Of the board; by default the run's, or 10."""
     mines: int | None = None
     """On the board; by default the run's, or 10."""
+    max_states: int | None = None
+    """Room for the exact posterior, a power of two; by default the run's, or 512."""
     layouts: int | None = None
     """belief: drawn for a move; by default 256."""
     simulations: int | None = None

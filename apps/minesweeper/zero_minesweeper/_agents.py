@@ -73,8 +73,9 @@ def build_agent(
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
         raise UsageError(f"--agent {name} needs a trained network; give the folder of a run.")
-    constant = evaluate is None or kind == "belief-constant"
-    judge = Indifferent(evaluate) if constant else evaluate
+    judge: Evaluator = Indifferent(evaluate)
+    if evaluate is not None and kind != "belief-constant":
+        judge = evaluate
     if kind == "network":
         return PolicyActor(judge)
     if kind.startswith("belief"):

@@ -30,7 +30,7 @@ def build_env(config: Config) -> Minesweeper:
     **Raises:** [`zero_train.app.UsageError`][] for a board that there is not.
     """
     with as_usage_error():
-        return Minesweeper(config.rows, config.columns, config.mines)
+        return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
 
 def build_agent(config: Config) -> ExpertIteration:

@@ -16,6 +16,9 @@ class Config:
     """Of the board."""
     mines: int = 10
     """On the board; the first cell may be one."""
+    max_states: int = 512
+    """Room for the exact posterior, a power of two; boards of many mines need more. Where one does
+    not fit, the network's policy plays."""
     seed: int = 0
     """Everything random in the run derives from it."""
 

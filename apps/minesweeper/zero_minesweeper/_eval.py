@@ -1,5 +1,6 @@
 """How good an agent is, in numbers that all agents share."""
 
+import sys
 from json import dumps
 from typing import Any
 
@@ -23,6 +24,13 @@ def evaluate(
     name = agent or seat.usual_agent
     measured = measure(seat.env, seat.agent(name), boards=boards, key=jr.key(seed))
     row, env = result_row(name, measured), seat.env
+    if unknown := int(measured.games.unknown.sum()):
+        print(
+            f"minesweeper: the exact risk of {unknown} moves is not known, for their posterior "
+            f"needs more than {env.max_states} states; they count as what came of them. "
+            "--max-states allows more.",
+            file=sys.stderr,
+        )
     if json:
         print(dumps(row))
         return

@@ -10,10 +10,10 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, Checkpoints, FeatureEvaluator
-from zero_train.app import as_usage_error, load_config
+from zero_train.app import load_config
 
 from ._agents import build_agent
-from ._build import build_agent as build_learner
+from ._build import build_agent as build_learner, build_env
 from ._config import Config
 
 
@@ -77,6 +77,7 @@ class Table:
         rows: int | None = None,
         columns: int | None = None,
         mines: int | None = None,
+        max_states: int | None = None,
         layouts: int | None = None,
         simulations: int | None = None,
     ) -> "Table":
@@ -87,12 +88,9 @@ class Table:
         """
         trained = None if run is None else load(run)
         usual = Config() if trained is None else trained.config
-        size = [
-            getattr(usual, name) if given is None else given
-            for name, given in (("rows", rows), ("columns", columns), ("mines", mines))
-        ]
-        with as_usage_error():
-            env = Minesweeper(*size)
+        given = {"rows": rows, "columns": columns, "mines": mines, "max_states": max_states}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        env = build_env(dataclasses.replace(usual, **chosen))
         simulations = usual.player_simulations if simulations is None else simulations
         return cls(env, trained, layouts, simulations)
 
