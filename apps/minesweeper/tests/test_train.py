@@ -85,8 +85,9 @@ def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
     assert (other.env.rows, other.env.columns, other.env.num_mines) == (4, 4, 3)
     state = other.env.init(key=jax.random.key(0))
     agent = other.agent("network")
-    batch = jax.tree.map(lambda x: x[None], (state, other.env.observe(state)))
-    action, _, _ = agent.act(*batch, agent.init(state), key=jax.random.split(jax.random.key(0), 1))
+    state, obs = jax.tree.map(lambda x: x[None], (state, other.env.observe(state)))
+    keys = jax.random.split(jax.random.key(0), 1)
+    action, _, _ = agent.act(state, obs, agent.init(state), key=keys)
     assert 0 <= int(action[0]) < 16
 
 
