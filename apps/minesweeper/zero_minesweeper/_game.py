@@ -39,8 +39,8 @@ class Advice:
     **Attributes:**
 
     - `cell`: its choice.
-    - `value`: how likely it thinks a win.
-    - `visits`: of each cell by the search; `None` if there was none.
+    - `value`: how likely it thinks a win; `None` without a search, as what follows.
+    - `visits`: of each cell by the search.
     - `wins`: how likely it thinks a win after each cell, the risk included; it means nothing
         without visits.
     """
@@ -137,12 +137,12 @@ class Game:
             return Advice(int(_act_compiled(self.env, actor, blind, key)))
         plan = _plan(actor, blind, key)
         self._heat = np.asarray(plan.stats["probability"][0])
-        cell, value = int(plan.action[0]), float(plan.value[0])
+        cell = int(plan.action[0])
         if not plan.stats["searched"][0]:
-            return Advice(cell, value)
+            return Advice(cell)
         number = actor.planner.search.planner.num_simulations
         visits = np.rint(np.asarray(plan.weights[0]) * number).astype(int)
-        return Advice(cell, value, visits, np.asarray(plan.qvalues[0]))
+        return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
         return jr.fold_in(jr.fold_in(jr.fold_in(self._key, consumer), step), self._number)

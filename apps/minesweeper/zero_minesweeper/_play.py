@@ -28,6 +28,8 @@ _HELP = """\
   help      this list
   quit      leave"""
 
+_OVER = 'This board is over; "new" gives another'
+
 
 def play(run: str | None, agent: str | None, *, seed: int | None, **table: int | None) -> None:
     """Lets a person play.
@@ -97,7 +99,7 @@ class Session:
         self._say(f"Hints by {about(self._table, self._agent)}, seed {self._seed}.")
         self._say("Nothing opens by itself, and the first cell may be a mine.")
         self._say('Type a cell such as b3, or "help".')
-        self._say("Compiling the exact solver, which the first time takes a minute ...")
+        self._say("Compiling the exact solver, which takes a while the first time ...")
         try:
             self._new()
             while True:
@@ -112,18 +114,18 @@ class Session:
         if command is not None:
             command()
             return
-        flags = words[:1] in (["f"], ["flag"])
         try:
-            cells = self._cells(" ".join(words[1:] if flags else words))
-            if cells:
-                (self._flag if flags else self._open)(cells)
+            if words[:1] in (["f"], ["flag"]):
+                self._flag(self._cells(words[1:]))
+            elif words:
+                self._open(self._cells(words))
         except ValueError as error:
             self._say(f'{error}. Type "help" for the commands.')
 
-    def _cells(self, text: str) -> list[int]:
-        cells = parse(text, self._env.rows, self._env.columns)
-        if cells and self._game.over:
-            raise ValueError('This board is over; "new" gives another')
+    def _cells(self, words: list[str]) -> list[int]:
+        cells = parse(" ".join(words), self._env.rows, self._env.columns)
+        if self._game.over:
+            raise ValueError(_OVER)
         return cells
 
     # ---- what a person may do
@@ -194,7 +196,7 @@ class Session:
 
     def _hint(self) -> None:
         if self._game.over:
-            self._say('This board is over; "new" gives another.')
+            self._say(f"{_OVER}.")
             return
         self._say(f"{self._agent} is thinking ...")
         advice = self._game.ask(self._actor)

@@ -87,12 +87,11 @@ def parse(text: str, rows: int, columns: int) -> list[int]:
         places = [(int(words[0]), int(words[1]))]
     else:
         places = [_place(word) for word in words]
-    for row, column in places:
-        if not (1 <= row <= rows and 1 <= column <= columns):
-            last = name(rows * columns - 1, columns)
-            raise ValueError(
-                f'"{text.strip()}" is no cell: give a1 to {last}, or row and column such as 3 2'
-            )
+    if not places or not all(1 <= i <= rows and 1 <= j <= columns for i, j in places):
+        last = name(rows * columns - 1, columns)
+        raise ValueError(
+            f'"{text.strip()}" is no cell: give a1 to {last}, or row and column such as 3 2'
+        )
     return [columns * (row - 1) + column - 1 for row, column in places]
 
 

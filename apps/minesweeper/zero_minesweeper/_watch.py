@@ -51,7 +51,7 @@ def look_on(
     """
     actor = table.agent(agent)
     console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
-    console.print("Compiling, which the first time takes a minute ...\n")
+    console.print("Compiling, which takes a while the first time ...\n")
     won = 0
     with _screen(console, delay) as show:
         for number in range(boards):
