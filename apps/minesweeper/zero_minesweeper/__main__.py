@@ -1,42 +1,87 @@
-"""The command line: `minesweeper eval`."""
+"""The command line: `minesweeper train|eval|compare`."""
 
 import dataclasses
 import math
+from typing import Any
 
-from zero_train.app import check_bounds, Command, main as run_command, parse, start_jax
+import tyro
+
+from zero_train.app import (
+    check_bounds,
+    Command,
+    main as run_command,
+    parse,
+    parse_run,
+    start_jax,
+)
+
+from ._config import SEEDS
 
 
-# What flags may be, ends included; a standard error needs two boards.
-_MEASURING = {
-    "boards": (2, math.inf),
-    "seed": (0, 2**32 - 1),
-    "rows": (2, math.inf),
-    "columns": (2, math.inf),
-    "mines": (0, math.inf),
-    "layouts": (1, math.inf),
-}
+# What flags may be, ends included; a standard error needs two boards. Those of a board are looked
+# at by `zero_envs.Minesweeper`.
+_MEASURING = {"boards": (2, math.inf), "seed": SEEDS}
+_PLANNING = {"layouts": (1, math.inf), "simulations": (1, math.inf)}
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalArguments:
     """Measure an agent on boards that it sees as a player does."""
 
-    agent: str = "tiebreak"
-    """tiebreak, minprob, rules, random or hindsight."""
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
+    belief of a run, tiebreak without one."""
     boards: int = 2000
     """How many. Board for board the same for every agent."""
     seed: int = 0
     """Everything random follows from it."""
-    rows: int = 10
-    """Of the board."""
-    columns: int = 10
-    """Of the board."""
-    mines: int = 10
-    """On the board; the first cell may be one."""
-    layouts: int = 128
-    """hindsight: drawn for a move."""
+    rows: int | None = None
+    """Of the board; by default the run's, or 10."""
+    columns: int | None = None
+    """Of the board; by default the run's, or 10."""
+    mines: int | None = None
+    """On the board; by default the run's, or 10. The first cell may be one."""
+    max_states: int | None = None
+    """Room for the exact posterior, a power of two; by default the run's, or 512."""
+    layouts: int | None = None
+    """hindsight, belief: drawn for a move; by default 128 and 256."""
+    simulations: int | None = None
+    """belief: per move that must be searched; by default what the run was configured for, or
+    128."""
     json: bool = False
     """Print one JSON line instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareArguments:
+    """Agents beside each other on the same boards, and beside what is known of them."""
+
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agents: tuple[str, ...] = ()
+    """As for eval; hindsight-32 has 32 layouts. By default everybody, network and belief if there
+    is a run."""
+    boards: int = 2000
+    """How many, the same for every agent."""
+    seed: int = 0
+    """Everything random follows from it."""
+    rows: int | None = None
+    """Of the board; by default the run's, or 10."""
+    columns: int | None = None
+    """Of the board; by default the run's, or 10."""
+    mines: int | None = None
+    """On the board; by default the run's, or 10."""
+    max_states: int | None = None
+    """Room for the exact posterior, a power of two; by default the run's, or 512."""
+    layouts: int | None = None
+    """belief: drawn for a move; by default 256."""
+    simulations: int | None = None
+    """belief: per move that must be searched; by default what the run was configured for, or
+    128."""
+    json: bool = False
+    """Print one JSON line a row."""
 
 
 def main() -> None:
@@ -44,29 +89,53 @@ def main() -> None:
     run_command(
         "minesweeper",
         "Minesweeper, played without ever seeing the mines.",
-        {"eval": Command(_eval, "measure an agent")},
+        {
+            "train": Command(
+                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+            ),
+            "eval": Command(_eval, "measure an agent", operands="[RUN]"),
+            "compare": Command(_compare, "measure agents on the same boards", operands="[RUN]"),
+        },
     )
+
+
+def _train(words: list[str]) -> None:
+    from ._config import PRESETS
+
+    config, options = parse_run(
+        "minesweeper train",
+        "Train a player on its own plans. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
+        words,
+        PRESETS,
+        preset="default",
+    )
+    start_jax(options.devices)
+    from ._train import train
+
+    train(config, options)
 
 
 def _eval(words: list[str]) -> None:
     arguments = parse(EvalArguments, "minesweeper eval", words)
-    check_bounds(arguments, _MEASURING)
+    check_bounds(arguments, _MEASURING | _given(arguments))
     start_jax()
-    from zero_envs import Minesweeper
-    from zero_train.app import as_usage_error
-
     from ._eval import evaluate
 
-    with as_usage_error():
-        env = Minesweeper(arguments.rows, arguments.columns, arguments.mines)
-    evaluate(
-        env,
-        arguments.agent,
-        layouts=arguments.layouts,
-        boards=arguments.boards,
-        seed=arguments.seed,
-        as_json=arguments.json,
-    )
+    evaluate(**dataclasses.asdict(arguments))
+
+
+def _compare(words: list[str]) -> None:
+    arguments = parse(CompareArguments, "minesweeper compare", words)
+    check_bounds(arguments, _MEASURING | _given(arguments))
+    start_jax()
+    from ._compare import compare
+
+    compare(**dataclasses.asdict(arguments))
+
+
+def _given(arguments: Any) -> dict[str, tuple[float, float]]:
+    """The bounds of what was not left out."""
+    return {name: _PLANNING[name] for name in _PLANNING if getattr(arguments, name) is not None}
 
 
 if __name__ == "__main__":

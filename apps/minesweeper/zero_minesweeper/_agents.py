@@ -1,8 +1,13 @@
 """Who plays, by name."""
 
 import functools as ft
+import re
 
-from zero_envs import Minesweeper
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from zero_envs import Minesweeper, Observation
 from zero_search import Hindsight, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
     AbstractActor,
@@ -14,51 +19,87 @@ from zero_train import (
 )
 from zero_train.app import UsageError
 
-from ._build import build_model, build_planner, no_opinion
+from ._build import build_model, build_planner
 from ._solvers import BoardActor, by_rules, least_likely
 
 
-#: All of them; `network` needs a trained one, `belief` plays better with it.
-AGENTS = ("network", "belief", "hindsight", "minprob", "tiebreak", "rules", "random")
+#: All of them; the first two need a trained network.
+AGENTS = (
+    "network",
+    "belief",
+    "belief-constant",
+    "hindsight",
+    "minprob",
+    "tiebreak",
+    "rules",
+    "random",
+)
+#: Layouts of `hindsight`, unless its name says how many: with 128 it is nearly as good as with all.
+LAYOUTS = 128
+
+
+class Indifferent(eqx.Module):
+    """The policy of a network, or none, and every game as good as won that is not lost."""
+
+    policy: Evaluator | None = None
+
+    def __call__(self, obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
+        assert obs.legal is not None
+        none = jnp.zeros(obs.legal.shape, jnp.float32)
+        return none if self.policy is None else self.policy(obs)[0], jnp.ones((), jnp.float32)
 
 
 def build_agent(
     name: str,
     env: Minesweeper,
     *,
-    layouts: int,
-    simulations: int,
+    layouts: int | None = None,
+    simulations: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
     """The agent of that name.
 
     **Arguments:**
 
-    - `layouts`: how many `hindsight` and `belief` draw for a move.
-    - `simulations`: of `belief`, per move.
-    - `evaluate`: a trained network; `belief` without one holds every game for as good as won.
+    - `name`: one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
+    - `layouts`: how many the belief trees draw for a move, and `hindsight`.
+    - `simulations`: of belief trees, per move.
+    - `evaluate`: a trained network; `belief-constant` takes its policy, but holds every game for as
+        good as won.
 
-    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has, and for `network`
-    without one.
+    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has, and for an agent that
+    has no network.
     """
-    if name == "network" and evaluate is None:
-        raise UsageError("--agent network plays with the network of a RUN; give the run's folder.")
-    if name == "network" and evaluate is not None:
-        return PolicyActor(evaluate)
-    if name == "belief":
-        model = build_model(env, evaluate or no_opinion)
-        return PlanningActor(build_planner(simulations, layouts), model)
-    if name == "random":
+    kind, number = _parsed(name)
+    if kind in ("network", "belief") and evaluate is None:
+        raise UsageError(f"--agent {name} needs a trained network; give the folder of a run.")
+    judge: Evaluator = Indifferent(evaluate)
+    if evaluate is not None and kind != "belief-constant":
+        judge = evaluate
+    if kind == "network":
+        return PolicyActor(judge)
+    if kind.startswith("belief"):
+        planner = build_planner(simulations or 128, layouts or 256)
+        return PlanningActor(planner, build_model(env, judge))
+    if kind == "random":
         return RandomActor()
-    if name == "rules":
+    if kind == "rules":
         return BoardActor(by_rules)
-    if name in ("minprob", "tiebreak"):
-        known = {"num_mines": env.num_mines, "max_states": env.max_states}
-        return BoardActor(ft.partial(least_likely, tie_break=name == "tiebreak", **known))
-    if name == "hindsight":
+    if kind == "hindsight":
         # With the mines known every safe cell is worth the same: one simulation each says all. So
         # much exploration that none comes twice before all came once.
         search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1)
-        planner = Hindsight(search, layouts, SoftmaxQ(0.0), resample=True)
-        return PlanningActor(planner, EnvironmentModel(env, no_opinion))
-    raise UsageError(f"--agent {name} is unknown; choose one of {', '.join(AGENTS)}.")
+        planner = Hindsight(search, number or layouts or LAYOUTS, SoftmaxQ(0.0), resample=True)
+        return PlanningActor(planner, EnvironmentModel(env, Indifferent()))
+    known = {"num_mines": env.num_mines, "max_states": env.max_states}
+    return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
+
+
+def _parsed(name: str) -> tuple[str, int | None]:
+    found = re.fullmatch(r"hindsight-([1-9]\d*)", name)
+    if found is None and name not in AGENTS:
+        raise UsageError(
+            f"--agent {name} is unknown; choose one of {', '.join(AGENTS)}, or hindsight-32 for 32 "
+            "layouts."
+        )
+    return ("hindsight", int(found[1])) if found else (name, None)

@@ -2,17 +2,16 @@
 
 import functools as ft
 
-import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from zero_envs import Minesweeper, Observation
+from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
 from zero_search import (
     BeliefModel,
     ChanceSearch,
-    PlainQ,
+    FirstPlayUrgency,
     PUCT,
     TreeSearch,
 )
@@ -31,7 +30,7 @@ def build_env(config: Config) -> Minesweeper:
     **Raises:** [`zero_train.app.UsageError`][] for a board that there is not.
     """
     with as_usage_error():
-        return Minesweeper(config.rows, config.columns, config.mines)
+        return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
 
 def build_agent(config: Config) -> ExpertIteration:
@@ -102,19 +101,13 @@ def build_planner(
     temperature: float = 0.0,
 ) -> SolverSearch:
     """The solver with a belief tree where it cannot be sure; at temperature 0 at full strength."""
-    tree = TreeSearch(simulations, PUCT(exploration, PlainQ()))
+    tree = TreeSearch(simulations, PUCT(exploration, FirstPlayUrgency()))
     return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
 
 
 def build_model(env: Minesweeper, evaluate: Evaluator) -> BeliefModel:
     """What it plans over: boards of that size, on which a win is worth 1 and all else 0."""
     return BeliefModel(EnvironmentModel(_paying_for_wins(env), evaluate))
-
-
-def no_opinion(obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
-    """Every cell alike, and every game as good as won unless a mine is stepped on."""
-    assert obs.legal is not None
-    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.ones((), jnp.float32)
 
 
 def learning_rate(config: Config) -> optax.Schedule:

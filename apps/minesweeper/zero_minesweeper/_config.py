@@ -16,35 +16,38 @@ class Config:
     """Of the board."""
     mines: int = 10
     """On the board; the first cell may be one."""
+    max_states: int = 512
+    """Room for the exact posterior, a power of two; boards of many mines need more. Where one does
+    not fit, the network's policy plays."""
     seed: int = 0
     """Everything random in the run derives from it."""
 
     # --- how much
-    steps: int = 400
+    steps: int = 300
     """Steps of the loop: each collects from every environment, then updates."""
-    envs: int = 64
+    envs: int = 256
     """Boards played at once, over all devices."""
-    unroll: int = 16
+    unroll: int = 8
     """Cells opened on every board per step."""
-    updates: int = 6
+    updates: int = 4
     """Gradient updates per step."""
-    batch: int = 8
+    batch: int = 16
     """Windows per gradient update, over all devices."""
     length: int = 33
     """Rows in a window; all but the last are learned from."""
-    capacity: int = 3072
+    capacity: int = 1024
     """Rows kept for replay, per board played."""
     shards: int = 8
     """Parts that replay is drawn in; any number of devices that divides it gives the same run."""
 
     # --- search
-    simulations: int = 64
+    simulations: int = 128
     """Simulations per move that must be searched, while collecting."""
     player_simulations: int = 128
     """The same at full strength, when not said otherwise."""
     layouts: int = 256
     """Drawn for a belief."""
-    exploration: float = 0.5
+    exploration: float = 1.0
     """PUCT: weight of the prior."""
     temperature: float = 1.0
     """Of the visits that a move is drawn by, while collecting."""
@@ -76,11 +79,11 @@ class Config:
     """Learn from each window in a random one of the board's symmetries."""
 
     # --- watching
-    evaluate_every: int = 100
+    evaluate_every: int = 75
     """Steps between two evaluations."""
     boards: int = 250
     """Boards in each; four times as many in the last one."""
-    checkpoint_every: int = 100
+    checkpoint_every: int = 50
     """Steps between two checkpoints of the whole state."""
 
     def __post_init__(self) -> None:

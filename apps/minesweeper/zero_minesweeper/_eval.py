@@ -1,27 +1,41 @@
 """How good an agent is, in numbers that all agents share."""
 
-import json
+import sys
+from json import dumps
 from typing import Any
 
 import jax.random as jr
 
-from zero_envs import Minesweeper
-from zero_train import AbstractActor
-
-from ._agents import build_agent
+from ._load import Table
 from ._measure import mean_and_error, measure, Measured
 
 
 def evaluate(
-    env: Minesweeper, agent: str, *, layouts: int, boards: int, seed: int, as_json: bool
+    run: str | None, agent: str | None, *, boards: int, seed: int, json: bool, **table: int | None
 ) -> None:
-    """Measures an agent and prints the result."""
-    row = result_row(env, build_agent(agent, env, layouts=layouts), agent, boards, seed)
-    if as_json:
-        print(json.dumps(row))
+    """Measures an agent and prints the result.
+
+    **Arguments:**
+
+    - `agent`: a name; by default the strongest that there is.
+    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    """
+    seat = Table.of(run, **table)
+    name = agent or seat.usual_agent
+    measured = measure(seat.env, seat.agent(name), boards=boards, key=jr.key(seed))
+    row, env = result_row(name, measured), seat.env
+    if unknown := int(measured.games.unknown.sum()):
+        print(
+            f"minesweeper: the exact risk of {unknown} moves is not known, for their posterior "
+            f"needs more than {env.max_states} states; they count as what came of them. "
+            "--max-states allows more.",
+            file=sys.stderr,
+        )
+    if json:
+        print(dumps(row))
         return
     safe = env.num_actions - env.num_mines
-    print(f"{agent}, {boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines:")
+    print(f"{name}, {boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines:")
     print(
         f"  wins     {row['win_rate']:.4f} ± {row['win_se']:.4f}  ({row['win_rate_raw']:.4f} raw)"
     )
@@ -30,20 +44,15 @@ def evaluate(
     print(f"  moves a second  {row['moves_per_second']:.0f}")
 
 
-def result_row(
-    env: Minesweeper, actor: AbstractActor, name: str, boards: int, seed: int
-) -> dict[str, Any]:
-    """What `--json` prints."""
-    measured = measure(env, actor, boards=boards, key=jr.key(seed))
-    return {"agent": name, "boards": boards, **figures(measured)}
-
-
-def figures(measured: Measured) -> dict[str, Any]:
-    """Means over boards, luck with the mines taken out, and their standard errors."""
+def result_row(name: str, measured: Measured) -> dict[str, Any]:
+    """What `--json` prints: means over boards, luck with the mines taken out, and their standard
+    errors."""
     games = measured.games
     win, win_error = mean_and_error(games.win_estimate)
     returned, return_error = mean_and_error(games.return_estimate)
     return {
+        "agent": name,
+        "boards": len(games.won),
         "win_rate": win,
         "win_se": win_error,
         "win_rate_raw": float(games.won.mean()),

@@ -42,10 +42,12 @@ def calibrated(
     def step(_, dual):
         weights = jax.nn.softmax(x @ dual)
         mean = weights @ x
-        scatter = (x * weights[:, None]).T @ x - mean[:, None] * mean[None]
-        # Cells that no layout tells apart have no direction of their own.
-        move = jnp.linalg.solve(scatter + 1e-3 * jnp.eye(size, dtype=jnp.float32), mean)
-        return dual - jnp.clip(move, -1.0, 1.0)
+        centred = x - mean[None]
+        scatter = (centred * weights[:, None]).T @ centred
+        # What no layout tells apart has no direction of its own, and may go anywhere: so the step
+        # is limited in what it does to the layouts.
+        move = jnp.linalg.solve(scatter + 1e-2 * jnp.eye(size, dtype=jnp.float32), mean)
+        return dual - move / jnp.maximum(1.0, jnp.max(jnp.abs(centred @ move)))
 
     dual = jax.lax.fori_loop(0, steps, step, jnp.zeros(size, jnp.float32))
     return jax.nn.softmax(x @ dual)
@@ -63,4 +65,5 @@ def _first_of_its_kind(layouts: Bool[Array, "layouts cells"]) -> Bool[Array, " l
 def _packed(layouts: Bool[Array, "layouts cells"]) -> UInt32[Array, "layouts words"]:
     number, cells = layouts.shape
     bits = jnp.pad(layouts, ((0, 0), (0, -cells % 32))).reshape(number, -1, 32)
-    return jnp.sum(bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=2)
+    powers = jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)
+    return jnp.sum(jnp.where(bits, powers[None, None], jnp.uint32(0)), axis=2, dtype=jnp.uint32)

@@ -8,10 +8,12 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
-from zero_train import Checkpoints, FeatureEvaluator
+from zero_envs import Minesweeper
+from zero_train import AbstractActor, Checkpoints, FeatureEvaluator
 from zero_train.app import load_config
 
-from ._build import build_agent
+from ._agents import build_agent
+from ._build import build_agent as build_learner, build_env
 from ._config import Config
 
 
@@ -32,7 +34,7 @@ class Trained:
 
     def evaluator(self) -> FeatureEvaluator:
         """The network, on boards of any size."""
-        return build_agent(self.config).evaluator(self.params)
+        return build_learner(self.config).evaluator(self.params)
 
 
 def load(run: str | pathlib.Path) -> Trained:
@@ -44,7 +46,66 @@ def load(run: str | pathlib.Path) -> Trained:
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "minesweeper")
-    agent = build_agent(config)
+    agent = build_learner(config)
     players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).params
     return Trained(config, jax.device_put(players.restore(like)), players.steps()[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Where agents sit down to play: a board, and a trained player or none.
+
+    **Attributes:**
+
+    - `env`: the board.
+    - `trained`: who has a network, if anybody.
+    - `layouts`, `simulations`: as for [`build_agent`][zero_minesweeper._agents.build_agent];
+        `None` for what is usual.
+    """
+
+    env: Minesweeper
+    trained: Trained | None = None
+    layouts: int | None = None
+    simulations: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        run: str | None,
+        *,
+        rows: int | None = None,
+        columns: int | None = None,
+        mines: int | None = None,
+        max_states: int | None = None,
+        layouts: int | None = None,
+        simulations: int | None = None,
+    ) -> "Table":
+        """With what was given, else what the run was configured for, else the usual board.
+
+        **Raises:** as [`load`][zero_minesweeper._load.load], and
+        [`zero_train.app.UsageError`][] for a board that there is not.
+        """
+        trained = None if run is None else load(run)
+        usual = Config() if trained is None else trained.config
+        given = {"rows": rows, "columns": columns, "mines": mines, "max_states": max_states}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        env = build_env(dataclasses.replace(usual, **chosen))
+        simulations = usual.player_simulations if simulations is None else simulations
+        return cls(env, trained, layouts, simulations)
+
+    @property
+    def usual_agent(self) -> str:
+        """Who plays if nobody is named."""
+        return "tiebreak" if self.trained is None else "belief"
+
+    def agent(self, name: str) -> AbstractActor:
+        """The agent of that name. Raises as
+        [`build_agent`][zero_minesweeper._agents.build_agent] does."""
+        return build_agent(
+            name,
+            self.env,
+            layouts=self.layouts,
+            simulations=self.simulations,
+            evaluate=None if self.trained is None else self.trained.evaluator(),
+        )

@@ -15,7 +15,7 @@ from zero_envs import mine_posterior, Minesweeper
 from zero_train import AbstractActor
 
 
-_BOARDS_AT_ONCE = 250
+_BOARDS_AT_ONCE = 1000
 
 
 class Played(eqx.Module):
@@ -26,10 +26,12 @@ class Played(eqx.Module):
     - `won`, `safe`: whether it was won, and how many safe cells were opened.
     - `win_estimate`: 1 less the risks that were taken, each the exact probability of a mine given
         what was seen. The mean over boards is that of `won`, whoever plays; its variance is a
-        sixteenth for somebody who takes few risks.
+        sixteenth for somebody who takes few risks. A risk that is not known, because the posterior
+        does not fit, counts as what came of it.
     - `return_estimate`: the same for `safe`: all safe cells less, for each risk, what it put at
         stake.
     - `needless`: risks taken where a cell was known to be safe.
+    - `unknown`: risks that are not known.
     - `moves`: how many.
     """
 
@@ -38,6 +40,7 @@ class Played(eqx.Module):
     win_estimate: Float[Array, " boards"]
     return_estimate: Float[Array, " boards"]
     needless: Int[Array, " boards"]
+    unknown: Int[Array, " boards"]
     moves: Int[Array, " boards"]
 
 
@@ -97,18 +100,21 @@ def _play(
         risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0, 0))(
             env, state.board, state.over, action
         )
+        unknown = jnp.isnan(risk)
         after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
             state, action, keys(1, step)
         )
         carry = actor.advance(carry, action, after, transition)
-        going = ~state.over
+        going, won = ~state.over, jax.vmap(env.won)(after)
+        risk = jnp.where(unknown, (transition.last & ~won).astype(jnp.float32), risk)
         played = Played(
-            won=jax.vmap(env.won)(after),
+            won=won,
             safe=played.safe + jnp.where(going & (transition.reward > 0), 1, 0),
             win_estimate=played.win_estimate - risk,
             return_estimate=played.return_estimate
             - risk * (safe_cells - played.safe).astype(jnp.float32),
             needless=played.needless + needless,
+            unknown=played.unknown + unknown.astype(jnp.int32),
             moves=played.moves + going.astype(jnp.int32),
         )
         return step + 1, after, carry, played
@@ -116,7 +122,7 @@ def _play(
     state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
     none = jnp.zeros(rows.shape, jnp.int32)
     whole = jnp.ones(rows.shape, jnp.float32)
-    played = Played(none > 0, none, whole, safe_cells * whole, none, none)
+    played = Played(none > 0, none, whole, safe_cells * whole, none, none, none)
     loop = (jnp.zeros((), jnp.int32), state, actor.init(state), played)
     return jax.lax.while_loop(lambda loop: jnp.any(~loop[1].over), body, loop)[-1]
 
@@ -124,7 +130,8 @@ def _play(
 def _risk(
     env: Minesweeper, board: Int[Array, "rows columns"], over: Bool[Array, ""], action: Array
 ) -> tuple[Float[Array, ""], Int[Array, ""]]:
-    """The probability that the move opens a mine, and whether that could have been avoided."""
+    """The probability that the move opens a mine, NaN if not known, and whether that could have
+    been avoided."""
     # A board on which a mine was stepped on shows what no layout shows.
     board = jnp.where(over, jnp.int8(-1), board)
     found = mine_posterior(board, env.num_mines, max_states=env.max_states).probability

@@ -32,10 +32,10 @@ class Judgement(eqx.Module):
 class SolverSearch(AbstractPlanner[BeliefModel, None]):
     """The exact posterior says what is safe; only where nothing is, a belief tree is searched.
 
-    Of the state it reads the visible board and nothing else. The particles of a belief are layouts
-    drawn from the posterior, weighted so that a cell is as likely a mine among them as it really
-    is: the risk of a move is exact, and the draws only say what it may show. If all layouts were
-    drawn, the belief is the posterior itself.
+    Of the state it reads the visible board, and whether the game is over. The particles of a belief
+    are layouts drawn from the posterior, weighted so that a cell is as likely a mine among them as
+    it really is: the risk of a move is exact, and the draws only say what it may show. If all
+    layouts were drawn, the belief is the posterior itself.
 
     Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
     `lanes` at a time, and equal boards are searched once. What is random in a search follows from
@@ -71,20 +71,25 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         key: Key[Array, " batch"],
     ) -> tuple[Plan, None]:
         del carry
-        board, world = state.board, _world(model)
-        rules, batch = _rules(world), board.shape[0]
+        world = _world(model)
+        rules, batch = _rules(world), state.over.shape[0]
+        # A board on which a mine was stepped on shows what no layout shows.
+        board = jnp.where(state.over[:, None, None], jnp.int8(-1), state.board)
         known = lambda b: mine_posterior(b, rules.num_mines, max_states=rules.max_states)
         posterior = jax.vmap(known)(board)
-        hidden, risk = board < 0, posterior.probability
-        # Where a board shows a mine there is no layout: nothing is safe, and nothing matters.
+        hidden = (board < 0) & ~state.over[:, None, None]
+        risk = posterior.probability
         flat = lambda x: x.reshape(batch, -1)
         safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
-        logits, value = world.predict(state, key=key)
+        policy = lambda: safe_softmax(world.predict(state, key=key)[0])
+        # Such boards are rare, if there are any at all.
         weights = jax.lax.cond(
             jnp.any(posterior.overflowed),
-            lambda: jnp.where(posterior.overflowed[:, None], safe_softmax(logits), _equal(safe)),
+            lambda: jnp.where(posterior.overflowed[:, None], policy(), _equal(safe)),
             lambda: _equal(safe),
         )
+        # Whoever does not look at the value does not pay for it.
+        _, value = world.predict(state, key=key)
         told = Judgement(weights, jnp.broadcast_to(value[:, None], weights.shape), value)
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
         told = self._search_all(model, board, posterior, pending, told)

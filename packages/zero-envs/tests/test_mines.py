@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from zero_envs import mine_posterior, sample_mines
+from zero_envs import mine_posterior, MinePosterior, sample_mines
+from zero_envs._mines._posterior import _check_values
 from zero_envs._mines._sweep import forward
 from zero_envs._mines._tables import tables
 
@@ -243,6 +246,7 @@ def jitted(board: jax.Array, num_mines: jax.Array):
     [
         ({(0, 0): 4}, 4, "the 4 in row 0, column 0 has 3 hidden neighbours"),
         ({(1, 1): 9}, 4, "the 9 in row 1, column 1; numbers are 0 to 8"),
+        ({(2, 1): -2}, 4, "the -2 in row 2, column 1; numbers are 0 to 8, and -1 is a hidden cell"),
         ({}, 10, "10 mines for 9 hidden cells"),
         ({(0, 0): 3, (2, 2): 0}, 3, "2 numbers and 3 mines in 7 hidden cells do not go"),
     ],
@@ -256,3 +260,62 @@ def test_contradictions_are_named(cells: dict, num_mines: int, reason: str):
     found = jitted(jnp.asarray(board), num_mines)
     assert found.count == 0 and found.log_count == -np.inf and not found.overflowed
     assert np.isnan(found.probability).all()
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+HIDDEN = np.full((3, 3), -1, np.int32)
+
+
+@pytest.mark.parametrize(
+    "board, options, message",
+    [
+        (HIDDEN[0], {}, r"board=int32\[3\]\): must be integers, \[rows, columns\]"),
+        (HIDDEN[None], {}, r"board=int32\[1, 3, 3\].*jax.vmap over a batch"),
+        (HIDDEN[:0], {}, r"board=int32\[0, 3\]"),
+        (HIDDEN.astype(np.float32), {}, r"board=float32\[3, 3\]"),
+        (HIDDEN == 0, {}, r"board=bool\[3, 3\]"),
+        (HIDDEN, {"num_mines": 2.5}, r"num_mines=float32\[\]\): must be one integer"),
+        (
+            HIDDEN,
+            {"num_mines": np.arange(2, dtype=np.int32)},
+            r"num_mines=int32\[2\].*jax.vmap over a batch",
+        ),
+        (HIDDEN, {"num": -1}, r"num=-1\): must be an integer of at least 0"),
+        (HIDDEN, {"num": 2.0}, r"num=2.0\)"),
+        (HIDDEN, {"max_states": 16.0}, r"max_states=16.0\): must be a power of two up to 32768"),
+    ],
+)
+@pytest.mark.usefixtures("unhooked")
+def test_arguments_of_a_wrong_kind_are_named(
+    board: np.ndarray, options: dict[str, Any], message: str
+):
+    """None is truncated or taken for hidden; also where it is traced."""
+    given: dict[str, Any] = {"num_mines": 2, "num": 1, "max_states": 16} | options
+    run = lambda x: sample_mines(x, key=jr.key(0), **given)
+    for ask in (run, jax.jit(run)):
+        with pytest.raises(ValueError, match=message) as raised:
+            ask(board)
+        assert str(raised.value).startswith("sample_mines(") and "\n" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_layouts_are_not_drawn_without_a_key():
+    with pytest.raises(TypeError, match="key"):
+        sample_mines(jnp.asarray(HIDDEN), 2, 1, key=None, max_states=16)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    "size, hint", [(2, "instance 8"), (16384, "instance 32768"), (32768, "no more are possible")]
+)
+def test_the_hint_of_an_overflow_is_allowed(size: int, hint: str):
+    nothing = jnp.float32(jnp.nan)
+    found = MinePosterior(nothing, nothing, jnp.full((3, 3), jnp.nan), jnp.bool_(True))
+    with pytest.raises(ValueError, match=f"max_states={size} states.*{hint}"):
+        _check_values("mine_posterior", HIDDEN, 2, found, size)

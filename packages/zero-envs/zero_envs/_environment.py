@@ -122,7 +122,12 @@ class AbstractHiddenEnvironment(AbstractDiscreteEnvironment[State], Generic[Stat
 
     @abc.abstractmethod
     def signal(self, state: State, action: Int[Array, ""], next_state: State) -> Int[Array, ""]:
-        """What the player learned from the step: an integer below `num_signals`."""
+        """What the player learned from the step: an integer below `num_signals`.
+
+        It tells the `discount` and `last` of the step, and unless the game is over all that can be
+        seen: states that looked alike, and gave the same signals to the same actions, look alike.
+        The reward need not be told.
+        """
 
 
 class AbstractChanceEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):

@@ -331,6 +331,18 @@ def test_signals_that_tell_too_little_are_counted():
         check_plan(plan)
 
 
+def test_weights_that_are_none_are_counted():
+    # A row of NaN looks like filler, which is no news.
+    belief = TIGER.belief(5)
+    weights = belief.weights.at[0].set(jnp.nan).at[1, 3].set(-0.1).at[2, 3].set(jnp.inf)
+    belief = eqx.tree_at(lambda b: b.weights, belief, weights.at[3].set(0.0))
+    plan = first_plan(ChanceSearch(TreeSearch(4)), BeliefModel(TIGER), belief)
+    assert np.array_equal(np.asarray(plan.stats["invalid"]) > 0, [True, True, True, False, False])
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+    with pytest.raises(ValueError, match="in rows .0, 1, 2.: .* weights of a `Belief`"):
+        check_plan(plan)
+
+
 def test_leaves_may_be_judged_by_playouts():
     # A playout from one particle is an unbiased sample: its mean is that over the belief.
     model = PlayoutModel(TIGER, Playout(3))

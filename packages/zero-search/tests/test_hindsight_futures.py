@@ -1,6 +1,7 @@
 """What the trees of hindsight see: futures and hidden states of their own, and what follows."""
 
 import itertools
+import re
 from typing import NamedTuple
 
 import jax
@@ -20,7 +21,8 @@ from zero_search import (
 from zero_search._tree import statistics
 
 from .dice import Die, expectimax, hindsight, RandomDice, UNUSED
-from .helpers import chi_squared, equal, fresh, quick_jit, RandomTree
+from .helpers import chi_squared, equal, fresh, Noise, quick_jit, RandomTree
+from .hidden import Tiger
 
 
 def test_trees_know_neither_the_real_die_nor_each_other():
@@ -127,3 +129,31 @@ def test_hidden_states_are_resampled_by_tree():
     share = np.asarray(seen).reshape(batch, trees).mean(axis=1)
     assert np.allclose(won.qvalues[:, 1], share, atol=1e-5)
     assert np.array_equal(won.action, (share > 0.2).astype(int)) and 0 < np.sum(won.action) < batch
+
+
+def test_resampled_trees_have_the_documented_keys():
+    # Tree by tree and bit by bit the inner planner's, from a state drawn for that tree alone.
+    model, inner, batch, trees = Tiger(2), TreeSearch(6, noise=Noise()), 3, 4
+    planner, state = Hindsight(inner, trees, resample=True), model.start(batch)
+
+    @quick_jit
+    def run(key):
+        halves = lambda k: jax.vmap(lambda i: tuple(jr.split(jr.fold_in(k, i))))(jnp.arange(trees))
+        hide, search = (x.reshape(-1) for x in jax.vmap(halves)(key))
+        rows = jax.tree.map(lambda x: jnp.repeat(x, trees, axis=0), state)
+        alone = fresh(inner, model, model.resample(rows, key=hide), search)[1]
+        return fresh(planner, model, state, key)[1], alone
+
+    grown, alone = run(jr.split(jr.key(0), batch))
+    assert equal(grown, alone) and len(np.unique(grown.state.tiger[:, 0])) == 2
+
+
+def test_what_a_state_alone_decides_is_worked_out_once_a_row():
+    # Where the tiger is likely to be has the only sigmoid there is.
+    model, planner = Tiger(2), Hindsight(TreeSearch(2), 4, resample=True)
+
+    def run(state, key):
+        return fresh(planner, model, state, key)[0]
+
+    text = str(jax.make_jaxpr(run)(model.start(3), jr.split(jr.key(0), 3)))
+    assert re.findall(r"f32\[([\d,]*)\] = logistic", text) == ["3"]

@@ -72,6 +72,7 @@ from ._qtransform import (
     ByMinMax as ByMinMax,
     ByParentAndSiblings as ByParentAndSiblings,
     CompletedByMixedValue as CompletedByMixedValue,
+    FirstPlayUrgency as FirstPlayUrgency,
     PlainQ as PlainQ,
 )
 from ._readout import (

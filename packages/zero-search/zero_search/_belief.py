@@ -30,7 +30,8 @@ class Belief(eqx.Module, Generic[State]):
 
     - `particles`: states; all leaves begin with `[batch, particles]`. Those of a row that have a
         weight must look alike to its player. The others are dead and may be anything.
-    - `weights`: probabilities up to a constant a row. A row of zeros is filler.
+    - `weights`: probabilities up to a constant a row. A row of zeros is filler. If one is negative
+        or not finite, the search counts the evaluation as `invalid`.
     - `seed`: what the futures of the particles are drawn from: particle `i` of a row always steps
         with the same key, whatever the action. Any number will do where `step` draws nothing.
     """
@@ -175,7 +176,10 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         logits, value = self.model.predict(one, key=ask)
         check_prediction(logits, value, batch, None)
         known = jnp.any(state.weights > 0, axis=1)
-        return jnp.where(known[:, None], logits, -jnp.inf), jnp.where(known, value, 0.0)
+        # Else a posterior that has become NaN would pass for filler.
+        sound = jnp.all((state.weights >= 0) & (state.weights < jnp.inf), axis=1)
+        value = jnp.where(sound, jnp.where(known, value, 0.0), jnp.nan)
+        return jnp.where(known[:, None], logits, -jnp.inf), value
 
 
 def _hidden(model: AbstractPriorModel[State]) -> AbstractHiddenModel[State]:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from ._check import batch_size, check_count, check_keys, check_kinds, check_move, check_states
 from ._model import AbstractHiddenModel, AbstractModel
@@ -135,10 +135,13 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
         check_keys(key, batch_size(state))
         trees = jnp.arange(self.num_trees, dtype=jnp.int32)
-        keys = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(trees))(key).reshape(-1)
-        state = _repeated(state, self.num_trees)
         if self.resample:
-            state, keys = self._hide(model, state, keys)
+            state = self._hide(model, state, trees, key)
+            own = lambda k, i: _halves(k, i)[1]
+        else:
+            state = _repeated(state, self.num_trees)
+            own = jr.fold_in
+        keys = jax.vmap(lambda k: jax.vmap(lambda i: own(k, i))(trees))(key).reshape(-1)
         outlook, inner, grown = self.planner.explore(model, state, _rows(carry), key=keys)
         mean, known = _mean_outlook(outlook, self.num_trees, zero=self.unvisited == "zero")
         root, value = mean.root, mean.root.value
@@ -169,18 +172,36 @@ class Hindsight(AbstractPlanner[AbstractModel, HindsightCarry]):
         return HindsightCarry(jax.tree.map(split, carry))
 
     def _hide(
-        self, model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]
-    ) -> tuple[PyTree[Array], Key[Array, " rows"]]:
-        """A hidden state for every tree, and keys for their searches."""
+        self,
+        model: AbstractModel,
+        state: PyTree[Array],
+        trees: Int[Array, " trees"],
+        key: Key[Array, " batch"],
+    ) -> PyTree[Array]:
+        """A hidden state for every tree, one row each."""
         if not isinstance(model, AbstractHiddenModel):
             raise ValueError(
                 f"`Hindsight(resample=True)` got a `{type(model).__name__}`, which cannot "
                 "`resample`: give it an `AbstractHiddenModel`, or leave `resample` out."
             )
-        hide, search = jax.vmap(lambda k: tuple(jr.split(k)))(key)
-        hidden = model.resample(state, key=hide)
-        check_states(state, hidden, "resample")
-        return hidden, search
+
+        def tree(i: Int[Array, ""]) -> PyTree[Array]:
+            hide = jax.vmap(lambda k: _halves(k, i)[0])(key)
+            hidden = model.resample(state, key=hide)
+            check_states(state, hidden, "resample")
+            return hidden
+
+        # Not `batch * num_trees` rows: what `resample` works out of a state alone, such as the
+        # tables of an exact posterior, is then shared by its trees. Keys are derived inside, for
+        # the check of key reuse cannot follow a transposed array of them.
+        hidden = jax.vmap(tree, out_axes=1)(trees)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), hidden)
+
+
+def _halves(key: PRNGKeyArray, tree: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Of one tree: the key of its hidden state and that of its search."""
+    hide, search = jr.split(jr.fold_in(key, tree))
+    return hide, search
 
 
 def _rows(carry: HindsightCarry) -> SearchCarry:

@@ -52,8 +52,8 @@ def check_plan(plan: Plan) -> None:
     likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
     Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
     all `-inf` although the game goes on, count as well, and so do continuous actions drawn from a
-    policy, and signals that do not tell all they must. A planner that is not under `jit` calls
-    this itself.
+    policy, signals that do not tell all they must, and beliefs with weights that are no weights. A
+    planner that is not under `jit` calls this itself.
     """
     invalid = np.asarray(plan.stats["invalid"])
     if invalid.any():
@@ -64,7 +64,7 @@ def check_plan(plan: Plan) -> None:
             "and policies that draw finite actions; `model.step` finite rewards and discounts; "
             "`model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` alone; "
             "`model.signal` of a hidden model must tell `discount` and `last`, by numbers from 0 "
-            "to below `num_signals`."
+            "to below `num_signals`; the weights of a `Belief` must be finite and at least 0."
         )
 
 

@@ -77,6 +77,29 @@ class PlainQ(AbstractQTransform):
         return jnp.where(node.visits > 0, node.qvalues, self.unvisited)
 
 
+class FirstPlayUrgency(AbstractQTransform):
+    """Q-values as they are; an unvisited action gets its node's value, less `reduction * sqrt(P)`,
+    `P` being the prior of the visited actions together.
+
+    So the more of what looked good was tried, the less is hoped of the rest; nothing need be known
+    of the scale of returns but that of `reduction`.
+
+    Wu 2019, "Accelerating self-play learning in Go" (https://arxiv.org/abs/1902.10565), section 2;
+    the idea of an urgency is from Gelly and Wang 2006, "Exploration exploitation in Go".
+    """
+
+    reduction: float = 0.0
+
+    def __check_init__(self):
+        check_range("FirstPlayUrgency", 0, reduction=self.reduction)
+
+    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+        visited = node.visits > 0
+        mass = jnp.sum(jnp.where(visited, node.probabilities, 0.0), axis=1)
+        urgency = node.value - self.reduction * jnp.sqrt(mass)
+        return jnp.where(visited, node.qvalues, urgency[:, None])
+
+
 class CompletedByMixedValue(AbstractQTransform):
     """`(maxvisit_init + largest visit count) * value_scale * Q`, on the scale of logits.
 

@@ -1,6 +1,7 @@
 """The exact posterior of Minesweeper: how many layouts, where the mines are, and draws of them."""
 
 import functools as ft
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -13,6 +14,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ._solve import Solution, solver
 
 
+_MOST_STATES = 32768
+
+
 class MinePosterior(eqx.Module):
     """What a Minesweeper board says about its mines, all layouts being equally likely.
 
@@ -23,7 +27,8 @@ class MinePosterior(eqx.Module):
     - `log_count`: its natural logarithm, always finite where the count is a positive number.
     - `probability`: of a mine in each cell, 0 in cells that are shown; NaN where there is no layout
         or it is not known.
-    - `overflowed`: the board needs more than `max_states` states.
+    - `overflowed`: the board needs more than `max_states` states, or its counts are further apart
+        than float32 can tell.
     """
 
     count: Float[Array, "*axes"]
@@ -56,12 +61,13 @@ def mine_posterior(
 
     **Returns:** a [`zero_envs.MinePosterior`][].
 
-    **Raises:** `ValueError` for a `max_states` that is not allowed, and, where the values are at
-    hand (not under a transformation), for a board that no layout can show or that overflows. Under
-    a transformation `count` is 0 or NaN, and `probability` NaN.
+    **Raises:** `ValueError` for arguments of a wrong kind or shape and a `max_states` that is not
+    allowed, and, where the values are at hand (not under a transformation), for a board that no
+    layout can show or that overflows. Under a transformation `count` is 0 or NaN, and `probability`
+    NaN.
     """
-    found = _posterior("mine_posterior", board, num_mines, None, 0, max_states)
-    return found[0]
+    none = lambda length: jnp.zeros((0, length), jnp.float32)
+    return _posterior("mine_posterior", board, num_mines, none, max_states)[0]
 
 
 def sample_mines(
@@ -80,7 +86,10 @@ def sample_mines(
     **Arguments:** and **Raises:** as there. Under a transformation, where there is no layout or
     none is known, all cells of all layouts are mines, the shown ones too.
     """
-    posterior, layouts = _posterior("sample_mines", board, num_mines, key, num, max_states)
+    if not isinstance(num, int | np.integer) or num < 0:
+        raise ValueError(f"sample_mines(num={num!r}): must be an integer of at least 0.")
+    draw = lambda length: jr.uniform(key, (num, length), jnp.float32)
+    posterior, layouts = _posterior("sample_mines", board, num_mines, draw, max_states)
     return layouts, posterior
 
 
@@ -88,27 +97,25 @@ def _posterior(
     call: str,
     board: Array,
     num_mines: int | Array,
-    key: PRNGKeyArray | None,
-    num: int,
+    uniforms: Callable[[int], Array],
     max_states: int,
 ) -> tuple[MinePosterior, Array]:
-    if not 1 <= max_states <= 32768 or max_states & (max_states - 1):
-        raise ValueError(f"{call}(max_states={max_states}): a power of two up to 32768.")
-    num_mines = jnp.asarray(num_mines, jnp.int32)
-    posterior, layouts = _compiled(board, num_mines, key, num, max_states)
+    """`uniforms` makes the random numbers, so many for each layout."""
+    _check_kinds(call, board, num_mines, max_states)
+    board, num_mines = jnp.asarray(board, jnp.int32), jnp.asarray(num_mines, jnp.int32)
+    drawn = uniforms(board.size + 1)
+    posterior, layouts = _compiled(board, num_mines, drawn, int(max_states))
     if not any(isinstance(x, Tracer) for x in (board, num_mines, posterior.count)):
-        _check(call, np.asarray(board), int(num_mines), posterior, max_states)
+        _check_values(call, np.asarray(board), int(num_mines), posterior, max_states)
     return posterior, layouts
 
 
-@ft.partial(jax.jit, static_argnames=("num", "max_states"))
+@ft.partial(jax.jit, static_argnames="max_states")
 def _compiled(
-    board: Array, num_mines: Array, key: PRNGKeyArray | None, num: int, max_states: int
+    board: Array, num_mines: Array, uniforms: Array, max_states: int
 ) -> tuple[MinePosterior, Array]:
-    shape = (num, board.size + 1)
-    uniforms = jnp.zeros(shape) if key is None else jr.uniform(key, shape, jnp.float32)
-    args = (board.astype(jnp.int32), num_mines, uniforms)
-    found = jax.tree.map(lambda x: x[0], solver(max_states)(*(x[None] for x in args)))
+    args = (board[None], num_mines[None], uniforms[None])
+    found = jax.tree.map(lambda x: x[0], solver(max_states)(*args))
     return _reported(found), found.layouts
 
 
@@ -122,14 +129,37 @@ def _reported(found: Solution) -> MinePosterior:
     )
 
 
-def _check(
+def _check_kinds(call: str, board: Array, num_mines: int | Array, max_states: int) -> None:
+    """What is known of arguments that are traced as well."""
+    whole = isinstance(max_states, int | np.integer)
+    if not whole or not 1 <= max_states <= _MOST_STATES or max_states & (max_states - 1):
+        raise ValueError(
+            f"{call}(max_states={max_states!r}): must be a power of two up to {_MOST_STATES}."
+        )
+    shape, dtype = jnp.shape(board), jnp.result_type(board)
+    if len(shape) != 2 or 0 in shape or not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(
+            f"{call}(board={dtype}{list(shape)}): must be integers, [rows, columns]; use jax.vmap "
+            "over a batch."
+        )
+    shape, dtype = jnp.shape(num_mines), jnp.result_type(num_mines)
+    if shape or not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(
+            f"{call}(num_mines={dtype}{list(shape)}): must be one integer; use jax.vmap over a "
+            "batch."
+        )
+
+
+def _check_values(
     call: str, board: np.ndarray, num_mines: int, posterior: MinePosterior, max_states: int
 ) -> None:
     about = f"{call}(<{board.shape[0]} x {board.shape[1]} board>, num_mines={num_mines}): "
     if posterior.overflowed:
+        more = min(4 * max_states, _MOST_STATES)
+        hint = f"allow more, for instance {more}" if more > max_states else "no more are possible"
         raise ValueError(
-            f"{about}its frontier needs more than max_states={max_states} states; allow more, for "
-            f"instance {4 * max_states}."
+            f"{about}its frontier needs more than max_states={max_states} states, or counts more "
+            f"than 2^100 apart; {hint}."
         )
     if posterior.count == 0:
         raise ValueError(f"{about}no layout shows this board: {_contradiction(board, num_mines)}.")
@@ -137,16 +167,16 @@ def _check(
 
 def _contradiction(board: np.ndarray, num_mines: int) -> str:
     """The simplest reason there is."""
+    place = "the {} in row {}, column {}".format
+    for row, column in np.argwhere((board < -1) | (board > 8)):
+        where = place(board[row, column], row, column)
+        return f"{where}; numbers are 0 to 8, and -1 is a hidden cell"
     hidden = np.pad(board < 0, 1)
     total = int(hidden.sum())
     for row, column in np.argwhere(board >= 0):
         near = int(hidden[row : row + 3, column : column + 3].sum())
-        number = int(board[row, column])
-        where = f"the {number} in row {row}, column {column}"
-        if number > 8:
-            return f"{where}; numbers are 0 to 8, and -1 is a hidden cell"
-        if number > near:
-            return f"{where} has {near} hidden neighbours"
+        if board[row, column] > near:
+            return f"{place(board[row, column], row, column)} has {near} hidden neighbours"
     if not 0 <= num_mines <= total:
         return f"{num_mines} mines for {total} hidden cells"
     shown = board.size - total

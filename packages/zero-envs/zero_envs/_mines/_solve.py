@@ -100,7 +100,7 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
             ft.partial(_try, problem, size, chunk, limit),
             (attempts, found),
         )
-    valid = ~jnp.any(board > 8, axis=(1, 2)) | jnp.isnan(found.mantissa)
+    valid = jnp.all((board >= -1) & (board <= 8), axis=(1, 2))
     mantissa = jnp.where(valid, found.mantissa, 0.0)
     known = (mantissa > 0)[:, None, None]
     hidden = jnp.where(board < 0, found.probability, 0.0)

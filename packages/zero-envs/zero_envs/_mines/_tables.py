@@ -29,7 +29,7 @@ class Tables(eqx.Module):
     - `limit`: 8 plus how many cells each of those will have left after this one; 15 elsewhere.
     - `frontier`, `hidden`: how many cells those are.
     - `place`: the place of each cell in the order; of a cell that is not hidden, any.
-    - `possible`: no number is above 8, and none without hidden neighbours is above 0.
+    - `possible`: no number without hidden neighbours is above 0.
     """
 
     enter: UInt32[Array, "cells words boards"]

@@ -16,13 +16,16 @@ from .._environment import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractFactoredEnvironment,
+    AbstractHiddenEnvironment,
     Observation,
 )
 from ._check_chance import check_chance
+from ._check_hidden import check_hidden
 from ._check_parts import (
     check_laws,
     check_pure,
     check_same,
+    check_signature,
     check_transition,
     fail,
     is_key,
@@ -78,8 +81,16 @@ def check_environment(
     - `step` leads where possible outcomes lead, as often as they are probable. A right
       environment fails this with a probability below one in 10^8.
 
-    What [`zero_envs.AbstractHiddenEnvironment`][] promises beyond that is **not checked yet**:
-    that `resample` keeps the observation and that signals are below `num_signals`.
+    Of an [`zero_envs.AbstractHiddenEnvironment`][] also, at every step, where `resample` draws two
+    other states that look alike:
+
+    - `resample` keeps structure, shapes and dtypes, and all that is seen to the last bit: features
+      and legal actions.
+    - It does change something, unless `hidden` is False. Whether it draws from the exact posterior
+      is **not checked**.
+    - A signal is an integer from 0 to `num_signals - 1`.
+    - Where states that look alike give the same signal to the same action, whatever the keys of
+      `step`, `discount` and `last` are equal, and unless the game is over they look alike again.
 
     **Arguments:**
 
@@ -103,13 +114,13 @@ def check_environment(
     _check_observation(env, observation, num_envs)
     over = np.zeros(num_envs, np.bool_)
     counts = np.zeros(5, np.int64)
-    looked = []
+    looked, played = [], []
     for i in range(num_steps):
         action = _random_action(env, observation, num_envs, jr.fold_in(akey, i))
         skeys = jr.split(jr.fold_in(skey, i), num_envs)
         next_state, transition = step(state, action, skeys)
         if i == 0:
-            _check_signature(env, state, next_state)
+            check_signature(env, "step", state, next_state)
             check_transition(env, transition, num_envs)
             again = step(state, action, jr.clone(skeys))
             check_same(env, "step", (next_state, transition), again)
@@ -120,6 +131,8 @@ def check_environment(
             )
         if i in (0, num_steps // 2, num_steps - 1):
             looked.append((state, action, over))
+        if isinstance(env, AbstractHiddenEnvironment):
+            played.append((state, action))
         state, observation = next_state, observe(next_state)
         counts += check_laws(env, f"step {i}", over, transition)
         over = over | np.asarray(transition.last)
@@ -127,6 +140,8 @@ def check_environment(
     if isinstance(env, AbstractChanceEnvironment):
         stacked = jax.tree.map(lambda *x: jnp.concatenate([jnp.asarray(y) for y in x]), *looked)
         check_chance(env, *stacked, key=jr.fold_in(skey, num_steps))
+    if isinstance(env, AbstractHiddenEnvironment):
+        check_hidden(env, step, observe, played, key=jr.fold_in(skey, num_steps + 1))
     size = sum(x.nbytes for x in jax.tree.leaves(state)) // num_envs
     return EnvironmentReport(*(int(count) for count in counts), state_bytes=size)
 
@@ -210,21 +225,6 @@ def _check_state(env: Any, state: Any) -> None:
                 f"state{name} of init is weakly typed, so the second step is traced again; give it "
                 "a dtype, for instance jnp.zeros((), jnp.int32).",
             )
-
-
-def _check_signature(env: Any, before: Any, after: Any) -> None:
-    old, new = jax.tree.structure(before), jax.tree.structure(after)
-    if old != new:
-        fail(env, f"step changes the state's structure from {old} to {new}; it must keep it.")
-    for (name, x), (_, y) in zip(leaves(before), leaves(after), strict=True):
-        if (x.shape, x.dtype) != (y.shape, y.dtype):
-            fail(
-                env,
-                f"state{name} is {x.dtype}{list(x.shape[1:])} after init and "
-                f"{y.dtype}{list(y.shape[1:])} after step; both must agree.",
-            )
-        if y.weak_type:
-            fail(env, f"state{name} is weakly typed after step; cast it to a dtype.")
 
 
 def _check_observation(env: Any, observation: Any, num_envs: int) -> None:

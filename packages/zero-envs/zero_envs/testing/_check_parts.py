@@ -37,6 +37,22 @@ def check_same(env: Any, name: str, first: Any, second: Any) -> None:
             fail(env, f"{name} called twice with the same arguments differs in {where}.")
 
 
+def check_signature(env: Any, name: str, before: Any, after: Any) -> None:
+    """That the method `name` returns a state like those of `init`."""
+    old, new = jax.tree.structure(before), jax.tree.structure(after)
+    if old != new:
+        fail(env, f"{name} changes the state's structure from {old} to {new}; it must keep it.")
+    for (where, x), (_, y) in zip(leaves(before), leaves(after), strict=True):
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            fail(
+                env,
+                f"state{where} is {x.dtype}{list(x.shape[1:])} after init and "
+                f"{y.dtype}{list(y.shape[1:])} after {name}; both must agree.",
+            )
+        if y.weak_type:
+            fail(env, f"state{where} is weakly typed after {name}; cast it to a dtype.")
+
+
 def check_transition(env: Any, transition: Any, num_envs: int, name: str = "step") -> None:
     if not isinstance(transition, Transition):
         fail(env, f"{name} returns a {type(transition).__name__}; return (state, Transition).")

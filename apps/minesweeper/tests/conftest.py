@@ -1,0 +1,70 @@
+"""A very small training run that the app's tests share, and the command line in this process."""
+
+import dataclasses
+import pathlib
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    """A run that compiles and steps as fast as any can."""
+    from zero_minesweeper._config import PRESETS
+
+    return dataclasses.replace(
+        PRESETS["tiny"],
+        rows=3,
+        columns=4,
+        mines=2,
+        # A short list of states compiles in a third of the time.
+        max_states=32,
+        steps=4,
+        envs=8,
+        unroll=4,
+        batch=8,
+        updates=1,
+        length=5,
+        n_steps=4,
+        capacity=32,
+        simulations=8,
+        player_simulations=8,
+        layouts=16,
+        channels=4,
+        blocks=1,
+        evaluate_every=2,
+        boards=8,
+        checkpoint_every=2,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
+    """The folder of a finished, undisturbed run of `small_config`."""
+    from zero_minesweeper._train import train
+    from zero_train.app import Options
+
+    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+    with pytest.MonkeyPatch.context() as patch:
+        # So that all its evaluations are of one size, and compile once.
+        patch.setattr("zero_minesweeper._measure._BOARDS_AT_ONCE", small_config.boards)
+        train(small_config, Options(out=folder))
+    return folder
+
+
+@pytest.fixture
+def minesweeper(monkeypatch, capsys):
+    """Runs `minesweeper WORDS` in this process; returns its exit code, stdout and stderr."""
+    from zero_minesweeper.__main__ import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["minesweeper", *map(str, words)])
+        try:
+            main()
+            code = 0
+        except SystemExit as e:
+            code = int(e.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -1,0 +1,133 @@
+"""What is learned: rewards without luck, turned windows, and the divergence of mines."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs import mine_posterior, Minesweeper, MinesweeperState, Observation
+from zero_minesweeper._learning import mine_loss, Record, turned, without_luck
+from zero_nets import BoardSymmetries
+from zero_train import Experience
+
+
+ROWS, COLUMNS, MINES = 2, 3, 2
+ENV = Minesweeper(ROWS, COLUMNS, MINES, pays="win", max_states=32)
+LENGTH = 5
+
+
+def all_layouts() -> np.ndarray:
+    cells = ROWS * COLUMNS
+    pairs = itertools.combinations(range(cells), MINES)
+    return np.stack([np.isin(np.arange(cells), x).reshape(ROWS, COLUMNS) for x in pairs])
+
+
+@pytest.fixture(scope="module")
+def windows() -> Experience:
+    """`[layouts, time]`: every game there can be of one who opens the first cell of least risk, a
+    final row after each end and rows of anything after that."""
+    layouts = all_layouts()
+    number = len(layouts)
+    state = MinesweeperState(
+        jnp.full((number, ROWS, COLUMNS), -1, jnp.int8),
+        jnp.asarray(layouts),
+        jnp.zeros(number, jnp.bool_),
+    )
+    known = jax.jit(jax.vmap(lambda b: mine_posterior(b, MINES, max_states=32).probability))
+    step = jax.jit(jax.vmap(lambda s, a: ENV.step(s, a, key=jr.key(0))))
+    rows, last = [], np.zeros(number, bool)
+    for _ in range(LENGTH):
+        risk = known(state.board)
+        flat = np.where(np.asarray(state.board) < 0, risk, 2.0).reshape(number, -1)
+        action = jnp.asarray(np.argmin(np.where(np.isnan(flat), 1.0, flat), axis=1), jnp.int32)
+        obs = jax.vmap(ENV.observe)(state)
+        state, done = step(state, action)
+        reward, discount = (jnp.where(last, 0, x) for x in (done.reward, done.discount))
+        record = Record(jnp.asarray(flat, jnp.float32), risk)
+        rows.append(Experience(obs, action, reward, discount, jnp.asarray(last), record))
+        last = np.asarray(done.last)
+    return jax.tree.map(lambda *xs: jnp.stack(xs, axis=1), *rows)
+
+
+def test_without_luck_a_game_is_worth_what_it_is_on_average(windows):
+    """The sum over all layouts is that of wins, and every game costs its risks alone."""
+    paid = jax.vmap(without_luck)(windows)
+    before = (
+        np.arange(LENGTH)[None] <= np.argmax(np.asarray(windows.discount) == 0, axis=1)[:, None]
+    )
+    won = np.sum(np.where(before, windows.reward, 0), axis=1)
+    worth = np.sum(np.where(before, paid.reward, 0), axis=1)
+    assert 0 < won.sum() < len(won)
+    assert worth.sum() == pytest.approx(won.sum(), abs=1e-5)
+    assert worth.std() < 0.8 * won.std()
+    # The first move risks a third; nobody is paid before the end, nor after it.
+    np.testing.assert_allclose(paid.reward[:, 0] - (windows.discount[:, 0] == 0), -1 / 3, atol=1e-6)
+    assert (np.asarray(paid.reward)[np.asarray(windows.last)] == 0).all()
+    for name in ("discount", "action", "last"):
+        np.testing.assert_array_equal(getattr(paid, name), getattr(windows, name))
+
+
+def test_where_the_risk_is_not_known_luck_is_left_in(windows):
+    unknown = jax.tree.map(lambda x: x, windows)
+    nothing = jnp.full_like(windows.record.probability, jnp.nan)
+    unknown = Experience(
+        windows.obs,
+        windows.action,
+        windows.reward,
+        windows.discount,
+        windows.last,
+        Record(windows.record.weights, nothing),
+    )
+    paid = jax.vmap(without_luck)(unknown)
+    np.testing.assert_array_equal(paid.reward, windows.reward)
+
+
+def test_turned_windows_are_those_of_turned_mines():
+    """A game is played, and played again with mines and moves turned; on a square board by
+    quarter turns, on others by half turns."""
+    for rows, columns in ((3, 3), (2, 4)):
+        env = Minesweeper(rows, columns, 2, max_states=32)
+        board = BoardSymmetries(rows, columns, rows * columns)
+        state = env.init(key=jr.key(0))
+        action = jnp.int32(np.flatnonzero(~np.asarray(state.mines))[1])
+        weights = jr.uniform(jr.key(1), (rows * columns,), jnp.float32)
+        for index in range(board.size):
+            turn = lambda x, board=board, index=index: board.features(x, index)
+            other = MinesweeperState(turn(state.board), turn(state.mines), state.over)
+            move = board.action(action, index)
+            after, _ = env.step(state, action, key=jr.key(0))
+            again, _ = env.step(other, move, key=jr.key(0))
+            window = jax.tree.map(lambda x: x[None], _row(env, after, action, weights))
+            got = jax.tree.map(lambda x: x[0], turned(window, index))
+            want = _row(env, again, move, board.actions(weights, index))
+            jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def _row(env: Minesweeper, state: MinesweeperState, action, weights) -> Experience:
+    nothing = jnp.float32(0)
+    risk = jnp.where(state.board < 0, state.mines.astype(jnp.float32), 0.0)
+    record = Record(weights, risk)
+    return Experience(env.observe(state), action, nothing, nothing, jnp.bool_(False), record)
+
+
+def test_mine_loss_is_a_divergence():
+    board = jnp.asarray([[-1, 1, -1], [-1, -1, 0]], jnp.int8)
+    exact = jnp.asarray([[0.25, 0.0, 1.0], [0.5, jnp.nan, 0.0]], jnp.float32)
+    logits = jr.normal(jr.key(0), (2, 3))
+    obs = Observation({"board": board, "num_mines": jnp.int32(2)}, (board < 0).reshape(-1))
+    nothing = jnp.float32(0)
+    record = Record(jnp.zeros(6), exact)
+    row = Experience(obs, jnp.int32(0), nothing, nothing, jnp.bool_(False), record)
+    p, q = np.asarray([0.25, 1.0, 0.5]), 1 / (1 + np.exp(-np.asarray(logits, float)))
+    q = np.asarray([q[0, 0], q[0, 2], q[1, 0]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = [np.where(x > 0, x * np.log(x / y), 0) for x, y in ((p, q), (1 - p, 1 - q))]
+    assert float(mine_loss(logits, row)) == pytest.approx(float(sum(both).mean()), rel=1e-5)
+    right = jnp.log(exact) - jnp.log1p(-exact)
+    right = jnp.clip(jnp.nan_to_num(right), -20.0, 20.0)
+    assert float(mine_loss(right, row)) == pytest.approx(0, abs=1e-6)
+    grads = jax.grad(mine_loss)(logits, row)
+    assert np.isfinite(grads).all() and (np.asarray(grads)[board >= 0] == 0).all()

@@ -1,0 +1,100 @@
+"""`minesweeper compare`: agents beside each other on the same boards, and what is known of them."""
+
+from collections.abc import Sequence
+from json import dumps
+from typing import Any
+
+import jax.random as jr
+
+from ._eval import result_row
+from ._load import Table
+from ._measure import mean_and_error, measure
+
+
+#: Wins and return on 10 x 10 with 10 mines, measured elsewhere or worked out; of `belief` the
+#: best hand-written solver's.
+KNOWN = {
+    "random": (0.0, 8.18),
+    "rules": (0.747, 71.7),
+    "minprob": (0.8127, 74.20),
+    "tiebreak": (0.857, 78.0),
+    "hindsight-8": (0.190, 24.1),
+    "hindsight-32": (0.577, 56.3),
+    "hindsight-128": (0.809, 73.9),
+    "belief": (0.857, 78.0),
+}
+#: Nobody who does not see the mines does better, by exact expectimax over optimistic positions.
+BOUND = (0.8711, 78.43)
+_EVERYBODY = (
+    "tiebreak",
+    "minprob",
+    "rules",
+    "random",
+    "hindsight-8",
+    "hindsight-32",
+    "hindsight-128",
+    "belief-constant",
+)
+_DEFAULT = (10, 10, 10)
+_HEADER = (
+    f"{'agent':>16} {'wins':>17} {'raw':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
+    f"{'known':>13} {'wins more than tiebreak':>24}"
+)
+
+
+def compare(
+    run: str | None,
+    agents: Sequence[str],
+    *,
+    boards: int,
+    seed: int,
+    json: bool,
+    **table: int | None,
+) -> None:
+    """Prints a row for each agent, all of them on the same boards.
+
+    **Arguments:**
+
+    - `agents`: names; by default everybody there can be.
+    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    """
+    seat = Table.of(run, **table)
+    env = seat.env
+    names = agents or (_EVERYBODY if run is None else (*_EVERYBODY, "network", "belief"))
+    # Whoever is unknown is so before the others have played.
+    players = {name: seat.agent(name) for name in names}
+    known = KNOWN if (env.rows, env.columns, env.num_mines) == _DEFAULT else {}
+    if not json:
+        print(f"{boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
+        if known:
+            print(f"nobody can win more than {BOUND[0]} of them, or return more than {BOUND[1]}")
+        print(_HEADER)
+    first = None
+    # The yardstick is measured first, whatever the order.
+    for name in sorted(players, key=lambda name: name != "tiebreak"):
+        measured = measure(env, players[name], boards=boards, key=jr.key(seed))
+        row = result_row(name, measured)
+        if name == "tiebreak":
+            first = measured.games.win_estimate
+        elif first is not None:
+            more, error = mean_and_error(measured.games.win_estimate - first)
+            row |= {"wins_more": more, "wins_more_se": error}
+        if name in known:
+            row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
+        print(dumps(row) if json else _line(row), flush=True)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row below `_HEADER`."""
+    spread = lambda name, digits: f"{row[name]:.{digits}f}"
+    wins = f"{spread('win_rate', 4)} ± {spread('win_se', 4)}"
+    returned = f"{spread('return_mean', 2)} ± {spread('return_se', 2)}"
+    known = more = ""
+    if "known_win_rate" in row:
+        known = f"{row['known_win_rate']:g}, {row['known_return']:g}"
+    if "wins_more" in row:
+        more = f"{row['wins_more']:+.4f} ± {row['wins_more_se']:.4f}"
+    return (
+        f"{row['agent']:>16} {wins:>17} {spread('win_rate_raw', 4):>7} {returned:>14} "
+        f"{row['needless_risks']:>9} {row['moves_per_second']:>8.0f} {known:>13} {more:>24}"
+    ).rstrip()

@@ -1,0 +1,122 @@
+"""A run as one page."""
+
+import os
+import pathlib
+from typing import Any
+
+from zero_train.app import (
+    chart,
+    charts,
+    configuration,
+    curve,
+    figures,
+    imitation,
+    progress,
+    Recorded,
+    Series,
+    speed,
+    table,
+    tables,
+    write_page,
+)
+
+from ._compare import BOUND, KNOWN
+
+
+def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
+    """Writes `report.html` into a run folder, replacing an earlier one at once.
+
+    The page stands alone: it loads nothing. Files of the run that are missing or still short
+    leave out what would be made of them.
+
+    **Returns:** the page's path.
+    """
+    folder = pathlib.Path(run_dir).absolute()
+    run = Recorded.read(folder)
+    size = tuple(run.config.get(name) for name in ("rows", "columns", "mines"))
+    known = size == (10, 10, 10)
+    board = "{} x {} with {} mines".format(*size)
+    body = [
+        figures(progress(run) | _newest(run.evaluations)),
+        charts("Play", *_play(run.evaluations, known)),
+        tables(_comparison(run.evaluations, known)),
+        imitation(
+            run,
+            value_loss="Half the squared error of the probability of winning.",
+            value_error="Mean distance between the probability of winning and its target.",
+        ),
+        charts(
+            "Mines",
+            chart(
+                "Divergence",
+                "From the exact probability of a mine, in nats a hidden cell.",
+                curve(run.metrics, "auxiliary_loss"),
+                from_zero=True,
+            ),
+        ),
+        speed(run),
+        configuration(run.config),
+    ]
+    return write_page(folder, f"Minesweeper, {board}: {folder.name}", body)
+
+
+def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
+    newest = {row["agent"]: row for row in evaluations}
+    labels = {"belief": "wins", "network": "wins, network alone"}
+    return {
+        label: f"{newest[name]['win_rate']:.3f} ± {newest[name]['win_se']:.3f}"
+        for name, label in labels.items()
+        if name in newest
+    }
+
+
+def _play(evaluations: list[dict[str, Any]], known: bool) -> list[str]:
+    levels = lambda i: [("bound", BOUND[i]), ("hand-written", KNOWN["tiebreak"][i])]
+    parts = [
+        ("Games won", "win_rate", "win_se", 0, True),
+        ("Safe cells opened", "return_mean", "return_se", 1, False),
+    ]
+    return [
+        chart(
+            heading,
+            "Luck with the mines taken out; bars are two standard errors.",
+            *(_series(evaluations, agent, name, error) for agent in _followed(evaluations)),
+            levels=levels(i) if known else [],
+            percent=percent,
+        )
+        for heading, name, error, i, percent in parts
+    ]
+
+
+def _followed(evaluations: list[dict[str, Any]]) -> list[str]:
+    """Who was measured from the beginning."""
+    first = evaluations[0]["step"] if evaluations else 0
+    return [row["agent"] for row in evaluations if row["step"] == first]
+
+
+def _series(evaluations: list[dict[str, Any]], agent: str, name: str, error: str) -> Series:
+    rows = [row for row in evaluations if row["agent"] == agent]
+    bars = [2 * row[error] for row in rows]
+    return Series(agent, [row["step"] for row in rows], [row[name] for row in rows], (bars, bars))
+
+
+def _comparison(evaluations: list[dict[str, Any]], known: bool) -> str:
+    """The last evaluation, below what there is to reach."""
+    if not evaluations:
+        return ""
+    step = evaluations[-1]["step"]
+    rows = [
+        [
+            row["agent"],
+            f"{row['win_rate']:.4f} ± {row['win_se']:.4f}",
+            f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
+            str(row["needless_risks"]),
+            "{:g}, {:g}".format(*KNOWN[row["agent"]]) if known and row["agent"] in KNOWN else "",
+        ]
+        for row in evaluations
+        if row["step"] == step
+    ]
+    if known:
+        rows = [["bound for anybody", f"{BOUND[0]}", f"{BOUND[1]}", "", ""], *rows]
+    names = ["agent", "wins", "safe cells", "needless risks", "known"]
+    return table(f"Last evaluation, at step {step:,}", names, rows)
