@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -48,8 +49,8 @@ def hidden_mines(number: int, seed: int, env: Minesweeper = SMALL) -> np.ndarray
     return np.asarray(Game(env, number, key=jr.key(seed))._state.mines)
 
 
-def paper(width: int = 100, **settings) -> tuple[Console, io.StringIO]:
+def paper(width: int = 100, **settings: Any) -> tuple[Console, io.StringIO]:
     """A console to write on, and what is written there."""
     out = io.StringIO()
-    settings = {"force_terminal": False} | settings
-    return Console(file=out, width=width, highlight=False, **settings), out
+    settings = {"force_terminal": False, "highlight": False} | settings
+    return Console(file=out, width=width, **settings), out

@@ -51,7 +51,7 @@ def look_on(
     """
     actor = table.agent(agent)
     console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
-    console.print("Compiling, which takes a while the first time ...\n")
+    console.print("Compiling, which takes a while the first time ...")
     won = 0
     with _screen(console, delay) as show:
         for number in range(boards):
@@ -101,8 +101,8 @@ def _write(console: Console, title: str, game: Game, advice: Advice | None) -> N
         lines = [Text(f"{title}, the end"), board, Text(legend(picture))]
     else:
         first, *rest = _said(title, game, advice)
-        lines = [first, board, *rest, Text()]
-    for line in lines:
+        lines = [first, board, *rest]
+    for line in (Text(), *lines):
         console.print(line, soft_wrap=True)
 
 
