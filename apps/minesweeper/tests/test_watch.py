@@ -10,14 +10,16 @@ import pytest
 from jaxtyping import Array
 from rich.console import Console
 
+from zero_envs import Minesweeper
 from zero_minesweeper import _watch
 from zero_minesweeper._game import Game
+from zero_minesweeper._load import Table
 from zero_minesweeper._measure import measure
-from zero_minesweeper._scene import parse, percent
-from zero_minesweeper._words import weighed
+from zero_minesweeper._scene import draw, parse, percent, Picture
+from zero_minesweeper._words import decision, luck, weighed
 from zero_train import AbstractActor
 
-from .helpers import exact, hidden_mines, numbers, paper, SIZE, SMALL, TABLE
+from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 
 
 BOARDS = 10
@@ -213,6 +215,27 @@ def test_what_a_search_weighed_is_shown():
                 searched += 1
             game.open(advice.cell)
     assert searched >= 4 and known > 0
+
+
+def test_where_the_posterior_is_not_known_agents_go_by_the_rules():
+    """And nothing is made up: no percents, and no account of the luck."""
+    table, unknown = Table(Minesweeper(SIZE, SIZE, MINES, max_states=1)), 0
+    actor = table.agent("tiebreak")
+    for number in range(5):
+        game = Game(table.env, number, key=jr.key(0))
+        while not game.over:
+            advice = game.ask(actor)
+            assert game.board.flat[advice.cell] < 0
+            if np.isnan(game.heat).any():
+                assert decision(game, advice).plain.endswith(": at a risk that is not known")
+                picture = Picture(game.board, game.heat)
+                assert "?" in draw(picture, width=80, plain=True).plain
+                assert "%" not in draw(picture, width=80, plain=False).plain
+                unknown += 1
+            game.open(advice.cell)
+        if np.isnan(game.win_estimate):
+            assert "unknown" in luck(game)[0] and "luck taken out" not in "".join(luck(game))
+    assert unknown > 0
 
 
 def test_ctrl_c_is_passed_on(monkeypatch):

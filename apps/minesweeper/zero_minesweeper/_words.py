@@ -20,7 +20,7 @@ def decision(game: Game, advice: Advice) -> Text:
     if risk == 0:
         return Text(f"{where}: known to be safe", _SAFE)
     if math.isnan(risk):
-        return Text(f"{where}: nobody knows how likely a mine", _GUESS)
+        return Text(f"{where}: at a risk that is not known", _GUESS)
     if number := game.safe.size:
         cells = "1 cell is" if number == 1 else f"{number} cells are"
         return Text(f"{where}: {risk:.1%} a mine, and {cells} safe", _NEEDLESS)
