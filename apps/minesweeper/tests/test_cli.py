@@ -1,29 +1,15 @@
 """The command line: one JSON line, and one clear line for bad input."""
 
 import json
-import sys
 
 import pytest
 
-from zero_minesweeper.__main__ import main
+
+SMALL = ["--rows", 3, "--columns", 4, "--mines", 2, "--max-states", 32, "--boards", 20]
 
 
-def run(monkeypatch, capsys, *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["minesweeper", *map(str, words)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-SMALL = ["--rows", 3, "--columns", 4, "--mines", 2, "--boards", 20]
-
-
-def test_one_line_of_json(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "eval", "--agent", "rules", *SMALL, "--json")
+def test_one_line_of_json(minesweeper):
+    code, out, _ = minesweeper("eval", "--agent", "rules", *SMALL, "--json")
     row = json.loads(out)
     assert code == 0 and out.count("\n") == 1
     assert list(row) == [
@@ -40,8 +26,8 @@ def test_one_line_of_json(monkeypatch, capsys):
     assert row["agent"] == "rules" and row["boards"] == 20 and row["moves_per_second"] > 0
 
 
-def test_figures_to_read(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "eval", "--agent", "random", *SMALL)
+def test_figures_to_read(minesweeper):
+    code, out, _ = minesweeper("eval", "--agent", "random", *SMALL)
     assert code == 0 and "random, 20 boards of 3 x 4 with 2 mines:" in out
     assert "wins" in out and "of 10" in out and "needless risks" in out
 
@@ -49,16 +35,44 @@ def test_figures_to_read(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluate"], "no command is called 'evaluate'; choose one of eval."),
-        (["eval", "--agent", "cheat"], "--agent cheat is unknown; choose one of tiebreak,"),
+        (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
+        (["eval", "--agent", "cheat"], "--agent cheat is unknown; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give at least 2."),
         (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
         (["eval", "--rows", 1], "--rows 1 was given; give at least 2."),
+        (["eval", "--max-states", 100], "max_states=100"),
+        (["eval", "--agent", "network"], "--agent network needs a trained network"),
+        (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["compare", "--agents", "tiebreak", "cheat"], "--agent cheat is unknown"),
+        (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
+        (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
+        (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
+        (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give at least 1."),
         (["eval", "--board", 10], "--board is no flag of minesweeper eval; did you mean --boards?"),
         (["eval", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
     ],
 )
-def test_bad_input_gets_one_line(monkeypatch, capsys, words, message):
-    code, out, err = run(monkeypatch, capsys, *words)
+def test_bad_input_gets_one_line(minesweeper, words, message):
+    code, out, err = minesweeper(*words)
     assert code == 2 and message in err and err.count("\n") == 1 and out == ""
+
+
+def test_agents_beside_each_other(minesweeper):
+    """The yardstick first, whoever else is named; the others' wins beside it, board by board."""
+    words = ["compare", "--agents", "random", "rules", "tiebreak", *SMALL]
+    code, out, _ = minesweeper(*words, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and [row["agent"] for row in rows] == ["tiebreak", "random", "rules"]
+    for row in rows[1:]:
+        more = row["win_rate"] - rows[0]["win_rate"]
+        assert row["wins_more"] == pytest.approx(more, abs=1e-6) and row["wins_more_se"] > 0
+    code, out, _ = minesweeper(*words)
+    assert code == 0 and "20 boards of 3 x 4 with 2 mines" in out
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["tiebreak", "random", "rules"]
+
+
+def test_risks_that_do_not_fit_are_told(minesweeper):
+    code, out, err = minesweeper("eval", "--agent", "rules", *SMALL, "--max-states", 1)
+    assert code == 0 and "wins" in out
+    assert "their posterior needs more than 1 states" in err and err.count("\n") == 1

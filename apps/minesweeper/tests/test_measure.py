@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from zero_envs import Minesweeper
-from zero_minesweeper._agents import build_agent, SOLVERS
+from zero_minesweeper._agents import AGENTS, build_agent
 from zero_minesweeper._measure import mean_and_error, measure, Measured
+from zero_minesweeper._network import MineNet
+from zero_train import FeatureEvaluator
 from zero_train.app import UsageError
 
 
@@ -17,6 +19,8 @@ SMALL, BOARDS = Minesweeper(3, 4, 2, max_states=32), 250
 SAFE = 10
 
 
+#: Those that need no network and are quick.
+SOLVERS = ("tiebreak", "minprob", "rules", "random", "hindsight")
 #: Boards of the agent that plans for many futures, which is slow.
 FEW = 60
 
@@ -76,28 +80,52 @@ def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
     np.testing.assert_allclose(few.win_estimate, many.win_estimate[:20], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["tiebreak", "rules", "hindsight"])
+def test_a_risk_that_is_not_known_counts_as_what_came_of_it():
+    tight = Minesweeper(3, 4, 2, max_states=1)
+    games = measure(tight, build_agent("rules", tight), boards=40, key=jr.key(0)).games
+    assert games.unknown.any() and not games.unknown.all()
+    assert np.isfinite(games.win_estimate).all()
+    hidden = games.unknown == games.moves - 1  # of the first move the risk is known
+    lost = hidden & ~games.won & (games.moves > 1)
+    np.testing.assert_allclose(games.win_estimate[lost], 0 - 2 / 12, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", AGENTS)
 def test_no_agent_sees_the_mines(name):
-    """Other mines that show the same board: the same move from the same keys."""
-    agent = build_agent(name, SMALL, layouts=4)
+    """Other mines that show the same board: the same move, bit for bit, from the same keys of the
+    agent. States hold no key that could be swapped besides."""
+    evaluate = FeatureEvaluator(MineNet(4, 1, key=jr.key(0)))
+    agent = build_agent(name, SMALL, layouts=8, simulations=8, evaluate=evaluate)
     state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 6))
+    assert {type(x).__name__ for x in jax.tree.leaves(state)} == {"ArrayImpl"}
+    assert not any(jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in jax.tree.leaves(state))
     open_one = lambda s: SMALL.step(s, jnp.int32(5), key=jr.key(0))[0]
     state = jax.vmap(open_one)(state)
 
     @jax.jit
     def act(state):
         obs = jax.vmap(SMALL.observe)(state)
-        return agent.act(state, obs, agent.init(state), key=jr.split(jr.key(2), 6))[0]
+        return agent.act(state, obs, agent.init(state), key=jr.split(jr.key(2), 6))[:2]
 
     twin = jax.vmap(lambda s, k: SMALL.resample(s, key=k))(state, jr.split(jr.key(3), 6))
     going = ~np.asarray(state.over)
     assert going.any() and (np.asarray(twin.mines) != np.asarray(state.mines))[going].any()
-    np.testing.assert_array_equal(np.asarray(act(state))[going], np.asarray(act(twin))[going])
+    for x, y in zip(jax.tree.leaves(act(state)), jax.tree.leaves(act(twin)), strict=True):
+        np.testing.assert_array_equal(np.asarray(x)[going], np.asarray(y)[going])
 
 
-def test_there_is_no_such_agent():
-    with pytest.raises(UsageError, match="--agent cheat is unknown; choose one of tiebreak, min"):
-        build_agent("cheat", SMALL, layouts=1)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cheat", "--agent cheat is unknown; choose one of network, belief, .*hindsight-32"),
+        ("hindsight-0", "--agent hindsight-0 is unknown"),
+        ("network", "--agent network needs a trained network; give the folder of a run"),
+        ("belief", "--agent belief needs a trained network; give the folder of a run"),
+    ],
+)
+def test_there_is_no_such_agent(name, message):
+    with pytest.raises(UsageError, match=message):
+        build_agent(name, SMALL)
 
 
 @pytest.mark.slow

@@ -7,55 +7,72 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import PRNGKeyArray
 
 from zero_envs import Minesweeper, MinesweeperState
-from zero_minesweeper._agents import build_agent, Indifferent
+from zero_minesweeper._agents import Indifferent
 from zero_minesweeper._build import build_model, build_planner
+from zero_minesweeper._planner import SolverSearch
 from zero_search import Plan
 
 
-ENV = Minesweeper(3, 4, 3, max_states=32)
-MODEL = build_model(ENV, Indifferent())
-PLANNER = build_planner(24, 32, temperature=1.0)
+ENV = Minesweeper(2, 4, 2, max_states=32)
+#: With every layout a particle, and room to look at every end.
+PLANNER = build_planner(300, 256)
 
 
-@pytest.fixture(scope="module")
-def planned():
-    """`planned(state, key)` for six rows, compiled once."""
+def every_layout(env: Minesweeper) -> MinesweeperState:
+    """A board a layout, with nothing open."""
+    cells, mines = env.num_actions, env.num_mines
+    layouts = [np.isin(np.arange(cells), x) for x in itertools.combinations(range(cells), mines)]
+    mined = jnp.asarray(np.stack(layouts).reshape(-1, env.rows, env.columns))
+    over = jnp.zeros(len(layouts), jnp.bool_)
+    return MinesweeperState(jnp.full(mined.shape, -1, jnp.int8), mined, over)
+
+
+def planning(env: Minesweeper, planner: SolverSearch):
+    """`plan(state, key)` for every layout at once, compiled once."""
+    model = build_model(env, Indifferent())
 
     @jax.jit
-    def plan(state: MinesweeperState, key) -> Plan:
-        return PLANNER.plan(MODEL, state, None, key=jr.split(key, 6))[0]
+    def plan(state: MinesweeperState, key: PRNGKeyArray) -> Plan:
+        return planner.plan(model, state, None, key=jr.split(key, state.over.shape[0]))[0]
 
     return plan
 
 
 @pytest.fixture(scope="module")
+def planned():
+    return planning(ENV, PLANNER)
+
+
+@pytest.fixture(scope="module")
 def states() -> MinesweeperState:
-    """A cell or two open on some boards; one is over and one has safe cells."""
-    state = jax.vmap(lambda k: ENV.init(key=k))(jr.split(jr.key(5), 6))
+    """Boards on which nothing, one cell and three cells were opened; some are over."""
+    state = every_layout(ENV)
     step = jax.jit(jax.vmap(lambda s, a: ENV.step(s, a, key=jr.key(0))))
-    mines = np.asarray(state.mines).reshape(6, -1)
-    first = [int(np.flatnonzero(~row)[0]) for row in mines]
-    first[1] = int(np.flatnonzero(mines[1])[0])
-    state, _ = step(state, jnp.asarray(first, jnp.int32))
-    second = [int(np.flatnonzero(~row)[-1]) for row in mines]
-    moved, _ = step(state, jnp.asarray(second, jnp.int32))
-    return jax.tree.map(lambda x, y: jnp.concatenate([x[:3], y[3:]]), state, moved)
+    number = state.over.shape[0]
+    for move in range(3):
+        played, _ = step(state, jnp.full(number, 2 * move, jnp.int32))
+        some = jnp.arange(number) % 4 > move
+        choose = lambda x, y, some=some: jnp.where(jnp.expand_dims(some, range(1, x.ndim)), x, y)
+        state = jax.tree.map(choose, played, state)
+    return state
 
 
-def pick(state: MinesweeperState, rows: list[int]) -> MinesweeperState:
+def pick(state: MinesweeperState, rows: np.ndarray) -> MinesweeperState:
     return jax.tree.map(lambda x: x[jnp.asarray(rows)], state)
 
 
 def test_what_is_safe_is_opened(planned, states):
     """All safe cells alike, and nothing is searched; elsewhere the risk is exact."""
     plan = planned(states, jr.key(0))
-    risk = np.asarray(plan.stats["probability"]).reshape(6, -1)
-    hidden = (np.asarray(states.board) < 0).reshape(6, -1)
+    number = states.over.shape[0]
+    risk = np.asarray(plan.stats["probability"]).reshape(number, -1)
+    hidden = (np.asarray(states.board) < 0).reshape(number, -1)
     safe = hidden & (risk == 0)
     kinds = set()
-    for row in range(6):
+    for row in range(number):
         kind = "over" if states.over[row] else "safe" if safe[row].any() else "guess"
         kinds.add(kind)
         weights = np.asarray(plan.weights[row])
@@ -73,18 +90,18 @@ def test_what_is_safe_is_opened(planned, states):
 def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
     """However many must be searched, and wherever they are; equal boards are planned alike."""
     plan = planned(states, jr.key(0))
-    order = [5, 3, 0, 2, 4, 1]
+    order = np.random.default_rng(0).permutation(states.over.shape[0])
     other = planned(pick(states, order), jr.key(1))
     for name in ("weights", "qvalues", "value"):
         np.testing.assert_array_equal(getattr(other, name), getattr(plan, name)[jnp.asarray(order)])
-    same = planned(pick(states, [0] * 6), jr.key(2))
-    assert (np.asarray(same.weights) == np.asarray(plan.weights)[0]).all()
+    (guess, *_) = np.flatnonzero(plan.stats["searched"])
+    same = planned(pick(states, np.full_like(order, guess)), jr.key(2))
+    assert (np.asarray(same.weights) == np.asarray(plan.weights)[guess]).all()
 
 
 def test_where_the_posterior_does_not_fit_the_network_plays(states):
-    tight = Minesweeper(3, 4, 3, max_states=1)
-    model = build_model(tight, Indifferent())
-    plan = jax.jit(lambda s: PLANNER.plan(model, s, None, key=jr.split(jr.key(0), 6))[0])(states)
+    tight = Minesweeper(2, 4, 2, max_states=1)
+    plan = planning(tight, build_planner(1, 1))(states, jr.key(0))
     lost = np.isnan(plan.stats["probability"]).all(axis=(1, 2)) & ~np.asarray(states.over)
     assert lost.any()
     hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
@@ -92,25 +109,12 @@ def test_where_the_posterior_does_not_fit_the_network_plays(states):
     np.testing.assert_allclose(np.asarray(plan.weights)[lost], uniform, atol=1e-6)
 
 
-def won_of_all(env: Minesweeper, agent) -> int:
-    """Of all layouts there are, how many an agent wins who plays the same on the same board."""
-    cells, mines = env.num_actions, env.num_mines
-    layouts = np.zeros((0, cells), bool)
-    layouts = np.stack(
-        [np.isin(np.arange(cells), x) for x in itertools.combinations(range(cells), mines)]
-    ).reshape(-1, env.rows, env.columns)
-    number = len(layouts)
-
-    @jax.jit
-    def step(state):
-        obs = jax.vmap(env.observe)(state)
-        action, _, _ = agent.act(state, obs, agent.init(state), key=jr.split(jr.key(0), number))
-        return jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0)))(state, action)[0]
-
-    board = jnp.full(layouts.shape, -1, jnp.int8)
-    state = MinesweeperState(board, jnp.asarray(layouts), jnp.zeros(number, jnp.bool_))
+def won_of_all(env: Minesweeper, plan) -> int:
+    """How many layouts are won by a planner, which plays the same on the same board."""
+    state = every_layout(env)
+    step = jax.jit(jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0))[0]))
     while not state.over.all():
-        state = step(state)
+        state = step(state, plan(state, jr.key(0)).action)
     return int(jax.vmap(env.won)(state).sum())
 
 
@@ -142,16 +146,12 @@ def best_of_all(rows: int, columns: int, mines: int) -> int:
     return best(frozenset(), layouts)
 
 
-def test_nobody_does_better_on_a_tiny_board():
-    """With every layout a particle, search is expectimax."""
-    env = Minesweeper(2, 4, 2, max_states=32)
-    agent = build_agent("belief-constant", env, layouts=256, simulations=300)
-    assert won_of_all(env, agent) == best_of_all(2, 4, 2)
+def test_nobody_does_better_on_a_tiny_board(planned):
+    assert won_of_all(ENV, planned) == best_of_all(2, 4, 2)
 
 
 @pytest.mark.slow
 def test_four_by_four_with_four_mines():
     """The exact optimum, 961 of 1820."""
     env = Minesweeper(4, 4, 4)
-    agent = build_agent("belief-constant", env, layouts=8192, simulations=1000)
-    assert won_of_all(env, agent) == 961
+    assert won_of_all(env, planning(env, build_planner(1000, 8192))) == 961

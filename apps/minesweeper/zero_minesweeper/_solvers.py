@@ -46,7 +46,8 @@ def least_likely(
     max_states: int = 512,
     key: PRNGKeyArray,
 ) -> Int[Array, ""]:
-    """A cell that is least likely a mine, by the exact posterior of what is seen.
+    """A cell that is least likely a mine, by the exact posterior of what is seen; `by_rules` where
+    that does not fit.
 
     **Arguments:**
 
@@ -63,7 +64,8 @@ def least_likely(
     if tie_break:
         near = jnp.where(least, around(board < 0).reshape(-1), 9)
         least = least & (near == jnp.min(near))
-    return _any_of(least, key)
+    cell = _any_of(least, key)
+    return jnp.where(posterior.overflowed, by_rules(board, key=key), cell)
 
 
 def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:

@@ -133,9 +133,16 @@ def test_what_is_paid(pays: str, each: float, final: float):
     assert play(state, jnp.int32(0))[1].reward == 0
 
 
-def test_what_cannot_be_paid():
-    with pytest.raises(ValueError, match=r"pays='wins'\): must be one of 'cells', 'fraction', 'w"):
-        Minesweeper(pays="wins")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pays": "wins"}, r"pays='wins'\): must be one of 'cells', 'fraction', 'win'"),
+        ({"max_states": 48}, r"Minesweeper\(max_states=48\): must be a power of two"),
+    ],
+)
+def test_what_is_refused(given: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        Minesweeper(**given)
 
 
 def test_resampled_mines_fit_and_are_uniform(games: Any, resample: Any):

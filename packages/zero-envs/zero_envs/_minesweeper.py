@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import AbstractHiddenEnvironment, Observation, Transition
 from ._foreign import raw_key
 from ._jumanji import JumanjiEnvironment
-from ._mines import sample_mines
+from ._mines import check_max_states, sample_mines
 
 
 # What `signal` says of a mine; below it are the numbers.
@@ -77,13 +77,14 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         - `num_mines`: fewer than cells.
         - `pays`: `"cells"` is 1 for a safe cell; `"fraction"` its share of the safe cells, so that
             the return is the fraction explored, 1 for a win; `"win"` 1 for the last safe cell.
-        - `max_states`: as for [`zero_envs.sample_mines`][], which `resample` calls. Where a board
-            needs more, all cells of what `resample` returns are mines.
+        - `max_states`: a power of two, as for [`zero_envs.sample_mines`][], which `resample` calls.
+            Where a board needs more, all cells of what `resample` returns are mines.
 
         **Raises:** `ValueError` naming the figures for a board that there is not; `ImportError`
         naming the package to install.
         """
         call = f"Minesweeper(rows={rows}, columns={columns}, num_mines={num_mines})"
+        check_max_states("Minesweeper", max_states)
         if rows < 2 or columns < 2:
             raise ValueError(f"{call}: a board has at least 2 rows and 2 columns.")
         if not 0 <= num_mines < rows * columns:
@@ -122,6 +123,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         **Raises:** `ValueError` for an action outside the board, where its value is at hand.
         """
         del key
+        action = jnp.asarray(action)
         if not isinstance(action, Tracer) and not 0 <= action < self.num_actions:
             raise ValueError(
                 f"Minesweeper: action {action} is outside the board of {self.rows} x "
@@ -199,7 +201,6 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         mark = np.where(board < 0, np.where(mines & over, "*", "."), board.astype(str))
         mark = np.where(mines & (board >= 0), "X", mark)
         return "\n".join(" ".join(row) for row in mark)
-
 
     @property
     def _share(self) -> Float[Array, ""]:

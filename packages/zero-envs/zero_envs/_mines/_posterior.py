@@ -129,13 +129,18 @@ def _reported(found: Solution) -> MinePosterior:
     )
 
 
-def _check_kinds(call: str, board: Array, num_mines: int | Array, max_states: int) -> None:
-    """What is known of arguments that are traced as well."""
+def check_max_states(call: str, max_states: int) -> None:
+    """Raises a `ValueError` for a length that no list of states has."""
     whole = isinstance(max_states, int | np.integer)
     if not whole or not 1 <= max_states <= _MOST_STATES or max_states & (max_states - 1):
         raise ValueError(
             f"{call}(max_states={max_states!r}): must be a power of two up to {_MOST_STATES}."
         )
+
+
+def _check_kinds(call: str, board: Array, num_mines: int | Array, max_states: int) -> None:
+    """What is known of arguments that are traced as well."""
+    check_max_states(call, max_states)
     shape, dtype = jnp.shape(board), jnp.result_type(board)
     if len(shape) != 2 or 0 in shape or not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(

@@ -1,0 +1,97 @@
+"""A run from start to finish: what lands in its folder, stopping and resuming, and its player."""
+
+import json
+import math
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from zero_minesweeper._load import load, Table
+from zero_minesweeper._train import COMPARED, FOLLOWED, train
+from zero_train import Checkpoints, read_lines
+from zero_train.app import Options
+
+
+def test_the_folder_holds_what_it_should(tiny_run, small_config):
+    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "evaluations.jsonl",
+        "events",
+        "checkpoints",
+        "players",
+        "report.html",
+    } <= names
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    for line in lines:
+        assert all(math.isfinite(x) for x in line.values())
+        parts = line["policy_loss"] + small_config.value_weight * line["value_loss"]
+        parts += small_config.mine_weight * line["auxiliary_loss"]
+        assert line["loss"] == pytest.approx(parts, rel=1e-4)
+    assert ["win_rate" in line for line in lines] == [False, True, False, True]
+
+
+def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run):
+    rows = read_lines(tiny_run / "evaluations.jsonl")
+    assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, *COMPARED]
+    assert [row["boards"] for row in rows] == [8, 8] + [32] * 5
+    for row in rows:
+        if row["agent"] != "network":
+            assert row["needless_risks"] == 0
+    last = read_lines(tiny_run / "metrics.jsonl")[3]
+    assert (
+        last["network_win_rate"] == rows[2]["win_rate"] and last["win_rate"] == rows[3]["win_rate"]
+    )
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
+    """Back from the checkpoint in its middle, with an evaluation still to come."""
+    folder = tmp_path / "resumed"
+    shutil.copytree(tiny_run, folder)
+    checkpoints = Checkpoints(folder / "checkpoints")
+    assert checkpoints.latest == 4
+    shutil.rmtree(folder / "checkpoints" / "00000004")
+    train(small_config, Options(out=folder, resume=True))
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+
+
+def test_the_newest_player_is_loaded(tiny_run, small_config):
+    trained = load(tiny_run)
+    assert trained.step == 4 and trained.config == small_config
+    like = jax.eval_shape(lambda: trained.params)
+    stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=4)
+    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
+    """One network serves boards of every size."""
+    seat = Table.of(str(tiny_run))
+    assert (seat.env.rows, seat.env.columns, seat.env.num_mines, seat.env.max_states) == (
+        3,
+        4,
+        2,
+        32,
+    )
+    assert seat.simulations == small_config.player_simulations and seat.usual_agent == "belief"
+    other = Table.of(str(tiny_run), rows=4, mines=3, simulations=5)
+    assert (other.env.rows, other.env.columns, other.env.num_mines) == (4, 4, 3)
+    state = other.env.init(key=jax.random.key(0))
+    agent = other.agent("network")
+    state, obs = jax.tree.map(lambda x: x[None], (state, other.env.observe(state)))
+    keys = jax.random.split(jax.random.key(0), 1)
+    action, _, _ = agent.act(state, obs, agent.init(state), key=keys)
+    assert 0 <= int(action[0]) < 16
+
+
+def test_eval_of_a_run(minesweeper, tiny_run):
+    code, out, _ = minesweeper("eval", tiny_run, "--agent", "network", "--boards", 8, "--json")
+    row = json.loads(out)
+    assert code == 0 and row["agent"] == "network" and row["boards"] == 8
