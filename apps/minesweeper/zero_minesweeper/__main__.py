@@ -1,4 +1,4 @@
-"""The command line: `minesweeper train|eval|compare`."""
+"""The command line: `minesweeper train|eval|compare|watch|play`."""
 
 import dataclasses
 import math
@@ -21,6 +21,7 @@ from ._config import SEEDS
 # What flags may be, ends included; a standard error needs two boards. Those of a board are looked
 # at by `zero_envs.Minesweeper`.
 _MEASURING = {"boards": (2, math.inf), "seed": SEEDS}
+_WATCHING = {"boards": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
 _PLANNING = {"layouts": (1, math.inf), "simulations": (1, math.inf)}
 
 
@@ -84,6 +85,58 @@ class CompareArguments:
     """Print one JSON line a row."""
 
 
+@dataclasses.dataclass(frozen=True)
+class WatchArguments:
+    """Look on while an agent plays, beside how likely every cell is a mine."""
+
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """As for eval."""
+    boards: int = 5
+    """The first ones that eval plays with this seed."""
+    delay: float = 1.0
+    """Seconds that a guess is looked at; safe moves go by in a fifth."""
+    seed: int = 0
+    """Everything random follows from it."""
+    rows: int | None = None
+    """Of the board; by default the run's, or 10."""
+    columns: int | None = None
+    """Of the board; by default the run's, or 10."""
+    mines: int | None = None
+    """On the board; by default the run's, or 10."""
+    max_states: int | None = None
+    """Room for the exact posterior; as for eval."""
+    layouts: int | None = None
+    """hindsight, belief: as for eval."""
+    simulations: int | None = None
+    """belief: as for eval."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayArguments:
+    """Play in the terminal, with advice and a map of the risks if you ask for them."""
+
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """Who gives hints; as for eval."""
+    seed: int | None = None
+    """Of the boards, those that eval plays with it; by default any, which is said."""
+    rows: int | None = None
+    """Of the board; by default the run's, or 10."""
+    columns: int | None = None
+    """Of the board; by default the run's, or 10."""
+    mines: int | None = None
+    """On the board; by default the run's, or 10."""
+    max_states: int | None = None
+    """Room for the exact posterior; as for eval."""
+    layouts: int | None = None
+    """hindsight, belief: as for eval."""
+    simulations: int | None = None
+    """belief: as for eval."""
+
+
 def main() -> None:
     """Runs one command; bad input ends it with one line and exit code 2."""
     run_command(
@@ -95,6 +148,10 @@ def main() -> None:
             ),
             "eval": Command(_eval, "measure an agent", operands="[RUN]"),
             "compare": Command(_compare, "measure agents on the same boards", operands="[RUN]"),
+            "watch": Command(_watch, "look on while an agent plays", operands="[RUN]"),
+            "play": Command(
+                _play, "play in the terminal, with hints if asked for", operands="[RUN]"
+            ),
         },
     )
 
@@ -131,6 +188,24 @@ def _compare(words: list[str]) -> None:
     from ._compare import compare
 
     compare(**dataclasses.asdict(arguments))
+
+
+def _watch(words: list[str]) -> None:
+    arguments = parse(WatchArguments, "minesweeper watch", words)
+    check_bounds(arguments, _WATCHING | _given(arguments))
+    start_jax()
+    from ._watch import watch
+
+    watch(**dataclasses.asdict(arguments))
+
+
+def _play(words: list[str]) -> None:
+    arguments = parse(PlayArguments, "minesweeper play", words)
+    check_bounds(arguments, _given(arguments) | ({} if arguments.seed is None else {"seed": SEEDS}))
+    start_jax()
+    from ._play import play
+
+    play(**dataclasses.asdict(arguments))
 
 
 def _given(arguments: Any) -> dict[str, tuple[float, float]]:

@@ -1,0 +1,185 @@
+"""One board, opened cell by cell by a person or an agent, with an account of the risks."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
+
+from zero_envs import mine_posterior, Minesweeper, MinesweeperState, Transition
+from zero_search import Plan
+from zero_train import AbstractActor, PlanningActor
+
+from ._planner import SolverSearch
+
+
+@dataclasses.dataclass(frozen=True)
+class Risk:
+    """A move that might have opened a mine.
+
+    **Attributes:**
+
+    - `cell`: which was opened.
+    - `probability`: exactly, of a mine there given what was seen; NaN where it is not known.
+    - `needless`: a cell was known to be safe.
+    """
+
+    cell: int
+    probability: float
+    needless: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Advice:
+    """What an agent would open, and, where it searched, what it weighed.
+
+    **Attributes:**
+
+    - `cell`: its choice.
+    - `value`: how likely it thinks a win; `None` without a search, as what follows.
+    - `visits`: of each cell by the search.
+    - `wins`: how likely it thinks a win after each cell, the risk included; it means nothing
+        without visits.
+    """
+
+    cell: int
+    value: float | None = None
+    visits: Int[np.ndarray, " cells"] | None = None
+    wins: Float[np.ndarray, " cells"] | None = None
+
+
+class Game:
+    """A board that shows nothing of its mines before its end.
+
+    It is the board of this number that [`measure`][zero_minesweeper._measure.measure] plays with
+    the same key, and agents draw there what they draw here.
+
+    **Attributes:**
+
+    - `env`: the rules.
+    - `risks`: those that were taken.
+    - `moves`: how many cells were opened.
+    - `last`: which was opened last.
+    """
+
+    def __init__(self, env: Minesweeper, number: int, *, key: PRNGKeyArray):
+        self.env = env
+        self.risks: list[Risk] = []
+        self.moves = 0
+        self.last: int | None = None
+        self._number, self._key = number, key
+        self._state: MinesweeperState = _deal(env, self._draw(2, 0))
+        self._heat: Float[np.ndarray, "rows columns"] | None = None
+
+    @property
+    def board(self) -> Int8[np.ndarray, "rows columns"]:
+        """What the player sees: -1 where hidden."""
+        return np.asarray(self._state.board)
+
+    @property
+    def over(self) -> bool:
+        """Won or lost."""
+        return bool(self._state.over)
+
+    @property
+    def won(self) -> bool:
+        """Every safe cell is open."""
+        return self.over and bool(self.env.won(self._state))
+
+    @property
+    def mines(self) -> Bool[np.ndarray, "rows columns"] | None:
+        """Where they were; `None` before the end."""
+        return np.asarray(self._state.mines) if self.over else None
+
+    @property
+    def heat(self) -> Float[np.ndarray, "rows columns"]:
+        """The exact probability of a mine in each cell, of the visible board alone; NaN where it
+        is not known. At the end as it was before the last move."""
+        if self._heat is None:
+            # Batched, as agents ask: what was compiled for one is there for the other.
+            self._heat = np.asarray(_posterior(self.env, self._state.board))
+        return self._heat
+
+    @property
+    def safe(self) -> Int[np.ndarray, " safe"]:
+        """The hidden cells that are known to be safe."""
+        return np.flatnonzero((self.board < 0) & (self.heat == 0))
+
+    @property
+    def win_estimate(self) -> float:
+        """1 less the risks that were taken, as [`Played`][zero_minesweeper._measure.Played] has it;
+        NaN where one is not known."""
+        return 1 - sum(risk.probability for risk in self.risks)
+
+    def open(self, cell: int) -> None:
+        """Opens a hidden cell. Opening one again ends the game as a mine does."""
+        probability = float(self.heat.flat[cell]) if self.board.flat[cell] < 0 else 1.0
+        if probability != 0:
+            self.risks.append(Risk(cell, probability, bool(self.safe.size)))
+        state, _ = _step(self.env, self._state, jnp.int32(cell), self._draw(1, self.moves))
+        self._state, self.moves, self.last = state, self.moves + 1, cell
+        if not self.over:
+            self._heat = None
+
+    def ask(self, actor: AbstractActor) -> Advice:
+        """What `actor` would open. It is given a state without mines."""
+        board = self._state.board
+        blind = MinesweeperState(board, jnp.zeros(board.shape, jnp.bool_), self._state.over)
+        key = self._draw(0, self.moves)
+        if not isinstance(actor, PlanningActor):
+            # Not compiled as a whole, so that the posterior, which takes long, is compiled once
+            # for those that ask for it and for `heat`.
+            return Advice(int(_act(self.env, actor, blind, key)))
+        if not isinstance(actor.planner, SolverSearch):
+            return Advice(int(_act_compiled(self.env, actor, blind, key)))
+        plan = _plan(actor, blind, key)
+        self._heat = np.asarray(plan.stats["probability"][0])
+        cell = int(plan.action[0])
+        if not plan.stats["searched"][0]:
+            return Advice(cell)
+        number = actor.planner.search.planner.num_simulations
+        visits = np.rint(np.asarray(plan.weights[0]) * number).astype(int)
+        return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
+
+    def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
+        return jr.fold_in(jr.fold_in(jr.fold_in(self._key, consumer), step), self._number)
+
+
+@eqx.filter_jit
+def _deal(env: Minesweeper, key: PRNGKeyArray) -> MinesweeperState:
+    return env.init(key=key)
+
+
+@eqx.filter_jit
+def _step(
+    env: Minesweeper, state: MinesweeperState, cell: Int[Array, ""], key: PRNGKeyArray
+) -> tuple[MinesweeperState, Transition]:
+    return env.step(state, cell, key=key)
+
+
+def _posterior(
+    env: Minesweeper, board: Int8[Array, "rows columns"]
+) -> Float[Array, "rows columns"]:
+    look = lambda b: mine_posterior(b, env.num_mines, max_states=env.max_states).probability
+    return jax.vmap(look)(board[None])[0]
+
+
+def _act(
+    env: Minesweeper, actor: AbstractActor, state: MinesweeperState, key: PRNGKeyArray
+) -> Int[Array, ""]:
+    batch = jax.tree.map(lambda x: x[None], state)
+    obs = jax.vmap(env.observe)(batch)
+    return actor.act(batch, obs, actor.init(batch), key=key[None])[0][0]
+
+
+_act_compiled = eqx.filter_jit(_act)
+
+
+@eqx.filter_jit
+def _plan(actor: PlanningActor, state: MinesweeperState, key: PRNGKeyArray) -> Plan:
+    batch = jax.tree.map(lambda x: x[None], state)
+    carry = actor.planner.init(actor.model, batch)
+    return actor.planner.plan(actor.model, batch, carry, key=key[None])[0]

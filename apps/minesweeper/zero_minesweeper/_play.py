@@ -1,0 +1,249 @@
+"""`minesweeper play`: a person opens cells in the terminal."""
+
+import secrets
+from collections.abc import Callable
+
+import jax.random as jr
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from zero_train import AbstractActor
+
+from ._game import Game
+from ._load import Table
+from ._scene import draw, is_plain, legend, name, parse, Picture
+from ._words import about, decision, luck, outcome, weighed
+
+
+_HELP = """\
+  b3        open that cell: column, then row; also row and column, 3 2
+  b3 c3 d4  open several, one after the other
+  b3        an open one: open what is hidden around it, if it has all its flags
+  f b3      put a flag on a cell, or take it away
+  heat      show how likely each cell is a mine, or stop showing it
+  hint, ?   what the agent would open
+  board     draw the board again
+  new       another board
+  help      this list
+  quit      leave"""
+
+_OVER = 'This board is over; "new" gives another'
+
+
+def play(run: str | None, agent: str | None, *, seed: int | None, **table: int | None) -> None:
+    """Lets a person play.
+
+    **Arguments:**
+
+    - `agent`: who gives hints; by default the strongest that there is.
+    - `seed`: of the boards; `None` for any.
+    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    """
+    seat = Table.of(run, **table)
+    seed = secrets.randbits(32) if seed is None else seed
+    Session(seat, agent or seat.usual_agent, Console(), seed=seed).run()
+
+
+class _Leave(Exception):
+    """The person has had enough."""
+
+
+class Session:
+    """Boards for a person, one after the other: those of `minesweeper eval` with this seed.
+
+    Drawn in colour where the terminal has colours, in plain ASCII elsewhere.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        agent: str,
+        console: Console,
+        *,
+        seed: int,
+        read: Callable[[str], str] = input,
+    ):
+        """**Arguments:**
+
+        - `table`: the board, and who may have a network.
+        - `agent`: the name of who gives hints.
+        - `console`: where everything is written.
+        - `read`: shows its argument and returns a line; `EOFError` or `KeyboardInterrupt` leaves.
+        """
+        self._table = table
+        self._env = table.env
+        self._actor: AbstractActor = table.agent(agent)
+        self._agent = agent
+        self._console = console
+        self._seed = seed
+        self._read = read
+        self._plain = is_plain(console)
+        self._heat = False
+        self._number = -1
+        self._flags = set[int]()
+        self._game: Game
+        self._commands: dict[str, Callable[[], None]] = {
+            "heat": self._toggle_heat,
+            "?": self._hint,
+            "hint": self._hint,
+            "new": self._new,
+            "board": self._board,
+            "help": self._help,
+            "quit": self._quit,
+            "exit": self._quit,
+        }
+
+    def run(self) -> None:
+        """Plays until the person leaves. Never raises for bad input."""
+        self._say(f"Hints by {about(self._table, self._agent)}, seed {self._seed}.")
+        self._say("Nothing opens by itself, and the first cell may be a mine.")
+        self._say('Type a cell such as b3, or "help".')
+        self._say("Compiling the exact solver, which takes a while the first time ...")
+        try:
+            self._new()
+            while True:
+                self._turn()
+        except (_Leave, EOFError, KeyboardInterrupt):
+            self._say("\nYou left the game.")
+
+    def _turn(self) -> None:
+        line = self._read("> ").strip()
+        words = line.lower().split()
+        command = self._commands.get(" ".join(words))
+        if command is not None:
+            command()
+            return
+        try:
+            if words[:1] in (["f"], ["flag"]):
+                self._flag(self._cells(words[1:]))
+            elif words:
+                self._open(self._cells(words))
+        except ValueError as error:
+            self._say(f'{error}. Type "help" for the commands.')
+
+    def _cells(self, words: list[str]) -> list[int]:
+        cells = parse(" ".join(words), self._env.rows, self._env.columns)
+        if self._game.over:
+            raise ValueError(_OVER)
+        return cells
+
+    # ---- what a person may do
+
+    def _open(self, cells: list[int]) -> None:
+        """Opens them in turn, as long as nothing is in the way."""
+        before = self._game.moves
+        try:
+            for cell in cells:
+                if not self._game.over:
+                    self._open_one(cell)
+        finally:
+            if self._game.moves > before:
+                self._board()
+                if self._game.over:
+                    self._end()
+
+    def _open_one(self, cell: int) -> None:
+        where = name(cell, self._env.columns)
+        if cell in self._flags:
+            raise ValueError(f'{where} has your flag; "f {where}" takes it away')
+        if self._game.board.flat[cell] < 0:
+            self._game.open(cell)
+            return
+        hidden = [i for i in self._near(cell) if self._game.board.flat[i] < 0]
+        number = int(self._game.board.flat[cell])
+        flags = sum(i in self._flags for i in hidden)
+        if len(hidden) == flags:
+            raise ValueError(f"{where} is open, and so is all around it that has no flag")
+        if flags != number:
+            raise ValueError(f"{where} is open: it shows {number} and has {flags} flags around it")
+        self._open_around(cell)
+
+    def _open_around(self, cell: int) -> None:
+        """What has no flag; and around every 0 that this shows, for which nobody must think."""
+        todo = [cell]
+        while todo:
+            for i in self._near(todo.pop()):
+                if self._game.board.flat[i] >= 0 or i in self._flags:
+                    continue
+                self._game.open(i)
+                if self._game.over:
+                    return
+                if self._game.board.flat[i] == 0:
+                    todo.append(i)
+
+    def _near(self, cell: int) -> list[int]:
+        """The cells around it."""
+        row, column = divmod(cell, self._env.columns)
+        return [
+            self._env.columns * i + j
+            for i in range(max(0, row - 1), min(self._env.rows, row + 2))
+            for j in range(max(0, column - 1), min(self._env.columns, column + 2))
+            if (i, j) != (row, column)
+        ]
+
+    def _flag(self, cells: list[int]) -> None:
+        for cell in cells:
+            if self._game.board.flat[cell] >= 0:
+                raise ValueError(f"{name(cell, self._env.columns)} is open and takes no flag")
+        for cell in cells:
+            self._flags ^= {cell}
+        self._board()
+
+    def _toggle_heat(self) -> None:
+        self._heat = not self._heat
+        self._board()
+
+    def _hint(self) -> None:
+        if self._game.over:
+            self._say(f"{_OVER}.")
+            return
+        self._say(f"{self._agent} is thinking ...")
+        advice = self._game.ask(self._actor)
+        self._print(decision(self._game, advice))
+        if advice.value is not None:
+            self._say(f"It thinks that it wins with {advice.value:.1%}.")
+        for line in weighed(self._game, advice):
+            self._print(line)
+
+    def _new(self) -> None:
+        self._number += 1
+        self._game = Game(self._env, self._number, key=jr.key(self._seed))
+        self._flags.clear()
+        _ = self._game.heat  # wait here rather than at the first move
+        self._board()
+
+    def _board(self) -> None:
+        game = self._game
+        heat = game.heat if self._heat and not game.over else None
+        flags = frozenset(self._flags)
+        picture = Picture(game.board, heat, flags, last=game.last, mines=game.mines)
+        self._console.print()
+        self._print(draw(picture, width=self._console.width, plain=self._plain))
+        hidden = int(np.sum(game.board < 0))
+        mines = self._env.num_mines
+        if game.over:
+            self._say(legend(picture))
+        else:
+            self._say(f"mines {mines}, flags {len(flags)}, cells to open {hidden - mines}")
+        if heat is not None and np.isnan(heat).any():
+            self._say("How likely mines are is not known: this board is too much to list.")
+        self._console.print()
+
+    def _end(self) -> None:
+        self._print(outcome(self._game))
+        for line in luck(self._game):
+            self._say(line)
+        self._say('"new" gives another board.')
+
+    def _help(self) -> None:
+        self._say(_HELP)
+
+    def _quit(self) -> None:
+        raise _Leave
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def _say(self, text: str) -> None:
+        self._print(Text(text))

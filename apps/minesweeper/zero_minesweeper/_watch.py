@@ -1,0 +1,141 @@
+"""`minesweeper watch`: an agent opens cells in the terminal, and says what it thinks of them."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import jax.random as jr
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ._game import Advice, Game
+from ._load import Table
+from ._scene import draw, is_plain, legend, Picture, width_of
+from ._words import about, decision, luck, outcome, weighed
+
+
+_PANEL = 34  # columns of what stands beside the board
+
+
+def watch(
+    run: str | None,
+    agent: str | None,
+    *,
+    boards: int,
+    delay: float,
+    seed: int,
+    **table: int | None,
+) -> None:
+    """Shows an agent's play.
+
+    **Arguments:**
+
+    - `agent`: a name; by default the strongest that there is.
+    - `delay`: seconds that a guess is looked at; safe moves go by in a fifth.
+    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    """
+    seat = Table.of(run, **table)
+    name = agent or seat.usual_agent
+    look_on(seat, name, boards=boards, delay=delay, seed=seed, console=Console(highlight=False))
+
+
+def look_on(
+    table: Table, agent: str, *, boards: int, delay: float, seed: int, console: Console
+) -> None:
+    """Shows the boards that `minesweeper eval` plays with this seed, from the first on.
+
+    In a terminal one picture changes; elsewhere the guesses and the ends follow one another, in
+    plain text and at once.
+    """
+    actor = table.agent(agent)
+    console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
+    console.print("Compiling, which takes a while the first time ...")
+    won = 0
+    with _screen(console, delay) as show:
+        for number in range(boards):
+            game = Game(table.env, number, key=jr.key(seed))
+            title = f"board {number + 1} of {boards}"
+            while not game.over:
+                advice = game.ask(actor)
+                show(title, game, advice)
+                game.open(advice.cell)
+            show(title, game, None)
+            won += game.won
+            said = "; ".join([f"{title}: {outcome(game)}", *luck(game)])
+            console.print(said, soft_wrap=True, markup=False)
+    console.print(f"{won} of {boards} won")
+
+
+Show = Callable[[str, Game, Advice | None], None]
+
+
+@contextlib.contextmanager
+def _screen(console: Console, delay: float) -> Iterator[Show]:
+    """What shows a game before a move, or at its end, for as long as it should be looked at."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield lambda title, game, advice: _write(console, title, game, advice)
+        return
+    plain = is_plain(console)
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(title: str, game: Game, advice: Advice | None) -> None:
+            size = console.size
+            live.update(_scene(title, game, advice, *size, plain=plain), refresh=True)
+            if advice is None:
+                time.sleep(2 * delay)
+            else:
+                time.sleep(delay / 5 if game.heat.flat[advice.cell] == 0 else delay)
+
+        yield show
+
+
+def _write(console: Console, title: str, game: Game, advice: Advice | None) -> None:
+    """Plain text of a guess or an end, and of nothing else."""
+    if advice is not None and game.heat.flat[advice.cell] == 0:
+        return
+    picture = _picture(game, advice)
+    board = draw(picture, width=console.width, plain=True)
+    if advice is None:
+        lines = [Text(f"{title}, the end"), board, Text(legend(picture))]
+    else:
+        first, *rest = _said(title, game, advice)
+        lines = [first, board, *rest]
+    for line in (Text(), *lines):
+        console.print(line, soft_wrap=True)
+
+
+def _scene(
+    title: str, game: Game, advice: Advice | None, width: int, height: int, *, plain: bool
+) -> RenderableType:
+    """The board with what is said beside it, or below where the terminal is narrow."""
+    picture, said = _picture(game, advice), _said(title, game, advice)
+    rows, columns = game.board.shape
+    wide = 4 if plain else 3
+    beside = width - _PANEL - 2
+    fits = width_of(columns, rows, wide) <= beside
+    # Narrower cells beside, rather than a picture that is cut off below.
+    if fits or (rows + len(said) + 3 > height and width_of(columns, rows, 1) <= beside):
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_row(draw(picture, width=beside, plain=plain), Group(*said))
+        return grid
+    board = draw(picture, width=width, plain=plain)
+    room = max(2, height - 1 - len(board.plain.splitlines()))
+    return Group(board, *said[:room])
+
+
+def _picture(game: Game, advice: Advice | None) -> Picture:
+    if advice is None:
+        return Picture(game.board, last=game.last, mines=game.mines)
+    return Picture(game.board, game.heat, mark=advice.cell, last=game.last)
+
+
+def _said(title: str, game: Game, advice: Advice | None) -> list[Text]:
+    first = Text(f"{title}, move {game.moves + (advice is not None)}", "bold")
+    if advice is None:
+        return [first, outcome(game), *map(Text, luck(game))]
+    lines = [first, decision(game, advice)]
+    if advice.value is not None:
+        lines.append(Text(f"it thinks that it wins with {advice.value:.1%}"))
+    return lines + weighed(game, advice)

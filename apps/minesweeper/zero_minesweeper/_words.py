@@ -1,0 +1,81 @@
+"""What is said of a move, and of a game when it is over."""
+
+import math
+
+import numpy as np
+from rich.text import Text
+
+from ._game import Advice, Game, Risk
+from ._load import Table
+from ._scene import name
+
+
+_SAFE, _GUESS, _NEEDLESS = "bold #5fd787", "bold #ffaf00", "bold #ff5f5f"
+
+
+def decision(game: Game, advice: Advice) -> Text:
+    """The move, and what it risks."""
+    where = name(advice.cell, game.env.columns)
+    risk = float(game.heat.flat[advice.cell])
+    if risk == 0:
+        return Text(f"{where}: known to be safe", _SAFE)
+    if math.isnan(risk):
+        return Text(f"{where}: at a risk that is not known", _GUESS)
+    if number := game.safe.size:
+        cells = "1 cell is" if number == 1 else f"{number} cells are"
+        return Text(f"{where}: {risk:.1%} a mine, and {cells} safe", _NEEDLESS)
+    least = float(np.min(game.heat[game.board < 0]))
+    beside = "none is safer" if risk < least + 1e-6 else f"the least is {least:.1%}"
+    return Text(f"{where}: a guess, {risk:.1%} a mine; {beside}", _GUESS)
+
+
+def weighed(game: Game, advice: Advice, number: int = 5) -> list[Text]:
+    """The cells that the search weighed, one a line, the most visited first; none without it."""
+    if advice.visits is None or advice.wins is None:
+        return []
+    lines = [Text("cell    mine     wins  visits", "dim")]
+    for cell in np.lexsort((-advice.wins, -advice.visits))[:number]:
+        if advice.visits[cell] > 0:
+            where, risk = name(int(cell), game.env.columns), float(game.heat.flat[cell])
+            numbers = f"{risk:>7.1%}{float(advice.wins[cell]):>9.1%}{advice.visits[cell]:>8}"
+            lines.append(Text(f"{where:<5}{numbers}", "bold" if cell == advice.cell else ""))
+    return lines
+
+
+def outcome(game: Game) -> Text:
+    """How it ended."""
+    if game.won:
+        return Text("won", _SAFE)
+    cell = game.last or 0
+    mine = game.mines is not None and game.mines.flat[cell]
+    why = "was a mine" if mine else "was open already"
+    return Text(f"lost: {name(cell, game.env.columns)} {why}", _NEEDLESS)
+
+
+def luck(game: Game) -> list[str]:
+    """The risks that were taken, and what the game is worth without the luck of the mines."""
+    if not game.risks:
+        return ["no risk taken"]
+    # Of many only the first.
+    told = [_told(risk, game.env.columns) for risk in game.risks[:6]]
+    if len(game.risks) > len(told):
+        told.append(f"{len(game.risks) - len(told)} more")
+    needless = sum(risk.needless for risk in game.risks)
+    said = [f"risks: {', '.join(told)}"]
+    if needless:
+        said.append(f"{needless} of them needless: a cell was known to be safe")
+    if not math.isnan(game.win_estimate):
+        said.append(f"luck taken out: {game.win_estimate:.1%} of a win")
+    return said
+
+
+def about(table: Table, agent: str) -> str:
+    """Who plays on what."""
+    trained = "" if table.trained is None else f" (run trained for {table.trained.step} steps)"
+    env = table.env
+    return f"{agent}{trained} on {env.rows} x {env.columns} with {env.num_mines} mines"
+
+
+def _told(risk: Risk, columns: int) -> str:
+    number = "unknown" if math.isnan(risk.probability) else f"{risk.probability:.1%}"
+    return f"{name(risk.cell, columns)} {number}"
