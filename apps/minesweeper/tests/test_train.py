@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zero_minesweeper._load import load, Table
-from zero_minesweeper._train import COMPARED, FOLLOWED, train
+from zero_minesweeper._train import FOLLOWED, train
 from zero_train import Checkpoints, read_lines
 from zero_train.app import Options
 
@@ -38,8 +38,8 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
 
 def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run):
     rows = read_lines(tiny_run / "evaluations.jsonl")
-    assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, *COMPARED]
-    assert [row["boards"] for row in rows] == [8, 8] + [32] * 5
+    assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, "tiebreak"]
+    assert [row["boards"] for row in rows] == [8, 8, 32, 32, 32]
     for row in rows:
         if row["agent"] != "network":
             assert row["needless_risks"] == 0
@@ -50,13 +50,15 @@ def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
+def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path, monkeypatch):
     """Back from the checkpoint in its middle, with an evaluation still to come."""
     folder = tmp_path / "resumed"
     shutil.copytree(tiny_run, folder)
     checkpoints = Checkpoints(folder / "checkpoints")
     assert checkpoints.latest == 4
     shutil.rmtree(folder / "checkpoints" / "00000004")
+    monkeypatch.setattr("zero_minesweeper._measure._BOARDS_AT_ONCE", small_config.boards)
+    monkeypatch.setattr("zero_minesweeper._train.COMPARED", ("tiebreak",))
     train(small_config, Options(out=folder, resume=True))
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
