@@ -64,7 +64,8 @@ def test_without_luck_a_game_is_worth_what_it_is_on_average(windows):
     assert worth.sum() == pytest.approx(won.sum(), abs=1e-5)
     assert worth.std() < 0.8 * won.std()
     # The first move risks a third; nobody is paid before the end, nor after it.
-    np.testing.assert_allclose(paid.reward[:, 0] - (windows.discount[:, 0] == 0), -1 / 3, atol=1e-6)
+    first = np.asarray(paid.reward[:, 0]) - np.asarray(windows.discount[:, 0] == 0)
+    np.testing.assert_allclose(first, -1 / 3, atol=1e-6)
     assert (np.asarray(paid.reward)[np.asarray(windows.last)] == 0).all()
     for name in ("discount", "action", "last"):
         np.testing.assert_array_equal(getattr(paid, name), getattr(windows, name))
