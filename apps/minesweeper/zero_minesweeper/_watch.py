@@ -137,5 +137,5 @@ def _said(title: str, game: Game, advice: Advice | None) -> list[Text]:
         return [first, outcome(game), *map(Text, luck(game))]
     lines = [first, decision(game, advice)]
     if advice.value is not None:
-        lines.append(Text(f"it thinks that it wins with {advice.value:.1%}"))
+        lines.append(Text(f"it gives itself {advice.value:.1%} to win"))
     return lines + weighed(game, advice)
