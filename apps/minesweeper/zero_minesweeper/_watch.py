@@ -16,7 +16,7 @@ from ._scene import draw, is_plain, legend, Picture, width_of
 from ._words import about, decision, luck, outcome, weighed
 
 
-_PANEL = 34  # columns of what stands beside the board
+_PANEL = 42  # columns of what stands beside the board
 
 
 def watch(
@@ -78,6 +78,7 @@ def _screen(console: Console, delay: float) -> Iterator[Show]:
         yield lambda title, game, advice: _write(console, title, game, advice)
         return
     plain = is_plain(console)
+    console.print()
     with Live(console=console, auto_refresh=False) as live:
 
         def show(title: str, game: Game, advice: Advice | None) -> None:
