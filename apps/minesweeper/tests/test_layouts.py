@@ -24,7 +24,8 @@ def everything() -> np.ndarray:
         mines = np.zeros(12, bool)
         mines[list(cells)] = True
         grid = np.pad(mines.reshape(3, 4), 1).astype(int)
-        near = sum(np.roll(grid, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))[1:4, 1:5]
+        moved = [np.roll(grid, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+        near = np.sum(moved, axis=0)[1:4, 1:5]
         shown = board >= 0
         if not mines.reshape(3, 4)[shown].any() and (near[shown] == board[shown]).all():
             found.append(mines.reshape(3, 4))

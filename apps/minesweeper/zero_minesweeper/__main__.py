@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 from typing import Any
 
 import tyro
@@ -26,18 +27,9 @@ _PLANNING = {"layouts": (1, math.inf), "simulations": (1, math.inf)}
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalArguments:
-    """Measure an agent on boards that it sees as a player does."""
+class TableArguments:
+    """What agents sit down to; what is left out is the run's, or else the usual."""
 
-    run: tyro.conf.Positional[str | None] = None
-    """The folder of a run, for the agents that need its network."""
-    agent: str | None = None
-    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
-    belief of a run, tiebreak without one."""
-    boards: int = 2000
-    """How many. Board for board the same for every agent."""
-    seed: int = 0
-    """Everything random follows from it."""
     rows: int | None = None
     """Of the board; by default the run's, or 10."""
     columns: int | None = None
@@ -51,6 +43,22 @@ class EvalArguments:
     simulations: int | None = None
     """belief: per move that must be searched; by default what the run was configured for, or
     128."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalArguments:
+    """Measure an agent on boards that it sees as a player does."""
+
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
+    belief of a run, tiebreak without one."""
+    boards: int = 2000
+    """How many. Board for board the same for every agent."""
+    seed: int = 0
+    """Everything random follows from it."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line instead."""
 
@@ -68,19 +76,7 @@ class CompareArguments:
     """How many, the same for every agent."""
     seed: int = 0
     """Everything random follows from it."""
-    rows: int | None = None
-    """Of the board; by default the run's, or 10."""
-    columns: int | None = None
-    """Of the board; by default the run's, or 10."""
-    mines: int | None = None
-    """On the board; by default the run's, or 10."""
-    max_states: int | None = None
-    """Room for the exact posterior, a power of two; by default the run's, or 512."""
-    layouts: int | None = None
-    """belief: drawn for a move; by default 256."""
-    simulations: int | None = None
-    """belief: per move that must be searched; by default what the run was configured for, or
-    128."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line a row."""
 
@@ -99,18 +95,7 @@ class WatchArguments:
     """Seconds that a guess is looked at; safe moves go by in a fifth."""
     seed: int = 0
     """Everything random follows from it."""
-    rows: int | None = None
-    """Of the board; by default the run's, or 10."""
-    columns: int | None = None
-    """Of the board; by default the run's, or 10."""
-    mines: int | None = None
-    """On the board; by default the run's, or 10."""
-    max_states: int | None = None
-    """Room for the exact posterior; as for eval."""
-    layouts: int | None = None
-    """hindsight, belief: as for eval."""
-    simulations: int | None = None
-    """belief: as for eval."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,18 +108,7 @@ class PlayArguments:
     """Who gives hints; as for eval."""
     seed: int | None = None
     """Of the boards, those that eval plays with it; by default any, which is said."""
-    rows: int | None = None
-    """Of the board; by default the run's, or 10."""
-    columns: int | None = None
-    """Of the board; by default the run's, or 10."""
-    mines: int | None = None
-    """On the board; by default the run's, or 10."""
-    max_states: int | None = None
-    """Room for the exact posterior; as for eval."""
-    layouts: int | None = None
-    """hindsight, belief: as for eval."""
-    simulations: int | None = None
-    """belief: as for eval."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
 
 def main() -> None:
@@ -173,44 +147,45 @@ def _train(words: list[str]) -> None:
 
 
 def _eval(words: list[str]) -> None:
-    arguments = parse(EvalArguments, "minesweeper eval", words)
-    check_bounds(arguments, _MEASURING | _given(arguments))
+    flags = _checked(parse(EvalArguments, "minesweeper eval", words), _MEASURING)
     start_jax()
     from ._eval import evaluate
 
-    evaluate(**dataclasses.asdict(arguments))
+    evaluate(**flags)
 
 
 def _compare(words: list[str]) -> None:
-    arguments = parse(CompareArguments, "minesweeper compare", words)
-    check_bounds(arguments, _MEASURING | _given(arguments))
+    flags = _checked(parse(CompareArguments, "minesweeper compare", words), _MEASURING)
     start_jax()
     from ._compare import compare
 
-    compare(**dataclasses.asdict(arguments))
+    compare(**flags)
 
 
 def _watch(words: list[str]) -> None:
-    arguments = parse(WatchArguments, "minesweeper watch", words)
-    check_bounds(arguments, _WATCHING | _given(arguments))
+    flags = _checked(parse(WatchArguments, "minesweeper watch", words), _WATCHING)
     start_jax()
     from ._watch import watch
 
-    watch(**dataclasses.asdict(arguments))
+    watch(**flags)
 
 
 def _play(words: list[str]) -> None:
-    arguments = parse(PlayArguments, "minesweeper play", words)
-    check_bounds(arguments, _given(arguments) | ({} if arguments.seed is None else {"seed": SEEDS}))
+    flags = _checked(parse(PlayArguments, "minesweeper play", words), {"seed": SEEDS})
     start_jax()
     from ._play import play
 
-    play(**dataclasses.asdict(arguments))
+    play(**flags)
 
 
-def _given(arguments: Any) -> dict[str, tuple[float, float]]:
-    """The bounds of what was not left out."""
-    return {name: _PLANNING[name] for name in _PLANNING if getattr(arguments, name) is not None}
+def _checked(arguments: Any, bounds: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """All flags by name; those that were given are within their bounds."""
+    flags = dataclasses.asdict(arguments)
+    flags |= flags.pop("table")
+    given = {name: value for name, value in flags.items() if value is not None}
+    limits = {name: limit for name, limit in (bounds | _PLANNING).items() if name in given}
+    check_bounds(types.SimpleNamespace(**given), limits)
+    return flags
 
 
 if __name__ == "__main__":

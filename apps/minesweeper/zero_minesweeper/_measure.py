@@ -49,16 +49,27 @@ class Measured:
     """**Attributes:**
 
     - `games`: one number a board, on the host.
-    - `moves_per_second`: without compilation, many boards at once, the exact risks included.
+    - `moves_per_second`: without compilation, many boards at once, the exact risks included; NaN
+        if not timed.
     """
 
     games: Played
     moves_per_second: float
 
 
-def measure(env: Minesweeper, actor: AbstractActor, *, boards: int, key: PRNGKeyArray) -> Measured:
+def measure(
+    env: Minesweeper,
+    actor: AbstractActor,
+    *,
+    boards: int,
+    key: PRNGKeyArray,
+    timed: bool = True,
+) -> Measured:
     """Plays `boards` boards. Board `i`, and whatever is random in playing it, depends on `key` and
-    on `i` only: give two players the same key and compare them board by board."""
+    on `i` only: give two players the same key and compare them board by board.
+
+    To be `timed` without compilation, some boards are played twice.
+    """
     rows = np.arange(boards, dtype=np.int32)
     chunks = [rows[i : i + _BOARDS_AT_ONCE] for i in range(0, boards, _BOARDS_AT_ONCE)]
     # The last chunk is filled up, so that one compiled program plays them all.
@@ -66,13 +77,15 @@ def measure(env: Minesweeper, actor: AbstractActor, *, boards: int, key: PRNGKey
     padded = [np.resize(chunk, size) for chunk in chunks]
     played, seconds = [], []
     # Again from the first one, which compiles: so every chunk is timed once.
-    for chunk in (*padded, padded[0]):
+    for chunk in (*padded, *padded[: int(timed)]):
         start = time.perf_counter()
         played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
         seconds.append(time.perf_counter() - start)
     numbers = [len(chunk) for chunk in chunks]
     join = lambda *xs: np.concatenate([np.asarray(x)[:n] for x, n in zip(xs, numbers, strict=True)])
-    games = jax.tree.map(join, *played[:-1])
+    games = jax.tree.map(join, *played[: len(chunks)])
+    if not timed:
+        return Measured(games, math.nan)
     moves = sum(int(jnp.sum(one.moves)) for one in played[1:])
     return Measured(games, moves / sum(seconds[1:]))
 

@@ -64,8 +64,9 @@ def least_likely(
     if tie_break:
         near = jnp.where(least, around(board < 0).reshape(-1), 9)
         least = least & (near == jnp.min(near))
-    cell = _any_of(least, key)
-    return jnp.where(posterior.overflowed, by_rules(board, key=key), cell)
+    akey, rkey = jr.split(key)
+    cell = _any_of(least, akey)
+    return jnp.where(posterior.overflowed, by_rules(board, key=rkey), cell)
 
 
 def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:

@@ -97,8 +97,9 @@ class _Run(AbstractRun):
             evaluate=self._learner.evaluator(params),
         )
         # The same boards for everybody, every time.
-        measured = measure(self._env, actor, boards=boards, key=jr.clone(self._key))
-        row = result_row(name, measured)
         # A clock's figure would differ in a run that was resumed.
+        key = jr.clone(self._key)
+        measured = measure(self._env, actor, boards=boards, key=key, timed=False)
+        row = result_row(name, measured)
         del row["moves_per_second"]
         return row

@@ -176,7 +176,12 @@ def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[
 
 
 def _names(kind: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind)]
+    """Of all fields, those of dataclasses inside included."""
+    names = []
+    for field in dataclasses.fields(kind):
+        inside = dataclasses.is_dataclass(field.default)
+        names += _names(field.default) if inside else [field.name]
+    return names
 
 
 def _one_line(text: str) -> str:
