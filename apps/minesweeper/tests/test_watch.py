@@ -22,7 +22,7 @@ from zero_train import AbstractActor
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 
 
-BOARDS = 10
+BOARDS = 6
 
 
 def watched(agent: str, boards: int = BOARDS, delay: float = 1.0, **settings: Any) -> str:
@@ -104,7 +104,7 @@ def test_guesses_and_ends_are_written_and_their_percents_are_exact(text, by_reas
 
 def test_ends_show_the_mines_and_are_counted(text):
     ends = [picture for picture in pictures(text) if "the end" in picture[0]]
-    said = re.findall(r"^board (\d+) of 10: (won|lost: (\w+) was a mine); (.*)$", text, re.M)
+    said = re.findall(r"^board (\d+) of 6: (won|lost: (\w+) was a mine); (.*)$", text, re.M)
     assert len(ends) == len(said) == BOARDS
     for number, (_, _, _, signs) in enumerate(ends):
         mines = hidden_mines(number, 0)
@@ -211,7 +211,7 @@ def test_what_a_search_weighed_is_shown():
                 for cell, risk, wins, _ in rows:
                     p = truth.flat[parse(cell, 4, 4)[0]]
                     assert float(risk[:-1]) / 100 == pytest.approx(p, abs=6e-4)
-                    assert 0 <= float(wins[:-1]) <= 100
+                    assert 0 <= float(wins[:-1]) / 100 <= 1 - p + 6e-4
                 searched += 1
             game.open(advice.cell)
     assert searched >= 4 and known > 0
@@ -236,6 +236,35 @@ def test_where_the_posterior_is_not_known_agents_go_by_the_rules():
         if np.isnan(game.win_estimate):
             assert "unknown" in luck(game)[0] and "luck taken out" not in "".join(luck(game))
     assert unknown > 0
+
+
+@pytest.mark.slow
+def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, monkeypatch):
+    code, out, _ = minesweeper("watch", tiny_run, "--boards", 2)
+    said = "belief (run trained for 4 steps) on 3 x 4 with 2 mines, seed 0"
+    assert code == 0 and out.startswith(f"{said}\n") and out.endswith("of 2 won\n")
+    assert re.search(r"^it gives itself [\d.]+% to win\ncell    mine     wins  visits$", out, re.M)
+    lines = iter(["hint", "quit"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    code, out, _ = minesweeper("play", tiny_run, "--seed", 0)
+    assert code == 0 and f"Hints by {said}.\n" in out and "cell    mine     wins  visits\n" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["watch", "--boards", 0], "--boards 0 was given; give at least 1."),
+        (["watch", "--delay", -1], "--delay -1.0 was given; give at least 0."),
+        (["watch", "--agent", "cheat"], "--agent cheat is unknown; choose one of"),
+        (["watch", "nowhere"], "nowhere holds no run"),
+        (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
+        (["play", "--agent", "network"], "--agent network needs a trained network"),
+        (["play", "--mines", 100], "100 cells hold 0 to 99 mines"),
+    ],
+)
+def test_bad_input_gets_one_line(minesweeper, words, message):
+    code, out, err = minesweeper(*words)
+    assert code == 2 and message in err and err.count("\n") == 1 and out == ""
 
 
 def test_ctrl_c_is_passed_on(monkeypatch):

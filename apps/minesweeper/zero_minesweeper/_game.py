@@ -41,8 +41,8 @@ class Advice:
     - `cell`: its choice.
     - `value`: how likely it thinks a win; `None` without a search, as what follows.
     - `visits`: of each cell by the search.
-    - `wins`: how likely it thinks a win after each cell, the risk included; it means nothing
-        without visits.
+    - `wins`: how likely it thinks a win after each cell, but no more than its risk leaves; it
+        means nothing without visits.
     """
 
     cell: int
@@ -140,9 +140,11 @@ class Game:
         cell = int(plan.action[0])
         if not plan.stats["searched"][0]:
             return Advice(cell)
-        number = actor.planner.search.planner.num_simulations
-        visits = np.rint(np.asarray(plan.weights[0]) * number).astype(int)
-        return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
+        weights = np.asarray(plan.weights[0])
+        visits = np.rint(weights * actor.planner.search.planner.num_simulations).astype(int)
+        # A search samples what a cell may show, and of few visits none may have met the mine.
+        wins = np.minimum(plan.qvalues[0], 1 - self._heat.reshape(-1))
+        return Advice(cell, float(np.sum(weights * wins)), visits, wins)
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
         return jr.fold_in(jr.fold_in(jr.fold_in(self._key, consumer), step), self._number)

@@ -202,7 +202,7 @@ class Session:
         advice = self._game.ask(self._actor)
         self._print(decision(self._game, advice))
         if advice.value is not None:
-            self._say(f"It thinks that it wins with {advice.value:.1%}.")
+            self._say(f"It gives itself {advice.value:.1%} to win.")
         for line in weighed(self._game, advice):
             self._print(line)
 

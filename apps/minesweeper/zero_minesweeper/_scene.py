@@ -26,10 +26,11 @@ _NUMBERS = (
     "#e4e4e4",
     "#9e9e9e",
 )
-_SAFE = ("#00875f", "#007552")
-# Colours of a risk; nearly all that anybody has to take are below a half.
+_SAFE = "#00875f"
+# Colours of a risk, finest where most of those are that anybody has to take.
 _RISKS = (
-    (0.0, ColorTriplet(0xAF, 0xAF, 0x87)),
+    (0.0, ColorTriplet(0xD7, 0xD7, 0xAF)),
+    (0.1, ColorTriplet(0xD7, 0xAF, 0x5F)),
     (0.25, ColorTriplet(0xFF, 0xAF, 0x00)),
     (0.5, ColorTriplet(0xFF, 0x5F, 0x00)),
     (1.0, ColorTriplet(0xAF, 0x00, 0x00)),
@@ -216,16 +217,15 @@ def _style(picture: Picture, cell: int, sign: str) -> Style:
         return Style(color=colours.get(sign), bgcolor=_COVERS[shade], bold=True)
     if picture.heat is None or np.isnan(picture.heat.flat[cell]):
         return Style(color="#ffd75f", bgcolor=_COVERS[shade], bold=sign == "F")
-    return _warmth(float(picture.heat.flat[cell]), shade, bold=sign in "F*")
+    return _warmth(float(picture.heat.flat[cell]), bold=sign in "F*")
 
 
-def _warmth(risk: float, shade: int, *, bold: bool) -> Style:
+def _warmth(risk: float, *, bold: bool) -> Style:
     if risk == 0:
-        return Style(color="#ffffff", bgcolor=_SAFE[shade], bold=True)
+        return Style(color="#ffffff", bgcolor=_SAFE, bold=True)
     for (low, cold), (high, hot) in zip(_RISKS, _RISKS[1:], strict=False):
         if risk <= high:
-            colour = blend_rgb(cold, hot, (risk - low) / (high - low))
-            colour = blend_rgb(colour, ColorTriplet(0, 0, 0), 0.1 * shade).hex
+            colour = blend_rgb(cold, hot, (risk - low) / (high - low)).hex
             dark = "#ffffff" if risk > 0.6 else "#000000"
             return Style(color=dark, bgcolor=colour, bold=bold)
     raise ValueError(f"{risk} is no probability")

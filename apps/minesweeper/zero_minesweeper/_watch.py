@@ -16,7 +16,7 @@ from ._scene import draw, is_plain, legend, Picture, width_of
 from ._words import about, decision, luck, outcome, weighed
 
 
-_PANEL = 34  # columns of what stands beside the board
+_PANEL = 42  # columns of what stands beside the board
 
 
 def watch(
@@ -78,6 +78,7 @@ def _screen(console: Console, delay: float) -> Iterator[Show]:
         yield lambda title, game, advice: _write(console, title, game, advice)
         return
     plain = is_plain(console)
+    console.print()
     with Live(console=console, auto_refresh=False) as live:
 
         def show(title: str, game: Game, advice: Advice | None) -> None:
@@ -137,5 +138,5 @@ def _said(title: str, game: Game, advice: Advice | None) -> list[Text]:
         return [first, outcome(game), *map(Text, luck(game))]
     lines = [first, decision(game, advice)]
     if advice.value is not None:
-        lines.append(Text(f"it thinks that it wins with {advice.value:.1%}"))
+        lines.append(Text(f"it gives itself {advice.value:.1%} to win"))
     return lines + weighed(game, advice)
