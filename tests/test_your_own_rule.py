@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, TreeSearch
+from zero_search import AbstractPriorModel, FirstPlayUrgency, PUCT, TreeSearch
 
 from . import workspace
 
@@ -134,18 +134,21 @@ def test_rules_equal_a_search_in_numpy(page, table):
     rules, _, _ = page
     options = dict(c=1.3, reduction=0.4)
     backup = rules.SoftmaxBackup()
-    planner = TreeSearch(60, rules.UrgentPUCT(**options), gamma=0.9, backup=backup)
-    found = quick_jit(lambda t: plan(table, planner, t))(jnp.float32(0.2))
-    for game in range(GAMES):
-        oracle = Oracle(table, game, gamma=0.9, temperature=0.2, **options)
-        for _ in range(60):
-            oracle.simulate()
-        root = oracle.tree[0]
-        assert np.array_equal(np.round(found.weights[game] * 60), root.visits)
-        assert np.allclose(found.value[game], root.value, atol=1e-5)
-        seen = root.visits > 0
-        assert np.allclose(found.qvalues[game][seen], root.q[seen], atol=1e-5)
-        assert int(found.stats["nodes"][game]) == len(oracle.tree)
+    # The page's rule is one that the library has, written out.
+    for selection in (rules.UrgentPUCT(**options), PUCT(1.3, FirstPlayUrgency(0.4))):
+        planner = TreeSearch(60, selection, gamma=0.9, backup=backup)
+        run = quick_jit(lambda t, planner=planner: plan(table, planner, t))
+        found = run(jnp.float32(0.2))
+        for game in range(GAMES):
+            oracle = Oracle(table, game, gamma=0.9, temperature=0.2, **options)
+            for _ in range(60):
+                oracle.simulate()
+            root = oracle.tree[0]
+            assert np.array_equal(np.round(found.weights[game] * 60), root.visits)
+            assert np.allclose(found.value[game], root.value, atol=1e-5)
+            seen = root.visits > 0
+            assert np.allclose(found.qvalues[game][seen], root.q[seen], atol=1e-5)
+            assert int(found.stats["nodes"][game]) == len(oracle.tree)
 
 
 def exact(table, game, best, node=0) -> float:
