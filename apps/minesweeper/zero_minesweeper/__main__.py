@@ -42,7 +42,7 @@ class TableArguments:
     """hindsight, belief: drawn for a move; by default 128 and 256."""
     simulations: int | None = None
     """belief: per move that must be searched; by default what the run was configured for, or
-    128."""
+    512."""
 
 
 @dataclasses.dataclass(frozen=True)

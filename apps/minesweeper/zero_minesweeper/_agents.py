@@ -20,6 +20,7 @@ from zero_train import (
 from zero_train.app import UsageError
 
 from ._build import build_model, build_planner
+from ._config import Config
 from ._solvers import BoardActor, by_rules, least_likely
 
 
@@ -79,7 +80,7 @@ def build_agent(
     if kind == "network":
         return PolicyActor(judge)
     if kind.startswith("belief"):
-        planner = build_planner(simulations or 128, layouts or 256)
+        planner = build_planner(simulations or Config.player_simulations, layouts or Config.layouts)
         return PlanningActor(planner, build_model(env, judge))
     if kind == "random":
         return RandomActor()

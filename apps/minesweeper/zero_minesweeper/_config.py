@@ -42,8 +42,8 @@ class Config:
 
     # --- search
     simulations: int = 128
-    """Simulations per move that must be searched, while collecting."""
-    player_simulations: int = 128
+    """Simulations per move that must be searched, while collecting and in the run's evaluations."""
+    player_simulations: int = 512
     """The same at full strength, when not said otherwise."""
     layouts: int = 256
     """Drawn for a belief."""

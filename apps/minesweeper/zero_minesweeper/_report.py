@@ -20,6 +20,7 @@ from zero_train.app import (
     write_page,
 )
 
+from ._boards import pictures
 from ._compare import BOUND, KNOWN
 
 
@@ -45,19 +46,20 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
             value_loss="Half the squared error of the probability of winning.",
             value_error="Mean distance between the probability of winning and its target.",
         ),
-        charts(
-            "Mines",
-            chart(
-                "Divergence",
-                "From the exact probability of a mine, in nats a hidden cell.",
-                curve(run.metrics, "auxiliary_loss"),
-                from_zero=True,
-            ),
-        ),
+        charts("Boards", *(_mines(run), *pictures(folder))),
         speed(run),
         configuration(run.config),
     ]
     return write_page(folder, f"Minesweeper, {board}: {folder.name}", body)
+
+
+def _mines(run: Recorded) -> str:
+    return chart(
+        "Mines",
+        "Divergence from the exact probability of a mine, in nats a hidden cell.",
+        curve(run.metrics, "auxiliary_loss"),
+        from_zero=True,
+    )
 
 
 def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """`minesweeper train`."""
 
+import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from zero_train import data_mesh, ExpertIterationState
 from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
 
 from ._agents import build_agent
+from ._boards import FILE, guesses, opinions
 from ._build import build_agent as build_learner, build_env, build_loop, learning_rate
 from ._config import Config
 from ._eval import result_row
@@ -23,6 +25,8 @@ from ._report import write_report
 #: Who is measured while the network learns, and at the end besides.
 FOLLOWED = ("network", "belief")
 COMPARED = ("belief-constant", "tiebreak", "minprob")
+# Boards in the report.
+_PICTURED = 5
 
 
 def train(config: Config, options: Options) -> None:
@@ -52,7 +56,9 @@ class _Run(AbstractRun):
         self._env = build_env(config)
         self._learner = build_learner(config)
         self._key = jr.fold_in(jr.key(config.seed), 1)
-        del records  # Nothing is carried from one evaluation to the next.
+        self._folder = records.folder.path
+        # The same boards for everybody, every time.
+        self._guesses = guesses(self._env, _PICTURED, key=jr.fold_in(jr.key(config.seed), 2))
 
     def player(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
@@ -68,6 +74,8 @@ class _Run(AbstractRun):
             return None
         # It lies on every device of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
+        thoughts = opinions(self._env, self._guesses, self._learner.evaluator(player))
+        (self._folder / FILE).write_text(json.dumps(thoughts))
         names = FOLLOWED + COMPARED if last else FOLLOWED
         rows = [self._row(name, player, (4 if last else 1) * config.boards) for name in names]
         network, belief = rows[:2]
@@ -93,7 +101,7 @@ class _Run(AbstractRun):
             name,
             self._env,
             layouts=config.layouts,
-            simulations=config.player_simulations,
+            simulations=config.simulations,
             evaluate=self._learner.evaluator(params),
         )
         # The same boards for everybody, every time.

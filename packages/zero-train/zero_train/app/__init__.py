@@ -36,6 +36,7 @@ from ._page import (
     charts as charts,
     configuration as configuration,
     figures as figures,
+    picture as picture,
     table as table,
     tables as tables,
     write_page as write_page,

@@ -120,8 +120,19 @@ def chart(
     from ._chart import draw  # matplotlib: seconds to import
 
     svg = draw(series, levels=levels, percent=percent, from_zero=from_zero)
-    shown = svg or '<p class="none">nothing yet</p>'
-    return f"<figure><h3>{_text(heading)}</h3><p>{_text(caption)}</p>{shown}</figure>"
+    return picture(heading, caption, svg or '<p class="none">nothing yet</p>')
+
+
+def picture(heading: str, caption: str, svg: str) -> str:
+    """A drawing among charts.
+
+    **Arguments:**
+
+    - `heading`, `caption`: plain text.
+    - `svg`: as it is to be in the page, whose colours are `var(--ink)`, `var(--line)` and
+        `var(--series-0)` to `var(--series-5)`.
+    """
+    return f"<figure><h3>{_text(heading)}</h3><p>{_text(caption)}</p>{svg}</figure>"
 
 
 def tables(*parts: str) -> str:

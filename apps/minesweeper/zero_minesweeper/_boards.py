@@ -1,0 +1,110 @@
+"""Boards on which something must be risked, and what a network thinks of them."""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, Int8, PRNGKeyArray
+
+from zero_envs import Minesweeper
+from zero_train import FeatureEvaluator
+from zero_train.app import picture
+
+from ._game import Game
+
+
+#: Where a run keeps them.
+FILE = "boards.json"
+_CELL = 22  # of a drawing
+
+
+def guesses(
+    env: Minesweeper, number: int, *, key: PRNGKeyArray, games: int = 50
+) -> list[tuple[Int8[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]]:
+    """Boards with the exact probability of a mine in each cell, without a cell known to be safe and
+    with one open: the first different ones that there are in so many games, one a game."""
+    found, seen = [], set[bytes]()
+    for i in range(games):
+        # Keys are only folded from it.
+        game = Game(env, i, key=jr.clone(key))
+        while not game.over and len(found) < number:
+            guess = game.moves > 0 and not game.safe.size and not np.isnan(game.heat).any()
+            if guess and game.board.tobytes() not in seen:
+                seen.add(game.board.tobytes())
+                found.append((game.board, game.heat))
+                break
+            game.open(int(np.nanargmin(np.where(game.board < 0, game.heat, 2.0))))
+    return found
+
+
+def opinions(
+    env: Minesweeper,
+    boards: Sequence[tuple[Int8[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]],
+    evaluate: FeatureEvaluator,
+) -> list[dict[str, Any]]:
+    """What a network thinks of boards, for `boards.json`: `board`, `exact`, `believed` risks, the
+    cell that it likes best, and `value`, how likely it thinks a win."""
+    rows = []
+    for board, exact in boards:
+        features = {"board": jnp.asarray(board), "num_mines": jnp.int32(env.num_mines)}
+        logits, value, mines = evaluate.network(features)
+        legal = (board < 0).reshape(-1)
+        rows.append(
+            {
+                "board": board.tolist(),
+                "exact": _rounded(exact),
+                "believed": _rounded(np.where(board < 0, jax.nn.sigmoid(mines), 0.0)),
+                "cell": int(np.argmax(np.where(legal, logits, -np.inf))),
+                "value": round(float(value), 4),
+            }
+        )
+    return rows
+
+
+def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """The boards of a run folder for its report; none where it has none."""
+    path = pathlib.Path(folder) / FILE
+    for row in json.loads(path.read_text()) if path.exists() else []:
+        board = np.asarray(row["board"])
+        exact, believed = (np.asarray(row[name]) for name in ("exact", "believed"))
+        off = float(np.max(np.abs(exact - believed)))
+        wide = (board.shape[1] + 1) * _CELL
+        drawn = _drawn(board, exact, None, 0) + _drawn(board, believed, row["cell"], wide)
+        size = f"0 0 {2 * wide - _CELL} {board.shape[0] * _CELL}"
+        yield picture(
+            f"It thinks that it wins with {row['value']:.1%}",
+            "How likely mines are in percent: exactly, and by the network, with the cell it would "
+            f"open framed. It is off by {off:.1%} at most.",
+            f'<svg viewBox="{size}" font-size="9" text-anchor="middle">{drawn}</svg>',
+        )
+
+
+def _rounded(x: Any) -> list[list[float]]:
+    return np.round(np.asarray(x, np.float64), 4).tolist()
+
+
+def _drawn(board: np.ndarray, risk: np.ndarray, chosen: int | None, left: int) -> str:
+    """One board, `left` of it in the drawing's own unit."""
+    parts = []
+    for i, j in np.ndindex(*board.shape):
+        x, y = left + j * _CELL, i * _CELL
+        square = f'<rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" height="{_CELL - 2}"'
+        hidden = board[i, j] < 0
+        parts.append(f'{square} fill="var(--line)" opacity="{0.9 if hidden else 0.25}"/>')
+        if hidden:
+            parts.append(
+                f'{square} fill="var(--series-4)" opacity="{min(2 * risk[i, j], 1):.2f}"/>'
+            )
+        if chosen == i * board.shape[1] + j:
+            parts.append(f'{square} fill="none" stroke="var(--ink)" stroke-width="2"/>')
+        said = f"{100 * risk[i, j]:.0f}" if hidden else str(board[i, j]) if board[i, j] else ""
+        style = 'fill="var(--ink)"' + ("" if hidden else ' font-weight="600" font-size="11"')
+        place = f'x="{x + _CELL / 2}" y="{y + _CELL / 2 + 3.5}"'
+        parts.append(f"<text {place} {style}>{said}</text>")
+    return "".join(parts)
