@@ -9,13 +9,14 @@ import numpy as np
 from rich.console import Console
 
 from zero_envs import Minesweeper
+from zero_minesweeper._config import Config
 from zero_minesweeper._game import Game
 from zero_minesweeper._load import Table
 
 
 SIZE, MINES = 4, 3
 SMALL = Minesweeper(SIZE, SIZE, MINES, max_states=32)
-TABLE = Table(SMALL, layouts=64, simulations=16)
+TABLE = Table(SMALL, Config(layouts=64, player_simulations=16), layouts=64)
 
 
 def numbers(mines: np.ndarray) -> np.ndarray:

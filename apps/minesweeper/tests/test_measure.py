@@ -8,6 +8,7 @@ import pytest
 
 from zero_envs import Minesweeper
 from zero_minesweeper._agents import AGENTS, build_agent
+from zero_minesweeper._config import Config
 from zero_minesweeper._measure import mean_and_error, measure, Measured
 from zero_minesweeper._network import MineNet
 from zero_train import FeatureEvaluator
@@ -19,6 +20,8 @@ SMALL, BOARDS = Minesweeper(3, 4, 2, max_states=32), 250
 SAFE = 10
 
 
+#: Of belief trees.
+QUICK = Config(layouts=8, player_simulations=8)
 #: Those that need no network and are quick.
 SOLVERS = ("tiebreak", "minprob", "rules", "random", "hindsight")
 #: Boards of the agent that plans for many futures, which is slow.
@@ -95,7 +98,7 @@ def test_no_agent_sees_the_mines(name):
     """Other mines that show the same board: the same move, bit for bit, from the same keys of the
     agent. States hold no key that could be swapped besides."""
     evaluate = FeatureEvaluator(MineNet(4, 1, key=jr.key(0)))
-    agent = build_agent(name, SMALL, layouts=8, simulations=8, evaluate=evaluate)
+    agent = build_agent(name, SMALL, config=QUICK, layouts=8, evaluate=evaluate)
     state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 6))
     assert {type(x).__name__ for x in jax.tree.leaves(state)} == {"ArrayImpl"}
     assert not any(jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in jax.tree.leaves(state))

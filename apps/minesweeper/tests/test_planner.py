@@ -11,14 +11,24 @@ from jaxtyping import PRNGKeyArray
 
 from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import Indifferent
-from zero_minesweeper._build import build_model, build_planner
+from zero_minesweeper._build import build_model, build_player
+from zero_minesweeper._config import Config
 from zero_minesweeper._planner import SolverSearch
 from zero_search import Plan
 
 
 ENV = Minesweeper(2, 4, 2, max_states=32)
+
+
+def player(simulations: int, layouts: int) -> SolverSearch:
+    """One that explores: the values of these tests are no good."""
+    return build_player(
+        Config(player_simulations=simulations, layouts=layouts, player_exploration=1.0)
+    )
+
+
 #: With every layout a particle, and room to look at every end.
-PLANNER = build_planner(300, 256)
+PLANNER = player(300, 256)
 
 
 def every_layout(env: Minesweeper) -> MinesweeperState:
@@ -101,7 +111,7 @@ def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
 
 def test_where_the_posterior_does_not_fit_the_network_plays(states):
     tight = Minesweeper(2, 4, 2, max_states=1)
-    plan = planning(tight, build_planner(1, 1))(states, jr.key(0))
+    plan = planning(tight, player(1, 1))(states, jr.key(0))
     lost = np.isnan(plan.stats["probability"]).all(axis=(1, 2)) & ~np.asarray(states.over)
     assert lost.any()
     hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
@@ -154,4 +164,4 @@ def test_nobody_does_better_on_a_tiny_board(planned):
 def test_four_by_four_with_four_mines():
     """The exact optimum, 961 of 1820."""
     env = Minesweeper(4, 4, 4)
-    assert won_of_all(env, planning(env, build_planner(1000, 8192))) == 961
+    assert won_of_all(env, planning(env, player(1000, 8192))) == 961

@@ -205,7 +205,10 @@ def test_what_a_search_weighed_is_shown():
                 head, *rows = lines
                 assert head == ["cell", "mine", "wins", "visits"]
                 visits = [int(row[3]) for row in rows]
-                assert sum(visits) == TABLE.simulations and visits == sorted(visits)[::-1]
+                assert (
+                    sum(visits) == TABLE.config.player_simulations
+                    and visits == sorted(visits)[::-1]
+                )
                 chosen = next(row for row in rows if parse(row[0], 4, 4) == [advice.cell])
                 assert int(chosen[3]) == visits[0]
                 for cell, risk, wins, _ in rows:

@@ -19,7 +19,7 @@ from zero_train import (
 )
 from zero_train.app import UsageError
 
-from ._build import build_model, build_planner
+from ._build import build_model, build_player
 from ._config import Config
 from ._solvers import BoardActor, by_rules, least_likely
 
@@ -54,8 +54,8 @@ def build_agent(
     name: str,
     env: Minesweeper,
     *,
+    config: Config | None = None,
     layouts: int | None = None,
-    simulations: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
     """The agent of that name.
@@ -63,8 +63,8 @@ def build_agent(
     **Arguments:**
 
     - `name`: one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
-    - `layouts`: how many the belief trees draw for a move, and `hindsight`.
-    - `simulations`: of belief trees, per move.
+    - `config`: how belief trees are searched; by default as usual.
+    - `layouts`: how many `hindsight` draws for a move.
     - `evaluate`: a trained network; `belief-constant` takes its policy, but holds every game for as
         good as won.
 
@@ -80,8 +80,7 @@ def build_agent(
     if kind == "network":
         return PolicyActor(judge)
     if kind.startswith("belief"):
-        planner = build_planner(simulations or Config.player_simulations, layouts or Config.layouts)
-        return PlanningActor(planner, build_model(env, judge))
+        return PlanningActor(build_player(config or Config()), build_model(env, judge))
     if kind == "random":
         return RandomActor()
     if kind == "rules":

@@ -40,15 +40,10 @@ def build_agent(config: Config) -> ExpertIteration:
         network=ft.partial(build_network, config),
         optimiser=_optimiser(config),
         model=ft.partial(build_model, env),
-        explorer=build_planner(
-            config.simulations,
-            config.layouts,
-            exploration=config.exploration,
-            temperature=config.temperature,
+        explorer=_planner(
+            config.simulations, config.layouts, config.exploration, config.temperature
         ),
-        player=build_planner(
-            config.player_simulations, config.layouts, exploration=config.exploration
-        ),
+        player=build_player(config),
         gamma=1.0,
         n_steps=config.n_steps,
         value_weight=config.value_weight,
@@ -93,14 +88,14 @@ def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
     return MineNet(config.channels, config.blocks, key=key)
 
 
-def build_planner(
-    simulations: int,
-    layouts: int,
-    *,
-    exploration: float = Config.exploration,
-    temperature: float = 0.0,
+def build_player(config: Config) -> SolverSearch:
+    """The solver, with a belief tree where it cannot be sure, at full strength."""
+    return _planner(config.player_simulations, config.layouts, config.player_exploration, 0.0)
+
+
+def _planner(
+    simulations: int, layouts: int, exploration: float, temperature: float
 ) -> SolverSearch:
-    """The solver with a belief tree where it cannot be sure; at temperature 0 at full strength."""
     tree = TreeSearch(simulations, PUCT(exploration, FirstPlayUrgency()))
     return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
 

@@ -48,7 +48,9 @@ class Config:
     layouts: int = 256
     """Drawn for a belief."""
     exploration: float = 1.0
-    """PUCT: weight of the prior."""
+    """PUCT: weight of the prior, while collecting."""
+    player_exploration: float = 0.3
+    """The same at full strength, where values have been learned."""
     temperature: float = 1.0
     """Of the visits that a move is drawn by, while collecting."""
 
@@ -110,7 +112,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("layouts", "channels", "blocks", "n_steps"), (1, math.inf)),
     **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
     **dict.fromkeys(("rows", "columns", "length", "boards"), (2, math.inf)),
-    **dict.fromkeys(("exploration", "temperature", "mines"), (0, math.inf)),
+    **dict.fromkeys(("exploration", "player_exploration", "temperature", "mines"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "mine_weight", "weight_decay", "clip"), (0, math.inf)),
     **dict.fromkeys(("target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),

@@ -59,15 +59,15 @@ class Table:
     **Attributes:**
 
     - `env`: the board.
+    - `config`: how agents play there.
     - `trained`: who has a network, if anybody.
-    - `layouts`, `simulations`: as for [`build_agent`][zero_minesweeper._agents.build_agent];
-        `None` for what is usual.
+    - `layouts`: of `hindsight`; `None` for what is usual.
     """
 
     env: Minesweeper
+    config: Config = Config()
     trained: Trained | None = None
     layouts: int | None = None
-    simulations: int | None = None
 
     @classmethod
     def of(
@@ -88,11 +88,17 @@ class Table:
         """
         trained = None if run is None else load(run)
         usual = Config() if trained is None else trained.config
-        given = {"rows": rows, "columns": columns, "mines": mines, "max_states": max_states}
+        given = {
+            "rows": rows,
+            "columns": columns,
+            "mines": mines,
+            "max_states": max_states,
+            "layouts": layouts,
+            "player_simulations": simulations,
+        }
         chosen = {name: value for name, value in given.items() if value is not None}
-        env = build_env(dataclasses.replace(usual, **chosen))
-        simulations = usual.player_simulations if simulations is None else simulations
-        return cls(env, trained, layouts, simulations)
+        config = dataclasses.replace(usual, **chosen)
+        return cls(build_env(config), config, trained, layouts)
 
     @property
     def usual_agent(self) -> str:
@@ -105,7 +111,7 @@ class Table:
         return build_agent(
             name,
             self.env,
+            config=self.config,
             layouts=self.layouts,
-            simulations=self.simulations,
             evaluate=None if self.trained is None else self.trained.evaluator(),
         )

@@ -1,5 +1,6 @@
 """`minesweeper train`."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
@@ -100,8 +101,7 @@ class _Run(AbstractRun):
         actor = build_agent(
             name,
             self._env,
-            layouts=config.layouts,
-            simulations=config.simulations,
+            config=dataclasses.replace(config, player_simulations=config.simulations),
             evaluate=self._learner.evaluator(params),
         )
         # The same boards for everybody, every time.
