@@ -37,7 +37,7 @@ def test_figures_to_read(minesweeper):
     [
         (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
         (["eval", "--agent", "cheat"], "--agent cheat is unknown; choose one of network,"),
-        (["eval", "--boards", 1], "--boards 1 was given; give at least 2."),
+        (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
         (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
         (["eval", "--rows", 1], "--rows 1 was given; give at least 2."),
         (["eval", "--max-states", 100], "max_states=100"),
@@ -48,7 +48,10 @@ def test_figures_to_read(minesweeper):
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
         (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
-        (["eval", "--layouts", 0], "--layouts 0 was given; give at least 1."),
+        (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 999999."),
+        (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
+        (["eval", "--agent", "hindsight-1000000"], "--agent hindsight-1000000 is unknown"),
+        (["watch", "--delay", 1e10], "--delay 10000000000.0 was given; give 0 to 3600."),
         (["eval", "--board", 10], "--board is no flag of minesweeper eval; did you mean --boards?"),
         (["eval", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
     ],
@@ -72,7 +75,8 @@ def test_agents_beside_each_other(minesweeper):
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["tiebreak", "random", "rules"]
 
 
-def test_risks_that_do_not_fit_are_told(minesweeper):
-    code, out, err = minesweeper("eval", "--agent", "rules", *SMALL, "--max-states", 1)
-    assert code == 0 and "wins" in out
+@pytest.mark.parametrize("words", [["eval", "--agent", "rules"], ["compare", "--agents", "rules"]])
+def test_risks_that_do_not_fit_are_told(minesweeper, words):
+    code, out, err = minesweeper(*words, *SMALL, "--max-states", 1)
+    assert code == 0 and "wins" in out and "moves of rules" in err
     assert "their posterior needs more than 1 states" in err and err.count("\n") == 1

@@ -256,8 +256,8 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["watch", "--boards", 0], "--boards 0 was given; give at least 1."),
-        (["watch", "--delay", -1], "--delay -1.0 was given; give at least 0."),
+        (["watch", "--boards", 0], "--boards 0 was given; give 1 to 100000000."),
+        (["watch", "--delay", -1], "--delay -1.0 was given; give 0 to 3600."),
         (["watch", "--agent", "cheat"], "--agent cheat is unknown; choose one of"),
         (["watch", "nowhere"], "nowhere holds no run"),
         (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),

@@ -1,7 +1,6 @@
 """The command line: `minesweeper train|eval|compare|watch|play`."""
 
 import dataclasses
-import math
 import types
 from typing import Any
 
@@ -21,9 +20,9 @@ from ._config import SEEDS
 
 # What flags may be, ends included; a standard error needs two boards. Those of a board are looked
 # at by `zero_envs.Minesweeper`.
-_MEASURING = {"boards": (2, math.inf), "seed": SEEDS}
-_WATCHING = {"boards": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
-_PLANNING = {"layouts": (1, math.inf), "simulations": (1, math.inf)}
+_MEASURING = {"boards": (2, 10**8), "seed": SEEDS}
+_WATCHING = {"boards": (1, 10**8), "delay": (0, 3600), "seed": SEEDS}
+_PLANNING = {"layouts": (1, 10**6 - 1), "simulations": (1, 10**6 - 1)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.random as jr
 
-from ._eval import result_row
+from ._eval import result_row, tell_unknown
 from ._load import Table
 from ._measure import mean_and_error, measure
 
@@ -73,6 +73,7 @@ def compare(
     # The yardstick is measured first, whatever the order.
     for name in sorted(players, key=lambda name: name != "tiebreak"):
         measured = measure(env, players[name], boards=boards, key=jr.key(seed))
+        tell_unknown(name, env, measured)
         row = result_row(name, measured)
         if name == "tiebreak":
             first = measured.games.win_estimate

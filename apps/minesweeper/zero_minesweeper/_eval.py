@@ -6,6 +6,8 @@ from typing import Any
 
 import jax.random as jr
 
+from zero_envs import Minesweeper
+
 from ._load import Table
 from ._measure import mean_and_error, measure, Measured
 
@@ -24,13 +26,7 @@ def evaluate(
     name = agent or seat.usual_agent
     measured = measure(seat.env, seat.agent(name), boards=boards, key=jr.key(seed))
     row, env = result_row(name, measured), seat.env
-    if unknown := int(measured.games.unknown.sum()):
-        print(
-            f"minesweeper: the exact risk of {unknown} moves is not known, for their posterior "
-            f"needs more than {env.max_states} states; they count as what came of them. "
-            "--max-states allows more.",
-            file=sys.stderr,
-        )
+    tell_unknown(name, env, measured)
     if json:
         print(dumps(row))
         return
@@ -42,6 +38,17 @@ def evaluate(
     print(f"  return   {row['return_mean']:.2f} ± {row['return_se']:.2f} of {safe}")
     print(f"  needless risks  {row['needless_risks']}")
     print(f"  moves a second  {row['moves_per_second']:.0f}")
+
+
+def tell_unknown(name: str, env: Minesweeper, measured: Measured) -> None:
+    """Says on stderr how many risks are not known, if any."""
+    if unknown := int(measured.games.unknown.sum()):
+        print(
+            f"minesweeper: the exact risk of {unknown} moves of {name} is not known, for their "
+            f"posterior needs more than {env.max_states} states; they count as what came of them. "
+            "--max-states allows more.",
+            file=sys.stderr,
+        )
 
 
 def result_row(name: str, measured: Measured) -> dict[str, Any]:

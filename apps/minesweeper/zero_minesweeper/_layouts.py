@@ -18,8 +18,8 @@ def weigh(
     flat = layouts.reshape(layouts.shape[0], -1)
     first = _first_of_its_kind(flat).astype(jnp.float32)
     different = jnp.sum(first)
-    # A count above 2^24 is rounded, but so many are never drawn.
-    complete = different >= posterior.count
+    # The count is rounded, but by far less than a half where so few layouts are all.
+    complete = different > posterior.count - 0.5
     return jnp.where(complete, first / different, calibrated(flat, posterior.probability))
 
 

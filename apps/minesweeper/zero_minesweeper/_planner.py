@@ -71,6 +71,8 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         key: Key[Array, " batch"],
     ) -> tuple[Plan, None]:
         del carry
+        # So that nothing below can look at them.
+        state = eqx.tree_at(lambda s: s.mines, state, jnp.zeros_like(state.mines))
         world = _world(model)
         rules, batch = _rules(world), state.over.shape[0]
         # A board on which a mine was stepped on shows what no layout shows.

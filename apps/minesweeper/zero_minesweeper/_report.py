@@ -46,7 +46,7 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
             value_loss="Half the squared error of the probability of winning.",
             value_error="Mean distance between the probability of winning and its target.",
         ),
-        charts("Boards", *(_mines(run), *pictures(folder))),
+        charts("Boards", _mines(run), *pictures(folder)),
         speed(run),
         configuration(run.config),
     ]

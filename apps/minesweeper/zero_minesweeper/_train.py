@@ -57,7 +57,7 @@ class _Run(AbstractRun):
         self._env = build_env(config)
         self._learner = build_learner(config)
         self._key = jr.fold_in(jr.key(config.seed), 1)
-        self._folder = records.folder.path
+        self._folder = records.folder
         # The same boards for everybody, every time.
         self._guesses = guesses(self._env, _PICTURED, key=jr.fold_in(jr.key(config.seed), 2))
 
@@ -76,7 +76,7 @@ class _Run(AbstractRun):
         # It lies on every device of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
         thoughts = opinions(self._env, self._guesses, self._learner.evaluator(player))
-        (self._folder / FILE).write_text(json.dumps(thoughts))
+        self._folder.write(FILE, json.dumps(thoughts))
         names = FOLLOWED + COMPARED if last else FOLLOWED
         rows = [self._row(name, player, (4 if last else 1) * config.boards) for name in names]
         network, belief = rows[:2]
@@ -105,9 +105,9 @@ class _Run(AbstractRun):
             evaluate=self._learner.evaluator(params),
         )
         # The same boards for everybody, every time.
-        # A clock's figure would differ in a run that was resumed.
         key = jr.clone(self._key)
         measured = measure(self._env, actor, boards=boards, key=key, timed=False)
         row = result_row(name, measured)
+        # A clock's figure would differ in a run that was resumed.
         del row["moves_per_second"]
         return row

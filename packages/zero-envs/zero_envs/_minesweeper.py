@@ -40,7 +40,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     """Jumanji's `Minesweeper-v0` for any board: same deals, rules and rewards.
 
     Action `columns * row + column` opens one cell, which shows how many of its neighbours are
-    nothing opens by itself, and the first cell may be a mine. A safe cell pays 1. A mine, a
+    mines; nothing opens by itself, and the first cell may be a mine. A safe cell pays 1. A mine, a
     cell that is open already and the last safe cell end the episode, the first two paying 0. So
     the return is the number of safe cells opened; the player has [`won`][zero_envs.Minesweeper.won]
     where it is all of them. With `pays="win"` the return is 1 for that and else 0.
@@ -123,7 +123,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         **Raises:** `ValueError` for an action outside the board, where its value is at hand.
         """
         del key
-        action = jnp.asarray(action)
+        action = jnp.asarray(action).astype(jnp.int32)
         if not isinstance(action, Tracer) and not 0 <= action < self.num_actions:
             raise ValueError(
                 f"Minesweeper: action {action} is outside the board of {self.rows} x "
@@ -132,7 +132,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         inside = (action >= 0) & (action < self.num_actions)
         # Not Jumanji's own step, which the tests hold this one to: a planner steps a state for
         # every particle of a belief, and its scatters cost six times as much.
-        rows, columns = jnp.arange(self.rows), jnp.arange(self.columns)
+        rows, columns = (jnp.arange(n, dtype=jnp.int32) for n in (self.rows, self.columns))
         row, column = action // self.columns, action % self.columns
         cell = (rows == row)[:, None] & (columns == column)[None] & inside
         near = (jnp.abs(rows - row) <= 1)[:, None] & (jnp.abs(columns - column) <= 1)[None]
