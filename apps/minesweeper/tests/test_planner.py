@@ -86,6 +86,7 @@ def test_what_is_safe_is_opened(planned, states):
         kind = "over" if states.over[row] else "safe" if safe[row].any() else "guess"
         kinds.add(kind)
         weights = np.asarray(plan.weights[row])
+        assert plan.stats["invalid"][row] == 0
         assert plan.stats["searched"][row] == (kind == "guess")
         if kind == "safe":
             np.testing.assert_allclose(weights, safe[row] / safe[row].sum(), atol=1e-6)

@@ -25,7 +25,7 @@ _CELL = 22  # of a drawing
 
 
 def guesses(
-    env: Minesweeper, number: int, *, key: PRNGKeyArray, games: int = 50
+    env: Minesweeper, number: int, *, key: PRNGKeyArray, games: int = 20
 ) -> list[tuple[Int8[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]]:
     """Boards with the exact probability of a mine in each cell, without a cell known to be safe and
     with one open: the first different ones that there are in so many games, one a game."""

@@ -35,7 +35,10 @@ def evaluate(
     print(
         f"  wins     {row['win_rate']:.4f} ± {row['win_se']:.4f}  ({row['win_rate_raw']:.4f} raw)"
     )
-    print(f"  return   {row['return_mean']:.2f} ± {row['return_se']:.2f} of {safe}")
+    raw = measured.games.safe.mean()
+    print(
+        f"  return   {row['return_mean']:.2f} ± {row['return_se']:.2f} of {safe}  ({raw:.2f} raw)"
+    )
     print(f"  needless risks  {row['needless_risks']}")
     print(f"  moves a second  {row['moves_per_second']:.0f}")
 

@@ -4,9 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int8, Key
+from jaxtyping import Array, Bool, Float, Int, Int8, Key
 
-from zero_envs import mine_posterior, MinePosterior, Minesweeper, MinesweeperState, sample_mines
+from zero_envs import mine_posterior, Minesweeper, MinesweeperState, sample_mines
 from zero_search import (
     AbstractPlanner,
     Belief,
@@ -27,6 +27,7 @@ class Judgement(eqx.Module):
     weights: Float[Array, "rows cells"]
     qvalues: Float[Array, "rows cells"]
     value: Float[Array, " rows"]
+    invalid: Int[Array, " rows"]
 
 
 class SolverSearch(AbstractPlanner[BeliefModel, None]):
@@ -43,7 +44,8 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
 
     Its plans' `weights` are equal for all safe cells, and the search's visits elsewhere. Where the
     posterior does not fit into `max_states`, the network's policy plays. `stats` has `probability`,
-    of a mine in each cell, `[batch, rows, columns]`, NaN where it is not known, and `searched`.
+    of a mine in each cell, `[batch, rows, columns]`, NaN where it is not known, `searched`, and how
+    many evaluations were `invalid`.
 
     **Attributes:**
 
@@ -92,9 +94,14 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         )
         # Whoever does not look at the value does not pay for it.
         _, value = world.predict(state, key=key)
-        told = Judgement(weights, jnp.broadcast_to(value[:, None], weights.shape), value)
+        told = Judgement(
+            weights=weights,
+            qvalues=jnp.broadcast_to(value[:, None], weights.shape),
+            value=value,
+            invalid=(~jnp.isfinite(value)).astype(jnp.int32),
+        )
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
-        told = self._search_all(model, board, posterior, pending, told)
+        told = self._search_all(model, board, pending, told)
         cells = jnp.arange(rules.num_actions, dtype=jnp.int32)
         plan = Plan(
             action=sample_action(told.weights, self.temperature, key=key),
@@ -103,7 +110,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
             qvalues=told.qvalues,
             advantages=told.qvalues - told.value[:, None],
             value=told.value,
-            stats={"probability": risk, "searched": pending},
+            stats={"probability": risk, "searched": pending, "invalid": told.invalid},
         )
         return plan, None
 
@@ -116,7 +123,6 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         self,
         model: BeliefModel,
         board: Int8[Array, "batch rows columns"],
-        posterior: MinePosterior,
         pending: Bool[Array, " batch"],
         told: Judgement,
     ) -> Judgement:
@@ -125,7 +131,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         def some(loop):
             pending, told = loop
             rows = jnp.argsort(~pending, stable=True)[: self.lanes]
-            found = self._search(model, *jax.tree.map(lambda x: x[rows], (board, posterior)))
+            found = self._search(model, board[rows])
             equal = jnp.all(board[:, None] == board[rows][None], axis=(2, 3)) & pending[:, None]
             mine, lane = jnp.any(equal, axis=1), jnp.argmax(equal, axis=1)
             take = lambda old, new: jnp.where(jnp.expand_dims(mine, range(1, old.ndim)), new, old)
@@ -134,18 +140,13 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
 
         return jax.lax.while_loop(lambda loop: jnp.any(loop[0]), some, (pending, told))[1]
 
-    def _search(
-        self,
-        model: BeliefModel,
-        board: Int8[Array, "lanes rows columns"],
-        posterior: MinePosterior,
-    ) -> Judgement:
+    def _search(self, model: BeliefModel, board: Int8[Array, "lanes rows columns"]) -> Judgement:
         dkey, tkey, fkey = jax.vmap(lambda b: tuple(jr.split(_key(b), 3)))(board)
-        rules = _rules(_world(model))
+        rules, number = _rules(_world(model)), self.num_layouts
         draw = lambda board, key: sample_mines(
-            board, rules.num_mines, self.num_layouts, key=key, max_states=rules.max_states
-        )[0]
-        layouts = jax.vmap(draw)(board, dkey)
+            board, rules.num_mines, number, key=key, max_states=rules.max_states
+        )
+        layouts, posterior = jax.vmap(draw)(board, dkey)
         particles = MinesweeperState(
             board=jnp.broadcast_to(board[:, None], layouts.shape),
             mines=layouts,
@@ -156,8 +157,9 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         carry = self.search.init(model, belief)
         outlook, _, _ = self.search.explore(model, belief, carry, key=tkey)
         _, weights = self.search.decide(outlook)
-        value = jnp.sum(weights * outlook.root.qvalues, axis=1)
-        return Judgement(weights, outlook.root.qvalues, value)
+        qvalues = outlook.root.qvalues
+        value = jnp.sum(weights * qvalues, axis=1)
+        return Judgement(weights, qvalues, value, outlook.stats["invalid"])
 
 
 def _key(board: Int8[Array, "rows columns"]) -> Key[Array, ""]:

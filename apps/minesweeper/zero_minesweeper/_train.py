@@ -1,6 +1,7 @@
 """`minesweeper train`."""
 
 import dataclasses
+import functools as ft
 import json
 import pathlib
 from collections.abc import Mapping
@@ -58,8 +59,6 @@ class _Run(AbstractRun):
         self._learner = build_learner(config)
         self._key = jr.fold_in(jr.key(config.seed), 1)
         self._folder = records.folder
-        # The same boards for everybody, every time.
-        self._guesses = guesses(self._env, _PICTURED, key=jr.fold_in(jr.key(config.seed), 2))
 
     def player(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
@@ -95,6 +94,12 @@ class _Run(AbstractRun):
 
     def report(self, folder: pathlib.Path) -> None:
         write_report(folder)
+
+    @ft.cached_property
+    def _guesses(self) -> list[Any]:
+        """The same boards every time; to find them takes seconds."""
+        key = jr.fold_in(jr.key(self._config.seed), 2)
+        return guesses(self._env, _PICTURED, key=key)
 
     def _row(self, name: str, params: PyTree[Array], boards: int) -> dict[str, Any]:
         config = self._config
