@@ -159,10 +159,3 @@ def best_of_all(rows: int, columns: int, mines: int) -> int:
 
 def test_nobody_does_better_on_a_tiny_board(planned):
     assert won_of_all(ENV, planned) == best_of_all(2, 4, 2)
-
-
-@pytest.mark.slow
-def test_four_by_four_with_four_mines():
-    """The exact optimum, 961 of 1820."""
-    env = Minesweeper(4, 4, 4)
-    assert won_of_all(env, planning(env, player(1000, 8192))) == 961
