@@ -308,7 +308,7 @@ def test_arguments_of_a_wrong_kind_are_named(
 @pytest.mark.usefixtures("unhooked")
 def test_layouts_are_not_drawn_without_a_key():
     with pytest.raises(TypeError, match="key"):
-        sample_mines(jnp.asarray(HIDDEN), 2, 1, key=None, max_states=16)  # pyright: ignore
+        sample_mines(jnp.asarray(HIDDEN), 2, 1, key=None, max_states=16)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
