@@ -38,7 +38,8 @@ class TableArguments:
     max_states: int | None = None
     """Room for the exact posterior, a power of two; by default the run's, or 512."""
     layouts: int | None = None
-    """hindsight, belief: drawn for a move; by default 128 and 256."""
+    """hindsight, belief: drawn for a move; by default 128 for hindsight, the run's or 256 for
+    belief."""
     simulations: int | None = None
     """belief: per move that must be searched; by default what the run was configured for, or
     512."""

@@ -119,7 +119,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "seed": SEEDS,
 }
 
-#: `tiny` shows every part within two minutes, on a small board.
+#: `tiny` shows every part in a few minutes, on a small board.
 PRESETS: dict[str, Config] = {
     "default": Config(),
     "tiny": Config(
