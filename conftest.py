@@ -6,9 +6,11 @@ Nothing under test may be imported here, or the hook would come too late for it.
 import os
 import pathlib
 import random
+import re
 import sys
 import tomllib
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jaxtyping
@@ -59,3 +61,23 @@ def getkey() -> Callable[[], Array]:
     print(f"replay with ZERO_TEST_SEED={seed}")
     draws = random.Random(seed)
     return lambda: jax.random.key(draws.randrange(2**31))
+
+
+@pytest.fixture(scope="session")
+def collectives() -> Callable[..., set[str]]:
+    """`collectives(function, *args)`: by which operations devices talk in the program that XLA
+    makes of it; `collectives(text)` of a program's text."""
+    import equinox as eqx
+
+    named = re.compile(
+        r"\s(all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|"
+        r"collective-broadcast)(?:-start)?\("
+    )
+
+    def found(program: Any, *args: Any) -> set[str]:
+        if not isinstance(program, str):
+            jitted: Any = eqx.filter_jit(program)
+            program = jitted.lower(*args).lowered.compile().as_text()
+        return {match.group(1) for match in named.finditer(program)}
+
+    return found

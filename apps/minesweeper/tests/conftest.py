@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import sys
 
 import pytest
 
@@ -55,18 +54,8 @@ def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def minesweeper(monkeypatch, capsys):
+def minesweeper(run_main):
     """Runs `minesweeper WORDS` in this process; returns its exit code, stdout and stderr."""
     from zero_minesweeper.__main__ import main
 
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["minesweeper", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as e:
-            code = int(e.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return run_main(main, "minesweeper")

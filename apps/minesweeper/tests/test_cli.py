@@ -48,7 +48,7 @@ def test_figures_to_read(minesweeper):
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
         (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
-        (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 999999."),
+        (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
         (["eval", "--agent", "hindsight-1000000"], "--agent hindsight-1000000 is unknown"),
         (["watch", "--delay", 1e10], "--delay 10000000000.0 was given; give 0 to 3600."),

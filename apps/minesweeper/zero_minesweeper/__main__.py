@@ -22,7 +22,7 @@ from ._config import SEEDS
 # at by `zero_envs.Minesweeper`.
 _MEASURING = {"boards": (2, 10**8), "seed": SEEDS}
 _WATCHING = {"boards": (1, 10**8), "delay": (0, 3600), "seed": SEEDS}
-_PLANNING = {"layouts": (1, 10**6 - 1), "simulations": (1, 10**6 - 1)}
+_PLANNING = {"layouts": (1, 65536), "simulations": (1, 10**6 - 1)}
 
 
 @dataclasses.dataclass(frozen=True)

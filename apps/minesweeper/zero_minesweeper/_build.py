@@ -12,6 +12,7 @@ from zero_search import (
     BeliefModel,
     ChanceSearch,
     FirstPlayUrgency,
+    MaxBackup,
     PUCT,
     TreeSearch,
 )
@@ -96,7 +97,7 @@ def build_player(config: Config) -> SolverSearch:
 def _planner(
     simulations: int, layouts: int, exploration: float, temperature: float
 ) -> SolverSearch:
-    tree = TreeSearch(simulations, PUCT(exploration, FirstPlayUrgency()))
+    tree = TreeSearch(simulations, PUCT(exploration, FirstPlayUrgency()), backup=MaxBackup())
     return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
 
 

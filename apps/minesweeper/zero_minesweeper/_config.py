@@ -46,7 +46,7 @@ class Config:
     player_simulations: int = 512
     """The same at full strength, when not said otherwise."""
     layouts: int = 256
-    """Drawn for a belief."""
+    """Of a belief; where there are no more, it is exact."""
     exploration: float = 1.0
     """PUCT: weight of the prior, while collecting."""
     player_exploration: float = 0.3
@@ -109,7 +109,8 @@ SEEDS = (0, 2**32 - 1)
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
     **dict.fromkeys(("capacity", "simulations", "player_simulations"), (1, math.inf)),
-    **dict.fromkeys(("layouts", "channels", "blocks", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("channels", "blocks", "n_steps"), (1, math.inf)),
+    "layouts": (1, 65536),
     **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
     **dict.fromkeys(("rows", "columns", "length", "boards"), (2, math.inf)),
     **dict.fromkeys(("exploration", "player_exploration", "temperature", "mines"), (0, math.inf)),

@@ -1,26 +1,35 @@
-"""Weights that make drawn layouts say what all layouts say."""
+"""Layouts that say what all layouts say."""
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, UInt32
+from jaxtyping import Array, Bool, Float, Int8, PRNGKeyArray
 
-from zero_envs import MinePosterior
+from zero_envs import list_mines, sample_mines
 
 
-def weigh(
-    layouts: Bool[Array, "layouts rows columns"], posterior: MinePosterior
-) -> Float[Array, " layouts"]:
-    """Weights, summing to 1, for layouts that were drawn from the posterior.
+def find_layouts(
+    board: Int8[Array, "rows columns"],
+    num_mines: int,
+    number: int,
+    *,
+    key: PRNGKeyArray,
+    max_states: int,
+) -> tuple[Bool[Array, "number rows columns"], Float[Array, " number"]]:
+    """Layouts that show the board, and weights that sum to 1.
 
-    Where they are all that there are, each counts once, whatever the number of its draws: that is
-    the posterior itself. Otherwise they are `calibrated` to its marginals.
+    All there are, if `number` is enough, equally likely: that is the posterior itself. Otherwise
+    they are drawn from it, and `calibrated` to its marginals.
     """
-    flat = layouts.reshape(layouts.shape[0], -1)
-    first = _first_of_its_kind(flat).astype(jnp.float32)
-    different = jnp.sum(first)
-    # The count is rounded, but by far less than a half where so few layouts are all.
-    complete = different > posterior.count - 0.5
-    return jnp.where(complete, first / different, calibrated(flat, posterior.probability))
+    few, posterior = list_mines(board, num_mines, number, max_states=max_states)
+    many, _ = sample_mines(board, num_mines, number, key=key, max_states=max_states)
+    ranks = jnp.arange(number, dtype=jnp.float32)
+    each = (ranks < posterior.count - 0.5).astype(jnp.float32)
+    weights = calibrated(many.reshape(number, -1), posterior.probability)
+    all_of_them = posterior.count < number + 0.5
+    return (
+        jnp.where(all_of_them, few, many),
+        jnp.where(all_of_them, each / jnp.maximum(jnp.sum(each), 1.0), weights),
+    )
 
 
 def calibrated(
@@ -51,19 +60,3 @@ def calibrated(
 
     dual = jax.lax.fori_loop(0, steps, step, jnp.zeros(size, jnp.float32))
     return jax.nn.softmax(x @ dual)
-
-
-def _first_of_its_kind(layouts: Bool[Array, "layouts cells"]) -> Bool[Array, " layouts"]:
-    """Of equal layouts, one."""
-    words = _packed(layouts)
-    order = jnp.lexsort(tuple(words.T))
-    ordered = words[order]
-    new = jnp.any(ordered[1:] != ordered[:-1], axis=1)
-    return jnp.ones(layouts.shape[0], jnp.bool_).at[order[1:]].set(new)
-
-
-def _packed(layouts: Bool[Array, "layouts cells"]) -> UInt32[Array, "layouts words"]:
-    number, cells = layouts.shape
-    bits = jnp.pad(layouts, ((0, 0), (0, -cells % 32))).reshape(number, -1, 32)
-    powers = jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)
-    return jnp.sum(jnp.where(bits, powers[None, None], jnp.uint32(0)), axis=2, dtype=jnp.uint32)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Int8, Key
 
-from zero_envs import mine_posterior, Minesweeper, MinesweeperState, sample_mines
+from zero_envs import mine_posterior, Minesweeper, MinesweeperState
 from zero_search import (
     AbstractPlanner,
     Belief,
@@ -18,7 +18,8 @@ from zero_search import (
 )
 from zero_train import EnvironmentModel
 
-from ._layouts import weigh
+from ._beliefs import MineBeliefs
+from ._layouts import find_layouts
 
 
 class Judgement(eqx.Module):
@@ -34,9 +35,9 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     """The exact posterior says what is safe; only where nothing is, a belief tree is searched.
 
     Of the state it reads the visible board, and whether the game is over. The particles of a belief
-    are layouts drawn from the posterior, weighted so that a cell is as likely a mine among them as
-    it really is: the risk of a move is exact, and the draws only say what it may show. If all
-    layouts were drawn, the belief is the posterior itself.
+    are all layouts, if `num_layouts` are enough for that, and the belief is the posterior itself.
+    Otherwise they are drawn from it, and weighted so that a cell is as likely a mine among them as
+    it really is: the risk of a move is exact, and the draws only say what it may show.
 
     Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
     `lanes` at a time, and equal boards are searched once. What is random in a search follows from
@@ -143,19 +144,19 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     def _search(self, model: BeliefModel, board: Int8[Array, "lanes rows columns"]) -> Judgement:
         dkey, tkey, fkey = jax.vmap(lambda b: tuple(jr.split(_key(b), 3)))(board)
         rules, number = _rules(_world(model)), self.num_layouts
-        draw = lambda board, key: sample_mines(
+        find = lambda board, key: find_layouts(
             board, rules.num_mines, number, key=key, max_states=rules.max_states
         )
-        layouts, posterior = jax.vmap(draw)(board, dkey)
+        layouts, weights = jax.vmap(find)(board, dkey)
         particles = MinesweeperState(
             board=jnp.broadcast_to(board[:, None], layouts.shape),
             mines=layouts,
             over=jnp.zeros(layouts.shape[:2], jnp.bool_),
         )
         seed = jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fkey)
-        belief = Belief(particles, jax.vmap(weigh)(layouts, posterior), seed)
-        carry = self.search.init(model, belief)
-        outlook, _, _ = self.search.explore(model, belief, carry, key=tkey)
+        belief, beliefs = Belief(particles, weights, seed), MineBeliefs(model, board)
+        carry = self.search.init(beliefs, belief)
+        outlook, _, _ = self.search.explore(beliefs, belief, carry, key=tkey)
         _, weights = self.search.decide(outlook)
         qvalues = outlook.root.qvalues
         value = jnp.sum(weights * qvalues, axis=1)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools as ft
 import pathlib
-import sys
 
 import pytest
 
@@ -66,18 +65,8 @@ def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def monsters(monkeypatch, capsys):
+def monsters(run_main):
     """Runs `monsters WORDS` in this process; returns its exit code, stdout and stderr."""
     from zero_monsters.__main__ import main
 
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["monsters", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as e:
-            code = int(e.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return run_main(main, "monsters")

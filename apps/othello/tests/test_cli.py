@@ -1,7 +1,6 @@
 """Bad input to the command line: one clear line, exit code 2, nothing written."""
 
 import json
-import sys
 
 import pytest
 
@@ -9,20 +8,9 @@ from zero_othello.__main__ import main
 
 
 @pytest.fixture
-def othello(monkeypatch, capsys):
+def othello(run_main):
     """Runs `othello WORDS` in this process; returns its exit code, stdout and stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["othello", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as e:
-            code = int(e.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return run_main(main, "othello")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import pathlib
-import sys
 
 import pytest
 
@@ -97,18 +96,8 @@ def cartpole_run(first_player) -> pathlib.Path:
 
 
 @pytest.fixture
-def spo(monkeypatch, capsys):
+def spo(run_main):
     """Runs `spo WORDS` in this process; returns its exit code, stdout and stderr."""
     from zero_spo.__main__ import main
 
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spo", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as e:
-            code = int(e.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return run_main(main, "spo")

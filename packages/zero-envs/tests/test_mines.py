@@ -1,5 +1,6 @@
 """Minesweeper's posterior against enumeration in plain Python, and against itself."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from zero_envs import mine_posterior, MinePosterior, sample_mines
+from zero_envs import list_mines, mine_posterior, MinePosterior, sample_mines
 from zero_envs._mines._posterior import _check_values
 from zero_envs._mines._sweep import forward
 from zero_envs._mines._tables import tables
@@ -138,6 +139,50 @@ def test_layouts_are_uniform(ask: Ask):
     expected = BOARDS * LAYOUTS / number
     chi2 = ((drawn - expected) ** 2).sum() / expected
     assert abs(chi2 - (number - 1)) < 4 * math.sqrt(2 * (number - 1))
+
+
+def same_layouts(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Each once, in any order."""
+    rows = lambda x: sorted(map(bytes, np.packbits(x.reshape(len(x), 20), axis=1)))
+    return rows(found) == rows(expected)
+
+
+def test_all_layouts_are_listed():
+    """End games, whose mines are next to numbers and elsewhere, against a choice of all mines."""
+    every = list(itertools.combinations(range(20), 5))
+    mines = np.stack([np.isin(np.arange(20), x) for x in every]).reshape(-1, 4, 5)
+    numbers = np.stack([oracle.shown(x, np.ones_like(x)) for x in mines])
+    run = jax.jit(jax.vmap(lambda x: list_mines(x, 5, 512, max_states=64)))
+    rng = np.random.default_rng(8)
+    boards = np.stack([KINDS[i % 3](rng, 4, 5, 5) for i in range(60)]).astype(np.int32)
+    layouts, posterior = run(jnp.asarray(boards))
+    few = 0
+    for board, found, count in zip(boards, np.asarray(layouts), posterior.count, strict=True):
+        shown = board >= 0
+        fits = ((numbers == board) | ~shown).all((1, 2)) & ~(mines & shown).any((1, 2))
+        assert count == pytest.approx(fits.sum(), rel=1e-5)
+        number = int(fits.sum()) if fits.sum() <= 512 else 0
+        assert found[number:].all()
+        assert same_layouts(found[:number], mines[fits][:number])
+        few += 1 < number
+    assert 15 < few < 60
+
+
+def test_a_long_list():
+    """No two ranks fall together, to the end."""
+    empty = jnp.full((6, 6), -1)
+    layouts, posterior = list_mines(empty, 4, 60000, max_states=32)
+    layouts, number = np.asarray(layouts), math.comb(36, 4)
+    assert number == pytest.approx(float(posterior.count), rel=1e-6)
+    assert layouts[number:].all() and (layouts[:number].sum(axis=(1, 2)) == 4).all()
+    assert (
+        len(np.unique(np.packbits(layouts[:number].reshape(number, -1), axis=1), axis=0)) == number
+    )
+    with pytest.raises(ValueError, match="num=58904.*58905 layouts.*up to 65536, or.*sample_mines"):
+        list_mines(empty, 4, number - 1, max_states=32)
+    for bad in (0, 65537):
+        with pytest.raises(ValueError, match=f"num={bad}.*from 1 to 65536"):
+            list_mines(empty, 4, bad)
 
 
 def test_columns_are_swept_where_rows_overflow():

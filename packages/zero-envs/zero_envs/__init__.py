@@ -37,6 +37,7 @@ from ._jumanji import (
 )
 from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
 from ._mines import (
+    list_mines as list_mines,
     mine_posterior as mine_posterior,
     MinePosterior as MinePosterior,
     sample_mines as sample_mines,

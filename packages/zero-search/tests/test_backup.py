@@ -10,6 +10,7 @@ from zero_search import (
     AbstractBackup,
     AbstractSelection,
     GumbelSearch,
+    MaxBackup,
     MeanBackup,
     PUCT,
     safe_softmax,
@@ -71,12 +72,6 @@ class Everything(AbstractSelection):
 
     def score(self, node):
         return -node.visits
-
-
-class MaxBackup(AbstractBackup):
-    def __call__(self, node, outcome):
-        del outcome
-        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import importlib.metadata
 
 from ._backup import (
     AbstractBackup as AbstractBackup,
+    MaxBackup as MaxBackup,
     MeanBackup as MeanBackup,
 )
 from ._belief import (

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +13,6 @@ from zero_memory import TrajectoryBuffer
 from zero_train import collect_and_store, compiled_step, data_mesh, init, Loop
 
 from .actor_critics import Aim, aimer, each, mpo, rates
-from .test_loop import COLLECTIVES
 
 
 ENVS, UNROLL = 16, 4
@@ -33,13 +31,11 @@ def ran():
     return loop, run, before, run(state)[0]
 
 
-def test_only_sums_cross_devices(ran):
+def test_only_sums_cross_devices(ran, collectives):
     """Of sampling candidates too, which is done on every device for its own rows."""
     loop, run, _, state = ran
-    found = lambda text: {m.group(1) for m in COLLECTIVES.finditer(text)}
-    assert found(run.func.compiled.as_text()) == {"all-reduce"}
-    collect: Any = eqx.filter_jit(lambda s: collect_and_store(loop, s))
-    assert found(collect.lower(state).lowered.compile().as_text()) == set()
+    assert collectives(run.func.compiled.as_text()) == {"all-reduce"}
+    assert collectives(lambda s: collect_and_store(loop, s), state) == set()
 
 
 def test_rows_say_how_likely_their_actions_were(ran):

@@ -37,7 +37,7 @@ from zero_train._pipeline import _act, _learn, _store
 
 from .census import census_loop, check_census
 from .nim_agent import TinyNet
-from .test_loop import COLLECTIVES, plain
+from .test_loop import plain
 
 
 ENV = Nim(heap=7, most=3)
@@ -298,20 +298,15 @@ def test_without_learning_it_is_the_loop_of_devices_that_do_both(begun):
         assert_close(here, there)
 
 
-def test_only_the_gradient_crosses_devices(ran):
+def test_only_the_gradient_crosses_devices(ran, collectives):
     """Neither collecting nor storing has a collective; learning has all-reduces only."""
     loop, state = nim_loop(6, 4), ran[6, 4][0]
     sent = handover(state)
-
-    def compiled(function, *args):
-        program: Any = eqx.filter_jit(lambda *args: function(loop, *args))
-        text = program.lower(*args).lowered.compile().as_text()
-        return {match.group(1) for match in COLLECTIVES.finditer(text)}
-
-    assert compiled(_act, sent.released, state.actors, state.key, state.step) == set()
+    found = lambda function, *args: collectives(lambda *xs: function(loop, *xs), *args)
+    assert found(_act, sent.released, state.actors, state.key, state.step) == set()
     given = sent.harvest, sent.updates
-    assert compiled(_store, given, state.agent, state.buffer) == set()
-    learned = compiled(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
+    assert found(_store, given, state.agent, state.buffer) == set()
+    learned = found(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
     assert learned == {"all-reduce"}
 
 

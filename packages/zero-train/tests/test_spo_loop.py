@@ -34,7 +34,7 @@ from .actor_critics import (
     rates,
     spo,
 )
-from .test_loop import COLLECTIVES, plain
+from .test_loop import plain
 
 
 ENVS, UNROLL, STEPS, DEPTH, PARTICLES = 16, 4, 3, 2, 8
@@ -133,19 +133,13 @@ def test_devices_do_not_matter(ran):
         assert x == pytest.approx(y, rel=1e-3, abs=1e-5)
 
 
-def test_only_sums_cross_devices(ran):
+def test_only_sums_cross_devices(ran, collectives):
     """Collect, add and sample have no collective; a whole step, statistics included, has
     all-reduces only."""
     loop, run, _, state, _ = ran[8]
-    found = lambda text: {m.group(1) for m in COLLECTIVES.finditer(text)}
-
-    def compiled(function):
-        jitted: Any = eqx.filter_jit(function)
-        return found(jitted.lower(state).lowered.compile().as_text())
-
-    assert compiled(lambda s: collect_and_store(loop, s)) == set()
-    assert compiled(lambda s: draw(loop, s.buffer, key=s.key)) == set()
-    assert found(run.func.compiled.as_text()) == {"all-reduce"}
+    assert collectives(lambda s: collect_and_store(loop, s), state) == set()
+    assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
+    assert collectives(run.func.compiled.as_text()) == {"all-reduce"}
 
 
 def test_state_is_laid_out_as_said(ran):

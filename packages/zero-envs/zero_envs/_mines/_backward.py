@@ -1,9 +1,11 @@
-"""The way back through a sweep: exact marginals, and layouts drawn one by one."""
+"""The way back through a sweep: exact marginals, and layouts, drawn or listed."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32
 
 from ._sweep import along_first, History, log2_factorials, power_of_two, States
@@ -81,35 +83,85 @@ def layouts(
     uniforms: Float32[Array, "boards layouts cells_and_1"],
 ) -> Bool[Array, "boards layouts side side"]:
     """Exact and independent: one number decides the last state, one more each cell."""
+    by_step = uniforms.transpose(2, 0, 1)
+    return _walk(tables, history, ends, by_step[-1], lambda step, left: by_step[step])
+
+
+def listed(
+    tables: Tables,
+    history: History,
+    ends: Ends,
+    ranks: Float32[Array, "boards layouts 1"],
+) -> Bool[Array, "boards layouts side side"]:
+    """All different for different ranks below the number of layouts; anything for others.
+
+    The middle of a rank's share of [0, 1) decides the last state, and each next step is decided by
+    where in the share that was chosen it lies, as in arithmetic decoding. That loses as many bits
+    of the number as a rank has, so ranks must be far below `2 ** 24`.
+    """
+    count = jnp.maximum(ends.mantissa * power_of_two(ends.exponent), 1.0)
+    number = (ranks[..., 0] + 0.5) / count[:, None]
+    return _walk(tables, history, ends, jnp.minimum(number, _BELOW_1), lambda step, left: left)
+
+
+_BELOW_1 = np.float32(1 - 2.0**-24)
+
+
+def _walk(
+    tables: Tables,
+    history: History,
+    ends: Ends,
+    first: Float32[Array, "boards layouts"],
+    number: Callable[[Array, Array], Array],
+) -> Bool[Array, "boards layouts side side"]:
+    """From a last state, decided by `first`, back through all cells.
+
+    Numbers in [0, 1) decide: those below a share what the share is of. `number(step, left)` is the
+    next, `left` being what the one before leaves over: where it lies in the share that it fell in.
+    """
     steps = len(tables.mine)
     total = jnp.cumsum(ends.share, axis=1)
-    aim = uniforms[:, :, -1:] * total[:, None, -1:]
-    state = jnp.sum(total[:, None] <= aim, axis=2, dtype=jnp.int32)
-    need = jnp.take_along_axis(ends.elsewhere, state, axis=1)
-    uniforms = uniforms.transpose(2, 0, 1)
-    drawn = uniforms[:steps] < 0
+    aim = first * total[:, -1:]
+    state = jnp.sum(total[:, None] <= aim[..., None], axis=2, dtype=jnp.int32)
+    need, end, share = (
+        jnp.take_along_axis(x, state, axis=1) for x in (ends.elsewhere, total, ends.share)
+    )
+    drawn = jnp.broadcast_to((first < 0)[None], (steps, *first.shape))
 
-    def frontier(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        state, drawn = carry
+    def frontier(i: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        state, left, drawn = carry
         step = jnp.max(tables.frontier) - 1 - i
         pick = lambda x: jnp.take_along_axis(x[step], state, axis=1)
-        mine = uniforms[step] < pick(history.mined_share)
+        this, share = number(step, left), pick(history.mined_share)
+        mine = this < share
+        left = jnp.where(
+            mine, _within(this, share), _within(this - share, pick(history.safe_share))
+        )
         state = jnp.where(mine, pick(history.mined), pick(history.safe)).astype(jnp.int32)
-        return state, drawn.at[step].set(mine)
+        return state, left, drawn.at[step].set(mine)
 
-    def elsewhere(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def elsewhere(step: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         # Knuth (1997, section 3.4.2), algorithm S: each next cell with the share still needed.
-        need, drawn = carry
-        left = jnp.where(step >= tables.frontier, tables.hidden - step, 0)[:, None]
-        mine = uniforms[step] * left.astype(jnp.float32) < need.astype(jnp.float32)
-        mine &= left > 0
-        return need - mine.astype(jnp.int32), drawn.at[step].set(drawn[step] | mine)
+        need, left, drawn = carry
+        cells = jnp.where(step >= tables.frontier, tables.hidden - step, 0)[:, None]
+        reach = number(step, left) * cells.astype(jnp.float32)
+        mines, safe = need.astype(jnp.float32), (cells - need).astype(jnp.float32)
+        mine = (reach < mines) & (cells > 0)
+        after = jnp.where(mine, _within(reach, mines), _within(reach - mines, safe))
+        left = jnp.where(cells > 0, after, left)
+        return need - mine.astype(jnp.int32), left, drawn.at[step].set(drawn[step] | mine)
 
     longest = jnp.max(tables.frontier)
-    _, drawn = jax.lax.fori_loop(0, longest, frontier, (state, drawn))
-    first, last = jnp.min(tables.frontier), jnp.max(tables.hidden)
-    _, drawn = jax.lax.fori_loop(first, last, elsewhere, (need, drawn))
+    start = (state, _within(aim - (end - share), share), drawn)
+    _, left, drawn = jax.lax.fori_loop(0, longest, frontier, start)
+    begin, last = jnp.min(tables.frontier), jnp.max(tables.hidden)
+    _, _, drawn = jax.lax.fori_loop(begin, last, elsewhere, (need, left, drawn))
     return in_place(tables, drawn.transpose(1, 2, 0))
+
+
+def _within(x: Array, share: Array) -> Array:
+    """Where in a share it lies, from 0 to below 1."""
+    return jnp.clip(x / jnp.where(share > 0, share, 1.0), 0.0, _BELOW_1)
 
 
 def in_place(tables: Tables, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The exact posterior of Minesweeper: how many layouts, where the mines are, and draws of them."""
+"""The exact posterior of Minesweeper: how many layouts, where the mines are, and the layouts."""
 
 import functools as ft
 from collections.abc import Callable
@@ -11,10 +11,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._solve import Solution, solver
+from ._backward import layouts as drawn, listed
+from ._solve import Solution, solver, Walk
 
 
 _MOST_STATES = 32768
+_MOST_LISTED = 65536
 
 
 class MinePosterior(eqx.Module):
@@ -66,8 +68,8 @@ def mine_posterior(
     layout can show or that overflows. Under a transformation `count` is 0 or NaN, and `probability`
     NaN.
     """
-    none = lambda length: jnp.zeros((0, length), jnp.float32)
-    return _posterior("mine_posterior", board, num_mines, none, max_states)[0]
+    none = lambda cells: jnp.zeros((0, cells + 1), jnp.float32)
+    return _posterior("mine_posterior", board, num_mines, drawn, none, max_states)[0]
 
 
 def sample_mines(
@@ -88,34 +90,67 @@ def sample_mines(
     """
     if not isinstance(num, int | np.integer) or num < 0:
         raise ValueError(f"sample_mines(num={num!r}): must be an integer of at least 0.")
-    draw = lambda length: jr.uniform(key, (num, length), jnp.float32)
-    posterior, layouts = _posterior("sample_mines", board, num_mines, draw, max_states)
+    draw = lambda cells: jr.uniform(key, (num, cells + 1), jnp.float32)
+    posterior, layouts = _posterior("sample_mines", board, num_mines, drawn, draw, max_states)
     return layouts, posterior
+
+
+def list_mines(
+    board: Int[Array, "rows columns"],
+    num_mines: int | Int[Array, ""],
+    num: int,
+    *,
+    max_states: int = 512,
+) -> tuple[Bool[Array, "num rows columns"], MinePosterior]:
+    """All layouts, each once, if there are no more than `num`; after the last, rows of mines only.
+
+    The posterior, returned as well, has their `count`. Costs what [`zero_envs.sample_mines`][]
+    does.
+
+    **Arguments:** and **Raises:** as there, but `num` is from 1 to 65536, beyond which float32
+    could not keep layouts apart; and a `ValueError` for a board with more layouts. Under a
+    transformation all rows are mines where there are more.
+    """
+    if not isinstance(num, int | np.integer) or not 1 <= num <= _MOST_LISTED:
+        raise ValueError(f"list_mines(num={num!r}): must be an integer from 1 to {_MOST_LISTED}.")
+    ranks = jnp.arange(num, dtype=jnp.float32)
+    numbers = lambda cells: ranks[:, None]
+    posterior, layouts = _posterior("list_mines", board, num_mines, listed, numbers, max_states)
+    # The count is rounded, but by far less than a half where there are so few.
+    many = posterior.count > num + 0.5
+    if not isinstance(many, Tracer) and many:
+        raise ValueError(
+            f"list_mines(num={num}): the board has {posterior.count:.8g} layouts; allow as many, "
+            f"up to {_MOST_LISTED}, or draw some by sample_mines."
+        )
+    none = many | ~(ranks < posterior.count - 0.5)
+    return layouts | none[:, None, None], posterior
 
 
 def _posterior(
     call: str,
     board: Array,
     num_mines: int | Array,
-    uniforms: Callable[[int], Array],
+    walk: Walk,
+    numbers: Callable[[int], Array],
     max_states: int,
 ) -> tuple[MinePosterior, Array]:
-    """`uniforms` makes the random numbers, so many for each layout."""
+    """`numbers` makes what `walk` makes layouts of, for so many cells."""
     _check_kinds(call, board, num_mines, max_states)
     board, num_mines = jnp.asarray(board, jnp.int32), jnp.asarray(num_mines, jnp.int32)
-    drawn = uniforms(board.size + 1)
-    posterior, layouts = _compiled(board, num_mines, drawn, int(max_states))
+    made = numbers(board.size)
+    posterior, layouts = _compiled(board, num_mines, made, walk, int(max_states))
     if not any(isinstance(x, Tracer) for x in (board, num_mines, posterior.count)):
         _check_values(call, np.asarray(board), int(num_mines), posterior, max_states)
     return posterior, layouts
 
 
-@ft.partial(jax.jit, static_argnames="max_states")
+@ft.partial(jax.jit, static_argnames=("walk", "max_states"))
 def _compiled(
-    board: Array, num_mines: Array, uniforms: Array, max_states: int
+    board: Array, num_mines: Array, numbers: Array, walk: Walk, max_states: int
 ) -> tuple[MinePosterior, Array]:
-    args = (board[None], num_mines[None], uniforms[None])
-    found = jax.tree.map(lambda x: x[0], solver(max_states)(*args))
+    args = (board[None], num_mines[None], numbers[None])
+    found = jax.tree.map(lambda x: x[0], solver(max_states, walk)(*args))
     return _reported(found), found.layouts
 
 

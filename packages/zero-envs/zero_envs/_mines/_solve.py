@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32
 
-from ._backward import close, layouts, marginals
-from ._sweep import forward
+from ._backward import close, Ends, marginals
+from ._sweep import forward, History
 from ._tables import Tables, tables, WALL
 
 
@@ -21,7 +21,7 @@ _SOLVED = 1 << 20
 class Solution(NamedTuple):
     """There are `mantissa * 2 ** exponent` layouts, NaN where the lists were too short.
 
-    Marginals are NaN, and drawn layouts all mines, where no layout is known.
+    Marginals are NaN, and layouts all mines, where no layout is known.
     """
 
     mantissa: Float32[Array, " boards"]
@@ -30,10 +30,14 @@ class Solution(NamedTuple):
     layouts: Bool[Array, "boards layouts rows columns"]
 
 
+#: Makes layouts of a sweep and numbers `[boards, layouts, n]`.
+Walk = Callable[[Tables, History, Ends, Array], Array]
+
+
 @ft.cache
-def solver(max_states: int) -> Callable[[Array, Array, Array], Solution]:
-    """The function of `(board[boards, rows, columns], num_mines[boards], uniforms[boards, layouts,
-    cells + 1])`.
+def solver(max_states: int, walk: Walk) -> Callable[[Array, Array, Array], Solution]:
+    """The function of `(board[boards, rows, columns], num_mines[boards], numbers[boards, layouts,
+    n])`, the numbers being those that `walk` makes layouts of.
 
     Under `jax.vmap` more boards are more rows of the batch, and more numbers for the same boards
     are more layouts. So whatever is mapped, the loops run as often as the largest frontier asks
@@ -41,15 +45,15 @@ def solver(max_states: int) -> Callable[[Array, Array, Array], Solution]:
     """
 
     @jax.custom_batching.custom_vmap
-    def solve(board: Array, num_mines: Array, uniforms: Array) -> Solution:
-        return _solve(board, num_mines, uniforms, max_states)
+    def solve(board: Array, num_mines: Array, numbers: Array) -> Solution:
+        return _solve(board, num_mines, numbers, max_states, walk)
 
     @solve.def_vmap
     def _(axis_size: int, batched: list[bool], *args: Array) -> tuple[Solution, Solution]:
-        board, num_mines, uniforms = args
+        board, num_mines, numbers = args
         if not (batched[0] or batched[1]):
-            several, boards, number = uniforms.shape[:3]
-            flat = jnp.moveaxis(uniforms, 0, 1).reshape(boards, several * number, uniforms.shape[3])
+            several, boards, number = numbers.shape[:3]
+            flat = jnp.moveaxis(numbers, 0, 1).reshape(boards, several * number, numbers.shape[3])
             found = solve(board, num_mines, flat)
             split = found.layouts.reshape(boards, several, number, *board.shape[1:])
             found = found._replace(layouts=jnp.moveaxis(split, 1, 0))
@@ -66,7 +70,7 @@ def solver(max_states: int) -> Callable[[Array, Array, Array], Solution]:
     return solve
 
 
-def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> Solution:
+def _solve(board: Array, num_mines: Array, numbers: Array, max_states: int, walk: Walk) -> Solution:
     """Each board row by row, if that overflows column by column, then with a longer list."""
     boards, rows, columns = board.shape
     side = max(rows, columns)
@@ -74,12 +78,12 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
     square = jnp.pad(board, margin, constant_values=WALL)
     # Zeros that vary over devices as the arguments do, which loops under `shard_map` ask for.
     zero = 0 * (board[:, 0, 0] + num_mines)
-    zero += jnp.sum(uniforms[..., 0] < 0, axis=1, dtype=jnp.int32)
+    zero += jnp.sum(numbers[..., 0] < 0, axis=1, dtype=jnp.int32)
     problem = _Problem(
         by_row=tables(square, rows * columns),
         by_column=tables(jnp.swapaxes(square, 1, 2), rows * columns),
         num_mines=num_mines + zero,
-        uniforms=uniforms,
+        numbers=numbers,
     )
     nothing = zero.astype(jnp.float32) + jnp.nan
     found = Solution(
@@ -87,7 +91,7 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
         exponent=zero,
         probability=jnp.broadcast_to(nothing[:, None, None], board.shape),
         layouts=jnp.broadcast_to(
-            (zero == 0)[:, None, None, None], (*uniforms.shape[:2], rows, columns)
+            (zero == 0)[:, None, None, None], (*numbers.shape[:2], rows, columns)
         ),
     )
     attempts = zero
@@ -97,7 +101,7 @@ def _solve(board: Array, num_mines: Array, uniforms: Array, max_states: int) -> 
         chunk = boards if stage == 0 else max(1, boards * _FIRST // (2 * size))
         attempts, found = jax.lax.while_loop(
             lambda carry, limit=limit: jnp.any(carry[0] < limit),
-            ft.partial(_try, problem, size, chunk, limit),
+            ft.partial(_try, problem, walk, size, chunk, limit),
             (attempts, found),
         )
     valid = jnp.all((board >= -1) & (board <= 8), axis=(1, 2))
@@ -125,11 +129,12 @@ class _Problem(NamedTuple):
     by_row: Tables
     by_column: Tables
     num_mines: Int32[Array, " boards"]
-    uniforms: Float32[Array, "boards layouts cells_and_1"]
+    numbers: Float32[Array, "boards layouts n"]
 
 
 def _try(
     problem: _Problem,
+    walk: Walk,
     size: int,
     chunk: int,
     limit: int,
@@ -154,7 +159,7 @@ def _try(
         mantissa=ends.mantissa,
         exponent=ends.exponent,
         probability=back(marginals(known, history, ends)),
-        layouts=back(layouts(known, history, ends, problem.uniforms[index])),
+        layouts=back(walk(known, history, ends, problem.numbers[index])),
     )
     # Boards that are done fill the chunk up.
     due = attempt < limit
