@@ -1,5 +1,6 @@
 """What the tests of all apps do alike: commands in this process, and a loop over eight devices."""
 
+import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -49,19 +50,29 @@ def on_eight_devices() -> Callable[..., tuple[Any, Any, list[dict[str, float]]]]
 
 
 @pytest.fixture(scope="session")
-def check_devices(collectives) -> Callable[..., None]:
-    """Of what `on_eight_devices` returned: nothing crosses devices but the gradient, and the run of
-    one device in `folder` collected and learned the same, step by step."""
-    from zero_train import collect_and_store, draw, read_lines, step
+def check_collectives(collectives) -> Callable[..., None]:
+    """Of what `on_eight_devices` returned: nothing crosses devices but the gradient."""
+    from zero_train import collect_and_store, draw, step
 
-    def check(eight: tuple[Any, Any, list[dict[str, float]]], folder: Any) -> None:
-        loop, state, rows = eight
+    def check(eight: tuple[Any, Any, list[dict[str, float]]]) -> None:
+        loop, state, _ = eight
         assert collectives(lambda s: collect_and_store(loop, s), state) == set()
         assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
         # Also proves that the pattern finds what it looks for.
         assert collectives(lambda s: step(loop, s), state) == {"all-reduce"}
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def check_same_run() -> Callable[..., None]:
+    """Of what `on_eight_devices` returned, and a folder: the run of one device there collected and
+    learned the same, step by step."""
+    from zero_train import read_lines
+
+    def check(eight: tuple[Any, Any, list[dict[str, float]]], folder: pathlib.Path) -> None:
         totals = dict.fromkeys(("positions", "games"), 0.0)
-        for line, row in zip(read_lines(folder / "metrics.jsonl"), rows, strict=True):
+        for line, row in zip(read_lines(folder / "metrics.jsonl"), eight[2], strict=True):
             totals = {name: total + row[name] for name, total in totals.items()}
             for name, value in (row | totals).items():
                 assert value == pytest.approx(line[name], rel=1e-4, abs=1e-6), name

@@ -6,57 +6,79 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
-from zero_envs import list_mines, Minesweeper, MinesweeperState
-from zero_minesweeper._agents import Indifferent
+from zero_envs import list_mines, Minesweeper, MinesweeperState, Observation
 from zero_minesweeper._beliefs import MineBelief, MineBeliefs
 from zero_minesweeper._build import build_model
 from zero_search import Belief
 
 
+class Says(eqx.Module):
+    """The same of every board: of the first cell, of the others, and of the game."""
+
+    first: float = 0.0
+    others: float = 0.0
+    value: float = 1.0
+
+    def __call__(self, obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
+        assert obs.legal is not None
+        logits = jnp.full(obs.legal.shape, self.others, jnp.float32).at[0].set(self.first)
+        return logits, jnp.float32(self.value)
+
+
 ENV = Minesweeper(3, 3, 3, max_states=32)
-MODEL = build_model(ENV, Indifferent())
 H = -1
-#: Nothing is safe on the first two. On the third the corner shows that its neighbours are mines.
-START = np.array([[H, H, H], [H, H, H], [H, H, H]])
-GUESS = np.array([[1, H, H], [H, H, H], [H, H, H]])
-KNOWN = np.array([[3, H, H], [H, H, H], [H, H, H]])
-BOARDS = np.stack([START, GUESS, KNOWN]).astype(np.int8)
+BOARDS = np.array(
+    [
+        # Nothing is safe, nor after the first cell was opened.
+        [[H, H, H], [H, H, H], [H, H, H]],
+        [[1, H, H], [H, H, H], [H, H, H]],
+        # All neighbours of the corner are mines.
+        [[3, H, H], [H, H, H], [H, H, H]],
+        # A single safe cell is left, the first or that below it.
+        [[H, 1, 0], [H, 3, 1], [H, H, 1]],
+    ],
+    np.int8,
+)
+ROWS = len(BOARDS)
+HIDDEN = (BOARDS < 0).reshape(ROWS, -1)
 
 
 @pytest.fixture(scope="module")
 def belief() -> MineBelief:
-    """The exact ones."""
+    """Of each board the exact one."""
     run = jax.jit(jax.vmap(lambda x: list_mines(x, 3, 100, max_states=32)))
-    layouts, posterior = run(jnp.asarray(BOARDS))
-    alive = jnp.arange(100, dtype=jnp.float32)[None] < posterior.count[:, None] - 0.5
+    layouts, listed, posterior = run(jnp.asarray(BOARDS))
+    assert posterior.count[3] == 2 and jnp.sum(listed[3]) == 2
     particles = MinesweeperState(
         board=jnp.broadcast_to(jnp.asarray(BOARDS)[:, None], layouts.shape),
         mines=layouts,
         over=jnp.zeros(layouts.shape[:2], jnp.bool_),
     )
-    weights = jnp.where(alive, 1.0 / posterior.count[:, None], 0.0)
-    return Belief(particles, weights, jnp.zeros(3, jnp.uint32))
+    weights = jnp.where(listed, 1.0 / posterior.count[:, None], 0.0)
+    moved = jnp.ones(ROWS, jnp.bool_)
+    return MineBelief(Belief(particles, weights, jnp.zeros(ROWS, jnp.uint32)), moved)
 
 
-def judged(belief: MineBelief, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    model = MineBeliefs(MODEL, jnp.asarray(start))
-    logits, value = model.predict(belief, key=jr.split(jr.key(0), 3))
+def judged(belief: MineBelief, judge: Says) -> tuple[np.ndarray, np.ndarray]:
+    model = MineBeliefs(build_model(ENV, judge))
+    logits, value = model.predict(belief, key=jr.split(jr.key(0), ROWS))
     return np.asarray(logits), np.asarray(value)
 
 
 def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
     """What follows is worth as much as to the belief itself, if a mine is worth nothing."""
-    model = MineBeliefs(MODEL, jnp.asarray(BOARDS))
+    plain_model = build_model(ENV, Says())
     rng = np.random.default_rng(0)
 
     @jax.jit
     def both(cell):
-        action = jnp.full(3, cell, jnp.int32)
-        return MODEL.afterstate(belief, action), model.afterstate(belief, action)
+        action = jnp.full(ROWS, cell, jnp.int32)
+        plain = plain_model.afterstate(belief.belief, action)
+        return plain, MineBeliefs(plain_model).afterstate(belief, action)
 
-    mixed = 0
-    for cell in (1, 4, 8):
+    for cell in (0, 4, 8):
         plain, after = both(cell)
         worth = rng.uniform(size=plain.logits.shape).astype(np.float32)
         probs, numbers = (np.asarray(jax.nn.softmax(x.logits)) for x in (plain, after))
@@ -65,27 +87,47 @@ def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
         found = (numbers * (after.reward + after.discount * worth)).sum(axis=1)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert (np.isneginf(after.logits[:, -1]) == (risk < 1)).all()
-        mixed += ((risk > 0) & (risk < 1)).sum()
-        assert risk[2] == (cell != 8)
-    assert mixed > 3
+        assert (after.reward[3] > 0).any() == (cell == 0)
+        if cell == 4:
+            np.testing.assert_allclose(risk, [1 / 3, 1 / 3, 1, 0], atol=1e-6)
 
 
-def test_after_a_move_what_is_safe_is_opened_and_a_guess_is_not_overrated(belief):
-    logits, value = judged(belief, BOARDS)
-    assert (np.isfinite(logits) == (BOARDS < 0).reshape(3, -1)).all() and (value == 1).all()
-    logits, value = judged(belief, np.zeros_like(BOARDS))
+def test_what_is_safe_is_opened_and_a_guess_is_not_overrated(belief):
+    logits, value = judged(belief, Says())
     legal = np.isfinite(logits)
-    # Nothing is known of the first board, where 3 of 9 are mines; on the second one of the three
-    # near the corner is, and two of the other five.
-    assert (legal[:2] == (BOARDS < 0).reshape(3, -1)[:2]).all()
-    np.testing.assert_allclose(value[:2], [2 / 3, 2 / 3], atol=1e-6)
-    assert np.flatnonzero(legal[2]).tolist() == [2] and value[2] == 1
+    others = [0, 1, 3]
+    assert (legal[others] == HIDDEN[others]).all() and legal[2].nonzero()[0].tolist() == [2]
+    np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
+    # Who says less is believed.
+    _, value = judged(belief, Says(value=0.2))
+    np.testing.assert_allclose(value, 0.2)
+
+
+def test_at_the_root_a_sample_proves_nothing(belief):
+    """What is no mine in any particle may be one elsewhere. One step on it counts."""
+    root = eqx.tree_at(lambda b: b.moved, belief, ~belief.moved)
+    logits, value = judged(root, Says())
+    assert (np.isfinite(logits) == HIDDEN).all() and (value == 1).all()
+    model = MineBeliefs(build_model(ENV, Says()))
+    after = model.afterstate(root, jnp.full(ROWS, 8, jnp.int32))
+    assert model.resolve(after, jnp.zeros(ROWS, jnp.int32))[0].moved.all()
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [Says(value=np.nan), Says(value=np.inf), Says(others=np.nan), Says(others=np.inf)],
+    ids=["value", "infinite value", "logits", "infinite logits"],
+)
+def test_what_is_not_finite_stays_so(belief, judge):
+    """The search counts it."""
+    logits, value = judged(belief, judge)
+    sound = np.isfinite(value) & (np.isfinite(logits) | np.isneginf(logits)).all(axis=1)
+    assert not sound.any()
 
 
 def test_a_belief_in_nothing_is_the_end(belief):
-    nothing = eqx.tree_at(lambda b: b.weights, belief, jnp.zeros_like(belief.weights))
-    logits, value = judged(nothing, np.zeros_like(BOARDS))
+    nothing = eqx.tree_at(lambda b: b.belief.weights, belief, 0 * belief.belief.weights)
+    logits, value = judged(nothing, Says())
     assert np.isneginf(logits).all() and (value == 0).all()
-    model = MineBeliefs(MODEL, jnp.asarray(BOARDS))
-    after = model.afterstate(nothing, jnp.zeros(3, jnp.int32))
+    after = MineBeliefs(build_model(ENV, Says())).afterstate(nothing, jnp.zeros(ROWS, jnp.int32))
     assert not np.isnan(after.reward).any() and not np.isnan(after.discount).any()

@@ -165,5 +165,5 @@ def test_nobody_does_better_on_a_tiny_board(planned):
 def test_nobody_does_better_on_four_by_four():
     """With leaves that are all worth a win, and every layout a particle: 961 of 1820."""
     env = Minesweeper(4, 4, 4, max_states=64)
-    config = Config(player_simulations=2000, layouts=2048, player_exploration=0.1)
+    config = Config(player_simulations=2000, layouts=2048)
     assert won_of_all(env, planning(env, build_player(config))) == best_of_all(4, 4, 4) == 961

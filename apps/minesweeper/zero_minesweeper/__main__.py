@@ -15,14 +15,14 @@ from zero_train.app import (
     start_jax,
 )
 
-from ._config import SEEDS
+from ._config import MOST_LAYOUTS, SEEDS
 
 
 # What flags may be, ends included; a standard error needs two boards. Those of a board are looked
 # at by `zero_envs.Minesweeper`.
 _MEASURING = {"boards": (2, 10**8), "seed": SEEDS}
 _WATCHING = {"boards": (1, 10**8), "delay": (0, 3600), "seed": SEEDS}
-_PLANNING = {"layouts": (1, 65536), "simulations": (1, 10**6 - 1)}
+_PLANNING = {"layouts": (1, MOST_LAYOUTS), "simulations": (1, 10**6 - 1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TableArguments:
     max_states: int | None = None
     """Room for the exact posterior, a power of two; by default the run's, or 512."""
     layouts: int | None = None
-    """hindsight, belief: drawn for a move; by default 128 for hindsight, the run's or 256 for
+    """hindsight, belief: layouts for a move; by default 128 for hindsight, the run's or 256 for
     belief."""
     simulations: int | None = None
     """belief: per move that must be searched; by default what the run was configured for, or

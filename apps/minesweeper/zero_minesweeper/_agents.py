@@ -96,7 +96,7 @@ def build_agent(
 
 
 def _parsed(name: str) -> tuple[str, int | None]:
-    found = re.fullmatch(r"hindsight-([1-9]\d{0,5})", name)
+    found = re.fullmatch(r"hindsight-([1-9]\d{0,4})", name)
     if found is None and name not in AGENTS:
         raise UsageError(
             f"--agent {name} is unknown; choose one of {', '.join(AGENTS)}, or hindsight-32 for 32 "

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Int8, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from zero_envs import MinesweeperState
 from zero_search import (
@@ -14,37 +14,47 @@ from zero_search import (
 )
 
 
-MineBelief = Belief[MinesweeperState]
+class MineBelief(eqx.Module):
+    """A belief about a board, and whether a cell was opened since the search began."""
+
+    belief: Belief[MinesweeperState]
+    moved: Bool[Array, "*axes"]
+
+
 PredictedMines = PredictedBelief[MinesweeperState]
 # The last signal; those before are numbers.
 _MINE = -1
 
 
 class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
-    """A [`zero_search.BeliefModel`][] of boards that pay for wins alone, searched from `start`.
+    """A [`zero_search.BeliefModel`][] of boards that pay for wins alone.
 
     - A move is discounted by its risk, the share of particles in which it opens a mine, and chance
-      is left with the numbers: what a mine leads to is known without being visited.
-    - Where some cell is a mine in no particle, that cell is the only legal one. It costs nothing to
-      open and may tell something, so nothing better is lost, and the tree need not branch.
-    - Where there is none, nobody wins more often than the least likely mine is none, whatever the
+      is left with the numbers: a mine ends the game, which need not be visited to be known.
+    - Where some cell is safe, that cell is the only legal one. It costs nothing to open and may
+      tell something, so nothing better is lost, and the tree need not branch.
+    - Where no cell is safe, nobody wins more often than the safest cell is safe, whatever the
       evaluator says.
 
-    At `start` the last two do not hold: nothing was safe there, and particles may be but a sample.
+    The last two take the particles for all that there can be. They do not hold at the root, where
+    the posterior itself said that nothing is safe, and a sample must not say otherwise.
     """
 
     beliefs: BeliefModel
-    start: Int8[Array, "batch rows columns"]
 
     def afterstate(self, state: MineBelief, action: Int[Array, " batch"]) -> PredictedMines:
-        after = self.beliefs.afterstate(state, action)
-        safe = safe_softmax(after.logits).at[:, _MINE].set(0.0)
-        chance = jnp.sum(safe, axis=1, keepdims=True)
-        numbers = jnp.where(chance > 0, after.logits.at[:, _MINE].set(-jnp.inf), after.logits)
+        after = self.beliefs.afterstate(state.belief, action)
+        numbers = safe_softmax(after.logits).at[:, _MINE].set(0.0)
+        safe = jnp.sum(numbers, axis=1, keepdims=True)
         return eqx.tree_at(
             lambda x: (x.logits, x.reward, x.discount),
             after,
-            (numbers, chance * after.reward, chance * after.discount),
+            (
+                # Where nothing but a mine is possible, that is what happens.
+                jnp.where(safe > 0, after.logits.at[:, _MINE].set(-jnp.inf), after.logits),
+                safe * after.reward,
+                safe * after.discount,
+            ),
         )
 
     def outcome_logits(self, afterstate: PredictedMines) -> Float[Array, "batch outcomes"]:
@@ -53,23 +63,23 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
     def resolve(
         self, afterstate: PredictedMines, outcome: Int[Array, " batch"]
     ) -> tuple[MineBelief, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.beliefs.resolve(afterstate, outcome)
+        belief, reward, discount, last = self.beliefs.resolve(afterstate, outcome)
+        return MineBelief(belief, jnp.ones(last.shape, jnp.bool_)), reward, discount, last
 
     def predict(
         self, state: MineBelief, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch cells"], Float[Array, " batch"]]:
-        logits, value = self.beliefs.predict(state, key=key)
-        batch, number = state.weights.shape
-        mines = state.particles.mines.reshape(batch, number, -1)
-        risk = jnp.sum(jnp.where(mines, state.weights[:, :, None], 0.0), axis=1)
+        logits, value = self.beliefs.predict(state.belief, key=key)
+        mines, likely = state.belief.particles.mines, state.belief.weights
+        mines = mines.reshape(*likely.shape, -1)
+        risk = jnp.sum(jnp.where(mines, likely[:, :, None], 0.0), axis=1)
         legal = logits > -jnp.inf
         safe = legal & (risk == 0)
         least = jnp.min(jnp.where(legal, risk, jnp.inf), axis=1)
-        # A belief is that of one board: that of its likeliest particle, for the others may be dead.
-        alive = jnp.argmax(state.weights, axis=1)
-        board = state.particles.board[jnp.arange(batch), alive]
-        moved = jnp.any(board != self.start, axis=(1, 2)) & jnp.any(legal, axis=1)
-        only = safe & (jnp.cumsum(safe, axis=1, dtype=jnp.int32) == 1)
-        forced = (moved & jnp.any(safe, axis=1))[:, None]
-        logits = jnp.where(forced, jnp.where(only, 0.0, -jnp.inf), logits)
-        return logits, jnp.where(moved, jnp.minimum(value, 1.0 - least), value)
+        # What is not finite must stay so, for the search to count it.
+        sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(logits) | (logits == -jnp.inf), axis=1)
+        known = state.moved & sound & jnp.any(legal, axis=1)
+        forced = (known & jnp.any(safe, axis=1))[:, None]
+        first = safe & (jnp.cumsum(safe, axis=1, dtype=jnp.int32) == 1)
+        logits = jnp.where(forced, jnp.where(first, 0.0, -jnp.inf), logits)
+        return logits, jnp.where(known, jnp.minimum(value, 1.0 - least), value)

@@ -42,7 +42,9 @@ def build_agent(config: Config) -> ExpertIteration:
         optimiser=_optimiser(config),
         model=ft.partial(build_model, env),
         explorer=_planner(
-            config.simulations, config.layouts, config.exploration, config.temperature
+            TreeSearch(config.simulations, PUCT(config.exploration, FirstPlayUrgency())),
+            config.layouts,
+            config.temperature,
         ),
         player=build_player(config),
         gamma=1.0,
@@ -91,13 +93,14 @@ def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
 
 def build_player(config: Config) -> SolverSearch:
     """The solver, with a belief tree where it cannot be sure, at full strength."""
-    return _planner(config.player_simulations, config.layouts, config.player_exploration, 0.0)
+    # By maxima: as exact as beliefs are. To learn from, means are better: with maxima for an
+    # urgency every cell is tried, and visits say little.
+    rule = PUCT(config.player_exploration, FirstPlayUrgency())
+    tree = TreeSearch(config.player_simulations, rule, backup=MaxBackup())
+    return _planner(tree, config.layouts, 0.0)
 
 
-def _planner(
-    simulations: int, layouts: int, exploration: float, temperature: float
-) -> SolverSearch:
-    tree = TreeSearch(simulations, PUCT(exploration, FirstPlayUrgency()), backup=MaxBackup())
+def _planner(tree: TreeSearch, layouts: int, temperature: float) -> SolverSearch:
     return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
 
 

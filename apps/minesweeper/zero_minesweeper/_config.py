@@ -46,10 +46,10 @@ class Config:
     player_simulations: int = 512
     """The same at full strength, when not said otherwise."""
     layouts: int = 256
-    """Of a belief; where there are no more, it is exact."""
+    """Particles of a belief, which is exact where the board has no more layouts."""
     exploration: float = 1.0
     """PUCT: weight of the prior, while collecting."""
-    player_exploration: float = 0.3
+    player_exploration: float = 0.1
     """The same at full strength, where values have been learned."""
     temperature: float = 1.0
     """Of the visits that a move is drawn by, while collecting."""
@@ -105,12 +105,14 @@ class Config:
 
 #: What every `--seed` may be: a key holds 32 bits of it.
 SEEDS = (0, 2**32 - 1)
+#: As many as `zero_envs.list_mines` can tell apart.
+MOST_LAYOUTS = 65536
 #: What each flag may be, ends included; boards are looked at by `zero_envs.Minesweeper`.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
     **dict.fromkeys(("capacity", "simulations", "player_simulations"), (1, math.inf)),
     **dict.fromkeys(("channels", "blocks", "n_steps"), (1, math.inf)),
-    "layouts": (1, 65536),
+    "layouts": (1, MOST_LAYOUTS),
     **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
     **dict.fromkeys(("rows", "columns", "length", "boards"), (2, math.inf)),
     **dict.fromkeys(("exploration", "player_exploration", "temperature", "mines"), (0, math.inf)),

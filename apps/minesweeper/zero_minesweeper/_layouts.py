@@ -1,5 +1,7 @@
 """Layouts that say what all layouts say."""
 
+import functools as ft
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int8, PRNGKeyArray
@@ -7,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int8, PRNGKeyArray
 from zero_envs import list_mines, sample_mines
 
 
+# Compiled, for a list that is too short is an error where values are at hand.
+@ft.partial(jax.jit, static_argnames=("num_mines", "number", "max_states"))
 def find_layouts(
     board: Int8[Array, "rows columns"],
     num_mines: int,
@@ -15,20 +19,20 @@ def find_layouts(
     key: PRNGKeyArray,
     max_states: int,
 ) -> tuple[Bool[Array, "number rows columns"], Float[Array, " number"]]:
-    """Layouts that show the board, and weights that sum to 1.
+    """Layouts that show the board, and their weights.
 
-    All there are, if `number` is enough, equally likely: that is the posterior itself. Otherwise
-    they are drawn from it, and `calibrated` to its marginals.
+    All layouts, equally likely, if there are no more than `number`: the posterior itself. Otherwise
+    they are drawn from it, and `calibrated` to its marginals. Weights sum to 1, or are NaN where no
+    layout is known.
     """
-    few, posterior = list_mines(board, num_mines, number, max_states=max_states)
-    many, _ = sample_mines(board, num_mines, number, key=key, max_states=max_states)
-    ranks = jnp.arange(number, dtype=jnp.float32)
-    each = (ranks < posterior.count - 0.5).astype(jnp.float32)
-    weights = calibrated(many.reshape(number, -1), posterior.probability)
-    all_of_them = posterior.count < number + 0.5
+    every, listed, posterior = list_mines(board, num_mines, number, max_states=max_states)
+    some, _ = sample_mines(board, num_mines, number, key=key, max_states=max_states)
+    weights = calibrated(some.reshape(number, -1), posterior.probability)
+    complete = jnp.any(listed)
+    equal = listed.astype(jnp.float32)
     return (
-        jnp.where(all_of_them, few, many),
-        jnp.where(all_of_them, each / jnp.maximum(jnp.sum(each), 1.0), weights),
+        jnp.where(complete, every, some),
+        jnp.where(complete, equal / jnp.maximum(jnp.sum(equal), 1.0), weights),
     )
 
 

@@ -18,7 +18,7 @@ from zero_search import (
 )
 from zero_train import EnvironmentModel
 
-from ._beliefs import MineBeliefs
+from ._beliefs import MineBelief, MineBeliefs
 from ._layouts import find_layouts
 
 
@@ -37,7 +37,8 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     Of the state it reads the visible board, and whether the game is over. The particles of a belief
     are all layouts, if `num_layouts` are enough for that, and the belief is the posterior itself.
     Otherwise they are drawn from it, and weighted so that a cell is as likely a mine among them as
-    it really is: the risk of a move is exact, and the draws only say what it may show.
+    it really is, as far as they can show that: the risk of a move is that of the posterior, and the
+    draws only say what it may show.
 
     Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
     `lanes` at a time, and equal boards are searched once. What is random in a search follows from
@@ -147,14 +148,15 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         find = lambda board, key: find_layouts(
             board, rules.num_mines, number, key=key, max_states=rules.max_states
         )
-        layouts, weights = jax.vmap(find)(board, dkey)
+        layouts, likely = jax.vmap(find)(board, dkey)
         particles = MinesweeperState(
             board=jnp.broadcast_to(board[:, None], layouts.shape),
             mines=layouts,
             over=jnp.zeros(layouts.shape[:2], jnp.bool_),
         )
         seed = jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fkey)
-        belief, beliefs = Belief(particles, weights, seed), MineBeliefs(model, board)
+        belief = MineBelief(Belief(particles, likely, seed), jnp.zeros(len(board), jnp.bool_))
+        beliefs = MineBeliefs(model)
         carry = self.search.init(beliefs, belief)
         outlook, _, _ = self.search.explore(beliefs, belief, carry, key=tkey)
         _, weights = self.search.decide(outlook)

@@ -17,8 +17,12 @@ def eight(on_eight_devices, small_config):
     return on_eight_devices(build_loop, small_config, small_config.steps)
 
 
-def test_devices_do_not_matter(eight, check_devices, tiny_run):
-    check_devices(eight, tiny_run)
+def test_only_the_gradient_crosses_devices(eight, check_collectives):
+    check_collectives(eight)
+
+
+def test_devices_do_not_matter(eight, check_same_run, tiny_run):
+    check_same_run(eight, tiny_run)
 
 
 def test_some_devices_act_while_the_others_learn(small_config, eight):

@@ -14,8 +14,17 @@ from zero_train import data_mesh, fill, init, step
 pytestmark = pytest.mark.slow
 
 
-def test_devices_do_not_matter(on_eight_devices, check_devices, small_config, tiny_run):
-    check_devices(on_eight_devices(build_loop, small_config, small_config.blocks), tiny_run)
+@pytest.fixture(scope="module")
+def eight(on_eight_devices, small_config):
+    return on_eight_devices(build_loop, small_config, small_config.blocks)
+
+
+def test_only_the_gradient_crosses_devices(eight, check_collectives):
+    check_collectives(eight)
+
+
+def test_devices_do_not_matter(eight, check_same_run, tiny_run):
+    check_same_run(eight, tiny_run)
 
 
 def test_statistics_of_observations_are_those_of_all_devices(small_config, collectives):

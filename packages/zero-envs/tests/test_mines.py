@@ -155,14 +155,15 @@ def test_all_layouts_are_listed():
     run = jax.jit(jax.vmap(lambda x: list_mines(x, 5, 512, max_states=64)))
     rng = np.random.default_rng(8)
     boards = np.stack([KINDS[i % 3](rng, 4, 5, 5) for i in range(60)]).astype(np.int32)
-    layouts, posterior = run(jnp.asarray(boards))
+    layouts, listed, posterior = run(jnp.asarray(boards))
+    layouts, listed, counts = (np.asarray(x) for x in (layouts, listed, posterior.count))
     few = 0
-    for board, found, count in zip(boards, np.asarray(layouts), posterior.count, strict=True):
+    for board, found, which, count in zip(boards, layouts, listed, counts, strict=True):
         shown = board >= 0
         fits = ((numbers == board) | ~shown).all((1, 2)) & ~(mines & shown).any((1, 2))
         assert count == pytest.approx(fits.sum(), rel=1e-5)
         number = int(fits.sum()) if fits.sum() <= 512 else 0
-        assert found[number:].all()
+        assert which.sum() == number and which[:number].all() and found[number:].all()
         assert same_layouts(found[:number], mines[fits][:number])
         few += 1 < number
     assert 15 < few < 60
@@ -171,13 +172,12 @@ def test_all_layouts_are_listed():
 def test_a_long_list():
     """No two ranks fall together, to the end."""
     empty = jnp.full((6, 6), -1)
-    layouts, posterior = list_mines(empty, 4, 60000, max_states=32)
-    layouts, number = np.asarray(layouts), math.comb(36, 4)
+    number = math.comb(36, 4)
+    layouts, listed, posterior = list_mines(empty, 4, number, max_states=32)
+    layouts = np.asarray(layouts)
     assert number == pytest.approx(float(posterior.count), rel=1e-6)
-    assert layouts[number:].all() and (layouts[:number].sum(axis=(1, 2)) == 4).all()
-    assert (
-        len(np.unique(np.packbits(layouts[:number].reshape(number, -1), axis=1), axis=0)) == number
-    )
+    assert np.asarray(listed).all() and (layouts.sum(axis=(1, 2)) == 4).all()
+    assert len(np.unique(np.packbits(layouts.reshape(number, -1), axis=1), axis=0)) == number
     with pytest.raises(ValueError, match="num=58904.*58905 layouts.*up to 65536, or.*sample_mines"):
         list_mines(empty, 4, number - 1, max_states=32)
     for bad in (0, 65537):

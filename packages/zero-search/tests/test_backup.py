@@ -79,11 +79,14 @@ class Everything(AbstractSelection):
     [MaxBackup(), pytest.param(MeanBackup(), marks=pytest.mark.slow)],
     ids=["max", "mean"],
 )
-def test_max_backup_of_a_complete_tree_is_exact(backup):
+@pytest.mark.parametrize("leaves", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_max_backup_of_a_complete_tree_is_exact(backup, leaves):
     # Moving twice, rewards on the way, gamma below 1, episodes cut off: all in one law, which the
     # mean of all outcomes does not obey.
     model = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.15, horizon=3)
-    planner = TreeSearch(200, Everything(), gamma=0.8, max_nodes=41, backup=backup)
+    planner = TreeSearch(
+        200, Everything(), gamma=0.8, max_nodes=41, backup=backup, num_leaves=leaves
+    )
 
     def run(state, key):
         plan, _ = planner.plan(model, state, planner.init(model, state), key=key)

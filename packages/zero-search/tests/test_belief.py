@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from zero_search import (
-    AbstractBackup,
     AbstractHiddenModel,
     AbstractPriorModel,
     Belief,
@@ -17,6 +16,7 @@ from zero_search import (
     ChanceSearch,
     check_plan,
     Hindsight,
+    MaxBackup,
     Playout,
     PlayoutModel,
     PUCT,
@@ -30,13 +30,6 @@ from .hidden import Doors, expectimax, HONEST, LEFT, LISTEN, RIGHT, Tiger, tiger
 
 GAMMA = 0.95
 TIGER = Tiger(3)
-
-
-class MaxBackup(AbstractBackup):
-    """The best of what was visited, so that no exploration is left in a value."""
-
-    def __call__(self, node, outcome):
-        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
 
 
 # Sees all of the tiger's tree, and leaves nothing in its values but what is there.

@@ -10,10 +10,10 @@ import jax.random as jr
 import numpy as np
 
 from zero_search import (
-    AbstractBackup,
     AbstractHiddenModel,
     AbstractPriorModel,
     Hindsight,
+    MaxBackup,
     PUCT,
     SoftmaxQ,
     TreeSearch,
@@ -48,13 +48,6 @@ def test_trees_know_neither_the_real_die_nor_each_other():
         np.add.at(table, (x, y), 1)
         margins = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / number
         assert chi_squared(table, margins) < 60.2
-
-
-class MaxBackup(AbstractBackup):
-    """The best of what was visited, so that no exploration is left in a value."""
-
-    def __call__(self, node, outcome):
-        return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
 
 
 def test_converges_to_the_value_in_hindsight():

@@ -44,13 +44,12 @@ class MeanBackup(AbstractBackup):
 
 
 class MaxBackup(AbstractBackup):
-    """The best Q-value of the actions tried; nothing that was tried in vain counts.
+    """The best Q-value of the actions tried; bad tries do not count.
 
-    A tree that is complete is then worth exactly what best play is, and one whose evaluator never
-    says too little comes to that with fewer simulations than by means. The noise of an evaluator
-    counts as worth, however: a maximum prefers what was overrated.
+    A tree that is complete is then worth exactly what best play is. An evaluator's noise counts as
+    worth, however: a maximum prefers what was overrated.
 
-    Coulom 2006, "Efficient selectivity and backup operators in Monte-Carlo tree search", section 3.
+    Coulom 2006, "Efficient selectivity and backup operators in Monte-Carlo tree search".
     """
 
     def __call__(

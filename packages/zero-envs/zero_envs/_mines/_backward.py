@@ -12,6 +12,9 @@ from ._sweep import along_first, History, log2_factorials, power_of_two, States
 from ._tables import Tables
 
 
+_BELOW_1 = np.float32(1 - 2.0**-24)
+
+
 class Ends(NamedTuple):
     """The states after the last frontier cell, the mines elsewhere counted in.
 
@@ -102,9 +105,6 @@ def listed(
     count = jnp.maximum(ends.mantissa * power_of_two(ends.exponent), 1.0)
     number = (ranks[..., 0] + 0.5) / count[:, None]
     return _walk(tables, history, ends, jnp.minimum(number, _BELOW_1), lambda step, left: left)
-
-
-_BELOW_1 = np.float32(1 - 2.0**-24)
 
 
 def _walk(

@@ -101,15 +101,19 @@ def list_mines(
     num: int,
     *,
     max_states: int = 512,
-) -> tuple[Bool[Array, "num rows columns"], MinePosterior]:
-    """All layouts, each once, if there are no more than `num`; after the last, rows of mines only.
+) -> tuple[Bool[Array, "num rows columns"], Bool[Array, " num"], MinePosterior]:
+    """All layouts, each once, if there are no more than `num`.
 
-    The posterior, returned as well, has their `count`. Costs what [`zero_envs.sample_mines`][]
-    does.
+    Costs what [`zero_envs.sample_mines`][] does.
 
-    **Arguments:** and **Raises:** as there, but `num` is from 1 to 65536, beyond which float32
-    could not keep layouts apart; and a `ValueError` for a board with more layouts. Under a
-    transformation all rows are mines where there are more.
+    **Arguments:** as there, but for the key; `num` is from 1 to 65536, beyond which float32 could
+    not keep layouts apart.
+
+    **Returns:** rows of which the first are the layouts and the others are all mines; which rows
+    are layouts; and the posterior.
+
+    **Raises:** as there, and a `ValueError` for a board with more layouts. Under a transformation
+    no row is a layout where there are more.
     """
     if not isinstance(num, int | np.integer) or not 1 <= num <= _MOST_LISTED:
         raise ValueError(f"list_mines(num={num!r}): must be an integer from 1 to {_MOST_LISTED}.")
@@ -120,11 +124,11 @@ def list_mines(
     many = posterior.count > num + 0.5
     if not isinstance(many, Tracer) and many:
         raise ValueError(
-            f"list_mines(num={num}): the board has {posterior.count:.8g} layouts; allow as many, "
+            f"list_mines(num={num}): the board has {posterior.count:.6g} layouts; allow as many, "
             f"up to {_MOST_LISTED}, or draw some by sample_mines."
         )
-    none = many | ~(ranks < posterior.count - 0.5)
-    return layouts | none[:, None, None], posterior
+    found = ~many & (ranks < posterior.count - 0.5)
+    return layouts | ~found[:, None, None], found, posterior
 
 
 def _posterior(
