@@ -68,7 +68,7 @@ def measure(
     """Plays `boards` boards. Board `i`, and whatever is random in playing it, depends on `key` and
     on `i` only: give two players the same key and compare them board by board.
 
-    To be `timed` without compilation, some boards are played twice.
+    Compilation is not `timed`: a few boards are played twice; of many the first are left out.
     """
     rows = np.arange(boards, dtype=np.int32)
     chunks = [rows[i : i + _BOARDS_AT_ONCE] for i in range(0, boards, _BOARDS_AT_ONCE)]
@@ -76,8 +76,8 @@ def measure(
     size = len(chunks[0])
     padded = [np.resize(chunk, size) for chunk in chunks]
     played, seconds = [], []
-    # Again from the first one, which compiles: so every chunk is timed once.
-    for chunk in (*padded, *padded[: int(timed)]):
+    # The first one compiles: if there is no other to be timed, it is played again.
+    for chunk in (*padded, *padded[: int(timed and len(padded) == 1)]):
         start = time.perf_counter()
         played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
         seconds.append(time.perf_counter() - start)
