@@ -18,7 +18,9 @@ nox.options.error_on_external_run = True
 
 ROOT = pathlib.Path(__file__).parent
 MEMBERS = {
-    path.name: path for path in sorted(ROOT.glob("packages/*")) + sorted(ROOT.glob("apps/*"))
+    file.parent.name: file.parent
+    for kind in ("packages", "apps")
+    for file in sorted(ROOT.glob(f"{kind}/*/pyproject.toml"))
 }
 PYTHONS = ["3.11", "3.12", "3.13"]
 #: Prints the name of every installed distribution, with "editable" before those that are.

@@ -8,7 +8,11 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).parent.parent
 #: Every workspace member: the folders of the packages, then of the apps.
-MEMBERS = sorted(ROOT.glob("packages/*")) + sorted(ROOT.glob("apps/*"))
+MEMBERS = [
+    file.parent
+    for kind in ("packages", "apps")
+    for file in sorted(ROOT.glob(f"{kind}/*/pyproject.toml"))
+]
 
 
 def pyproject(member: pathlib.Path) -> dict[str, Any]:

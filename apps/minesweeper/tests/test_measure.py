@@ -52,6 +52,19 @@ def test_luck_is_taken_out_and_nothing_else(measured, name):
     assert (games.moves - games.won * SAFE >= 0).all() and measured[name].moves_per_second > 0
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_what_is_reported_is_the_steadier_estimate(measured, name):
+    """As it came for who always risks something, and else without luck."""
+    one = measured[name]
+    luck = name == "random"
+    np.testing.assert_array_equal(one.wins, one.games.won if luck else one.games.win_estimate)
+    for found, either in (
+        (one.wins, (one.games.won, one.games.win_estimate)),
+        (one.returns, (one.games.safe, one.games.return_estimate)),
+    ):
+        assert found.var() == pytest.approx(min(np.var(np.float64(x)) for x in either))
+
+
 def test_who_knows_the_posterior_takes_no_needless_risk(measured):
     for name in ("tiebreak", "minprob"):
         assert not measured[name].games.needless.any()

@@ -76,9 +76,9 @@ def compare(
         tell_unknown(name, env, measured)
         row = result_row(name, measured)
         if name == "tiebreak":
-            first = measured.games.win_estimate
+            first = measured.wins
         elif first is not None:
-            more, error = mean_and_error(measured.games.win_estimate - first)
+            more, error = mean_and_error(measured.wins - first)
             row |= {"wins_more": more, "wins_more_se": error}
         if name in known:
             row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}

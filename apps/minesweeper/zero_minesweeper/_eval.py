@@ -55,11 +55,11 @@ def tell_unknown(name: str, env: Minesweeper, measured: Measured) -> None:
 
 
 def result_row(name: str, measured: Measured) -> dict[str, Any]:
-    """What `--json` prints: means over boards, luck with the mines taken out, and their standard
-    errors."""
+    """What `--json` prints: means over boards, luck with the mines taken out where that is the
+    steadier estimate, and their standard errors."""
     games = measured.games
-    win, win_error = mean_and_error(games.win_estimate)
-    returned, return_error = mean_and_error(games.return_estimate)
+    win, win_error = mean_and_error(measured.wins)
+    returned, return_error = mean_and_error(measured.returns)
     return {
         "agent": name,
         "boards": len(games.won),
