@@ -11,7 +11,7 @@ import re
 ROOT = pathlib.Path(__file__).parent.parent
 #: Where the files that pages include, and links between them, end up.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
-for _folder in [file.parent for file in ROOT.glob("*/*/pyproject.toml")]:
+for _folder in [x.parent for k in ("packages", "apps") for x in ROOT.glob(f"{k}/*/pyproject.toml")]:
     _path = _folder.relative_to(ROOT).as_posix()
     PAGES[_path] = PAGES[f"{_path}/README.md"] = f"{_folder.name}.md"
     PAGES[f"docs/{_folder.name}.md"] = f"{_folder.name}.md"
