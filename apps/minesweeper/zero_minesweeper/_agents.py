@@ -37,6 +37,8 @@ AGENTS = (
 )
 #: Layouts of `hindsight`, unless its name says how many: with 128 it is nearly as good as with all.
 LAYOUTS = 128
+# Far below the least that means over so many layouts differ by.
+_TIES = 1e-7
 
 
 class Indifferent(eqx.Module):
@@ -89,7 +91,9 @@ def build_agent(
         # With the mines known every safe cell is worth the same: one simulation each says all. So
         # much exploration that none comes twice before all came once.
         search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1)
-        planner = Hindsight(search, number or layouts or LAYOUTS, SoftmaxQ(0.0), resample=True)
+        # Equally good cells at random: the first of them would be a rule of its own.
+        readout = SoftmaxQ(_TIES)
+        planner = Hindsight(search, number or layouts or LAYOUTS, readout, resample=True)
         return PlanningActor(planner, EnvironmentModel(env, Indifferent()))
     known = {"num_mines": env.num_mines, "max_states": env.max_states}
     return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
