@@ -89,6 +89,19 @@ def test_many_layouts_are_worth_the_least_likely_mine(measured):
     assert abs(mean) < 4 * error + 0.02
 
 
+def test_hindsight_takes_any_of_equally_good_cells():
+    """With one layout all its safe cells are; always the first would be a rule of its own."""
+    agent = build_agent("hindsight-1", SMALL)
+    state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 40))
+
+    @jax.jit
+    def act(state):
+        obs = jax.vmap(SMALL.observe)(state)
+        return agent.act(state, obs, agent.init(state), key=jr.split(jr.key(2), 40))[0]
+
+    assert len(set(np.asarray(act(state)).tolist())) > SMALL.num_actions / 2
+
+
 def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
     few = measure(SMALL, build_agent("random", SMALL, layouts=1), boards=20, key=jr.key(0)).games
     many = measured["random"].games

@@ -93,8 +93,8 @@ def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
 
 def build_player(config: Config) -> SolverSearch:
     """The solver, with a belief tree where it cannot be sure, at full strength."""
-    # By maxima: as exact as beliefs are. To learn from, means are better: with maxima for an
-    # urgency every cell is tried, and visits say little.
+    # By maxima, which leave no exploration in a value. To learn from, means are better: with maxima
+    # for an urgency every cell is tried, and visits say little.
     rule = PUCT(config.player_exploration, FirstPlayUrgency())
     tree = TreeSearch(config.player_simulations, rule, backup=MaxBackup())
     return _planner(tree, config.layouts, 0.0)
