@@ -89,8 +89,9 @@ def build_agent(
         return BoardActor(by_rules)
     if kind == "hindsight":
         # With the mines known every safe cell is worth the same: one simulation each says all. So
-        # much exploration that none comes twice before all came once.
-        search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1)
+        # much exploration that none comes twice before all came once. The root counts what lies
+        # behind it without storing it, which would take a fifth of a megabyte a layout.
+        search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1, max_nodes=1)
         # Equally good cells at random: the first of them would be a rule of its own.
         readout = SoftmaxQ(_TIES)
         planner = Hindsight(search, number or layouts or LAYOUTS, readout, resample=True)
