@@ -33,7 +33,7 @@ for found in importlib.metadata.distributions():
 """
 #: pytest on all cores, whole files at a time, for a file's fixtures hold what it has compiled.
 #: `-n 0` after `--` runs in one process, as a debugger needs it.
-PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile")
+PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile", "--durations", "40")
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 #: Own tests must cover this many percent of a package's lines.
@@ -74,7 +74,8 @@ def sync(session: nox.Session, *groups: str, packages: bool = True) -> None:
 def share_compilations(session: nox.Session) -> None:
     """What one session compiled, the others and the next run need not compile again."""
     session.env["JAX_COMPILATION_CACHE_DIR"] = str(cache() / "jax")
-    session.env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    # Many programs are single operations, which every test file compiles again.
+    session.env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 def cache() -> pathlib.Path:

@@ -45,8 +45,6 @@ def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     with pytest.MonkeyPatch.context() as patch:
-        # So that all its evaluations are of one size, and compile once.
-        patch.setattr("zero_minesweeper._measure._BOARDS_AT_ONCE", small_config.boards)
         # Each agent more is a program more.
         patch.setattr("zero_minesweeper._train.COMPARED", ("tiebreak",))
         train(small_config, Options(out=folder))

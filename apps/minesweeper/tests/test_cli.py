@@ -29,28 +29,37 @@ def test_one_line_of_json(minesweeper):
 def test_figures_to_read(minesweeper):
     code, out, _ = minesweeper("eval", "--agent", "random", *SMALL)
     assert code == 0 and "random, 20 boards of 3 x 4 with 2 mines:" in out
-    assert "wins" in out and "of 10" in out and "needless risks" in out
+    assert "wins" in out and "(95 %: " in out and "of 10" in out and "needless risks" in out
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
-        (["eval", "--agent", "cheat"], "--agent cheat is unknown; choose one of network,"),
+        (["eval", "--agent", "cheat"], "no agent is called 'cheat'; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
         (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
         (["eval", "--rows", 1], "--rows 1 was given; give at least 2."),
         (["eval", "--max-states", 100], "max_states=100"),
-        (["eval", "--agent", "network"], "--agent network needs a trained network"),
+        (["eval", "--agent", "network"], "network needs a trained network"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
-        (["compare", "--agents", "tiebreak", "cheat"], "--agent cheat is unknown"),
+        (["compare", "--agents", "tiebreak", "cheat"], "no agent is called 'cheat'"),
         (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
         (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
-        (["eval", "--agent", "hindsight-1000000"], "--agent hindsight-1000000 is unknown"),
+        (["eval", "--layouts", 8], "--layouts means nothing to tiebreak; it is for belief,"),
+        (
+            ["compare", "--agents", "rules", "hindsight-8", "--simulations", 8],
+            "--simulations means nothing to rules, hindsight-8; it is for belief, belief-constant",
+        ),
+        (
+            ["eval", "--agent", "belief-constant", "--layouts", 65536],
+            "over 65536 layouts of 100 cells would take 54 GB; give fewer --simulations or",
+        ),
+        (["eval", "--agent", "hindsight-1000000"], "no agent is called 'hindsight-1000000'"),
         (["watch", "--delay", 1e10], "--delay 10000000000.0 was given; give 0 to 3600."),
         (["eval", "--board", 10], "--board is no flag of minesweeper eval; did you mean --boards?"),
         (["eval", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
@@ -72,7 +81,7 @@ def test_agents_beside_each_other(minesweeper):
         assert row["wins_more"] == pytest.approx(more, abs=1e-6) and row["wins_more_se"] > 0
     code, out, _ = minesweeper(*words)
     assert code == 0 and "20 boards of 3 x 4 with 2 mines" in out
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["tiebreak", "random", "rules"]
+    assert [line.split()[0] for line in out.splitlines()[3:]] == ["tiebreak", "random", "rules"]
 
 
 @pytest.mark.parametrize("words", [["eval", "--agent", "rules"], ["compare", "--agents", "rules"]])

@@ -1,5 +1,8 @@
 """What agents are worth: against the boards themselves, figures that are known, and each other."""
 
+import math
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,7 +12,8 @@ import pytest
 from zero_envs import Minesweeper
 from zero_minesweeper._agents import AGENTS, build_agent
 from zero_minesweeper._config import Config
-from zero_minesweeper._measure import mean_and_error, measure, Measured
+from zero_minesweeper._eval import doubts
+from zero_minesweeper._measure import mean_and_error, measure, Measured, Played
 from zero_minesweeper._network import MineNet
 from zero_train import FeatureEvaluator
 from zero_train.app import UsageError
@@ -58,11 +62,62 @@ def test_what_is_reported_is_the_steadier_estimate(measured, name):
     one = measured[name]
     luck = name == "random"
     np.testing.assert_array_equal(one.wins, one.games.won if luck else one.games.win_estimate)
-    for found, either in (
-        (one.wins, (one.games.won, one.games.win_estimate)),
-        (one.returns, (one.games.safe, one.games.return_estimate)),
-    ):
-        assert found.var() == pytest.approx(min(np.var(np.float64(x)) for x in either))
+    either = [np.var(np.float64(x)) for x in (one.games.won, one.games.win_estimate)]
+    assert one.wins.var() == pytest.approx(min(either))
+    np.testing.assert_array_equal(
+        one.returns, one.games.safe if luck else one.games.return_estimate
+    )
+
+
+def alike(number: int, won: bool, estimate: np.ndarray) -> Played:
+    """Games of ten moves each that all ended alike."""
+    none, wins = jnp.zeros(number, jnp.int32), jnp.asarray(estimate)
+    return Played(
+        won=jnp.full(number, won),
+        safe=none + SAFE * won,
+        win_estimate=wins,
+        return_estimate=SAFE * wins,
+        needless=none,
+        unknown=none,
+        moves=none + SAFE,
+    )
+
+
+@pytest.mark.parametrize("won", [True, False])
+def test_a_few_games_that_ended_alike_prove_no_certainty(won):
+    """All won, or all lost."""
+    risk = np.linspace(0.1, 0.18, 10, dtype=np.float32)
+    games = alike(10, won, 1 - risk)
+    found = Measured(games, math.nan)
+    np.testing.assert_allclose(found.wins, 1 - risk)
+    np.testing.assert_allclose(found.returns, SAFE * (1 - risk), rtol=1e-6)
+    assert found.win_error == pytest.approx(risk.std(ddof=1) / math.sqrt(10))
+    wild = Measured(
+        eqx.tree_at(lambda x: x.win_estimate, games, jnp.asarray(1 - 16 * risk)), math.nan
+    )
+    assert wild.as_it_came and set(wild.wins) == {won}
+    # One of twelve, by the rule of succession.
+    assert wild.win_error == pytest.approx(math.sqrt(11 / 12 / 12 / 10))
+
+
+def test_batches_change_nothing_but_the_clock():
+    agent, heard = build_agent("rules", SMALL), []
+    whole = measure(SMALL, agent, boards=30, key=jr.key(0), timed=False)
+    parts = measure(SMALL, agent, boards=30, key=jr.key(0), at_once=13, progress=heard.append)
+    for x, y in zip(jax.tree.leaves(whole.games), jax.tree.leaves(parts.games), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+    assert heard == [10, 20, 30]
+    assert math.isnan(whole.moves_per_second) and parts.moves_per_second > 0
+
+
+def test_what_nobody_can_have_is_told():
+    usual, wins = Minesweeper(), np.linspace(0.9, 0.901, 2000, dtype=np.float32)
+    games = alike(2000, True, wins)
+    (said,) = doubts("cheat", usual, Measured(games, math.nan))
+    assert "cheat wins more than 0.90" in said and "can win more than 0.8711" in said
+    fair = eqx.tree_at(lambda x: x.win_estimate, games, jnp.asarray(wins - 0.04))
+    assert not doubts("good", usual, Measured(fair, math.nan))
+    assert not doubts("other", SMALL, Measured(games, math.nan))
 
 
 def test_who_knows_the_posterior_takes_no_needless_risk(measured):
@@ -146,10 +201,10 @@ def test_no_agent_sees_the_mines(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cheat", "--agent cheat is unknown; choose one of network, belief, .*hindsight-32"),
-        ("hindsight-0", "--agent hindsight-0 is unknown"),
-        ("network", "--agent network needs a trained network; give the folder of a run"),
-        ("belief", "--agent belief needs a trained network; give the folder of a run"),
+        ("cheat", "no agent is called 'cheat'; choose one of network, belief, .*hindsight-32"),
+        ("hindsight-0", "no agent is called 'hindsight-0'"),
+        ("network", "network needs a trained network; give the folder of a run"),
+        ("belief", "belief needs a trained network; give the folder of a run"),
     ],
 )
 def test_there_is_no_such_agent(name, message):

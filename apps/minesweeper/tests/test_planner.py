@@ -14,6 +14,7 @@ from zero_minesweeper._agents import Indifferent
 from zero_minesweeper._build import build_model, build_player
 from zero_minesweeper._config import Config
 from zero_minesweeper._planner import SolverSearch
+from zero_minesweeper._solvers import proven
 from zero_search import Plan
 
 
@@ -110,14 +111,22 @@ def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
     assert (np.asarray(same.weights) == np.asarray(plan.weights)[guess]).all()
 
 
-def test_where_the_posterior_does_not_fit_the_network_plays(states):
+def test_where_the_posterior_does_not_fit_numbers_and_the_network_play(states):
+    """What a single number proves safe comes first."""
     tight = Minesweeper(2, 4, 2, max_states=1)
     plan = planning(tight, player(1, 1))(states, jr.key(0))
     lost = np.isnan(plan.stats["probability"]).all(axis=(1, 2)) & ~np.asarray(states.over)
     assert lost.any()
     hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
-    uniform = hidden / hidden.sum(axis=1, keepdims=True)
+    proved, _ = jax.vmap(proven)(states.board)
+    safe = np.asarray(proved)[lost]
+    simple = safe.any(axis=1, keepdims=True)
+    assert simple.any() and not simple.all() and not (safe & ~hidden).any()
+    either = np.where(simple, safe, hidden)
+    uniform = either / either.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.asarray(plan.weights)[lost], uniform, atol=1e-6)
+    mined = np.asarray(states.mines[lost]).reshape(hidden.shape)
+    assert not (safe & mined).any()
 
 
 def won_of_all(env: Minesweeper, plan) -> int:

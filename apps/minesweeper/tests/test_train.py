@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from zero_minesweeper._agents import FOLLOWED
 from zero_minesweeper._load import load, Table
-from zero_minesweeper._train import FOLLOWED, train
+from zero_minesweeper._train import train
 from zero_train import Checkpoints, read_lines
 from zero_train.app import Options
 
@@ -57,7 +58,6 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path, monkeyp
     checkpoints = Checkpoints(folder / "checkpoints")
     assert checkpoints.latest == 4
     shutil.rmtree(folder / "checkpoints" / "00000004")
-    monkeypatch.setattr("zero_minesweeper._measure._BOARDS_AT_ONCE", small_config.boards)
     monkeypatch.setattr("zero_minesweeper._train.COMPARED", ("tiebreak",))
     train(small_config, Options(out=folder, resume=True))
     for name in ("metrics.jsonl", "evaluations.jsonl"):

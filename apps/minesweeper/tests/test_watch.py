@@ -258,10 +258,10 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
     [
         (["watch", "--boards", 0], "--boards 0 was given; give 1 to 100000000."),
         (["watch", "--delay", -1], "--delay -1.0 was given; give 0 to 3600."),
-        (["watch", "--agent", "cheat"], "--agent cheat is unknown; choose one of"),
+        (["watch", "--agent", "cheat"], "no agent is called 'cheat'; choose one of"),
         (["watch", "nowhere"], "nowhere holds no run"),
         (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
-        (["play", "--agent", "network"], "--agent network needs a trained network"),
+        (["play", "--agent", "network"], "network needs a trained network"),
         (["play", "--mines", 100], "100 cells hold 0 to 99 mines"),
     ],
 )

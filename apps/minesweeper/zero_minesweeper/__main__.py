@@ -57,7 +57,7 @@ class EvalArguments:
     boards: int = 2000
     """How many. Board for board the same for every agent."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line instead."""
@@ -75,7 +75,7 @@ class CompareArguments:
     boards: int = 2000
     """How many, the same for every agent."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line a row."""
@@ -94,7 +94,7 @@ class WatchArguments:
     delay: float = 1.0
     """Seconds that a guess is looked at; safe moves go by in a fifth."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
 

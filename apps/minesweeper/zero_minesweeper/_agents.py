@@ -21,22 +21,32 @@ from zero_train.app import UsageError
 
 from ._build import build_model, build_player
 from ._config import Config
+from ._planner import SolverSearch
 from ._solvers import BoardActor, by_rules, least_likely
 
 
-#: All of them; the first two need a trained network.
+#: Who plays with a network; the first two cannot do without.
+NETWORKED = ("network", "belief", "belief-constant")
+#: All of them.
 AGENTS = (
-    "network",
-    "belief",
-    "belief-constant",
+    *NETWORKED,
     "hindsight",
     "minprob",
     "tiebreak",
     "rules",
     "random",
 )
+#: Who is measured while a network learns.
+FOLLOWED = ("network", "belief")
+#: Whose plans a flag changes.
+PLANNING = {
+    "layouts": ("belief", "belief-constant", "hindsight"),
+    "simulations": ("belief", "belief-constant"),
+}
 #: Layouts of `hindsight`, unless its name says how many: with 128 it is nearly as good as with all.
 LAYOUTS = 128
+# Bytes that the tree of a belief may take.
+_ROOM = 8e9
 # Far below the least that means over so many layouts differ by.
 _TIES = 1e-7
 
@@ -75,14 +85,16 @@ def build_agent(
     """
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
-        raise UsageError(f"--agent {name} needs a trained network; give the folder of a run.")
+        raise UsageError(f"{name} needs a trained network; give the folder of a run.")
     judge: Evaluator = Indifferent(evaluate)
     if evaluate is not None and kind != "belief-constant":
         judge = evaluate
     if kind == "network":
         return PolicyActor(judge)
     if kind.startswith("belief"):
-        return PlanningActor(build_player(config or Config()), build_model(env, judge))
+        player = build_player(config or Config())
+        _check_room(name, player, env)
+        return PlanningActor(player, build_model(env, judge))
     if kind == "random":
         return RandomActor()
     if kind == "rules":
@@ -100,11 +112,24 @@ def build_agent(
     return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
 
 
+def _check_room(name: str, player: SolverSearch, env: Minesweeper) -> None:
+    simulations = player.search.planner.num_simulations
+    # A decision and a chance node for each simulation, and in both the board and the mines of
+    # every particle.
+    room = 2 * player.lanes * (simulations + 1) * player.num_layouts * 2 * env.num_actions
+    if room > _ROOM:
+        raise UsageError(
+            f"{name} with {simulations} simulations over {player.num_layouts} layouts of "
+            f"{env.num_actions} cells would take {room / 1e9:.0f} GB; give fewer --simulations or "
+            f"--layouts, for {_ROOM / 1e9:.0f} GB at most."
+        )
+
+
 def _parsed(name: str) -> tuple[str, int | None]:
     found = re.fullmatch(r"hindsight-([1-9]\d{0,4})", name)
     if found is None and name not in AGENTS:
         raise UsageError(
-            f"--agent {name} is unknown; choose one of {', '.join(AGENTS)}, or hindsight-32 for 32 "
-            "layouts."
+            f"no agent is called {name!r}; choose one of {', '.join(AGENTS)}, or hindsight-32 for "
+            "32 layouts."
         )
     return ("hindsight", int(found[1])) if found else (name, None)

@@ -34,8 +34,8 @@ def build_env(config: Config) -> Minesweeper:
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
 
-def build_agent(config: Config) -> ExpertIteration:
-    """The agent of a configuration."""
+def build_learner(config: Config) -> ExpertIteration:
+    """What learns, and what it learns from, of a configuration."""
     env = build_env(config)
     return ExpertIteration(
         network=ft.partial(build_network, config),
@@ -70,7 +70,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
         )
     return Loop(
         env=_paying_for_wins(build_env(config)),
-        agent=build_agent(config),
+        agent=build_learner(config),
         buffer=TrajectoryBuffer(
             capacity=config.capacity,
             num_envs=config.envs,

@@ -4,27 +4,12 @@ from collections.abc import Sequence
 from json import dumps
 from typing import Any
 
-import jax.random as jr
-
-from ._eval import result_row, tell_unknown
+from ._eval import measure_agent, result_row
+from ._known import BOUND, is_usual, KNOWN
 from ._load import Table
-from ._measure import mean_and_error, measure
+from ._measure import mean_and_error
 
 
-#: Wins and return on 10 x 10 with 10 mines, measured elsewhere or worked out; of `belief` the
-#: best hand-written solver's.
-KNOWN = {
-    "random": (0.0, 8.18),
-    "rules": (0.747, 71.7),
-    "minprob": (0.8127, 74.20),
-    "tiebreak": (0.857, 78.0),
-    "hindsight-8": (0.190, 24.1),
-    "hindsight-32": (0.577, 56.3),
-    "hindsight-128": (0.809, 73.9),
-    "belief": (0.857, 78.0),
-}
-#: Nobody who does not see the mines does better, by exact expectimax over optimistic positions.
-BOUND = (0.8711, 78.43)
 _EVERYBODY = (
     "tiebreak",
     "minprob",
@@ -35,7 +20,6 @@ _EVERYBODY = (
     "hindsight-128",
     "belief-constant",
 )
-_DEFAULT = (10, 10, 10)
 _HEADER = (
     f"{'agent':>16} {'wins':>17} {'raw':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
     f"{'known':>13} {'wins more than tiebreak':>24}"
@@ -62,18 +46,18 @@ def compare(
     env = seat.env
     names = agents or (_EVERYBODY if run is None else (*_EVERYBODY, "network", "belief"))
     # Whoever is unknown is so before the others have played.
-    players = {name: seat.agent(name) for name in names}
-    known = KNOWN if (env.rows, env.columns, env.num_mines) == _DEFAULT else {}
+    players = seat.agents(names)
+    known = KNOWN if is_usual(env) else {}
     if not json:
         print(f"{boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
         if known:
             print(f"nobody can win more than {BOUND[0]} of them, or return more than {BOUND[1]}")
+        print("±: one standard error")
         print(_HEADER)
     first = None
     # The yardstick is measured first, whatever the order.
     for name in sorted(players, key=lambda name: name != "tiebreak"):
-        measured = measure(env, players[name], boards=boards, key=jr.key(seed))
-        tell_unknown(name, env, measured)
+        measured = measure_agent(name, env, players[name], boards=boards, seed=seed)
         row = result_row(name, measured)
         if name == "tiebreak":
             first = measured.wins

@@ -50,7 +50,7 @@ class Config:
     exploration: float = 1.0
     """PUCT: weight of the prior, while collecting."""
     player_exploration: float = 0.1
-    """The same at full strength, where values have been learned."""
+    """The same at full strength."""
     temperature: float = 1.0
     """Of the visits that a move is drawn by, while collecting."""
 

@@ -7,7 +7,9 @@ from typing import Any
 import jax.random as jr
 
 from zero_envs import Minesweeper
+from zero_train import AbstractActor
 
+from ._known import BOUND, is_usual
 from ._load import Table
 from ._measure import mean_and_error, measure, Measured
 
@@ -24,47 +26,73 @@ def evaluate(
     """
     seat = Table.of(run, **table)
     name = agent or seat.usual_agent
-    measured = measure(seat.env, seat.agent(name), boards=boards, key=jr.key(seed))
-    row, env = result_row(name, measured), seat.env
-    tell_unknown(name, env, measured)
+    env = seat.env
+    measured = measure_agent(name, env, seat.agent(name), boards=boards, seed=seed)
+    row = result_row(name, measured)
     if json:
         print(dumps(row))
         return
-    safe = env.num_actions - env.num_mines
+    safe, games = env.num_actions - env.num_mines, measured.games
     print(f"{name}, {boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines:")
-    print(
-        f"  wins     {row['win_rate']:.4f} ± {row['win_se']:.4f}  ({row['win_rate_raw']:.4f} raw)"
-    )
-    raw = measured.games.safe.mean()
-    print(
-        f"  return   {row['return_mean']:.2f} ± {row['return_se']:.2f} of {safe}  ({raw:.2f} raw)"
-    )
+    print(f"  wins     {_interval(row['win_rate'], row['win_se'], 4)}; raw {games.won.mean():.4f}")
+    returned = _interval(row["return_mean"], row["return_se"], 2)
+    print(f"  return   {returned} of {safe}; raw {games.safe.mean():.2f}")
     print(f"  needless risks  {row['needless_risks']}")
     print(f"  moves a second  {row['moves_per_second']:.0f}")
 
 
-def tell_unknown(name: str, env: Minesweeper, measured: Measured) -> None:
-    """Says on stderr how many risks are not known, if any."""
+def measure_agent(
+    name: str, env: Minesweeper, actor: AbstractActor, *, boards: int, seed: int
+) -> Measured:
+    """Measures with this seed, and says on stderr how far it is, if that is a terminal, and what
+    is odd about the result."""
+
+    def progress(done: int) -> None:
+        if sys.stderr.isatty():
+            end = "\r" if done < boards else "\r\033[K"
+            print(f"{name}: {done} of {boards} boards", end=end, file=sys.stderr, flush=True)
+
+    measured = measure(env, actor, boards=boards, key=jr.key(seed), progress=progress)
+    for doubt in doubts(name, env, measured):
+        print(f"minesweeper: {doubt}", file=sys.stderr)
+    return measured
+
+
+def doubts(name: str, env: Minesweeper, measured: Measured) -> list[str]:
+    """What should make one wonder: risks that are not known, and wins that nobody can have."""
+    said = []
     if unknown := int(measured.games.unknown.sum()):
-        print(
-            f"minesweeper: the exact risk of {unknown} moves of {name} is not known, for their "
-            f"posterior needs more than {env.max_states} states; they count as what came of them. "
-            "--max-states allows more.",
-            file=sys.stderr,
+        said.append(
+            f"the exact risk of {unknown} moves of {name} is not known, for their posterior needs "
+            f"more than {env.max_states} states; they count as what came of them. A larger "
+            "--max-states may help."
         )
+    least = float(measured.wins.mean()) - 3 * measured.win_error
+    if is_usual(env) and least > BOUND[0]:
+        said.append(
+            f"{name} wins more than {least:.4f}, three standard errors below its mean; nobody who "
+            f"does not see the mines can win more than {BOUND[0]}. Something leaks."
+        )
+    return said
+
+
+def _interval(mean: float, error: float, digits: int) -> str:
+    """With a standard error, and between which two numbers it is in 95 % of cases."""
+    low, high = mean - 1.96 * error, mean + 1.96 * error
+    number = lambda x: f"{x:.{digits}f}"
+    return f"{number(mean)} ± {number(error)} (95 %: {number(low)} to {number(high)})"
 
 
 def result_row(name: str, measured: Measured) -> dict[str, Any]:
     """What `--json` prints: means over boards, luck with the mines taken out where that is the
     steadier estimate, and their standard errors."""
     games = measured.games
-    win, win_error = mean_and_error(measured.wins)
     returned, return_error = mean_and_error(measured.returns)
     return {
         "agent": name,
         "boards": len(games.won),
-        "win_rate": win,
-        "win_se": win_error,
+        "win_rate": float(measured.wins.mean()),
+        "win_se": measured.win_error,
         "win_rate_raw": float(games.won.mean()),
         "return_mean": returned,
         "return_se": return_error,

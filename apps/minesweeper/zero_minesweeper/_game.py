@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 
-from zero_envs import mine_posterior, Minesweeper, MinesweeperState, Transition
+from zero_envs import Minesweeper, MinesweeperState, Transition
 from zero_search import Plan
 from zero_train import AbstractActor, PlanningActor
 
@@ -41,8 +41,7 @@ class Advice:
     - `cell`: its choice.
     - `value`: how likely it thinks a win; `None` without a search, as what follows.
     - `visits`: of each cell by the search.
-    - `wins`: how likely it thinks a win after each cell, but no more than its risk leaves; it
-        means nothing without visits.
+    - `wins`: how likely it thinks a win by each cell; means nothing without visits.
     """
 
     cell: int
@@ -100,7 +99,7 @@ class Game:
         is not known. At the end as it was before the last move."""
         if self._heat is None:
             # Batched, as agents ask: what was compiled for one is there for the other.
-            self._heat = np.asarray(_posterior(self.env, self._state.board))
+            self._heat = np.asarray(_heat(self.env, self._state))
         return self._heat
 
     @property
@@ -142,7 +141,7 @@ class Game:
             return Advice(cell)
         weights = np.asarray(plan.weights[0])
         visits = np.rint(weights * actor.planner.search.planner.num_simulations).astype(int)
-        # A search samples what a cell may show, and of few visits none may have met the mine.
+        # Layouts that were drawn may show a risk as a little smaller than it is.
         wins = np.minimum(plan.qvalues[0], 1 - self._heat.reshape(-1))
         return Advice(cell, float(np.sum(weights * wins)), visits, wins)
 
@@ -162,11 +161,9 @@ def _step(
     return env.step(state, cell, key=key)
 
 
-def _posterior(
-    env: Minesweeper, board: Int8[Array, "rows columns"]
-) -> Float[Array, "rows columns"]:
-    look = lambda b: mine_posterior(b, env.num_mines, max_states=env.max_states).probability
-    return jax.vmap(look)(board[None])[0]
+def _heat(env: Minesweeper, state: MinesweeperState) -> Float[Array, "rows columns"]:
+    batch = jax.tree.map(lambda x: x[None], state)
+    return jax.vmap(env.posterior)(batch).probability[0]
 
 
 def _act(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -10,10 +11,10 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, Checkpoints, FeatureEvaluator
-from zero_train.app import load_config
+from zero_train.app import load_config, UsageError
 
-from ._agents import build_agent
-from ._build import build_agent as build_learner, build_env
+from ._agents import build_agent, PLANNING
+from ._build import build_env, build_learner
 from ._config import Config
 
 
@@ -61,13 +62,14 @@ class Table:
     - `env`: the board.
     - `config`: how agents play there.
     - `trained`: who has a network, if anybody.
-    - `layouts`: of `hindsight`; `None` for what is usual.
+    - `layouts`, `simulations`: what was asked for; `None` for what is usual.
     """
 
     env: Minesweeper
     config: Config = Config()
     trained: Trained | None = None
     layouts: int | None = None
+    simulations: int | None = None
 
     @classmethod
     def of(
@@ -98,20 +100,32 @@ class Table:
         }
         chosen = {name: value for name, value in given.items() if value is not None}
         config = dataclasses.replace(usual, **chosen)
-        return cls(build_env(config), config, trained, layouts)
+        return cls(build_env(config), config, trained, layouts, simulations)
 
     @property
     def usual_agent(self) -> str:
         """Who plays if nobody is named."""
         return "tiebreak" if self.trained is None else "belief"
 
-    def agent(self, name: str) -> AbstractActor:
-        """The agent of that name. Raises as
-        [`build_agent`][zero_minesweeper._agents.build_agent] does."""
-        return build_agent(
-            name,
-            self.env,
-            config=self.config,
-            layouts=self.layouts,
-            evaluate=None if self.trained is None else self.trained.evaluator(),
+    def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
+        """The agents of these names.
+
+        **Raises:** as [`build_agent`][zero_minesweeper._agents.build_agent], and
+        [`zero_train.app.UsageError`][] where something was asked for that none of them does.
+        """
+        evaluate = None if self.trained is None else self.trained.evaluator()
+        build = lambda name: build_agent(
+            name, self.env, config=self.config, layouts=self.layouts, evaluate=evaluate
         )
+        players = {name: build(name) for name in names}
+        for flag, agents in PLANNING.items():
+            if getattr(self, flag) is not None and not set(agents) & set(players):
+                raise UsageError(
+                    f"--{flag} means nothing to {', '.join(players)}; it is for "
+                    f"{', '.join(agents)}."
+                )
+        return players
+
+    def agent(self, name: str) -> AbstractActor:
+        """One of them."""
+        return self.agents([name])[name]

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -11,11 +12,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from zero_envs import mine_posterior, Minesweeper
-from zero_train import AbstractActor
-
-
-_BOARDS_AT_ONCE = 1000
+from zero_envs import Minesweeper, MinesweeperState
+from zero_search import Hindsight
+from zero_train import AbstractActor, PlanningActor
 
 
 class Played(eqx.Module):
@@ -57,15 +56,36 @@ class Measured:
     moves_per_second: float
 
     @property
+    def as_it_came(self) -> bool:
+        """Whether `won` varies less than `win_estimate`, as it does for who risks much."""
+        spread = float(np.var(np.asarray(self.games.win_estimate, np.float64)))
+        return self._raw_variance < spread
+
+    @property
     def wins(self) -> np.ndarray:
-        """Board by board, with the mean of `won`: without luck, or as it came for who risks so much
-        that this varies less."""
-        return _steadier(self.games.win_estimate, self.games.won)
+        """Board by board, with the mean of `won`: without luck, or `as_it_came`."""
+        games = self.games
+        return np.asarray(games.won if self.as_it_came else games.win_estimate, np.float64)
 
     @property
     def returns(self) -> np.ndarray:
         """The same for `safe`."""
-        return _steadier(self.games.return_estimate, self.games.safe)
+        games = self.games
+        return np.asarray(games.safe if self.as_it_came else games.return_estimate, np.float64)
+
+    @property
+    def win_error(self) -> float:
+        """The standard error of the mean of `wins`."""
+        if self.as_it_came:
+            return math.sqrt(self._raw_variance / len(self.games.won))
+        return mean_and_error(self.wins)[1]
+
+    @property
+    def _raw_variance(self) -> float:
+        # By Laplace's rule of succession: a few games that all ended alike prove no certainty.
+        games = self.games
+        share = (int(np.sum(games.won)) + 1) / (len(games.won) + 2)
+        return share * (1 - share)
 
 
 def measure(
@@ -75,26 +95,34 @@ def measure(
     boards: int,
     key: PRNGKeyArray,
     timed: bool = True,
+    at_once: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
     """Plays `boards` boards. Board `i`, and whatever is random in playing it, depends on `key` and
     on `i` only: give two players the same key and compare them board by board.
 
-    Compilation is not `timed`: a few boards are played twice; of many the first are left out.
+    **Arguments:**
+
+    - `timed`: tell the moves per second, without compilation: boards that fit into one batch are
+        played twice; of more the first batch is left out.
+    - `at_once`: at most so many are played in a batch; by default 1000, or fewer where memory
+        would not do.
+    - `progress`: hears how many boards were played, after every batch.
     """
-    rows = np.arange(boards, dtype=np.int32)
-    chunks = [rows[i : i + _BOARDS_AT_ONCE] for i in range(0, boards, _BOARDS_AT_ONCE)]
-    # The last chunk is filled up, so that one compiled program plays them all.
-    size = len(chunks[0])
-    padded = [np.resize(chunk, size) for chunk in chunks]
+    most = at_once or _boards_at_once(env, actor)
+    # All batches are of one size, which one compiled program plays, with a few boards too many.
+    batches = math.ceil(boards / most)
+    size = math.ceil(boards / batches)
+    rows = [jnp.arange(i * size, (i + 1) * size, dtype=jnp.int32) for i in range(batches)]
     played, seconds = [], []
     # The first one compiles: if there is no other to be timed, it is played again.
-    for chunk in (*padded, *padded[: int(timed and len(padded) == 1)]):
+    for numbers in (*rows, *rows[: int(timed and batches == 1)]):
         start = time.perf_counter()
-        played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
+        played.append(jax.block_until_ready(_play(env, actor, numbers, key)))
         seconds.append(time.perf_counter() - start)
-    numbers = [len(chunk) for chunk in chunks]
-    join = lambda *xs: np.concatenate([np.asarray(x)[:n] for x, n in zip(xs, numbers, strict=True)])
-    games = jax.tree.map(join, *played[: len(chunks)])
+        progress(min(len(played) * size, boards))
+    join = lambda *xs: np.concatenate([np.asarray(x) for x in xs])[:boards]
+    games = jax.tree.map(join, *played[:batches])
     if not timed:
         return Measured(games, math.nan)
     moves = sum(int(jnp.sum(one.moves)) for one in played[1:])
@@ -107,9 +135,13 @@ def mean_and_error(x: ArrayLike) -> tuple[float, float]:
     return float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(numbers.size))
 
 
-def _steadier(*estimates: ArrayLike) -> np.ndarray:
-    numbers = [np.asarray(x, np.float64) for x in estimates]
-    return min(numbers, key=np.var)
+def _boards_at_once(env: Minesweeper, actor: AbstractActor) -> int:
+    """1000 of 10 x 10 cells. A posterior takes more for more cells, and each of them more for
+    longer rows; a plan for many layouts takes a tree for each."""
+    most = 1e6 / env.num_actions**1.5
+    if isinstance(actor, PlanningActor) and isinstance(actor.planner, Hindsight):
+        most = min(most, 1.28e7 / (actor.planner.num_trees * env.num_actions))
+    return max(1, min(1000, round(most)))
 
 
 @eqx.filter_jit
@@ -126,9 +158,7 @@ def _play(
         step, state, carry, played = loop
         obs = jax.vmap(env.observe)(state)
         action, _, carry = actor.act(state, obs, carry, key=keys(0, step))
-        risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0, 0))(
-            env, state.board, state.over, action
-        )
+        risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0))(env, state, action)
         unknown = jnp.isnan(risk)
         after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
             state, action, keys(1, step)
@@ -157,15 +187,12 @@ def _play(
 
 
 def _risk(
-    env: Minesweeper, board: Int[Array, "rows columns"], over: Bool[Array, ""], action: Array
+    env: Minesweeper, state: MinesweeperState, action: Int[Array, ""]
 ) -> tuple[Float[Array, ""], Int[Array, ""]]:
     """The probability that the move opens a mine, NaN if not known, and whether that could have
     been avoided."""
-    # A board on which a mine was stepped on shows what no layout shows.
-    board = jnp.where(over, jnp.int8(-1), board)
-    found = mine_posterior(board, env.num_mines, max_states=env.max_states).probability
-    hidden = board < 0
+    found, hidden = env.posterior(state).probability, state.board < 0
     # Opening a cell again ends the game as surely as a mine does.
     risk = jnp.where(hidden.reshape(-1)[action], found.reshape(-1)[action], 1.0)
     needless = (risk > 0) & jnp.any(hidden & (found == 0))
-    return jnp.where(over, 0.0, risk), jnp.where(over, 0, needless.astype(jnp.int32))
+    return jnp.where(state.over, 0.0, risk), jnp.where(state.over, 0, needless.astype(jnp.int32))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Int8, Key
 
-from zero_envs import mine_posterior, Minesweeper, MinesweeperState
+from zero_envs import Minesweeper, MinesweeperState
 from zero_search import (
     AbstractPlanner,
     Belief,
@@ -20,6 +20,7 @@ from zero_train import EnvironmentModel
 
 from ._beliefs import MineBelief, MineBeliefs
 from ._layouts import find_layouts
+from ._solvers import proven
 
 
 class Judgement(eqx.Module):
@@ -45,9 +46,10 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     the board, so that a row's plan does not depend on those beside it; keys are for drawing cells.
 
     Its plans' `weights` are equal for all safe cells, and the search's visits elsewhere. Where the
-    posterior does not fit into `max_states`, the network's policy plays. `stats` has `probability`,
-    of a mine in each cell, `[batch, rows, columns]`, NaN where it is not known, `searched`, and how
-    many evaluations were `invalid`.
+    posterior does not fit into `max_states`, they are equal for what single numbers prove safe, and
+    the network's policy otherwise. `stats` has `probability`, of a mine in each cell,
+    `[batch, rows, columns]`, NaN where it is not known, `searched`, and how many evaluations were
+    `invalid`.
 
     **Attributes:**
 
@@ -78,36 +80,18 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         # So that nothing below can look at them.
         state = eqx.tree_at(lambda s: s.mines, state, jnp.zeros_like(state.mines))
         world = _world(model)
-        rules, batch = _rules(world), state.over.shape[0]
-        # A board on which a mine was stepped on shows what no layout shows.
-        board = jnp.where(state.over[:, None, None], jnp.int8(-1), state.board)
-        known = lambda b: mine_posterior(b, rules.num_mines, max_states=rules.max_states)
-        posterior = jax.vmap(known)(board)
-        hidden = (board < 0) & ~state.over[:, None, None]
-        risk = posterior.probability
+        posterior = jax.vmap(_rules(world).posterior)(state)
+        batch, risk = state.over.shape[0], posterior.probability
+        hidden = (state.board < 0) & ~state.over[:, None, None]
         flat = lambda x: x.reshape(batch, -1)
         safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
-        policy = lambda: safe_softmax(world.predict(state, key=key)[0])
-        # Such boards are rare, if there are any at all.
-        weights = jax.lax.cond(
-            jnp.any(posterior.overflowed),
-            lambda: jnp.where(posterior.overflowed[:, None], policy(), _equal(safe)),
-            lambda: _equal(safe),
-        )
-        # Whoever does not look at the value does not pay for it.
-        _, value = world.predict(state, key=key)
-        told = Judgement(
-            weights=weights,
-            qvalues=jnp.broadcast_to(value[:, None], weights.shape),
-            value=value,
-            invalid=(~jnp.isfinite(value)).astype(jnp.int32),
-        )
+        told = _unsearched(world, state, safe, posterior.overflowed, key)
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
-        told = self._search_all(model, board, pending, told)
-        cells = jnp.arange(rules.num_actions, dtype=jnp.int32)
+        told = self._search_all(model, state.board, pending, told)
+        cells = jnp.arange(safe.shape[1], dtype=jnp.int32)
         plan = Plan(
             action=sample_action(told.weights, self.temperature, key=key),
-            candidates=jnp.broadcast_to(cells, weights.shape),
+            candidates=jnp.broadcast_to(cells, safe.shape),
             weights=told.weights,
             qvalues=told.qvalues,
             advantages=told.qvalues - told.value[:, None],
@@ -163,6 +147,36 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         qvalues = outlook.root.qvalues
         value = jnp.sum(weights * qvalues, axis=1)
         return Judgement(weights, qvalues, value, outlook.stats["invalid"])
+
+
+def _unsearched(
+    world: EnvironmentModel,
+    state: MinesweeperState,
+    safe: Bool[Array, "batch cells"],
+    overflowed: Bool[Array, " batch"],
+    key: Key[Array, " batch"],
+) -> Judgement:
+    """Safe cells alike; where the posterior is not known, by single numbers and the policy."""
+
+    def known() -> Float[Array, "batch cells"]:
+        return _equal(safe)
+
+    def some() -> Float[Array, "batch cells"]:
+        simple, _ = jax.vmap(proven)(state.board)
+        policy = safe_softmax(world.predict(state, key=key)[0])
+        guess = jnp.where(jnp.any(simple, axis=1, keepdims=True), _equal(simple), policy)
+        return jnp.where(overflowed[:, None], guess, known())
+
+    # Such boards are rare, if there are any at all.
+    weights = jax.lax.cond(jnp.any(overflowed), some, known)
+    # Whoever does not look at the value does not pay for it.
+    _, value = world.predict(state, key=key)
+    return Judgement(
+        weights=weights,
+        qvalues=jnp.broadcast_to(value[:, None], weights.shape),
+        value=value,
+        invalid=(~jnp.isfinite(value)).astype(jnp.int32),
+    )
 
 
 def _key(board: Int8[Array, "rows columns"]) -> Key[Array, ""]:

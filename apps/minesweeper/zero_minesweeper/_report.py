@@ -20,8 +20,9 @@ from zero_train.app import (
     write_page,
 )
 
+from ._agents import FOLLOWED
 from ._boards import pictures
-from ._compare import BOUND, KNOWN
+from ._known import BOUND, KNOWN
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
@@ -82,18 +83,12 @@ def _play(evaluations: list[dict[str, Any]], known: bool) -> list[str]:
         chart(
             heading,
             "Luck with the mines taken out; bars are two standard errors.",
-            *(_series(evaluations, agent, name, error) for agent in _followed(evaluations)),
+            *(_series(evaluations, agent, name, error) for agent in FOLLOWED if evaluations),
             levels=levels(i) if known else [],
             percent=percent,
         )
         for heading, name, error, i, percent in parts
     ]
-
-
-def _followed(evaluations: list[dict[str, Any]]) -> list[str]:
-    """Who was measured from the beginning."""
-    first = evaluations[0]["step"] if evaluations else 0
-    return [row["agent"] for row in evaluations if row["step"] == first]
 
 
 def _series(evaluations: list[dict[str, Any]], agent: str, name: str, error: str) -> Series:

@@ -70,7 +70,18 @@ def least_likely(
 
 
 def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:
-    """A cell that a number by itself proves safe; otherwise any that no number proves a mine.
+    """A cell that a number by itself proves safe; otherwise any that no number proves a mine."""
+    safe, mines = proven(board)
+    hidden = (board < 0).reshape(-1)
+    rest = hidden & ~mines
+    choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden))
+    return _any_of(choice, key)
+
+
+def proven(
+    board: Int[Array, "rows columns"],
+) -> tuple[Bool[Array, " cells"], Bool[Array, " cells"]]:
+    """Which hidden cells single numbers prove safe, and which mines.
 
     A number all of whose mines are known makes its other neighbours safe; one with as many hidden
     neighbours as mines makes all of them mines.
@@ -80,10 +91,7 @@ def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Arr
     full = ~hidden & (around(hidden) == board)
     mines = hidden & (around(full) > 0)
     done = ~hidden & (around(mines) == board)
-    safe = (hidden & ~mines & (around(done) > 0)).reshape(-1)
-    rest = (hidden & ~mines).reshape(-1)
-    choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden.reshape(-1)))
-    return _any_of(choice, key)
+    return (hidden & ~mines & (around(done) > 0)).reshape(-1), mines.reshape(-1)
 
 
 def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:

@@ -15,17 +15,16 @@ import zero_train.app
 from zero_train import data_mesh, ExpertIterationState
 from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
 
-from ._agents import build_agent
+from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
-from ._build import build_agent as build_learner, build_env, build_loop, learning_rate
+from ._build import build_env, build_learner, build_loop, learning_rate
 from ._config import Config
 from ._eval import result_row
 from ._measure import measure
 from ._report import write_report
 
 
-#: Who is measured while the network learns, and at the end besides.
-FOLLOWED = ("network", "belief")
+#: Who is measured at the end besides.
 COMPARED = ("belief-constant", "tiebreak", "minprob")
 # Boards in the report.
 _PICTURED = 5
@@ -111,7 +110,8 @@ class _Run(AbstractRun):
         )
         # The same boards for everybody, every time.
         key = jr.clone(self._key)
-        measured = measure(self._env, actor, boards=boards, key=key, timed=False)
+        once = config.boards  # so that the last evaluation is no other program
+        measured = measure(self._env, actor, boards=boards, key=key, timed=False, at_once=once)
         row = result_row(name, measured)
         # A clock's figure would differ in a run that was resumed.
         del row["moves_per_second"]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from rich.text import Text
 
+from ._agents import NETWORKED
 from ._game import Advice, Game, Risk
 from ._load import Table
 from ._scene import name
@@ -71,7 +72,9 @@ def luck(game: Game) -> list[str]:
 
 def about(table: Table, agent: str) -> str:
     """Who plays on what."""
-    trained = "" if table.trained is None else f" (run trained for {table.trained.step} steps)"
+    trained = ""
+    if table.trained is not None and agent in NETWORKED:
+        trained = f" (run trained for {table.trained.step} steps)"
     env = table.env
     return f"{agent}{trained} on {env.rows} x {env.columns} with {env.num_mines} mines"
 

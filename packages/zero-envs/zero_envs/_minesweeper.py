@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import AbstractHiddenEnvironment, Observation, Transition
 from ._foreign import raw_key
 from ._jumanji import JumanjiEnvironment
-from ._mines import check_max_states, sample_mines
+from ._mines import check_max_states, mine_posterior, MinePosterior, sample_mines
 
 
 # What `signal` says of a mine; below it are the numbers.
@@ -156,14 +156,18 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
 
     def resample(self, state: MinesweeperState, *, key: PRNGKeyArray) -> MinesweeperState:
         """Other mines, each layout that shows this board alike. A final state stays as it is."""
-        # A board on which a mine was stepped on shows what no layout shows.
-        board = jnp.where(state.over, jnp.int8(-1), state.board)
-        (mines,), _ = sample_mines(board, self.num_mines, 1, key=key, max_states=self.max_states)
+        (mines,), _ = sample_mines(
+            self._shown(state), self.num_mines, 1, key=key, max_states=self.max_states
+        )
         return MinesweeperState(
             board=state.board,
             mines=jnp.where(state.over, state.mines, mines),
             over=state.over,
         )
+
+    def posterior(self, state: MinesweeperState) -> MinePosterior:
+        """What the visible board says of the mines, exactly; means nothing of a final state."""
+        return mine_posterior(self._shown(state), self.num_mines, max_states=self.max_states)
 
     def signal(
         self, state: MinesweeperState, action: Int[Array, ""], next_state: MinesweeperState
@@ -201,6 +205,10 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         mark = np.where(board < 0, np.where(mines & over, "*", "."), board.astype(str))
         mark = np.where(mines & (board >= 0), "X", mark)
         return "\n".join(" ".join(row) for row in mark)
+
+    def _shown(self, state: MinesweeperState) -> Int8[Array, "rows columns"]:
+        # A board on which a mine was stepped on shows what no layout shows.
+        return jnp.where(state.over, jnp.int8(-1), state.board)
 
     @property
     def _share(self) -> Float[Array, ""]:
