@@ -16,7 +16,7 @@ from zero_minesweeper._load import Table
 
 SIZE, MINES = 4, 3
 SMALL = Minesweeper(SIZE, SIZE, MINES, max_states=32)
-TABLE = Table(SMALL, Config(layouts=64, player_simulations=16), layouts=64)
+TABLE = Table(SMALL, Config(layouts=64, player_simulations=16))
 
 
 def numbers(mines: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
         seat.config.player_simulations == small_config.player_simulations
         and seat.usual_agent == "belief"
     )
-    other = Table.of(str(tiny_run), rows=4, mines=3, simulations=5)
+    other = Table.of(str(tiny_run), rows=4, mines=3)
     assert (other.env.rows, other.env.columns, other.env.num_mines) == (4, 4, 3)
     state = other.env.init(key=jax.random.key(0))
     agent = other.agent("network")
