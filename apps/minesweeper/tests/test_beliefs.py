@@ -57,8 +57,8 @@ def belief() -> MineBelief:
         over=jnp.zeros(layouts.shape[:2], jnp.bool_),
     )
     weights = jnp.where(listed, 1.0 / posterior.count[:, None], 0.0)
-    moved = jnp.ones(ROWS, jnp.bool_)
-    return MineBelief(Belief(particles, weights, jnp.zeros(ROWS, jnp.uint32)), moved)
+    risk = posterior.probability.reshape(ROWS, -1)
+    return MineBelief(Belief(particles, weights, jnp.zeros(ROWS, jnp.uint32)), risk)
 
 
 def judged(belief: MineBelief, judge: Says) -> tuple[np.ndarray, np.ndarray]:
@@ -104,13 +104,23 @@ def test_what_is_safe_is_opened_and_a_guess_is_not_overrated(belief):
 
 
 def test_at_the_root_a_sample_proves_nothing(belief):
-    """What is no mine in any particle may be one elsewhere. One step on it counts."""
-    root = eqx.tree_at(lambda b: b.moved, belief, ~belief.moved)
+    """What is no mine in any particle may be one elsewhere; one step on the particles count."""
+    one = jnp.zeros_like(belief.belief.weights).at[:, 0].set(1.0)
+    root = eqx.tree_at(lambda b: b.belief.weights, belief, one)
     logits, value = judged(root, Says())
-    assert (np.isfinite(logits) == HIDDEN).all() and (value == 1).all()
-    model = MineBeliefs(build_model(ENV, Says()))
-    after = model.afterstate(root, jnp.full(ROWS, 8, jnp.int32))
-    assert model.resolve(after, jnp.zeros(ROWS, jnp.int32))[0].moved.all()
+    legal = np.isfinite(logits)
+    np.testing.assert_array_equal(legal[:2], HIDDEN[:2])
+    np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
+    model, last = MineBeliefs(build_model(ENV, Says())), jnp.full(ROWS, 8, jnp.int32)
+    after = model.afterstate(root, last)
+    mine = np.asarray(belief.belief.particles.mines[:, 0, 2, 2])
+    assert not mine[0]
+    shown = np.asarray(after.logits[0, :-1]) > -np.inf
+    np.testing.assert_allclose(after.discount[0, :-1], shown * 2 / 3, atol=1e-6)
+    number = jnp.argmax(after.logits, axis=1).astype(jnp.int32)
+    belief, *_ = model.resolve(after, number)
+    found = np.asarray(belief.risk[0])
+    np.testing.assert_array_equal(found, np.ravel(root.belief.particles.mines[0, 0]))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,17 @@ from zero_search import (
     Belief,
     BeliefModel,
     PredictedBelief,
-    safe_softmax,
 )
 
 
 class MineBelief(eqx.Module):
-    """A belief about a board, and whether a cell was opened since the search began."""
+    """A belief about a board, and the probability of a mine in each cell.
+
+    At the root that is known exactly, which particles need not show; below it is their share.
+    """
 
     belief: Belief[MinesweeperState]
-    moved: Bool[Array, "*axes"]
+    risk: Float[Array, "*axes cells"]
 
 
 PredictedMines = PredictedBelief[MinesweeperState]
@@ -29,29 +31,27 @@ _MINE = -1
 class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
     """A [`zero_search.BeliefModel`][] of boards that pay for wins alone.
 
-    - A move is discounted by its risk, the share of particles in which it opens a mine, and chance
-      is left with the numbers: a mine ends the game, which need not be visited to be known.
+    - A move is discounted by its risk, and chance is left with the numbers: a mine ends the game,
+      which need not be visited to be known.
     - Where some cell is safe, that cell is the only legal one. It costs nothing to open and may
       tell something, so nothing better is lost, and the tree need not branch.
     - Where no cell is safe, nobody wins more often than the safest cell is safe, whatever the
       evaluator says.
-
-    The last two take the particles for all that there can be. They do not hold at the root, where
-    the posterior itself said that nothing is safe, and a sample must not say otherwise.
     """
 
     beliefs: BeliefModel
 
     def afterstate(self, state: MineBelief, action: Int[Array, " batch"]) -> PredictedMines:
         after = self.beliefs.afterstate(state.belief, action)
-        numbers = safe_softmax(after.logits).at[:, _MINE].set(0.0)
-        safe = jnp.sum(numbers, axis=1, keepdims=True)
+        numbers = after.logits.at[:, _MINE].set(-jnp.inf)
+        some = jnp.any(numbers > -jnp.inf, axis=1, keepdims=True)
+        safe = 1.0 - jnp.take_along_axis(state.risk, action[:, None], axis=1)
         return eqx.tree_at(
             lambda x: (x.logits, x.reward, x.discount),
             after,
             (
                 # Where nothing but a mine is possible, that is what happens.
-                jnp.where(safe > 0, after.logits.at[:, _MINE].set(-jnp.inf), after.logits),
+                jnp.where(some, numbers, after.logits),
                 safe * after.reward,
                 safe * after.discount,
             ),
@@ -64,21 +64,20 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
         self, afterstate: PredictedMines, outcome: Int[Array, " batch"]
     ) -> tuple[MineBelief, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         belief, reward, discount, last = self.beliefs.resolve(afterstate, outcome)
-        return MineBelief(belief, jnp.ones(last.shape, jnp.bool_)), reward, discount, last
+        mines = belief.particles.mines.reshape(*belief.weights.shape, -1)
+        risk = jnp.sum(jnp.where(mines, belief.weights[:, :, None], 0.0), axis=1)
+        return MineBelief(belief, risk), reward, discount, last
 
     def predict(
         self, state: MineBelief, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch cells"], Float[Array, " batch"]]:
         logits, value = self.beliefs.predict(state.belief, key=key)
-        mines, likely = state.belief.particles.mines, state.belief.weights
-        mines = mines.reshape(*likely.shape, -1)
-        risk = jnp.sum(jnp.where(mines, likely[:, :, None], 0.0), axis=1)
         legal = logits > -jnp.inf
-        safe = legal & (risk == 0)
-        least = jnp.min(jnp.where(legal, risk, jnp.inf), axis=1)
+        safe = legal & (state.risk == 0)
+        least = jnp.min(jnp.where(legal, state.risk, jnp.inf), axis=1)
         # What is not finite must stay so, for the search to count it.
         sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(logits) | (logits == -jnp.inf), axis=1)
-        known = state.moved & sound & jnp.any(legal, axis=1)
+        known = sound & jnp.any(legal, axis=1)
         forced = (known & jnp.any(safe, axis=1))[:, None]
         first = safe & (jnp.cumsum(safe, axis=1, dtype=jnp.int32) == 1)
         logits = jnp.where(forced, jnp.where(first, 0.0, -jnp.inf), logits)

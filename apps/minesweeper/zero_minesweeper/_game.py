@@ -141,9 +141,7 @@ class Game:
             return Advice(cell)
         weights = np.asarray(plan.weights[0])
         visits = np.rint(weights * actor.planner.search.planner.num_simulations).astype(int)
-        # Layouts that were drawn may show a risk as a little smaller than it is.
-        wins = np.minimum(plan.qvalues[0], 1 - self._heat.reshape(-1))
-        return Advice(cell, float(np.sum(weights * wins)), visits, wins)
+        return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
         return jr.fold_in(jr.fold_in(jr.fold_in(self._key, consumer), step), self._number)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -103,8 +104,8 @@ def measure(
 
     **Arguments:**
 
-    - `timed`: tell the moves per second, without compilation: boards that fit into one batch are
-        played twice; of more the first batch is left out.
+    - `timed`: tell the moves per second, without compilation. Else what was compiled for the same
+        actor before is used again.
     - `at_once`: at most so many are played in a batch; by default 1000, or fewer where memory
         would not do.
     - `progress`: hears how many boards were played, after every batch.
@@ -114,19 +115,17 @@ def measure(
     batches = math.ceil(boards / most)
     size = math.ceil(boards / batches)
     rows = [jnp.arange(i * size, (i + 1) * size, dtype=jnp.int32) for i in range(batches)]
-    played, seconds = [], []
-    # The first one compiles: if there is no other to be timed, it is played again.
-    for numbers in (*rows, *rows[: int(timed and batches == 1)]):
-        start = time.perf_counter()
-        played.append(jax.block_until_ready(_play(env, actor, numbers, key)))
-        seconds.append(time.perf_counter() - start)
+    play: Any = _play
+    if timed:
+        play = play.lower(env, actor, rows[0], key).compile()
+    played, start = [], time.perf_counter()
+    for numbers in rows:
+        played.append(jax.device_get(play(env, actor, numbers, key)))
         progress(min(len(played) * size, boards))
-    join = lambda *xs: np.concatenate([np.asarray(x) for x in xs])[:boards]
-    games = jax.tree.map(join, *played[:batches])
-    if not timed:
-        return Measured(games, math.nan)
-    moves = sum(int(jnp.sum(one.moves)) for one in played[1:])
-    return Measured(games, moves / sum(seconds[1:]))
+    seconds = time.perf_counter() - start
+    games = jax.tree.map(lambda *xs: np.concatenate(xs)[:boards], *played)
+    moves = sum(int(one.moves.sum()) for one in played)
+    return Measured(games, moves / seconds if timed else math.nan)
 
 
 def mean_and_error(x: ArrayLike) -> tuple[float, float]:

@@ -38,8 +38,8 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     Of the state it reads the visible board, and whether the game is over. The particles of a belief
     are all layouts, if `num_layouts` are enough for that, and the belief is the posterior itself.
     Otherwise they are drawn from it, and weighted so that a cell is as likely a mine among them as
-    it really is, as far as they can show that: the risk of a move is that of the posterior, and the
-    draws only say what it may show.
+    it really is, as far as they can show that. The risk of a first move is always that of the
+    posterior, and the draws only say what it may show.
 
     Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
     `lanes` at a time, and equal boards are searched once. What is random in a search follows from
@@ -87,7 +87,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
         told = _unsearched(world, state, safe, posterior.overflowed, key)
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
-        told = self._search_all(model, state.board, pending, told)
+        told = self._search_all(model, state.board, flat(risk), pending, told)
         cells = jnp.arange(safe.shape[1], dtype=jnp.int32)
         plan = Plan(
             action=sample_action(told.weights, self.temperature, key=key),
@@ -109,6 +109,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         self,
         model: BeliefModel,
         board: Int8[Array, "batch rows columns"],
+        risk: Float[Array, "batch cells"],
         pending: Bool[Array, " batch"],
         told: Judgement,
     ) -> Judgement:
@@ -117,7 +118,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         def some(loop):
             pending, told = loop
             rows = jnp.argsort(~pending, stable=True)[: self.lanes]
-            found = self._search(model, board[rows])
+            found = self._search(model, board[rows], risk[rows])
             equal = jnp.all(board[:, None] == board[rows][None], axis=(2, 3)) & pending[:, None]
             mine, lane = jnp.any(equal, axis=1), jnp.argmax(equal, axis=1)
             take = lambda old, new: jnp.where(jnp.expand_dims(mine, range(1, old.ndim)), new, old)
@@ -126,7 +127,12 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
 
         return jax.lax.while_loop(lambda loop: jnp.any(loop[0]), some, (pending, told))[1]
 
-    def _search(self, model: BeliefModel, board: Int8[Array, "lanes rows columns"]) -> Judgement:
+    def _search(
+        self,
+        model: BeliefModel,
+        board: Int8[Array, "lanes rows columns"],
+        risk: Float[Array, "lanes cells"],
+    ) -> Judgement:
         dkey, tkey, fkey = jax.vmap(lambda b: tuple(jr.split(_key(b), 3)))(board)
         rules, number = _rules(_world(model)), self.num_layouts
         find = lambda board, key: find_layouts(
@@ -139,7 +145,7 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
             over=jnp.zeros(layouts.shape[:2], jnp.bool_),
         )
         seed = jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fkey)
-        belief = MineBelief(Belief(particles, likely, seed), jnp.zeros(len(board), jnp.bool_))
+        belief = MineBelief(Belief(particles, likely, seed), risk)
         beliefs = MineBeliefs(model)
         carry = self.search.init(beliefs, belief)
         outlook, _, _ = self.search.explore(beliefs, belief, carry, key=tkey)
