@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zero_envs import Minesweeper, Observation
-from zero_search import Hindsight, PUCT, SoftmaxQ, TreeSearch
+from zero_search import ByMinMax, Hindsight, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
     AbstractActor,
     EnvironmentModel,
@@ -103,7 +103,8 @@ def build_agent(
         # With the mines known every safe cell is worth the same: one simulation each says all. So
         # much exploration that none comes twice before all came once. The root counts what lies
         # behind it without storing it, which would take a fifth of a megabyte a layout.
-        search = TreeSearch(env.num_actions, PUCT(1e4), max_depth=1, max_nodes=1)
+        rule = PUCT(1e4, ByMinMax(0.0, 2.0))  # a cell's pay and what follows
+        search = TreeSearch(env.num_actions, rule, max_depth=1, max_nodes=1)
         # Equally good cells at random: the first of them would be a rule of its own.
         readout = SoftmaxQ(_TIES)
         planner = Hindsight(search, number or layouts or LAYOUTS, readout, resample=True)
