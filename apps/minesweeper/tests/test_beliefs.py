@@ -113,14 +113,13 @@ def test_at_the_root_a_sample_proves_nothing(belief):
     np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
     model, last = MineBeliefs(build_model(ENV, Says())), jnp.full(ROWS, 8, jnp.int32)
     after = model.afterstate(root, last)
-    mine = np.asarray(belief.belief.particles.mines[:, 0, 2, 2])
-    assert not mine[0]
+    layout = np.ravel(root.belief.particles.mines[0, 0])
+    assert not layout[8]
     shown = np.asarray(after.logits[0, :-1]) > -np.inf
     np.testing.assert_allclose(after.discount[0, :-1], shown * 2 / 3, atol=1e-6)
     number = jnp.argmax(after.logits, axis=1).astype(jnp.int32)
-    belief, *_ = model.resolve(after, number)
-    found = np.asarray(belief.risk[0])
-    np.testing.assert_array_equal(found, np.ravel(root.belief.particles.mines[0, 0]))
+    below, *_ = model.resolve(after, number)
+    np.testing.assert_array_equal(np.asarray(below.risk[0]), layout)
 
 
 @pytest.mark.parametrize(

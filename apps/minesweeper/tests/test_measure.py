@@ -13,7 +13,7 @@ from zero_envs import Minesweeper
 from zero_minesweeper._agents import AGENTS, build_agent
 from zero_minesweeper._config import Config
 from zero_minesweeper._eval import doubts
-from zero_minesweeper._measure import mean_and_error, measure, Measured, Played
+from zero_minesweeper._measure import boards_at_once, mean_and_error, measure, Measured, Played
 from zero_minesweeper._network import MineNet
 from zero_train import FeatureEvaluator
 from zero_train.app import UsageError
@@ -108,6 +108,21 @@ def test_batches_change_nothing_but_the_clock():
         np.testing.assert_allclose(x, y, rtol=1e-6)
     assert heard == [10, 20, 30]
     assert math.isnan(whole.moves_per_second) and parts.moves_per_second > 0
+
+
+@pytest.mark.parametrize(
+    ("side", "name", "most"),
+    [
+        (10, "random", 1000),
+        (10, "hindsight-128", 1000),
+        (10, "hindsight-65536", 2),
+        (16, "tiebreak", 244),
+        (60, "tiebreak", 5),
+    ],
+)
+def test_so_many_boards_at_once_as_memory_holds(side, name, most):
+    env = Minesweeper(side, side, 10)
+    assert boards_at_once(env, build_agent(name, env)) == most
 
 
 def test_what_nobody_can_have_is_told():

@@ -110,7 +110,7 @@ def measure(
         would not do.
     - `progress`: hears how many boards were played, after every batch.
     """
-    most = at_once or _boards_at_once(env, actor)
+    most = at_once or boards_at_once(env, actor)
     # All batches are of one size, which one compiled program plays, with a few boards too many.
     batches = math.ceil(boards / most)
     size = math.ceil(boards / batches)
@@ -134,7 +134,7 @@ def mean_and_error(x: ArrayLike) -> tuple[float, float]:
     return float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(numbers.size))
 
 
-def _boards_at_once(env: Minesweeper, actor: AbstractActor) -> int:
+def boards_at_once(env: Minesweeper, actor: AbstractActor) -> int:
     """1000 of 10 x 10 cells. A posterior takes more for more cells, and each of them more for
     longer rows; a plan for many layouts takes a tree for each."""
     most = 1e6 / env.num_actions**1.5
