@@ -12,21 +12,16 @@ from ._belief import (
     BeliefModel as BeliefModel,
     PredictedBelief as PredictedBelief,
 )
-from ._belief_search import (
-    BeliefSearch as BeliefSearch,
-)
 from ._chance import (
-    AbstractAfterstateModel as AbstractAfterstateModel,
-    AbstractChanceModel as AbstractChanceModel,
-    ChanceSearch as ChanceSearch,
-    ExpectedModel as ExpectedModel,
+    sampled_step as sampled_step,
 )
-from ._gumbel import (
-    GumbelSearch as GumbelSearch,
+from ._engine import (
+    Rules as Rules,
+    search as search,
+    SearchStats as SearchStats,
 )
 from ._hindsight import (
     Hindsight as Hindsight,
-    HindsightCarry as HindsightCarry,
 )
 from ._inspect import (
     read_tree as read_tree,
@@ -34,26 +29,24 @@ from ._inspect import (
     TreeEdge as TreeEdge,
     TreeNode as TreeNode,
 )
-from ._mctx import (
-    MctxSearch as MctxSearch,
-)
 from ._model import (
+    AbstractChanceModel as AbstractChanceModel,
     AbstractHiddenModel as AbstractHiddenModel,
     AbstractModel as AbstractModel,
     AbstractPriorModel as AbstractPriorModel,
+    AbstractProposalModel as AbstractProposalModel,
+    Proposal as Proposal,
 )
 from ._noise import (
     AbstractRootNoise as AbstractRootNoise,
     DirichletNoise as DirichletNoise,
 )
 from ._particles import (
-    AbstractProposalModel as AbstractProposalModel,
     AbstractResampleRule as AbstractResampleRule,
     AbstractResampling as AbstractResampling,
     GaussianNoise as GaussianNoise,
     Multinomial as Multinomial,
     ParticleSearch as ParticleSearch,
-    Proposal as Proposal,
     ResampleBelow as ResampleBelow,
     ResampleEvery as ResampleEvery,
     Systematic as Systematic,
@@ -62,11 +55,6 @@ from ._planner import (
     AbstractPlanner as AbstractPlanner,
     check_plan as check_plan,
     Plan as Plan,
-)
-from ._playout import (
-    ChancePlayoutModel as ChancePlayoutModel,
-    Playout as Playout,
-    PlayoutModel as PlayoutModel,
 )
 from ._qtransform import (
     AbstractQTransform as AbstractQTransform,
@@ -78,11 +66,14 @@ from ._qtransform import (
 )
 from ._readout import (
     AbstractReadout as AbstractReadout,
+    ImprovedPolicy as ImprovedPolicy,
     SoftmaxQ as SoftmaxQ,
     VisitCounts as VisitCounts,
 )
 from ._root import (
-    SearchCarry as SearchCarry,
+    AbstractRootRule as AbstractRootRule,
+    PriorRoot as PriorRoot,
+    SequentialHalving as SequentialHalving,
 )
 from ._sample import (
     safe_softmax as safe_softmax,
@@ -91,27 +82,30 @@ from ._sample import (
 )
 from ._select import (
     AbstractSelection as AbstractSelection,
+    ImprovedPolicySelection as ImprovedPolicySelection,
+    LogPUCT as LogPUCT,
     MuZeroPUCT as MuZeroPUCT,
+    PlainUCB1 as PlainUCB1,
+    PUCB as PUCB,
     PUCT as PUCT,
     UCB1 as UCB1,
 )
 from ._statistics import (
     NodeStatistics as NodeStatistics,
+    RootStatistics as RootStatistics,
 )
 from ._tree import (
+    plant as plant,
     Tree as Tree,
 )
-from ._tree_planner import (
-    AbstractTreePlanner as AbstractTreePlanner,
-    Outlook as Outlook,
-)
 from ._tree_search import (
+    SearchCarry as SearchCarry,
     TreeSearch as TreeSearch,
 )
-from ._ucb import (
-    LogPUCT as LogPUCT,
-    PlainUCB1 as PlainUCB1,
-    PUCB as PUCB,
+from ._wrappers import (
+    Determinised as Determinised,
+    ExpectedModel as ExpectedModel,
+    PlayoutModel as PlayoutModel,
 )
 
 

@@ -1,6 +1,6 @@
-"""A world that hides something, as a game of chance over what its player knows."""
+"""Beliefs: worlds that hide something, searched over what the player knows."""
 
-from typing import Generic
+from typing import Any, Generic
 
 import equinox as eqx
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from ._chance import AbstractChanceModel
+from ._chance import sampled_step
 from ._check import (
     batch_size,
     check_belief,
@@ -17,10 +17,10 @@ from ._check import (
     check_kinds,
     check_prediction,
     check_signal,
-    check_states,
     check_step,
 )
-from ._model import AbstractHiddenModel, AbstractPriorModel, State
+from ._model import AbstractChanceModel, AbstractHiddenModel, State
+from ._sample import split_rows
 
 
 class Belief(eqx.Module, Generic[State]):
@@ -63,19 +63,24 @@ class PredictedBelief(eqx.Module, Generic[State]):
 
 
 class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Generic[State]):
-    """What a player knows of `model`, as a game in which chance moves: its states are beliefs.
+    """The belief MDP of a hidden world: what a player knows, as a world in which chance moves.
 
-    An action steps every particle, and the signals that they give are its outcomes, weighted as
-    the particles are. The player then believes in those that gave the signal: Bayes' rule. So all
-    that is decided rests on what has been seen, and looking is worth what it lets one do, no more
-    and no less. With every possible state as a particle, weighted by its probability, and a `step`
-    that draws nothing, this is the belief MDP itself and its expectimax the best there is.
+    Its nodes are beliefs. A search over it is a belief-tree search: it plans what to do by what
+    will have been seen. A root is `num_particles` draws of `model.root`, equally weighted. An
+    action steps every particle, and the signals that they give are its outcomes, weighted as the
+    particles are. The player then believes in those that gave the signal: Bayes' rule. So every
+    decision rests on what has been seen, and a look is worth what it lets one do, no more and no
+    less. [`zero_search.Hindsight`][] over `model` plans for every guess apart, as if it were known,
+    so it never pays for information.
 
-    Otherwise particles are samples, each with one frozen future (a *scenario*): its steps are drawn
-    from `seed`, never from the keys of the real world. Signals then split few particles among many
-    nodes, and a node that is left with one of them knows all that is hidden and to come. Its value
-    is too high, as those of [`zero_search.Hindsight`][] all are. More particles push that
-    deeper; `min_particles` stops there.
+    A [`zero_search.Belief`][] in place of a state is a root as it stands. With every possible state
+    as a particle, weighted by its probability, and a `step` that draws nothing, this is the belief
+    MDP itself and its expectimax the best there is. Otherwise particles are samples, each with one
+    frozen future (a *scenario*): its steps are drawn from `seed`, never from the keys of the real
+    world. Signals then split few particles among many nodes, and a node that is left with one of
+    them knows all that is hidden and to come. Its value is too high, as those of Hindsight all are.
+    More particles push that deeper; `min_particles` stops there. The price is memory and steps: a
+    node holds `num_particles` states, twice, and a simulation steps as many.
 
     **Requirements.** What one player sees all see: a game of cards in the hand is none of
     this kind. Particles of a node that give the same signal must agree in `discount` and `last`
@@ -83,7 +88,7 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     evaluation as `invalid`). Rewards may differ: the next belief is paid their mean.
 
     **Evaluation.** `model` is asked about one particle, drawn by weight. As all look alike, a
-    network is shown what the player sees, and a [`zero_search.Playout`][] is one fair sample.
+    network is shown what the player sees, and a random playout is one fair sample.
 
     **Depletion.** Signals that no particle gave have probability 0. If resolved nevertheless they
     are the end: reward 0, discount 0, `last`, and a belief without weights. Such a row has no
@@ -91,8 +96,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
 
     **Arguments:**
 
-    - `model`: of the hidden world: an [`zero_search.AbstractPriorModel`][] and
-        [`zero_search.AbstractHiddenModel`][] in one.
+    - `model`: of the hidden world.
+    - `num_particles`: states of a root belief. Each costs memory and time in every simulation.
     - `min_particles`: a belief in fewer is `last`, a truncation: worth what the evaluator says.
 
     Kaelbling, Littman and Cassandra 1998, "Planning and acting in partially observable stochastic
@@ -100,54 +105,80 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     with regularization".
     """
 
-    model: AbstractPriorModel[State]
+    model: AbstractHiddenModel[State]
+    num_particles: int = 32
     min_particles: int = 1
 
     def __check_init__(self):
-        check_kinds("BeliefModel", AbstractPriorModel, model=self.model)
+        check_kinds("BeliefModel", AbstractHiddenModel, model=self.model)
+        check_count("BeliefModel", 1, num_particles=self.num_particles)
         check_count("BeliefModel", 1, min_particles=self.min_particles)
-        _hidden(self.model)
+        if self.min_particles > self.num_particles:
+            raise ValueError(
+                f"`BeliefModel(num_particles={self.num_particles}, "
+                f"min_particles={self.min_particles})`: no belief has so many particles; "
+                "min_particles must be from 1 to num_particles."
+            )
+        if self.model.num_signals < 1:
+            raise ValueError(
+                f"`BeliefModel(model={type(self.model).__name__})`: has "
+                f"`num_signals={self.model.num_signals}`, so it tells the player nothing; it must "
+                "be 1 or more: where nothing is hidden, search without a belief."
+            )
 
-    def sample(
-        self, state: State, num_particles: int, *, key: Key[Array, " batch"]
-    ) -> Belief[State]:
-        """So many states that the players of `state` could not tell from it, equally likely."""
-        check_count("BeliefModel.sample", 1, num_particles=num_particles)
-        batch, hidden = batch_size(state), _hidden(self.model)
+    @property
+    def num_outcomes(self) -> int:
+        return self.model.num_signals
+
+    def root(self, state: Any, obs: Any, *, key: Key[Array, " batch"]) -> Belief[State]:
+        if isinstance(state, Belief):
+            return state
+        batch = batch_size(state)
         check_keys(key, batch)
-        hide, fate = jax.vmap(lambda k: tuple(jr.split(k)))(key)
+        guess_key, fate_key = split_rows(key, 2)
 
         def particle(i: Int[Array, ""]) -> State:
-            found = hidden.resample(state, key=jax.vmap(lambda k: jr.fold_in(k, i))(hide))
-            check_states(state, found, "resample")
-            return found
+            own = jax.vmap(lambda k: jr.fold_in(k, i))(guess_key)
+            return self.model.root(state, obs, key=own)
 
-        # Not `batch * num_particles` rows: what `resample` works out of a state alone, such as the
+        # Not `batch * num_particles` rows: what `root` works out of a state alone, such as the
         # tables of an exact posterior, is then shared by its particles.
-        particles = jax.vmap(particle, out_axes=1)(jnp.arange(num_particles, dtype=jnp.int32))
-        weights = jnp.full((batch, num_particles), 1 / num_particles, jnp.float32)
-        return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate))
+        particles = jax.vmap(particle, out_axes=1)(jnp.arange(self.num_particles, dtype=jnp.int32))
+        weights = jnp.full((batch, self.num_particles), 1 / self.num_particles, jnp.float32)
+        return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate_key))
+
+    def step(
+        self, node: Belief[State], action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[
+        Belief[State], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
+    ]:
+        return sampled_step(self, node, action, key=key)
 
     def afterstate(
-        self, state: Belief[State], action: Int[Array, " batch"]
+        self, node: Belief[State], action: Int[Array, " batch"]
     ) -> PredictedBelief[State]:
-        hidden, (batch, number) = _hidden(self.model), check_belief(state, action)
+        batch, number = check_belief(node, action)
         flat = lambda x: x.reshape(batch * number, *x.shape[2:])
-        before = jax.tree.map(flat, state.particles)
-        keys, seed = _fates(state.seed, number)
+        before = jax.tree.map(flat, node.particles)
+        keys, seed = _fates(node.seed, number)
         actions = jnp.repeat(action, number)
         after, reward, discount, last = self.model.step(before, actions, key=keys.reshape(-1))
         check_step(before, after, reward, discount, last)
-        signal = hidden.signal(before, actions, after)
+        signal = self.model.signal(before, actions, after)
         check_signal(signal, batch * number)
         split = lambda x: x.reshape(batch, number, *x.shape[1:])
         signal = split(signal.astype(jnp.int32))
         step = [split(x.astype(jnp.float32)) for x in (reward, discount)] + [split(last)]
-        told = _by_signal(state.weights, signal, hidden.num_signals, *step)
-        return PredictedBelief(jax.tree.map(split, after), state.weights, seed, signal, *told)
+        told = _by_signal(node.weights, signal, self.num_outcomes, *step)
+        return PredictedBelief(jax.tree.map(split, after), node.weights, seed, signal, *told)
 
     def outcome_logits(self, afterstate: PredictedBelief[State]) -> Float[Array, "batch signals"]:
         return afterstate.logits
+
+    def afterstate_value(
+        self, afterstate: PredictedBelief[State], *, key: Key[Array, " batch"]
+    ) -> None:
+        return None
 
     def resolve(
         self, afterstate: PredictedBelief[State], outcome: Int[Array, " batch"]
@@ -167,36 +198,19 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         return belief, reward, discount, last | few
 
     def predict(
-        self, state: Belief[State], *, key: Key[Array, " batch"]
+        self, node: Belief[State], *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        batch, _ = check_belief(state)
-        draw, ask = jax.vmap(lambda k: tuple(jr.split(k)))(key)
-        index, lane = _drawn(state.weights, draw), jnp.arange(batch)
-        one = jax.tree.map(lambda x: x[lane, index], state.particles)
+        batch, _ = check_belief(node)
+        draw, ask = split_rows(key, 2)
+        index, lane = _drawn(node.weights, draw), jnp.arange(batch)
+        one = jax.tree.map(lambda x: x[lane, index], node.particles)
         logits, value = self.model.predict(one, key=ask)
         check_prediction(logits, value, batch, None)
-        known = jnp.any(state.weights > 0, axis=1)
+        known = jnp.any(node.weights > 0, axis=1)
         # Else a posterior that has become NaN would pass for filler.
-        sound = jnp.all((state.weights >= 0) & (state.weights < jnp.inf), axis=1)
+        sound = jnp.all((node.weights >= 0) & (node.weights < jnp.inf), axis=1)
         value = jnp.where(sound, jnp.where(known, value, 0.0), jnp.nan)
         return jnp.where(known[:, None], logits, -jnp.inf), value
-
-
-def _hidden(model: AbstractPriorModel[State]) -> AbstractHiddenModel[State]:
-    """The model again, as one that hides something and tells signals of it."""
-    name = type(model).__name__
-    if not isinstance(model, AbstractHiddenModel):
-        raise ValueError(
-            f"`BeliefModel(model={name})`: must be able to `resample` and `signal`: give it an "
-            "`AbstractHiddenModel`; where nothing is hidden, search without a belief."
-        )
-    if model.num_signals < 1:
-        raise ValueError(
-            f"`BeliefModel(model={name})`: has `num_signals={model.num_signals}`, so it tells the "
-            "player nothing; it must be 1 or more: where nothing is hidden, search without a "
-            "belief."
-        )
-    return model
 
 
 def _fates(

@@ -81,7 +81,7 @@ def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
             )
 
 
-def check_move(batch: int, action: Array, next_state: PyTree[Array], last: Array) -> None:
+def check_move(batch: int, action: Array, last: Array) -> None:
     """What `advance` is told about `batch` games."""
     kinds = {"action": jnp.integer, "last": jnp.bool_}
     for (name, kind), x in zip(kinds.items(), (action, last), strict=True):
@@ -90,11 +90,6 @@ def check_move(batch: int, action: Array, next_state: PyTree[Array], last: Array
                 f"`{name}` is {_show(x)} for a carry of {batch} games; it must be "
                 f"{'bool' if kind is jnp.bool_ else 'int'} of shape ({batch},)."
             )
-    if batch_size(next_state) != batch:
-        raise ValueError(
-            f"`next_state` has {batch_size(next_state)} rows for a carry of {batch} games; it must "
-            "have one a game."
-        )
 
 
 def batch_size(state: PyTree[Array]) -> int:
@@ -156,13 +151,13 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
             )
 
 
-def check_outcomes(logits: Array, batch: int) -> None:
+def check_outcomes(logits: Array, batch: int, number: int) -> None:
     """Of `model.outcome_logits`."""
-    if jnp.ndim(logits) != 2 or jnp.shape(logits)[0] != batch or not _is(logits, jnp.floating):
+    if jnp.shape(logits) != (batch, number) or not _is(logits, jnp.floating):
         raise ValueError(
             f"`model.outcome_logits` returned {_show(logits)} for {batch} afterstates; it must be "
-            f"float of shape ({batch}, outcomes): one row of log-probabilities for every "
-            "afterstate."
+            f"float of shape ({batch}, {number}): one log-probability for each of the "
+            f"`num_outcomes={number}` outcomes of every afterstate."
         )
 
 

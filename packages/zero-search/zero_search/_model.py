@@ -1,43 +1,76 @@
 """What a planner plans over. Batch-native: every array has a leading batch axis."""
 
 import abc
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, Key
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 
 State = TypeVar("State")
+Node = TypeVar("Node")
+Afterstate = TypeVar("Afterstate")
+
+# The largest value, reward or discount that counts as finite. Sums of such numbers are still
+# finite floats; an overflow would end in NaN scores.
+LARGEST = 1e30
 
 
-class AbstractModel(eqx.Module, Generic[State]):
-    """A model of the world that a planner may step. `State` is any pytree of `[batch, ...]`."""
+class AbstractModel(eqx.Module, Generic[Node]):
+    """A model of the world that a planner may step. `Node` is any pytree of `[batch, ...]`.
+
+    The model says what kind of world it is by what its nodes are. Where everything is visible they
+    are the states of the world. Where something is hidden they are guesses at the state, or beliefs
+    ([`zero_search.BeliefModel`][]). A learned model's nodes are latent states. Planners never look
+    at a state themselves.
+    """
+
+    @abc.abstractmethod
+    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+        """Returns what a planner may know of the positions that it starts from.
+
+        A visible world returns `state`. A hidden one draws from the posterior, so that two states
+        which the player cannot tell apart give the same nodes for the same key.
+
+        **Arguments:**
+
+        - `state`: the true states.
+        - `obs`: what the players observe there; `None` where no environment is around.
+        """
 
     @abc.abstractmethod
     def step(
-        self, state: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         """Plays one action in every row.
 
-        **Returns:** `(next_state, reward, discount, last)`. The reward belongs to the player who
-        acted; the signed discount turns the next state's value into the actor's view
-        (`-1` when the opponent moves next, `0` at the end). A row whose state is final must not
-        raise or return NaN.
+        **Returns:** `(next_node, reward, discount, last)`. The reward belongs to the player who
+        acts. The signed discount turns the value of the next node into the view of that player: it
+        is negative when the opponent moves next and 0 at the end, and its size is the agent's
+        gamma. A row whose node is final must not raise or return NaN.
         """
 
 
-class AbstractPriorModel(AbstractModel[State], Generic[State]):
+class AbstractPriorModel(AbstractModel[Node], Generic[Node]):
     """A model with an evaluator over discrete actions."""
 
     @abc.abstractmethod
     def predict(
-        self, state: State, *, key: Key[Array, " batch"]
+        self, node: Node, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        """Prior logits (`-inf` marks an illegal action) and the value for the player to move."""
+        """Returns prior logits and the value for the player to move.
+
+        A logit of `-inf` marks an illegal action.
+        """
 
 
-class AbstractHiddenModel(AbstractModel[State], Generic[State]):
-    """A model of a world that may hide something from the player to move."""
+class AbstractHiddenModel(AbstractPriorModel[Node], Generic[Node]):
+    """A model of a world that may hide something from the player to move.
+
+    Its `root` draws a guess at the state, and `signal` tells what a step shows to the player.
+    [`zero_search.BeliefModel`][] makes beliefs of the two.
+    """
 
     @property
     @abc.abstractmethod
@@ -45,19 +78,120 @@ class AbstractHiddenModel(AbstractModel[State], Generic[State]):
         """The number of different signals; 0 where nothing is hidden."""
 
     @abc.abstractmethod
-    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
-        """States the players to move could not tell from these, from the exact posterior.
+    def signal(
+        self, node: Node, action: Int[Array, " batch"], next_node: Node
+    ) -> Int[Array, " batch"]:
+        """Returns what the player learns from a step: a number below `num_signals`.
 
-        The states themselves where nothing is hidden.
+        It tells whatever `predict` depends on, and the `discount` and `last` of the step: nodes
+        that look alike, and give the same signals to the same actions, look alike afterwards. The
+        reward need not be told. Zeros where nothing is hidden.
+        """
+
+
+class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
+    """A model that knows the probabilities of its random outcomes.
+
+    An action leads from a node to an afterstate, in which nothing is random; an outcome then leads
+    to the next node. [`zero_search.TreeSearch`][] gives afterstates nodes of their own, so that its
+    values are expectations. `step` draws an outcome with the same probabilities, for planners that
+    only sample. `Afterstate` is any pytree of `[batch, ...]`.
+
+    Antonoglou et al. 2022, "Planning in stochastic environments with a learned model".
+    """
+
+    @property
+    @abc.abstractmethod
+    def num_outcomes(self) -> int:
+        """The number of outcomes; 0 where nothing is left to chance, and then the methods below
+        are never called."""
+
+    @abc.abstractmethod
+    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
+        """Returns what lies between the action and its outcome."""
+
+    @abc.abstractmethod
+    def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
+        """Returns log-probabilities of the outcomes, up to a constant a row.
+
+        `-inf` marks an impossible outcome. Where a single outcome is possible the search spends no
+        node on the afterstate.
         """
 
     @abc.abstractmethod
-    def signal(
-        self, state: State, action: Int[Array, " batch"], next_state: State
-    ) -> Int[Array, " batch"]:
-        """What the player learned from the step: a number below `num_signals`.
+    def afterstate_value(
+        self, afterstate: Afterstate, *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"] | None:
+        """Returns the value for the player who acted, with the reward of the move.
 
-        It tells whatever `predict` depends on, the `discount` and `last` of the step: states that
-        looked alike, and gave the same signals to the same actions, look alike. The reward need
-        not be told. Zeros where nothing is hidden.
+        `None` stands for a model that evaluates nodes only.
         """
+
+    @abc.abstractmethod
+    def resolve(
+        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        """Returns what an outcome leads to.
+
+        **Returns:** `(next_node, reward, discount, last)` of the whole move, action and outcome,
+        as [`zero_search.AbstractModel.step`][] does. It may be called with any outcome.
+        """
+
+
+@runtime_checkable
+class Proposal(Protocol):
+    """A policy over the actions of ONE state, such as the distributions of zero-nets.
+
+    Any pytree with these methods will do.
+    """
+
+    def sample(self, *, key: PRNGKeyArray) -> PyTree[Array]:
+        """Draws one action."""
+        ...
+
+    def log_prob(self, action: Any) -> Float[Array, ""]:
+        """The log-probability, or log-density, of one action: summed over its dimensions."""
+        ...
+
+
+class AbstractProposalModel(AbstractModel[Node], Generic[Node]):
+    """A model with an evaluator over any actions, above all continuous ones.
+
+    Discrete actions have logits: for those, an [`zero_search.AbstractPriorModel`][] serves every
+    planner.
+    """
+
+    @abc.abstractmethod
+    def step(
+        self, node: Node, action: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        """As [`zero_search.AbstractModel.step`][], with an action that the policy draws."""
+
+    @abc.abstractmethod
+    def propose(
+        self, node: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Proposal, Float[Array, " batch"]]:
+        """Returns one policy a row and the values for the players to move.
+
+        The policies are one pytree whose arrays all begin with the batch axis: what
+        `jax.vmap(network)(observations)` returns. Planners vmap its methods.
+        """
+
+
+def masked_prediction(
+    logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
+) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    """A prediction in float32 with finite numbers, and the rows where it had to be changed.
+
+    A NaN among the logits makes that action the least likely one, `+inf` the most likely; a value
+    that is not finite, or beyond `LARGEST`, becomes 0. A logit of `-inf` stays: it means illegal.
+    """
+    logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
+    # Half of what a float holds, so that the difference of two logits is finite.
+    limit = jnp.finfo(jnp.float32).max / 2
+    unknown = jnp.isnan(logits)
+    clean = jnp.where(unknown, -limit, jnp.clip(logits, -limit, limit))
+    clean = jnp.where(logits == -jnp.inf, -jnp.inf, clean)
+    known = jnp.abs(value) <= LARGEST
+    invalid = jnp.any(unknown | (logits == jnp.inf), axis=1) | ~known
+    return clean, jnp.where(known, value, 0.0), invalid

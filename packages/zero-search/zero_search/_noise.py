@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from ._check import check_result
 from ._sample import safe_softmax
 
 
@@ -63,16 +62,3 @@ class DirichletNoise(AbstractRootNoise):
         mixed = (1 - self.fraction) * safe_softmax(logits) + self.fraction * safe_softmax(gamma)
         tiny = jnp.finfo(jnp.float32).tiny
         return jnp.where(legal, jnp.log(jnp.maximum(mixed, tiny)), -jnp.inf)
-
-
-def disturb(
-    noise: AbstractRootNoise | None,
-    logits: Float[Array, "batch actions"],
-    key: Key[Array, " batch"],
-) -> Float[Array, "batch actions"]:
-    """The logits with noise, if there is any and it has the right shape."""
-    if noise is None:
-        return logits
-    noisy = noise(logits, key=key)
-    check_result(noise, "__call__", noisy, logits.shape, "one logit for every action of every row")
-    return noisy

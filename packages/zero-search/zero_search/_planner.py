@@ -4,10 +4,13 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._model import AbstractModel
+from ._statistics import RootStatistics
 
 
 Model = TypeVar("Model", bound=AbstractModel)
@@ -27,22 +30,27 @@ class Plan(eqx.Module):
     - `weights`: the improved policy over the candidates: non-negative, sums to 1, exactly 0 on
         illegal actions. A row without a legal action is filler: all its weights are 0. This is
         the target of a policy loss.
-    - `qvalues`: value of each candidate; the root's value where a candidate was never visited.
+    - `visits`: how many simulations took each candidate, those included that were kept from the
+        move before; of a particle search, how many of the last particles come from it.
+    - `qvalues`: value of each candidate; the plan's `value` where a candidate was never visited.
     - `advantages`: `qvalues` minus `value`.
-    - `value`: the root's value.
+    - `value`: the root's value, or that of the policy read out ([`zero_search.SoftmaxQ`][]).
     - `stats`: numbers of a row, for logging. All searches say how many evaluations were `invalid`:
         NaN or infinite, and replaced ([`zero_search.check_plan`][]). A tree search gives the mean
         `depth` of its leaves, the `nodes` stored and the visits `reused` from the move before; a
         particle search a number for each of its steps ([`zero_search.ParticleSearch`][]).
+    - `extra`: what a planner or its model knows beyond that, for a learner; any pytree.
     """
 
     action: PyTree[Array]
     candidates: PyTree[Array]
     weights: Float[Array, "*axes candidates"]
+    visits: Float[Array, "*axes candidates"]
     qvalues: Float[Array, "*axes candidates"]
     advantages: Float[Array, "*axes candidates"]
     value: Float[Array, "*axes"]
     stats: dict[str, Array]
+    extra: Any = None
 
 
 def check_plan(plan: Plan) -> None:
@@ -69,27 +77,61 @@ def check_plan(plan: Plan) -> None:
 
 
 class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
-    """Plans over a model. What is kept between moves is the carry, threaded by the caller."""
+    """Plans over a model. What is kept between moves is the carry, threaded by the caller.
+
+    A planner asks the model for its `root` and knows nothing of the state besides, so that its plan
+    cannot depend on what the player cannot see.
+    """
 
     @abc.abstractmethod
     def init(self, model: Model, state: PyTree[Array]) -> Carry:
-        """The carry before the first move of `state`'s rows."""
+        """Returns the carry before the first move of `state`'s rows."""
 
     @abc.abstractmethod
     def plan(
-        self, model: Model, state: PyTree[Array], carry: Carry, *, key: Key[Array, " batch"]
+        self,
+        model: Model,
+        state: PyTree[Array],
+        carry: Carry,
+        *,
+        key: Key[Array, " batch"],
+        obs: Any = None,
     ) -> tuple[Plan, Carry]:
-        """Plans one move in every row."""
+        """Plans one move in every row.
+
+        `state` and `obs` are for `model.root` alone; `obs` is what the players observe, or `None`
+        where no environment is around.
+        """
 
     @abc.abstractmethod
-    def advance(
-        self,
-        carry: Carry,
-        action: Any,
-        next_state: PyTree[Array],
-        last: Bool[Array, " batch"],
-    ) -> Carry:
-        """Tells the planner which action was really played (by anybody) and where it led.
+    def advance(self, carry: Carry, action: Any, last: Bool[Array, " batch"]) -> Carry:
+        """Tells the planner which action was really played, by anybody.
 
-        Keeps what still holds for `next_state` and drops the rest; rows with `last` start anew.
+        Rows with `last` start anew.
         """
+
+
+def make_plan(
+    root: RootStatistics,
+    action: Int[Array, " batch"],
+    weights: Float[Array, "batch actions"],
+    value: Float[Array, " batch"],
+    stats: dict[str, Array],
+) -> Plan:
+    """The plan over all actions of a root."""
+    node = root.node
+    qvalues = jnp.where(root.known, node.qvalues, value[:, None])
+    actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
+    plan = Plan(
+        action=action,
+        candidates=jnp.broadcast_to(actions, weights.shape),
+        weights=weights,
+        visits=node.visits,
+        qvalues=qvalues,
+        advantages=qvalues - value[:, None],
+        value=value,
+        stats=stats,
+    )
+    if not isinstance(stats["invalid"], Tracer):
+        check_plan(plan)
+    return plan

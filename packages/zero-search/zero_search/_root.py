@@ -1,148 +1,167 @@
-"""What all planners share: the carry, the root's evaluation and the plan."""
+"""How the root of a search is treated, apart from the nodes inside the tree."""
 
-from collections.abc import Callable
+import abc
+import math
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from ._check import batch_size, check_carry, check_keys, check_move, check_prediction
-from ._expand import masked_prediction
-from ._model import AbstractPriorModel
-from ._planner import check_plan, Plan
-from ._sample import sample_action, Temperature
-from ._simulate import SearchStats
-from ._statistics import NodeStatistics
-from ._subtree import subtree
-from ._tree import statistics, Tree
+from ._check import check_count, check_kinds, check_range, check_result
+from ._noise import AbstractRootNoise
+from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
+from ._select import highest
+from ._statistics import RootStatistics
 
 
-class SearchCarry(eqx.Module):
-    """What a tree search keeps between moves.
+class AbstractRootRule(eqx.Module):
+    """Which action each simulation takes at the root, and what the root's prior is."""
+
+    @abc.abstractmethod
+    def prior(
+        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+        """Returns the root's prior logits, and noise that is kept apart from them.
+
+        The second is the `gumbel` of [`zero_search.RootStatistics`][]; zeros where there is none.
+        Illegal actions must stay `-inf` in the first.
+        """
+
+    @abc.abstractmethod
+    def choose(
+        self,
+        simulation: int | Int[Array, ""],
+        num_simulations: int,
+        root: RootStatistics,
+        started: Float[Array, "batch actions"],
+        inside: Int[Array, " batch"],
+    ) -> Int[Array, " batch"]:
+        """Returns the action that a simulation takes at the root; it must be legal.
+
+        **Arguments:**
+
+        - `simulation`, `num_simulations`: its number, from 0, and how many there are.
+        - `root`: what is known when it starts.
+        - `started`: how many simulations of this search have taken each action, those included
+            whose leaf is not evaluated yet.
+        - `inside`: what the selection rule of the nodes inside would take. A rule that returns
+            `inside` itself costs nothing.
+        """
+
+
+class PriorRoot(AbstractRootRule):
+    """The root is searched as all nodes are; its prior may be disturbed by noise.
 
     **Attributes:**
 
-    - `ply`: moves played in the episode so far.
-    - `tree`: the kept subtrees, or `None` without reuse.
+    - `noise`: for exploration in self-play, or `None`. It reaches the root's own prior alone.
     """
 
-    ply: Int[Array, " batch"]
-    tree: Tree | None
+    noise: AbstractRootNoise | None = None
+
+    def __check_init__(self):
+        if self.noise is not None:
+            check_kinds("PriorRoot", AbstractRootNoise, noise=self.noise)
+
+    def prior(
+        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+        if self.noise is None:
+            return logits, jnp.zeros_like(logits)
+        noisy, each = self.noise(logits, key=key), "one logit for every action of every row"
+        check_result(self.noise, "__call__", noisy, logits.shape, each)
+        return noisy, jnp.zeros_like(logits)
+
+    def choose(
+        self,
+        simulation: int | Int[Array, ""],
+        num_simulations: int,
+        root: RootStatistics,
+        started: Float[Array, "batch actions"],
+        inside: Int[Array, " batch"],
+    ) -> Int[Array, " batch"]:
+        return inside
 
 
-class Root(eqx.Module):
-    """The evaluator's word on the roots, and keys for what comes next."""
+class SequentialHalving(AbstractRootRule):
+    """Gumbel MuZero's root: the best actions of `gumbel + logits` share the simulations.
 
-    logits: Float[Array, "batch actions"]
-    value: Float[Array, " batch"]
-    invalid: Bool[Array, " batch"]  # something was not finite and has been replaced
-    noise_key: Key[Array, " batch"]
-    search_key: Key[Array, " batch"]
-    action_key: Key[Array, " batch"]
+    The `max_num_considered_actions` best get the same number of simulations each, then the better
+    half of them by `gumbel + logits + transformed Q`, and so on.
+    With visits kept from the move before, the halving shares out the new simulations alone, while
+    the Q-values rest on the kept visits too; the Gumbel noise is drawn anew for every move.
 
+    **Attributes:**
 
-def first_carry(state: PyTree[Array], tree: Tree | None = None) -> SearchCarry:
-    return SearchCarry(ply=jnp.zeros((batch_size(state),), jnp.int32), tree=tree)
+    - `max_num_considered_actions`: how many actions are considered at first.
+    - `gumbel_scale`: multiplies the noise; 0 for play at full strength.
+    - `qtransform`: as in [`zero_search.ImprovedPolicySelection`][].
 
-
-def next_carry(
-    carry: SearchCarry,
-    action: Int[Array, " batch"],
-    next_state: PyTree[Array],
-    last: Bool[Array, " batch"],
-) -> SearchCarry:
-    """One ply on, with what is left of the trees."""
-    check_move(carry.ply.shape[0], action, next_state, last)
-    tree = carry.tree
-    if tree is not None:
-        tree = subtree(tree, action, next_state, last)
-    return SearchCarry(ply=jnp.where(last, 0, carry.ply + 1), tree=tree)
-
-
-def kept_or_empty(carry: SearchCarry, batch: int, empty: Callable[[], Tree]) -> Tree:
-    """The carry's trees, if it has any, which must be of the shapes of empty ones."""
-    if carry.tree is None:
-        check_carry(carry.ply, None, None, batch)
-        return empty()
-    check_carry(carry.ply, carry.tree, jax.eval_shape(empty), batch)
-    return carry.tree
-
-
-def evaluate_root(
-    model: AbstractPriorModel, state: PyTree[Array], key: Key[Array, " batch"]
-) -> Root:
-    batch = batch_size(state)
-    check_keys(key, batch)
-    predict_key, *keys = jax.vmap(lambda k: tuple(jr.split(k, 4)))(key)
-    logits, value = model.predict(state, key=predict_key)
-    check_prediction(logits, value, batch, None)
-    return Root(*masked_prediction(logits, value), *keys)
-
-
-def num_actions(model: AbstractPriorModel, state: PyTree[Array]) -> int:
-    """How many actions the model's prior has, found without running it."""
-
-    def logits(state):
-        return evaluate_root(model, state, jr.split(jr.key(0), batch_size(state))).logits
-
-    return eqx.filter_eval_shape(logits, state).shape[1]
-
-
-def play_visits(
-    visits: Float[Array, "batch actions"],
-    temperature: float | Temperature,
-    ply: Int[Array, " batch"],
-    key: Key[Array, " batch"],
-) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
-    """An action drawn by visits, and the weights: visits over their sum, before temperature."""
-    weights = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
-    heat = temperature(ply) if isinstance(temperature, Temperature) else temperature
-    return sample_action(weights, heat, key=key), weights
-
-
-def make_plan(
-    root: NodeStatistics,
-    action: Int[Array, " batch"],
-    weights: Float[Array, "batch actions"],
-    known: Bool[Array, "batch actions"] | None = None,
-    value: Float[Array, " batch"] | None = None,
-    **stats: Array,
-) -> Plan:
-    """Fills in what follows from the root: all candidates, and its value where no Q is `known`.
-
-    Known are the visited ones, and the value is the root's, if nothing else is said.
+    Danihelka et al. 2022, "Policy improvement by planning with Gumbel", sections 3 and 4.
     """
-    value = root.value if value is None else value
-    known = root.visits > 0 if known is None else known
-    qvalues = jnp.where(known, root.qvalues, value[:, None])
-    actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
-    plan = Plan(
-        action=action,
-        candidates=jnp.broadcast_to(actions, weights.shape),
-        weights=weights,
-        qvalues=qvalues,
-        advantages=qvalues - value[:, None],
-        value=value,
-        stats=stats,
-    )
-    if not isinstance(stats["invalid"], Tracer):
-        check_plan(plan)
-    return plan
+
+    max_num_considered_actions: int = 16
+    gumbel_scale: float = 1.0
+    qtransform: AbstractQTransform = CompletedByMixedValue()
+
+    def __check_init__(self):
+        considered = self.max_num_considered_actions
+        check_count("SequentialHalving", 1, max_num_considered_actions=considered)
+        check_range("SequentialHalving", 0, gumbel_scale=self.gumbel_scale)
+        check_kinds("SequentialHalving", AbstractQTransform, qtransform=self.qtransform)
+
+    def prior(
+        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+        top = jnp.max(logits, axis=1, keepdims=True)
+        logits = logits - jnp.where(top > -jnp.inf, top, 0.0)
+        if self.gumbel_scale == 0:  # drawing costs little but takes long to compile
+            return logits, jnp.zeros_like(logits)
+        draw = lambda k: jr.gumbel(k, (logits.shape[1],), jnp.float32)
+        return logits, self.gumbel_scale * jax.vmap(draw)(key)
+
+    def choose(
+        self,
+        simulation: int | Int[Array, ""],
+        num_simulations: int,
+        root: RootStatistics,
+        started: Float[Array, "batch actions"],
+        inside: Int[Array, " batch"],
+    ) -> Int[Array, " batch"]:
+        most = self.max_num_considered_actions
+        table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.int32)
+        row = jnp.minimum(jnp.sum(root.node.legal, axis=1), most)
+        due = jnp.asarray(table)[row, simulation].astype(jnp.float32)
+        return best_due(root, self.qtransform, started == due[:, None])
 
 
-def tree_stats(root: Root, before: Tree, after: Tree, search: SearchStats) -> dict[str, Array]:
-    """What a tree planner reports of a search that turned planted trees into grown ones."""
-    return {
-        "depth": search.depth,
-        "nodes": after.size,
-        "reused": jnp.sum(statistics(before).visits, axis=1),
-        "invalid": search.invalid + root.invalid.astype(jnp.int32),
-    }
+def best_due(
+    root: RootStatistics, qtransform: AbstractQTransform, due: Bool[Array, "batch actions"]
+) -> Int[Array, " batch"]:
+    """The best of `gumbel + logits + transformed Q` among the legal actions that are `due`."""
+    scores = root.gumbel + root.logits + transformed(qtransform, root.node)
+    # A legal action stays above `-inf` however small its prior: it may be the only one due.
+    return highest(jnp.where(due & root.node.legal, jnp.maximum(-1e9, scores), -jnp.inf))
 
 
-def default_room(num_simulations: int, max_nodes: int | None, reuse: bool) -> int:
-    """Nodes for the root and every simulation; with reuse for twice as many."""
-    return (2 if reuse else 1) * num_simulations + 1 if max_nodes is None else max_nodes
+def halving(num_considered: int, num_simulations: int) -> list[int]:
+    """The visit count that is due at each simulation (Danihelka et al., section 3 and figure 1).
+
+    Each of about `log2 m` phases gives every surviving action the same number of visits; then
+    half of them survive, never fewer than two.
+    """
+    if num_considered <= 1:
+        return list(range(num_simulations))
+    phases = math.ceil(math.log2(num_considered))
+    due: list[int] = []
+    visits, survivors = 0, num_considered
+    while len(due) < num_simulations:
+        rounds = max(1, num_simulations // (phases * survivors))
+        for _ in range(rounds):
+            due += [visits] * survivors
+            visits += 1
+        survivors = max(2, survivors // 2)
+    return due[:num_simulations]

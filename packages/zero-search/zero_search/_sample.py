@@ -1,12 +1,17 @@
-"""From weights to an action: temperature, and softmax on rows that may be all illegal."""
+"""Rows of arrays and keys: drawing actions by weight, softmax, selection, splitting."""
+
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._check import check_count, check_range
+
+
+T = TypeVar("T")
 
 
 class Temperature(eqx.Module):
@@ -56,3 +61,26 @@ def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows act
     weights = jnp.exp(logits - jnp.where(highest > -jnp.inf, highest, 0.0))
     total = jnp.sum(weights, axis=1, keepdims=True)
     return weights / jnp.where(total > 0, total, 1.0)
+
+
+def split_rows(key: Key[Array, " batch"], number: int) -> tuple[Key[Array, " batch"], ...]:
+    """Splits every row's key into `number` keys."""
+    return jax.vmap(lambda k: tuple(jr.split(k, number)))(key)
+
+
+def where_rows(mask: Bool[Array, "*axes"], x: T, y: T) -> T:
+    """`jnp.where` over two pytrees whose arrays begin with the axes of `mask`."""
+    pick = lambda x, y: jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y)
+    return jax.tree.map(pick, x, y)
+
+
+def equal_rows(x: T, y: T, num_axes: int) -> Bool[Array, "..."]:
+    """Where two pytrees are equal in every leaf, by their first `num_axes` axes; NaN equals NaN."""
+
+    def same(x: Array, y: Array) -> Array:
+        match = x == y
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            match = match | (jnp.isnan(x) & jnp.isnan(y))
+        return jnp.all(match.reshape(*match.shape[:num_axes], -1), axis=-1)
+
+    return jnp.all(jnp.stack(jax.tree.leaves(jax.tree.map(same, x, y))), axis=0)

@@ -1,7 +1,7 @@
-"""What a search knows of a node: the input of every replaceable part."""
+"""What a search knows of its nodes: the input of every replaceable part."""
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 
 class NodeStatistics(eqx.Module):
@@ -11,9 +11,9 @@ class NodeStatistics(eqx.Module):
 
     - `prior`: what [`zero_search.AbstractSelection.prepare`][] returned; every feature of an
         illegal action is `-inf`.
-    - `visits`, `qvalues`: of each edge; a Q-value (reward included) means nothing where there are
-        no visits.
-    - `count`: visits of the node: of all its edges, and 1 for its own evaluation.
+    - `visits`, `qvalues`: of each action; a Q-value (reward included) means nothing where there
+        are no visits.
+    - `count`: visits of the node: of all its actions, and 1 for its own evaluation.
     - `value`: the node's value, as the backup made it.
     - `raw_value`: the evaluator's value of the node.
     """
@@ -29,3 +29,28 @@ class NodeStatistics(eqx.Module):
     def probabilities(self) -> Float[Array, "rows actions"]:
         """The prior policy; `-inf` where illegal."""
         return self.prior[:, -1]
+
+    @property
+    def legal(self) -> Bool[Array, "rows actions"]:
+        return self.prior[:, 0] > -float("inf")
+
+
+class RootStatistics(eqx.Module):
+    """What a search knows of its roots: the input of root rules and readouts.
+
+    **Attributes:**
+
+    - `node`: visits, Q-values and values of the roots.
+    - `logits`: the prior's, with the noise of the root rule if it has any; `-inf` where illegal.
+    - `known`: the actions whose Q-value means something: the visited ones.
+    - `kept`: the visits that were kept from the move before; `node.visits` includes them.
+    - `gumbel`: the noise that the root rule drew, on the scale of logits; zeros without any.
+    - `ply`: moves played in the episode so far.
+    """
+
+    node: NodeStatistics
+    logits: Float[Array, "batch actions"]
+    known: Bool[Array, "batch actions"]
+    kept: Float[Array, "batch actions"]
+    gumbel: Float[Array, "batch actions"]
+    ply: Int[Array, " batch"]

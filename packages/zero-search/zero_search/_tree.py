@@ -1,16 +1,18 @@
-"""The arrays of a batch of search trees.
+"""The arrays of a batch of search trees: made, planted, read, and what outlives a move.
 
 A node is a row of each array. Statistics of an edge lie in its parent's row, so an edge whose
 child could not be stored still counts.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from ._check import batch_size
-from ._select import AbstractSelection, prepare
+from ._sample import equal_rows
 from ._statistics import NodeStatistics
 
 
@@ -39,13 +41,25 @@ NOT_EXPANDED = -2.0
 class Tree(eqx.Module):
     """Search trees; `*rows` is `batch nodes`, or their product while a search runs.
 
-    Nodes are numbered in the order in which they were stored; the root is number 0.
+    Nodes are numbered in the order in which they were stored; the root is number 0. Where there
+    are chance nodes, `actions` is the larger number of actions and outcomes.
+
+    **Attributes:**
+
+    - `step`: the action to take next at each node and the code of its child. They are cached, so
+        that a walk down need not score.
+    - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
+    - `edge`: visits and Q-value of each action, and if leaves are evaluated several at a time the
+        number of walks that have not come back.
+    - `child`: the code of each child: its number, or below 0 where there is none to walk to.
+    - `prior`: what the selection rule keeps of the prior.
+    - `parent`: the number of the parent.
+    - `state`: the model's node.
+    - `size`: the number of nodes stored.
     """
 
-    step: Int[Array, "*rows 2"]  # cached, so that a walk down need not score
+    step: Int[Array, "*rows 2"]
     node: Float[Array, "*rows columns"]
-    # Visits; value for the parent's player, with reward; and if leaves are evaluated several at a
-    # time, walks that have not come back.
     edge: Float[Array, "*rows planes actions"]
     child: Int[Array, "*rows actions"]
     prior: Float[Array, "*rows features actions"]
@@ -54,44 +68,34 @@ class Tree(eqx.Module):
     size: Int[Array, " batch"]
 
 
-def empty(
-    state: PyTree[Array],
-    selection: AbstractSelection,
-    max_nodes: int,
-    num_actions: int,
-    planes: int = 2,
-) -> Tree:
-    """Trees without nodes, for states like `state`."""
-    batch = batch_size(state)
-    rows = (batch, max_nodes)
-    logits = jax.ShapeDtypeStruct((1, num_actions), jnp.float32)
-    features = jax.eval_shape(lambda x: prepare(selection, x), logits).shape[1]
+def empty(node: PyTree[Array], max_nodes: int, width: int, features: int, planes: int = 2) -> Tree:
+    """Trees without nodes, for model nodes like `node` and priors of shape `[features, width]`."""
+    rows = (batch_size(node), max_nodes)
     return Tree(
         step=jnp.zeros((*rows, 2), jnp.int32),
         node=jnp.zeros((*rows, COLUMNS), jnp.float32),
-        edge=jnp.zeros((*rows, planes, num_actions), jnp.float32),
-        child=jnp.full((*rows, num_actions), UNSTORED, jnp.int32),
-        prior=jnp.zeros((*rows, features, num_actions), jnp.float32),
+        edge=jnp.zeros((*rows, planes, width), jnp.float32),
+        child=jnp.full((*rows, width), UNSTORED, jnp.int32),
+        prior=jnp.zeros((*rows, features, width), jnp.float32),
         parent=jnp.zeros(rows, jnp.int32),
-        state=jax.tree.map(lambda x: jnp.zeros((*rows, *x.shape[1:]), x.dtype), state),
-        size=jnp.zeros((batch,), jnp.int32),
+        state=jax.tree.map(lambda x: jnp.zeros((*rows, *x.shape[1:]), x.dtype), node),
+        size=jnp.zeros(rows[:1], jnp.int32),
     )
 
 
 def plant(
     tree: Tree,
-    selection: AbstractSelection,
-    state: PyTree[Array],
-    logits: Float[Array, "batch actions"],
+    node: PyTree[Array],
+    prior: Float[Array, "batch features actions"],
     value: Float[Array, " batch"],
 ) -> Tree:
-    """Evaluates the roots anew: state, prior and raw value are replaced, kept statistics stay.
+    """Evaluates the roots anew: node, prior and raw value are replaced, kept statistics stay.
 
-    `logits` may carry root noise: it reaches the root's row and no other.
+    `prior` is what [`zero_search.Rules.prior`][] returned for the root's logits, which may carry
+    noise: it reaches the root's row and no other.
     """
-    prior = prepare(selection, logits)
     # A legal set that shrank since the subtree was grown keeps neither visits nor their outcomes.
-    edge = tree.edge[:, 0] * (logits > -jnp.inf).astype(jnp.float32)[:, None]
+    edge = tree.edge[:, 0] * (prior[:, :1] > -jnp.inf).astype(jnp.float32)
     visits, qvalues = edge[:, 0], edge[:, 1]
     count = 1.0 + jnp.sum(visits, axis=1)
     whole = count == 1.0 + jnp.sum(tree.edge[:, 0, 0], axis=1)
@@ -105,7 +109,7 @@ def plant(
         child=tree.child,
         prior=tree.prior.at[:, 0].set(prior),
         parent=tree.parent.at[:, 0].set(0),
-        state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), tree.state, state),
+        state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), tree.state, node),
         size=jnp.maximum(tree.size, 1),
     )
 
@@ -126,3 +130,119 @@ def statistics(tree: Tree) -> NodeStatistics:
         value=tree.node[:, 0, VALUE],
         raw_value=tree.node[:, 0, RAW],
     )
+
+
+def follow(
+    tree: Tree,
+    reached: Bool[Array, "batch nodes"],
+    action: Int[Array, " batch"],
+    chance: Bool[Array, "batch nodes"] | None,
+) -> Bool[Array, "batch nodes"]:
+    """The nodes to which `action` may have led from those `reached`.
+
+    At a chance node it is not known which outcome has happened, so all of its children count.
+    """
+    child = jnp.take_along_axis(tree.child, action[:, None, None], axis=2)[..., 0]
+    slot = jnp.arange(tree.parent.shape[1], dtype=jnp.int32)[None]
+    up = lambda x: jnp.take_along_axis(x, tree.parent, axis=1)
+    led = up(reached) & (up(child) == slot) & (slot > 0)
+    if chance is None:
+        return led
+    return (led & ~chance) | (up(led & chance) & (slot > 0))
+
+
+def match(
+    stored: PyTree[Array], reached: Bool[Array, "batch nodes"], node: PyTree[Array]
+) -> Bool[Array, "batch nodes"]:
+    """Those of the `reached` nodes that equal `node` in every leaf."""
+    return reached & equal_rows(stored, jax.tree.map(lambda x: x[:, None], node), 2)
+
+
+def subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]) -> Tree:
+    """The trees below the nodes `root`, their nodes moved to the front in the same order.
+
+    A row that is not to `keep` becomes empty.
+    """
+    batch, max_nodes = tree.parent.shape
+    lane = jnp.arange(batch)
+    below = _descendants(tree, root) & keep[:, None]
+    # Parents come before their children, so the new root is the first of its descendants.
+    number = jnp.cumsum(below, axis=1, dtype=jnp.int32) - 1
+    size = jnp.sum(below, axis=1, dtype=jnp.int32)
+    slot = jnp.arange(max_nodes, dtype=jnp.int32)
+    source = jnp.zeros((batch, max_nodes), jnp.int32)
+    to = jnp.where(below, number, max_nodes)
+    source = source.at[lane[:, None], to].set(slot[None], mode="drop")
+    live = slot[None] < size[:, None]
+
+    def move(x: Array, fill: Any) -> Array:
+        axes = (batch, max_nodes) + (1,) * (x.ndim - 2)
+        return jnp.where(live.reshape(axes), x[lane[:, None], source], jnp.asarray(fill, x.dtype))
+
+    step = move(tree.step, 0)
+    code = jnp.where(live, _renumber(step[..., CODE], number), 0)
+    parent = jnp.maximum(_renumber(move(tree.parent, 0), number), 0)
+    child = move(tree.child, UNSTORED)
+    return Tree(
+        step=step.at[..., CODE].set(code),
+        node=move(tree.node, 0),
+        edge=move(tree.edge, 0),
+        child=_renumber(child.reshape(batch, -1), number).reshape(child.shape),
+        prior=move(tree.prior, 0),
+        parent=jnp.where(live, parent, 0),
+        # Behind the last node anything may lie, and keys of random numbers have no zero.
+        state=jax.tree.map(lambda x: x[lane[:, None], source], tree.state),
+        size=size,
+    )
+
+
+def _descendants(tree: Tree, root: Int[Array, " batch"]) -> Bool[Array, "batch nodes"]:
+    """Which nodes lie at or below `root`: pointer doubling, as many gathers as `log2 depth`."""
+    batch, max_nodes = tree.parent.shape
+    slot = jnp.arange(max_nodes, dtype=jnp.int32)[None]
+    up = jnp.where(slot == root[:, None], slot, tree.parent)
+
+    def double(carry):
+        up, _ = carry
+        higher = jnp.take_along_axis(up, up, axis=1)
+        return higher, jnp.any(higher != up)
+
+    up, _ = jax.lax.while_loop(lambda carry: carry[1], double, double((up, None)))
+    return (up == root[:, None]) & (slot < tree.size[:, None])
+
+
+def _renumber(
+    code: Int[Array, "batch entries"], number: Int[Array, "batch nodes"]
+) -> Int[Array, "batch entries"]:
+    final = code <= FINAL
+    index = jnp.where(final, FINAL - code, jnp.maximum(code, 0))
+    new = jnp.take_along_axis(number, index, axis=1)
+    return jnp.where(final, FINAL - new, jnp.where(code < 0, code, new))
+
+
+def take(x: Shaped[Array, "rows ..."], index: Int[Array, " number"]) -> Shaped[Array, "number ..."]:
+    """The rows `x[index]`; a number that is too large takes the last row.
+
+    Negative numbers are not allowed: caring for them would cost time.
+    """
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(1, x.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    return jax.lax.gather(x, index[:, None], numbers, (1, *x.shape[1:]), mode="clip")
+
+
+def put(
+    x: Shaped[Array, "rows ..."],
+    index: Int[Array, " number"],
+    values: Shaped[Array, "number ..."],
+) -> Shaped[Array, "rows ..."]:
+    """`x` with the rows `x[index]` replaced; a number that is too large writes nothing.
+
+    No row may be written twice. Narrower `values` replace the first columns.
+    """
+    numbers = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(1, x.ndim)),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+    )
+    return jax.lax.scatter(x, index[:, None], values, numbers, unique_indices=True, mode="drop")

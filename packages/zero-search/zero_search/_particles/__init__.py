@@ -1,9 +1,5 @@
 """Search by sequential Monte Carlo."""
 
-from ._model import (
-    AbstractProposalModel as AbstractProposalModel,
-    Proposal as Proposal,
-)
 from ._noise import (
     GaussianNoise as GaussianNoise,
 )

@@ -1,7 +1,4 @@
-"""Models whose policy can be drawn from and weighed. Batch-native, as all models are."""
-
-import abc
-from typing import Any, Generic, Protocol, runtime_checkable
+"""What the evaluator of a model says, as policies that can be drawn from and weighed."""
 
 import equinox as eqx
 import jax
@@ -10,46 +7,14 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from .._check import batch_size, check_prediction, check_proposal
-from .._expand import LARGEST, masked_prediction
-from .._model import AbstractModel, AbstractPriorModel, State
-
-
-@runtime_checkable
-class Proposal(Protocol):
-    """A policy over the actions of ONE state, as the distributions of zero-nets are; so is any
-    pytree with these methods."""
-
-    def sample(self, *, key: PRNGKeyArray) -> PyTree[Array]:
-        """One action."""
-        ...
-
-    def log_prob(self, action: Any) -> Float[Array, ""]:
-        """The log-probability, or log-density, of one action: summed over its dimensions."""
-        ...
-
-
-class AbstractProposalModel(AbstractModel[State], Generic[State]):
-    """A model with an evaluator over any actions, continuous ones above all.
-
-    Discrete actions have logits: for those, [`zero_search.AbstractPriorModel`][] says more and
-    serves every planner.
-    """
-
-    @abc.abstractmethod
-    def step(
-        self, state: State, action: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        """As [`zero_search.AbstractModel.step`][], the action being what the policy draws."""
-
-    @abc.abstractmethod
-    def propose(
-        self, state: State, *, key: Key[Array, " batch"]
-    ) -> tuple[Proposal, Float[Array, " batch"]]:
-        """One policy a row and the values for the players to move.
-
-        The policies are one pytree whose arrays all begin with the batch axis: what
-        `jax.vmap(network)(observations)` returns. Planners vmap its methods.
-        """
+from .._model import (
+    AbstractModel,
+    AbstractPriorModel,
+    AbstractProposalModel,
+    LARGEST,
+    masked_prediction,
+    Proposal,
+)
 
 
 class Categorical(eqx.Module):

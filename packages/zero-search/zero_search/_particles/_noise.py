@@ -12,9 +12,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from .._check import check_range
-from .._expand import LARGEST
-from .._noise import AbstractRootNoise, disturb
-from ._model import Categorical, Proposal, Prospect
+from .._model import LARGEST, Proposal
+from .._noise import AbstractRootNoise
+from .._root import PriorRoot
+from ._model import Categorical, Prospect
 
 
 class GaussianNoise(eqx.Module):
@@ -86,7 +87,7 @@ def first_actions(
         action, invalid = draw(policy, key)
         ratio = jnp.zeros(key.shape, jnp.float32)
     elif isinstance(policy, Categorical):
-        wide = Categorical(disturb(noise, policy.logits, noise_key))
+        wide = Categorical(PriorRoot(noise).prior(policy.logits, key=noise_key)[0])
         action, invalid = draw(wide, key)
         log_prob = lambda p, a: p.log_prob(a)
         ratio = _each(log_prob, policy, action) - _each(log_prob, wide, action)

@@ -1,5 +1,7 @@
 """Planning by a cloud of particles: sequential Monte Carlo."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,10 +10,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._check import batch_size, check_count, check_keys, check_kinds, check_range
-from .._model import AbstractModel
+from .._model import AbstractModel, Proposal
 from .._noise import AbstractRootNoise
 from .._planner import AbstractPlanner, check_plan, Plan
-from ._model import judge, Proposal, Prospect
+from .._sample import split_rows
+from ._model import judge, Prospect
 from ._noise import draw, first_actions, GaussianNoise
 from ._readout import read_out, READOUTS
 from ._resampling import AbstractResampleRule, AbstractResampling, Multinomial, ResampleEvery
@@ -71,7 +74,6 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     - `num_particles`, `depth`: rollouts a row and steps of the model in each.
     - `temperature`: in units of the value, above 0. It is an array, so that a learned one takes its
         place without compiling anew: `eqx.tree_at(lambda p: p.temperature, planner, eta)`.
-    - `gamma`: multiplies the model's signed discounts.
     - `lambda_`: trades the bias of `advantages` for their variance; weights always use all steps.
     - `resample`: when to resample, or `None` for never.
     - `resampling`: how.
@@ -99,7 +101,6 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     temperature: Float[Array, ""] = eqx.field(
         default=1.0, converter=lambda x: jnp.asarray(x, jnp.float32)
     )
-    gamma: float = 1.0
     lambda_: float = 1.0
     resample: AbstractResampleRule | None = ResampleEvery(4)
     resampling: AbstractResampling = Multinomial()
@@ -109,7 +110,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
 
     def __check_init__(self):
         check_count("ParticleSearch", 1, num_particles=self.num_particles, depth=self.depth)
-        check_range("ParticleSearch", 0, 1, gamma=self.gamma, lambda_=self.lambda_)
+        check_range("ParticleSearch", 0, 1, lambda_=self.lambda_)
         self._check_temperature()
         check_kinds("ParticleSearch", AbstractResampling, resampling=self.resampling)
         if self.resample is not None:
@@ -141,6 +142,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         carry: None,
         *,
         key: Key[Array, " batch"],
+        obs: Any = None,
     ) -> tuple[Plan, None]:
         """Searches from every row of `state`, of an [`zero_search.AbstractPriorModel`][] or an
         [`zero_search.AbstractProposalModel`][].
@@ -152,8 +154,10 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         del carry
         check_keys(key, batch_size(state))
         self._check_temperature()
-        split = jax.vmap(lambda k: tuple(jr.split(k, 5)))
-        predict_key, noise_key, particle_key, resample_key, action_key = split(key)
+        root_key, predict_key, noise_key, particle_key, resample_key, action_key = split_rows(
+            key, 6
+        )
+        state = model.root(state, obs, key=root_key)
         root = judge(model, state, predict_key)
         numbers = jnp.arange(self.num_particles, dtype=jnp.int32)
         each = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(numbers))
@@ -164,12 +168,15 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
         weights = cloud.particles.weights(self.temperature)
         add = lambda a, w: jnp.zeros_like(w).at[a].add(w)
-        weights = jax.vmap(add)(cloud.particles.ancestor, weights)
+        ancestor = cloud.particles.ancestor
+        visits = jax.vmap(add)(ancestor, jnp.ones_like(weights))
+        weights = jax.vmap(add)(ancestor, weights)
         weights = jnp.where(root.playable[:, None], weights, 0.0)
         plan = Plan(
             action=read_out(self.readout, candidates, weights, action_key),
             candidates=candidates,
             weights=weights,
+            visits=jnp.where(root.playable[:, None], visits, 0.0),
             qvalues=root.value[:, None] + cloud.advantages,
             advantages=cloud.advantages,
             value=root.value,
@@ -183,15 +190,9 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             check_plan(plan)
         return plan, None
 
-    def advance(
-        self,
-        carry: None,
-        action: PyTree[Array],
-        next_state: PyTree[Array],
-        last: Bool[Array, "..."],
-    ) -> None:
+    def advance(self, carry: None, action: PyTree[Array], last: Bool[Array, "..."]) -> None:
         """Nothing is kept between moves."""
-        del carry, action, next_state, last
+        del carry, action, last
 
     def _start(
         self, state: PyTree[Array], root: Prospect, noise_key: Key[Array, " batch"], keys: _Keys
@@ -224,7 +225,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         now = _folded(keys.particle, step)
         step_key, action_key = jax.vmap(jax.vmap(lambda k: tuple(jr.split(k))))(now)
         alive = cloud.particles.alive
-        moved = move(model, self.gamma, cloud.particles, step_key)
+        moved = move(model, cloud.particles, step_key)
         particles, policy = moved.particles, moved.policy
         weights = particles.weights(self.temperature)
         ess_fraction = 1 / (weights.shape[1] * jnp.sum(jnp.square(weights), axis=1))

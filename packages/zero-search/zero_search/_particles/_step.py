@@ -5,14 +5,12 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._check import check_step
-from .._expand import LARGEST
-from .._model import AbstractModel
-from .._sample import safe_softmax
-from ._model import judge, Proposal
+from .._model import AbstractModel, LARGEST, Proposal
+from .._sample import safe_softmax, split_rows, where_rows
+from ._model import judge
 
 
 T = TypeVar("T")
@@ -65,9 +63,7 @@ class Moved(eqx.Module):
     invalid: Bool[Array, "batch particles"]
 
 
-def move(
-    model: AbstractModel, gamma: float, particles: Particles, key: Key[Array, "batch particles"]
-) -> Moved:
+def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch particles"]) -> Moved:
     """Plays every particle's action. No particle depends on another.
 
     A particle that is not alive stays as it is. Where something is not finite the step counts for
@@ -76,7 +72,7 @@ def move(
     shape, old = particles.alive.shape, particles
     flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
     fold = lambda tree: fold_arrays(tree, shape)
-    step_key, predict_key = jax.vmap(lambda k: tuple(jr.split(k)))(flat(key))
+    step_key, predict_key = split_rows(flat(key), 2)
     before = flat(old.state)
     after, reward, discount, last = model.step(before, flat(old.action), key=step_key)
     check_step(before, after, reward, discount, last)
@@ -86,13 +82,13 @@ def move(
     reward, discount = jnp.where(known, edge, 0.0)
     over = last | (discount == 0) | ~seen.playable
     after, reward, discount, known, over, value = fold(
-        (after, reward, gamma * discount, known, over, seen.value)
+        (after, reward, discount, known, over, seen.value)
     )
     counts = old.alive & known
     # A truncated state is bootstrapped: its discount is not 0.
     delta = jnp.where(counts, old.scale * (reward + discount * value - old.value), 0.0)
     particles = Particles(
-        state=jax.tree.map(lambda x, y: jnp.where(_as(counts, x), x, y), after, old.state),
+        state=where_rows(counts, after, old.state),
         action=old.action,
         ancestor=old.ancestor,
         gain=old.gain + delta,
@@ -115,7 +111,3 @@ def fold_arrays(tree: Any, shape: tuple[int, ...]) -> Any:
     """From one row a particle to `[batch, particles]`."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), arrays), rest)
-
-
-def _as(mask: Bool[Array, "batch particles"], x: Array) -> Bool[Array, "batch particles ..."]:
-    return mask.reshape(mask.shape + (1,) * (x.ndim - 2))

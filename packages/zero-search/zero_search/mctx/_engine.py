@@ -9,9 +9,8 @@ import jax.random as jr
 import mctx
 from jaxtyping import Array, Key, PyTree
 
-from .._expand import Keys, Rules
+from .._engine import KeyPair, RootChoice, Rules, search
 from .._select import AbstractSelection
-from .._simulate import RootRule, search
 from .._tree import empty, plant, Tree
 from ._convert import from_mctx
 from ._recurrent import break_ties, prior, Recurrent
@@ -42,16 +41,18 @@ def grow(
     loop: Callable[..., Any],
     tree: mctx.Tree | None = None,
     max_nodes: int | None = None,
-    root_rule: RootRule | None = None,
+    choose_root: RootChoice | None = None,
 ) -> Tree:
     """Searches from the root, in a new tree or in what is kept of an earlier one."""
     batch, actions = root.logits.shape
     keys, rest = _keys(key, num_simulations, batch)
     root_key, tree_key = jr.split(rest)
     ties = lambda logits, key: break_ties(logits, key) if model.noisy else logits
+    rules = Rules(selection, max_depth=max_depth, stop_at_final=False)
     if tree is None:
         room = num_simulations + 1 if max_nodes is None else max_nodes
-        trees = empty(root.node, selection, room, actions)
+        features = jax.eval_shape(rules.prior, root.logits).shape[1]
+        trees = empty(root.node, room, actions, features)
     else:
         kept: Any = tree
         trees = from_mctx(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
@@ -59,18 +60,20 @@ def grow(
     # As the search does with what it finds: a value that is not finite counts as 0.
     value = jnp.nan_to_num(root.value.astype(jnp.float32), posinf=0.0, neginf=0.0)
     grown, _ = search(
-        plant(trees, selection, root.node, logits, value),
+        plant(trees, root.node, rules.prior(logits), value),
         model,
-        Rules(selection, max_depth=max_depth, stop_at_final=False),
+        rules,
         num_simulations=num_simulations,
         key=keys,
-        root_rule=root_rule,
+        choose_root=choose_root,
         loop=loop,
     )
     return grown
 
 
-def _keys(key: Key[Array, ""], num_simulations: int, batch: int) -> tuple[Keys, Key[Array, ""]]:
+def _keys(
+    key: Key[Array, ""], num_simulations: int, batch: int
+) -> tuple[Callable[[Any], KeyPair], Key[Array, ""]]:
     """Of every simulation as mctx splits them off, for `recurrent_fn` and for ties, and what is
     left in the end.
     """

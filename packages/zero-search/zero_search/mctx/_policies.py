@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import mctx
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree, Shaped
 
-from .._gumbel import Halving, halving, Interior
-from .._select import MuZeroPUCT
+from .._root import best_due, SequentialHalving
+from .._select import ImprovedPolicySelection, MuZeroPUCT
+from .._statistics import NodeStatistics, RootStatistics
 from .._tree import statistics
 from ._check import check_arguments, check_tree
 from ._convert import to_mctx
@@ -169,31 +169,35 @@ def gumbel_muzero_policy(
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
     transform = as_qtransform(qtransform)
-    table = [halving(m, num_simulations) for m in range(max_num_considered_actions + 1)]
-    rule = Halving(
-        gumbel=gumbel.astype(jnp.float32),
-        logits=start.legal_logits,
-        kept=jnp.zeros(shape, jnp.float32),
-        table=np.asarray(table, np.int32),
-        qtransform=transform,
-    )
+    halving = SequentialHalving(max_num_considered_actions, qtransform=transform)
+    zeros = jnp.zeros(shape, jnp.float32)
+
+    def known(node: NodeStatistics) -> RootStatistics:
+        logits, noise = start.legal_logits, gumbel.astype(jnp.float32)
+        ply = jnp.zeros(shape[:1], jnp.int32)
+        return RootStatistics(node, logits, node.visits > 0, zeros, noise, ply)
+
+    def choose(sim, node, started, inside):
+        return halving.choose(sim, num_simulations, known(node), started, inside)
+
     tree = grow(
         start,
         as_model(params, recurrent_fn, rng_key, noisy=False),
-        Interior(transform),
+        ImprovedPolicySelection(transform),
         key,
         num_simulations=num_simulations,
         max_depth=max_depth,
         loop=loop_fn,
-        root_rule=rule,
+        choose_root=choose,
     )
     found = statistics(tree)
     improved = start.logits + transform(found).astype(dtype)
     lowest = jnp.finfo(dtype).min
     weights = jax.nn.softmax(jnp.where(start.invalid.astype(bool), lowest, improved))
+    most = found.visits == jnp.max(found.visits, axis=1, keepdims=True)
     extra = _engine.GumbelMuZeroExtraData(root_gumbel=gumbel)
     return _engine.PolicyOutput(
-        action=rule.choose(found, jnp.max(found.visits, axis=1)),
+        action=best_due(known(found), transform, most),
         action_weights=weights,
         search_tree=to_mctx(tree, start.invalid, extra),
     )

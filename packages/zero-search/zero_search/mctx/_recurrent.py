@@ -48,17 +48,20 @@ class Recurrent(AbstractPriorModel[Node]):
     unwrap: Callable[[Key[Array, ""]], Array]
     noisy: bool
 
+    def root(self, state: Node, obs: Any, *, key: Key[Array, " batch"]) -> Node:
+        return state
+
     def step(
-        self, state: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
     ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        output, embedding = self.function(self.params, self.unwrap(key[0]), action, state.embedding)
-        check_output(output, embedding, state)
+        output, embedding = self.function(self.params, self.unwrap(key[0]), action, node.embedding)
+        check_output(output, embedding, node)
         # mctx writes into arrays of the root's dtypes.
         like = lambda x, old: jnp.asarray(x).astype(old.dtype)
         after = Node(
-            embedding=jax.tree.map(like, embedding, state.embedding),
-            logits=like(output.prior_logits, state.logits),
-            value=like(output.value, state.value),
+            embedding=jax.tree.map(like, embedding, node.embedding),
+            logits=like(output.prior_logits, node.logits),
+            value=like(output.value, node.value),
             action=action,
         )
         reward, discount = (
@@ -67,12 +70,12 @@ class Recurrent(AbstractPriorModel[Node]):
         return after, reward, discount, jnp.zeros(action.shape, bool)
 
     def predict(
-        self, state: Node, *, key: Key[Array, " batch"]
+        self, node: Node, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        logits = prior(state.logits)
+        logits = prior(node.logits)
         if self.noisy:
             logits = break_ties(logits, key[0])
-        return logits, state.value.astype(jnp.float32)
+        return logits, node.value.astype(jnp.float32)
 
 
 def illegal(logits: Float[Array, "*rows actions"]) -> Bool[Array, "*rows actions"]:

@@ -1,0 +1,655 @@
+"""The search engine: simulations of a batch of trees. Walk down, expand, back up.
+
+One loop serves the whole batch. Games that have nothing to do write out of range, where writes
+are dropped; nothing is selected over whole arrays. The walk down follows cached best actions and
+notes the nodes it passes. The walk up turns them into new values, a few numbers a game and level,
+and lists the visits. Scoring, the part that costs, is done afterwards over that list, so a
+shallow game does not wait for the deepest line of the batch.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from ._backup import AbstractBackup, back_up, MeanBackup
+from ._chance import Outcomes, widened
+from ._check import check_prediction, check_step
+from ._model import AbstractPriorModel, LARGEST, masked_prediction
+from ._sample import safe_softmax
+from ._select import AbstractSelection, best_action, prepare
+from ._statistics import NodeStatistics
+from ._tree import (
+    ACTION,
+    CODE,
+    COUNT,
+    DISCOUNT,
+    FINAL,
+    NO_CHILD,
+    NOT_EXPANDED,
+    put,
+    RAW,
+    REWARD,
+    statistics,
+    take,
+    Tree,
+    UNSTORED,
+    VALUE,
+)
+
+
+# Levels handled by one turn of the loops: a turn costs more than a level.
+_LEVELS = 4
+# Visits scored at once, if there are fewer games than this.
+_VISITS = 16
+
+# Every row's keys for `step` and `predict`.
+KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
+# `(simulation, statistics, started, inside) -> action`; see `search`.
+RootChoice = Callable[..., Int[Array, " batch"]]
+
+
+class Rules(eqx.Module):
+    """The replaceable parts of a search.
+
+    **Attributes:**
+
+    - `selection`, `backup`: which action to try next, and what a node's value becomes.
+    - `outcomes`: how chance nodes are searched; `None` in a world without them.
+    - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
+    - `stop_at_final`: revisit final nodes; otherwise expand below them like anywhere else.
+    - `num_leaves`: walks of a game before their leaves are evaluated together.
+    - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
+    """
+
+    selection: AbstractSelection
+    backup: AbstractBackup = MeanBackup()
+    outcomes: Outcomes | None = None
+    max_depth: int | None = None
+    stop_at_final: bool = True
+    num_leaves: int = 1
+    virtual_loss: float = 1.0
+
+    def prior(
+        self, logits: Float[Array, "rows columns"], chance: Float[Array, " rows"] | None = None
+    ) -> Float[Array, "rows features columns"]:
+        """What the tree keeps of the logits of new nodes; `chance` is above 0 at chance nodes."""
+        if self.outcomes is None or chance is None:
+            return prepare(self.selection, logits)
+        features = prepare(self.selection, logits[:, : self.outcomes.num_actions])
+        outcomes = logits[:, : self.outcomes.num_outcomes]
+        odds = jnp.where(outcomes > -jnp.inf, safe_softmax(outcomes), -jnp.inf)
+        width = logits.shape[1]
+        odds = jnp.broadcast_to(widened(odds, width)[:, None], (*features.shape[:2], width))
+        return jnp.where((chance > 0)[:, None, None], odds, widened(features, width))
+
+    def decisions(self, node: NodeStatistics) -> NodeStatistics:
+        """The statistics with the columns of actions alone."""
+        return node if self.outcomes is None else _columns(node, self.outcomes.num_actions)
+
+    def choose(
+        self, node: NodeStatistics, chance: Float[Array, " rows"] | None
+    ) -> Int[Array, " rows"]:
+        """The action, or at a chance node the outcome, to take next."""
+        action = best_action(self.selection, self.decisions(node))
+        if self.outcomes is None or chance is None:
+            return action
+        outcome = self.outcomes.choose(_columns(node, self.outcomes.num_outcomes), chance)
+        return jnp.where(chance > 0, outcome, action)
+
+    def value(
+        self,
+        node: NodeStatistics,
+        chance: Float[Array, " rows"] | None,
+        outcome: Float[Array, " rows"],
+    ) -> Float[Array, " rows"]:
+        """The new values of nodes after a simulation whose return from there is `outcome`."""
+        value = back_up(self.backup, self.decisions(node), outcome)
+        if self.outcomes is None or chance is None:
+            return value
+        expected = self.outcomes.value(_columns(node, self.outcomes.num_outcomes), outcome)
+        return jnp.where(chance > 0, expected, value)
+
+
+class SearchStats(eqx.Module):
+    """What a search did, by game.
+
+    **Attributes:**
+
+    - `depth`: mean depth of the leaves; 0 for a row whose root has no legal action.
+    - `invalid`: evaluations that were not finite and have been replaced.
+    """
+
+    depth: Float[Array, " batch"]
+    invalid: Int[Array, " batch"]
+
+
+class _Fixed(eqx.Module):
+    """What stays the same from one simulation to the next."""
+
+    model: AbstractPriorModel
+    rules: Rules
+    key: Key[Array, " batch"] | Callable[[Any], KeyPair]
+    choose_root: RootChoice | None
+    kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
+    base: Int[Array, " batch"]  # the roots' rows
+    alive: Bool[Array, " batch"]  # whether the root has a legal action
+
+    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
+        if callable(self.key):
+            return self.key(sim)
+        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
+        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
+
+
+class _Walk(eqx.Module):
+    """Where a walk down ended: the number of the last node, and what it would do next."""
+
+    index: Int[Array, "*axes"]
+    action: Int[Array, "*axes"]
+    code: Int[Array, "*axes"]
+    depth: Int[Array, "*axes"]
+
+
+class _Found(eqx.Module):
+    """What the model says lies behind that action."""
+
+    state: PyTree[Array]
+    reward: Float[Array, "*axes"]
+    discount: Float[Array, "*axes"]
+    final: Bool[Array, "*axes"]
+    logits: Float[Array, "*axes actions"]
+    value: Float[Array, "*axes"]
+    invalid: Bool[Array, "*axes"]  # something was not finite and has been replaced
+
+
+class _Up(eqx.Module):
+    """What walks carry up: how the simulation went on below, and the edge that leads there."""
+
+    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
+    value: Float[Array, " batch"]  # of the node below
+    visits: Float[Array, " batch"]  # of the node below, new; see `_Visits.below`
+    reward: Float[Array, " batch"]
+    discount: Float[Array, " batch"]
+
+
+class _Visits(eqx.Module):
+    """Visits of different nodes. A row that is out of range stands for no node."""
+
+    row: Int[Array, " visits"]
+    action: Int[Array, " visits"]  # that was taken
+    real: Bool[Array, " visits"]  # whether it counts; only marks change if not
+    value: Float[Array, " visits"]  # of the node
+    qvalue: Float[Array, " visits"]  # of that action, new
+    count: Float[Array, " visits"]  # of the node, new
+    raw_value: Float[Array, " visits"]
+    sample: Float[Array, " visits"]  # what this simulation made of that action
+    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
+    below: Float[Array, " visits"]
+
+
+class _Notes(eqx.Module):
+    """What a simulation notes on its way; reused by the next one.
+
+    The visits are listed game after game.
+    """
+
+    path: Int[Array, "levels batch 2"]  # node number and action taken
+    visit: Int[Array, "visits 3"]  # row, action, real
+    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
+
+
+def search(
+    tree: Tree,
+    model: AbstractPriorModel,
+    rules: Rules,
+    *,
+    num_simulations: int,
+    key: Key[Array, " batch"] | Callable[[Any], KeyPair],
+    choose_root: RootChoice | None = None,
+    loop: Callable[..., Any] = jax.lax.fori_loop,
+) -> tuple[Tree, SearchStats]:
+    """Runs `num_simulations` from planted roots, a multiple of `rules.num_leaves`.
+
+    **Arguments:**
+
+    - `tree`: from [`zero_search.plant`][]: every root is evaluated.
+    - `key`: one key a game, or a function from the number of a simulation to the keys of its
+        `step` and `predict`.
+    - `choose_root`: for roots that are searched by a rule of their own:
+        `(simulation, statistics, started, inside) -> action`. `started[batch, actions]` is how
+        many simulations of this search have taken each action, those included that wait for their
+        leaf; `inside` is the action that `rules.selection` would take.
+    - `loop`: has the interface of `lax.fori_loop`.
+    """
+    (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
+    base = jnp.arange(batch, dtype=jnp.int32) * max_nodes
+    alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
+    # Under `shard_map` what the loops carry must vary over devices as the trees do.
+    vary = lambda x: jnp.where(alive[0], x, x)
+    root = statistics(tree)
+    kept = rules.decisions(root).visits
+    fixed = _Fixed(model, rules, key, choose_root, kept, vary(base), alive)
+    first = rules.choose(root, None)
+    if choose_root is not None:
+        first = choose_root(0, rules.decisions(root), jnp.zeros_like(kept), first)
+    code = tree.child[jnp.arange(batch), 0, first]
+    step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
+    tree = eqx.tree_at(lambda t: t.step, tree, step)
+
+    def body(group, carry):
+        tree, notes, (slot, state), started, depth, invalid = carry
+        # A simulation that read the parents' states and then wrote new ones would have XLA copy
+        # them all, for it cannot tell which comes first. So the next one writes before it reads.
+        write_state = lambda x, y: put(x, slot, y)
+        states = jax.tree.map(write_state, tree.state, state)
+        tree = eqx.tree_at(lambda t: t.state, tree, states)
+        if leaves == 1:
+            tree, notes, slot, found, walk = _one_leaf(fixed, tree, notes, group)
+        else:
+            tree, notes, started, slot, found, walk = _many_leaves(
+                fixed, tree, notes, started, group
+            )
+        bad = found.invalid.reshape(leaves, batch) & alive[None]
+        depth = depth + jnp.sum(walk.depth.reshape(leaves, batch), axis=0, dtype=jnp.float32)
+        invalid = invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
+        return tree, notes, (slot, found.state), started, depth, invalid
+
+    state = jax.tree.map(lambda x: jnp.concatenate([x[:, 0]] * leaves), tree.state)
+    tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
+    levels = max_nodes + _LEVELS
+    visits = levels * batch + max(batch, _VISITS)
+    notes = _Notes(
+        path=jnp.zeros((levels, batch, 2), jnp.int32),
+        visit=jnp.zeros((visits, 3), jnp.int32),
+        value=jnp.zeros((visits, 6), jnp.float32),
+    )
+    zeros = jnp.zeros((batch,), jnp.int32)
+    pending = (_nowhere(tree, leaves * batch), state)
+    started = None if leaves == 1 or choose_root is None else jnp.zeros_like(kept)
+    init = (tree, notes, pending, started, zeros.astype(jnp.float32), zeros)
+    init = jax.tree.map(vary, init)
+    tree, _, (slot, state), _, depth, invalid = loop(0, num_simulations // leaves, body, init)
+    states = jax.tree.map(lambda x, y: put(x, slot, y), tree.state, state)
+    tree = eqx.tree_at(lambda t: t.state, tree, states)
+    tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)
+    return tree, SearchStats(depth / num_simulations, invalid)
+
+
+def _one_leaf(
+    fixed: _Fixed, tree: Tree, notes: _Notes, sim: Int[Array, ""]
+) -> tuple[Tree, _Notes, Int[Array, " batch"], _Found, _Walk]:
+    """One simulation of every game. Returns where to store what was found, too."""
+    notes, walk = _descend(fixed, tree, notes)
+    found = _evaluate(fixed, tree, walk, sim)
+    tree, up, slot = _store(fixed, tree, walk, found)
+    real = jnp.ones_like(fixed.alive)
+    tree, notes = _enter(fixed, tree, notes, walk, up, real, 0, (sim + 1, None))
+    return tree, notes, slot, found, walk
+
+
+def _many_leaves(
+    fixed: _Fixed,
+    tree: Tree,
+    notes: _Notes,
+    started: Float[Array, "batch actions"] | None,
+    group: Int[Array, ""],
+) -> tuple[
+    Tree, _Notes, Float[Array, "batch actions"] | None, Int[Array, " leaves"], _Found, _Walk
+]:
+    """`num_leaves` simulations of every game: walk down often, evaluate together, back up in turn.
+
+    A walk marks its edges until its leaf has been evaluated, which drives the next walks elsewhere.
+    If two walks end at the same leaf all the same, the second does not count. What is returned has
+    one row a leaf: all games' first leaves, all games' second ones, and so on.
+    """
+    number, batch = fixed.rules.num_leaves, fixed.base.shape[0]
+    # A leaf that is no visit: only the marks are entered.
+    no = fixed.alive & ~fixed.alive
+    zeros = no.astype(jnp.float32)
+
+    def down(i, carry):
+        tree, notes, started, paths, walks = carry
+        notes, walk = _descend(fixed, tree, notes)
+        if started is not None:
+            first = jax.nn.one_hot(notes.path[0, :, 1], started.shape[1], dtype=jnp.float32)
+            started = started + jnp.where(fixed.alive[:, None], first, 0.0)
+        paths = paths.at[i].set(notes.path)
+        walks = jax.tree.map(lambda xs, x: xs.at[i].set(x), walks, walk)
+        blank, following = _Up(zeros, zeros, zeros, zeros, zeros), group * number + i + 1
+        tree, notes = _enter(fixed, tree, notes, walk, blank, no, 1, (following, started))
+        return tree, notes, started, paths, walks
+
+    none = jnp.stack([no.astype(jnp.int32)] * number)
+    paths = jnp.stack([notes.path] * number)
+    init = (tree, notes, started, paths, _Walk(none, none, none, none))
+    tree, notes, started, paths, walks = jax.lax.fori_loop(0, number, down, init)
+    ends = jax.tree.map(lambda x: x.reshape(-1), walks)
+    found = _evaluate(_widened(fixed), tree, ends, group)
+    each = jax.tree.map(lambda x: x.reshape(number, batch, *x.shape[1:]), found)
+
+    def up(i, carry):
+        tree, notes, slots = carry
+        walk, leaf = jax.tree.map(lambda x: x[i], (walks, each))
+        row = fixed.base + walk.index
+        now = take(tree.child.reshape(-1), row * tree.child.shape[1] + walk.action)
+        again = (walk.code == UNSTORED) & (now != UNSTORED)
+        walk = eqx.tree_at(lambda w: w.code, walk, now)
+        tree, value, slot = _store(fixed, tree, walk, leaf)
+        notes = _Notes(paths[i], notes.visit, notes.value)
+        following = ((group + 1) * number, started)
+        tree, notes = _enter(fixed, tree, notes, walk, value, ~again, -1, following)
+        return tree, notes, slots.at[i].set(slot)
+
+    tree, notes, slots = jax.lax.fori_loop(0, number, up, (tree, notes, walks.index))
+    return tree, notes, started, slots.reshape(-1), found, ends
+
+
+def _widened(fixed: _Fixed) -> _Fixed:
+    """The same for one row a leaf, each with keys of its own."""
+    number = fixed.rules.num_leaves
+    leaves = jnp.arange(number, dtype=jnp.int32)
+    each_row = jax.vmap(jr.fold_in, in_axes=(0, None))
+    each_leaf = jax.vmap(each_row, in_axes=(None, 0))
+
+    def keys(sim: Any) -> KeyPair:
+        step_key, predict_key = fixed.keys(sim)
+        return each_leaf(step_key, leaves).reshape(-1), each_leaf(predict_key, leaves).reshape(-1)
+
+    base, alive = jnp.tile(fixed.base, number), jnp.tile(fixed.alive, number)
+    return dataclasses.replace(fixed, key=keys, base=base, alive=alive)
+
+
+def _descend(fixed: _Fixed, tree: Tree, notes: _Notes) -> tuple[_Notes, _Walk]:
+    """Follows the cached actions from the roots, noting the nodes it passes."""
+    limit = fixed.rules.max_depth
+
+    def body(carry):
+        path, index, step, active, depth, level = carry
+        block = []
+        for _ in range(_LEVELS):
+            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
+            depth = depth + active.astype(jnp.int32)
+            active = active & (step[:, CODE] >= 0)
+            if limit is not None:
+                active = active & (depth < limit)
+            index = jnp.where(active, step[:, CODE], index)
+            step = take(tree.step, fixed.base + index)
+        path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
+        return path, index, step, active, depth, level + _LEVELS
+
+    zeros, step = jnp.zeros_like(fixed.base), take(tree.step, fixed.base)
+    init = (notes.path, zeros, step, fixed.alive, zeros, jnp.zeros((), jnp.int32))
+    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
+    walk = _Walk(index, step[:, ACTION], step[:, CODE], depth)
+    return _Notes(path, notes.visit, notes.value), walk
+
+
+def _evaluate(fixed: _Fixed, tree: Tree, walk: _Walk, sim: int | Int[Array, ""]) -> _Found:
+    """Steps the model from the end of every walk, and evaluates what comes."""
+    parent = fixed.base + walk.index
+    before = jax.tree.map(lambda x: take(x, parent), tree.state)
+    step_key, predict_key = fixed.keys(sim)
+    state, reward, discount, last = fixed.model.step(before, walk.action, key=step_key)
+    check_step(before, state, reward, discount, last)
+    logits, value = fixed.model.predict(state, key=predict_key)
+    check_prediction(logits, value, parent.shape[0], tree.child.shape[1])
+    logits, value, invalid = masked_prediction(logits, value)
+    edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
+    known = jnp.abs(edge) <= LARGEST
+    reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
+    # Nothing follows a final node, nor one without a legal action: revisit, never expand.
+    final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
+    return _Found(
+        state=state,
+        reward=reward,
+        discount=discount,
+        final=final & fixed.rules.stop_at_final,
+        logits=logits,
+        value=value,
+        invalid=invalid | ~jnp.all(known, axis=0),
+    )
+
+
+def _store(
+    fixed: _Fixed, tree: Tree, walk: _Walk, found: _Found
+) -> tuple[Tree, _Up, Int[Array, " batch"]]:
+    """Adds a node in every row where there is room and something new; the others write nowhere.
+
+    **Returns:** the tree, without the new nodes' states; what to back up; and the slots.
+    """
+    base, batch, rules = fixed.base, walk.depth.shape[0], fixed.rules
+    new = fixed.alive & (walk.code == UNSTORED) & (tree.size < tree.child.shape[0] // batch)
+    slot = jnp.where(new, base + tree.size, _nowhere(tree, batch))
+    edge = jnp.where(new, base + walk.index, _nowhere(tree, batch))
+    value, zeros, one = found.value, jnp.zeros_like(found.logits), jnp.ones_like(found.value)
+    chance = found.state.chance if rules.outcomes is not None else None
+    prior = rules.prior(found.logits, chance)
+    best = rules.choose(NodeStatistics(prior, zeros, zeros, one, value, raw_value=value), chance)
+    row = jnp.stack([one, value, found.reward, found.discount, value], axis=-1)
+    link = jnp.where(found.final, FINAL - tree.size, tree.size)
+    tree = Tree(
+        step=put(tree.step, slot, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
+        node=put(tree.node, slot, row),
+        edge=tree.edge,
+        child=tree.child.at[edge, walk.action].set(link, mode="drop", unique_indices=True),
+        prior=put(tree.prior, slot, prior),
+        parent=put(tree.parent, slot, walk.index),
+        state=tree.state,
+        size=tree.size + new.astype(jnp.int32),
+    )
+    # Behind an edge to a child that is not expanded its first value counts again.
+    revisited = walk.code != UNSTORED
+    child = jnp.where(walk.code <= FINAL, FINAL - walk.code, walk.code)
+    known = take(tree.node, base + jnp.where(revisited, child, 0))
+    pick = lambda column, fresh: jnp.where(revisited, known[:, column], fresh)
+    worth = pick(RAW, found.value)
+    up = _Up(
+        outcome=worth,
+        value=worth,
+        visits=jnp.where(new, 1.0, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
+        reward=pick(REWARD, found.reward),
+        discount=pick(DISCOUNT, found.discount),
+    )
+    return tree, up, slot
+
+
+def _enter(
+    fixed: _Fixed,
+    tree: Tree,
+    notes: _Notes,
+    walk: _Walk,
+    up: _Up,
+    real: Bool[Array, " batch"],
+    mark: int,
+    following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None],
+) -> tuple[Tree, _Notes]:
+    """Backs up along every walk, and finds the best action of every visited node anew.
+
+    `mark` is added to the number of walks that wait at each edge for their leaf; `following` is
+    the next simulation and how many have started with each action, if that is counted.
+    """
+    skip = 0 if fixed.choose_root is None else 1
+    notes, roots, total = _ascend(fixed, tree, notes, walk, up, real, skip)
+    if fixed.choose_root is not None:
+        tree = _write(fixed, tree, roots, mark, following)
+    number = max(fixed.base.shape[0], _VISITS)
+
+    def body(carry):
+        first, *scored = carry
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
+        row, action, real = jnp.unstack(part(notes.visit), axis=-1)
+        visits = _Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
+        current = eqx.tree_at(_scored, tree, tuple(scored))
+        return first + number, *_scored(_write(fixed, current, visits, mark, None))
+
+    init = (jnp.zeros((), jnp.int32), *_scored(tree))
+    _, *scored = jax.lax.while_loop(lambda carry: carry[0] < total, body, init)
+    return eqx.tree_at(_scored, tree, tuple(scored)), notes
+
+
+def _ascend(
+    fixed: _Fixed,
+    tree: Tree,
+    notes: _Notes,
+    walk: _Walk,
+    up: _Up,
+    leaf_real: Bool[Array, " batch"],
+    skip: int,
+) -> tuple[_Notes, _Visits, Int[Array, ""]]:
+    """Values from the leaves to the roots: `r + d v` along every walk.
+
+    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
+    roots' visits; and the length of the list, which is followed by visits of no node.
+    """
+    base, batch = fixed.base, fixed.base.shape[0]
+    count = jnp.maximum(walk.depth - skip, 0)
+    start = jnp.cumsum(count) - count
+    real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (_LEVELS, batch))
+
+    def level(up, row, action, node):
+        """The visits of one node a game, as a row of `_Notes.value`, and what goes on up."""
+        outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
+        count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
+        old = node[:, VALUE]
+        visits = _Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
+        chance = _chance(fixed.rules, tree, row)
+        value = fixed.rules.value(_visited(tree, visits), chance, outcome)
+        value = jnp.where(leaf_real, value, old)
+        found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
+        return found, _Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
+
+    def body(carry):
+        block, visit, value, up, _ = carry
+        levels = block * _LEVELS + jnp.arange(_LEVELS, dtype=jnp.int32)[:, None]
+        path = jax.lax.dynamic_slice_in_dim(notes.path, block * _LEVELS, _LEVELS, 0)
+        row, action = base[None] + path[..., 0], path[..., 1]
+        node = take(tree.node, row.reshape(-1)).reshape(*row.shape, -1)
+        on = levels < walk.depth[None]
+        new = []
+        for i in reversed(range(_LEVELS)):
+            found, higher = level(up, row[i], action[i], node[i])
+            up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
+            new.append(found)
+        off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
+        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
+        visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
+        return block - 1, visit, value, up, new[-1]
+
+    blocks = (jnp.max(walk.depth) - 1) // _LEVELS
+    init = (blocks, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
+    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
+    end, total = _nowhere(tree, max(batch, _VISITS)), start[-1] + count[-1]
+    end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
+    visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
+    row = jnp.where(fixed.alive, base, _nowhere(tree, batch))
+    roots = _Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
+    return _Notes(notes.path, visit, value), roots, total
+
+
+def _write(
+    fixed: _Fixed,
+    tree: Tree,
+    visits: _Visits,
+    mark: int,
+    following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None] | None,
+) -> Tree:
+    """Enters visits in the tree, with what comes next there; `following` is for the roots."""
+    rules = fixed.rules
+    node = root = _visited(tree, visits)
+    edge = [node.visits, node.qvalues]
+    if rules.num_leaves > 1:
+        taken = _taken(tree, visits).astype(jnp.float32)
+        marked = take(tree.edge, visits.row)[:, 2] + mark * taken
+        edge.append(marked)
+        node = _with_losses(node, marked, rules.virtual_loss)
+    best = rules.choose(node, _chance(rules, tree, visits.row))
+    if following is not None and fixed.choose_root is not None:
+        sim, started = following
+        root = rules.decisions(root)
+        started = root.visits - fixed.kept if started is None else started
+        best = fixed.choose_root(sim, root, started, best)
+    code = take(tree.child.reshape(-1), visits.row * tree.child.shape[1] + best)
+    scored = (
+        put(tree.step, visits.row, jnp.stack([best, code], axis=-1)),
+        put(tree.node, visits.row, jnp.stack([visits.count, visits.value], axis=-1)),
+        put(tree.edge, visits.row, jnp.stack(edge, axis=1)),
+    )
+    return eqx.tree_at(_scored, tree, scored)
+
+
+def _visited(tree: Tree, visits: _Visits) -> NodeStatistics:
+    """The statistics of nodes after one more visit."""
+    taken = _taken(tree, visits) & visits.real[:, None]
+    edge = take(tree.edge, visits.row)
+    number = edge[:, 0] + taken.astype(jnp.float32)
+    # Visits from when the tree was too full for a child are known to the edge alone.
+    mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
+    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
+    same = (below == number) | ((below == NOT_EXPANDED) & (edge[:, 1] == qvalue))
+    return NodeStatistics(
+        prior=take(tree.prior, visits.row),
+        visits=number,
+        qvalues=jnp.where(taken, jnp.where(same, qvalue, mean), edge[:, 1]),
+        count=visits.count,
+        value=visits.value,
+        raw_value=visits.raw_value,
+    )
+
+
+def _with_losses(
+    node: NodeStatistics, marked: Float[Array, "visits actions"], loss: float
+) -> NodeStatistics:
+    """The statistics as if every mark were a visit, and `loss` of them as bad as can be.
+
+    As bad as can be is the lowest value among the node and its visited actions: on no scale but
+    the node's own. With `loss` 0 marks change the numbers of visits alone (Liu et al. 2020,
+    "Watch the unobserved: a simple approach to parallelizing Monte Carlo tree search").
+    """
+    known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
+    low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
+    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
+    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
+    mean = low + share * (node.qvalues - low)
+    return dataclasses.replace(
+        node,
+        visits=node.visits + marked,
+        qvalues=jnp.where(marked > 0, mean, node.qvalues),
+        count=node.count + jnp.sum(marked, axis=1),
+    )
+
+
+def _scored(tree: Tree) -> tuple[Array, Array, Array]:
+    """What scoring changes of a tree."""
+    return tree.step, tree.node, tree.edge
+
+
+def _taken(tree: Tree, visits: _Visits) -> Bool[Array, "visits actions"]:
+    return jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None] == visits.action[:, None]
+
+
+def _chance(rules: Rules, tree: Tree, row: Int[Array, " visits"]) -> Float[Array, " visits"] | None:
+    """Which of the nodes are chance nodes: above 0 there."""
+    return take(tree.state.chance, row) if rules.outcomes is not None else None
+
+
+def _columns(node: NodeStatistics, number: int) -> NodeStatistics:
+    prior, visits, qvalues = (x[..., :number] for x in (node.prior, node.visits, node.qvalues))
+    return dataclasses.replace(node, prior=prior, visits=visits, qvalues=qvalues)
+
+
+def _nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
+    """Rows out of range, where writes are dropped."""
+    return tree.child.shape[0] + jnp.arange(number, dtype=jnp.int32)
+
+
+def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
+    """Of all arrays but `size`."""
+    rows = lambda t: (t.step, t.node, t.edge, t.child, t.prior, t.parent, t.state)
+    return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))

@@ -1,0 +1,266 @@
+"""Models made of other models: leaves judged otherwise, chance frozen."""
+
+from typing import Any, Generic
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from ._check import check_count, check_kinds, check_prediction, check_range
+from ._model import (
+    AbstractChanceModel,
+    AbstractHiddenModel,
+    AbstractPriorModel,
+    Afterstate,
+    Node,
+)
+from ._sample import safe_softmax, split_rows, where_rows
+
+
+class Determinised(AbstractPriorModel[Node], Generic[Node]):
+    """`model` without its odds: a tree search draws an action's outcome once and keeps it.
+
+    [`zero_search.Hindsight`][] searches several such frozen futures.
+    """
+
+    model: AbstractPriorModel[Node]
+
+    def __check_init__(self):
+        check_kinds("Determinised", AbstractPriorModel, model=self.model)
+
+    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+        return self.model.root(state, obs, key=key)
+
+    def step(
+        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self.model.step(node, action, key=key)
+
+    def predict(
+        self, node: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        return self.model.predict(node, key=key)
+
+
+class ExpectedModel(AbstractChanceModel[Node, Afterstate], Generic[Node, Afterstate]):
+    """`model` whose afterstates are worth the mean over all outcomes of what its evaluator says.
+
+    That is exactly one step ahead: the value of an afterstate is
+    `sum(p * (reward + discount * value))`, where otherwise a search knows of an action what the few
+    outcomes say that it has visited, the most probable ones. The price is as many evaluations, in
+    one batch, for every new afterstate as there are outcomes.
+    """
+
+    model: AbstractChanceModel[Node, Afterstate]
+
+    def __check_init__(self):
+        check_kinds("ExpectedModel", AbstractChanceModel, model=self.model)
+
+    @property
+    def num_outcomes(self) -> int:
+        return self.model.num_outcomes
+
+    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+        return self.model.root(state, obs, key=key)
+
+    def step(
+        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self.model.step(node, action, key=key)
+
+    def predict(
+        self, node: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        return self.model.predict(node, key=key)
+
+    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
+        return self.model.afterstate(node, action)
+
+    def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
+        return self.model.outcome_logits(afterstate)
+
+    def resolve(
+        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self.model.resolve(afterstate, outcome)
+
+    def afterstate_value(
+        self, afterstate: Afterstate, *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        probs = safe_softmax(self.model.outcome_logits(afterstate).astype(jnp.float32))
+        batch, number = probs.shape
+        every = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), afterstate)
+        outcomes = jnp.tile(jnp.arange(number, dtype=jnp.int32), batch)
+        node, reward, discount, _ = self.model.resolve(every, outcomes)
+        keys = jax.vmap(lambda k: jr.split(k, number))(key).reshape(-1)
+        logits, value = self.model.predict(node, key=keys)
+        check_prediction(logits, value, batch * number, None)
+        future = jnp.where(discount == 0, 0.0, discount * value.astype(jnp.float32))
+        worth = (reward + future).reshape(batch, number)
+        return jnp.sum(jnp.where(probs > 0, probs * worth, 0.0), axis=1)
+
+
+class PlayoutModel(
+    AbstractChanceModel[Node, Afterstate], AbstractHiddenModel[Node], Generic[Node, Afterstate]
+):
+    """`model` with every leaf judged by one playout of uniformly random legal actions.
+
+    The return of a playout is `r + d (r' + d' (...))` for the player to move at the leaf, `d` being
+    the signed discounts, so any number of players may take turns. It stops where the episode ends,
+    where nothing is legal, or after `num_steps`. With `bootstrap` the evaluator's value of the
+    node reached counts there (nothing follows a discount of 0), otherwise nothing more does. A
+    leaf is judged once and keeps its value, as good or bad as its luck was. What `model` can do
+    with chance and signals this can do as well; a value that it has for afterstates is not used.
+
+    | a leaf is worth | |
+    |---|---|
+    | its evaluator's value | the model as it is |
+    | a random playout | `PlayoutModel(model, 20)` |
+    | `k` random steps, then the evaluator's value | `PlayoutModel(model, k, bootstrap=True)` |
+    | the mean of a playout and the evaluator's value | `PlayoutModel(model, 20, mixing=0.5)` |
+
+    **Arguments:**
+
+    - `model`: evaluates the leaves' policies.
+    - `num_steps`: most steps of a playout, wherever in the tree it starts.
+    - `bootstrap`: whether the evaluator judges the node where a playout stops.
+    - `mixing`: the playout's share; the rest is the evaluator's value of the leaf itself.
+    - `playouts_in`: another model of the same nodes, in which playouts are played. `model` itself
+        would have to evaluate its network to say what is legal, or the odds of all outcomes to
+        draw one. Its discounts must be those of `model`.
+
+    Silver et al. 2016, "Mastering the game of Go with deep neural networks and tree search", mixed
+    evenly.
+    """
+
+    model: AbstractPriorModel[Node]
+    num_steps: int
+    bootstrap: bool = False
+    mixing: float = 1.0
+    playouts_in: AbstractPriorModel[Node] | None = None
+
+    def __check_init__(self):
+        check_kinds("PlayoutModel", AbstractPriorModel, model=self.model)
+        check_count("PlayoutModel", 1, num_steps=self.num_steps)
+        check_range("PlayoutModel", 0, 1, mixing=self.mixing)
+        if self.playouts_in is not None:
+            check_kinds("PlayoutModel", AbstractPriorModel, playouts_in=self.playouts_in)
+
+    @property
+    def num_outcomes(self) -> int:
+        return self.model.num_outcomes if isinstance(self.model, AbstractChanceModel) else 0
+
+    @property
+    def num_signals(self) -> int:
+        return self.model.num_signals if isinstance(self.model, AbstractHiddenModel) else 0
+
+    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+        return self.model.root(state, obs, key=key)
+
+    def step(
+        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self.model.step(node, action, key=key)
+
+    def predict(
+        self, node: Node, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        """The evaluator's logits, and its value mixed with the return of a playout."""
+        look, go, end = split_rows(key, 3)
+        logits, value = self.model.predict(node, key=look)
+        check_prediction(logits, value, key.shape[0], None)
+        value = value.astype(jnp.float32)
+        run = _run(self, node, logits > -jnp.inf, value, go)
+        reached = run.value
+        if self.playouts_in is not None:
+            reached = self.model.predict(run.state, key=end)[1].astype(jnp.float32)
+        future = jnp.where(self.bootstrap & (run.scale != 0), run.scale * reached, 0.0)
+        # Without a share, a value of any kind is without effect.
+        own = jnp.where(self.mixing < 1, (1.0 - self.mixing) * value, 0.0)
+        return logits, own + self.mixing * (run.total + future)
+
+    def signal(
+        self, node: Node, action: Int[Array, " batch"], next_node: Node
+    ) -> Int[Array, " batch"]:
+        if isinstance(self.model, AbstractHiddenModel):
+            return self.model.signal(node, action, next_node)
+        return jnp.zeros_like(action)
+
+    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
+        return self._chance.afterstate(node, action)
+
+    def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
+        return self._chance.outcome_logits(afterstate)
+
+    def afterstate_value(self, afterstate: Afterstate, *, key: Key[Array, " batch"]) -> None:
+        return None
+
+    def resolve(
+        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
+    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self._chance.resolve(afterstate, outcome)
+
+    @property
+    def _chance(self) -> AbstractChanceModel[Node, Afterstate]:
+        assert isinstance(self.model, AbstractChanceModel)  # `num_outcomes` is 0 otherwise
+        return self.model
+
+
+class _Run(eqx.Module):
+    """Playouts under way."""
+
+    state: PyTree[Array]
+    legal: Bool[Array, "batch actions"]
+    value: Float[Array, " batch"]  # the evaluator's, of `state`
+    going: Bool[Array, " batch"]
+    total: Float[Array, " batch"]  # rewards so far
+    scale: Float[Array, " batch"]  # what comes is multiplied by
+
+
+def _run(
+    model: "PlayoutModel",
+    state: PyTree[Array],
+    legal: Bool[Array, "batch actions"],
+    value: Float[Array, " batch"],
+    key: Key[Array, " batch"],
+) -> _Run:
+    """Plays on from every row that has a legal action, until all have stopped."""
+    played = model.model if model.playouts_in is None else model.playouts_in
+    keys = split_rows(key, 3)
+
+    def body(carry):
+        i, run = carry
+        # Apart, so that what a model has no use for is not computed.
+        draw, go, look = (jax.vmap(lambda k: jr.fold_in(k, i))(k) for k in keys)
+        action = _uniform(run.legal, draw)
+        state, reward, discount, last = played.step(run.state, action, key=go)
+        logits, value = played.predict(state, key=look)
+        legal = logits > -jnp.inf
+        after = _Run(
+            state=state,
+            legal=legal,
+            value=value.astype(jnp.float32),
+            going=~last & (discount != 0) & jnp.any(legal, axis=1),
+            total=run.total + run.scale * reward.astype(jnp.float32),
+            scale=run.scale * discount.astype(jnp.float32),
+        )
+        return i + 1, where_rows(run.going, after, run)
+
+    going = jnp.any(legal, axis=1)
+    # Made of `going`, so that they vary over devices as it does.
+    zero, one = jnp.where(going, 0.0, 0.0), jnp.where(going, 1.0, 1.0)
+    first = _Run(state, legal, value, going, zero, one)
+    unfinished = lambda carry: (carry[0] < model.num_steps) & jnp.any(carry[1].going)
+    return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), first))[1]
+
+
+def _uniform(
+    legal: Bool[Array, "batch actions"], key: Key[Array, " batch"]
+) -> Int[Array, " batch"]:
+    """A legal action a row, all with the same probability; action 0 where there is none."""
+    number = jnp.cumsum(legal, axis=1, dtype=jnp.int32)
+    share = jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
+    chosen = (share * number[:, -1].astype(jnp.float32)).astype(jnp.int32)
+    return jnp.argmax(number > chosen[:, None], axis=1).astype(jnp.int32)
