@@ -147,7 +147,7 @@ def evaluate(
     - `num_episodes`: how many to play.
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
     - `key`: consumed; episode `i` depends on it and on `i` only, with every actor that draws row by
-        row ([`zero_search.MctxSearch`][] does not).
+        row.
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
         same episodes, to rounding in the actor's networks.
 
