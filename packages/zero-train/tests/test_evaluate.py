@@ -134,7 +134,7 @@ def test_a_planner_is_greedy_or_sampled_as_its_temperature_says():
     model = EnvironmentModel(env, FeatureEvaluator(indifferent))
 
     def actor(temperature: float) -> PlanningActor:
-        return PlanningActor(TreeSearch(num_simulations=8, temperature=temperature), model)
+        return PlanningActor(TreeSearch.alphazero(8, temperature=temperature), model)
 
     result = evaluate(env, actor(0.0), num_episodes=512, max_steps=4, key=jr.key(3))
     assert (np.asarray(result.lengths) == 1).all()
@@ -198,7 +198,7 @@ class Table(eqx.Module):
 def test_devices_do_not_matter(search):
     env = Nim(11, 2)
     network = FeatureEvaluator(Table(jr.normal(jr.key(0), (12, 2))))
-    planner = TreeSearch(num_simulations=4, temperature=1.0)
+    planner = TreeSearch.alphazero(4, temperature=1.0)
     actor = PolicyActor(network, 1.0)
     if search:
         actor = PlanningActor(planner, EnvironmentModel(env, network))
