@@ -140,7 +140,7 @@ class Game:
         if not plan.extra.searched[0]:
             return Advice(cell)
         weights = np.asarray(plan.weights[0])
-        visits = np.rint(weights * actor.planner.search.planner.num_simulations).astype(int)
+        visits = np.rint(weights * actor.planner.search.num_simulations).astype(int)
         return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
