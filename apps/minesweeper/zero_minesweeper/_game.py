@@ -139,8 +139,7 @@ class Game:
         cell = int(plan.action[0])
         if not plan.extra.searched[0]:
             return Advice(cell)
-        weights = np.asarray(plan.weights[0])
-        visits = np.rint(weights * actor.planner.search.num_simulations).astype(int)
+        visits = np.rint(plan.visits[0]).astype(int)
         return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
