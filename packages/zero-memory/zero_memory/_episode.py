@@ -19,7 +19,7 @@ from ._checks import (
     check_sizes,
 )
 from ._distinct import distinct_ranks
-from ._rings import empty_rings, EpisodeState, finish, forget, store
+from ._rings import empty_rings, EpisodeState, finish, forget, settle, store
 
 
 # Untyped results: `eqx.tree_at` calls an accessor on stand-ins for the leaves.
@@ -41,8 +41,9 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     Entries are written into one ring an environment. They wait, unseen by
     [`zero_memory.EpisodeBuffer.sample`][], until their episode has a result; if it is cut off
     without one they are dropped. In a sampled item **the `reward` leaf holds the outcome**: the
-    undiscounted return from that row to the end, in the view of the player who moved there. That
-    is AlphaZero's value target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
+    return from that row to the end, in the view of the player who moved there. Where rewards come
+    at the end only, that is AlphaZero's value target z (Silver et al. 2018,
+    https://doi.org/10.1126/science.aar6404).
 
     There are two ways to fill it, over the same rings:
 
@@ -50,7 +51,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     - `add_experience`, `assign_rewards` and `truncate` leave it to the caller when an episode
       ends and what each player gets.
 
-    Every operation costs the same however much is stored, and changes a donated state in place.
+    No operation depends on how much is stored, but the end of an episode takes time in proportion
+    to its length. A donated state is changed in place.
     No array is shared between environments, so all of it runs under `jax.shard_map` on a slice
     of them that holds whole shards, without a collective.
     """
@@ -78,8 +80,6 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             example,
             num_envs=self.num_envs,
             capacity=self.capacity,
-            # Two at least: the signs of `add` know two sides, whatever is dealt.
-            num_players=max(self.num_players, 2),
             num_shards=self.num_shards,
         )
 
@@ -91,15 +91,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         are those of the move; all copies get its outcome.
 
         Each row is one move: its `reward` belongs to the player who made it, and its `discount`
-        is -1 if the other side moves next, 1 if the same side does, 0 if nothing follows. Only
-        its sign counts. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1], which is
-        right for players who alternate, pass or move twice, for one player, and for rewards
-        along the way. It is known, and the waiting rows get theirs, once a discount is 0.
+        is negative if the other side moves next, positive if the same side does, 0 if nothing
+        follows. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1], which is right for
+        players who alternate, pass or move twice, for one player, and for rewards along the way.
+        It is known, and the waiting rows get theirs, once a discount is 0.
 
         A row with `last` is the observation after the end: it is not stored, and what still
         waits when it comes belongs to an episode that was cut off, and is dropped.
-
-        Outcomes are differences of sums in float32, exact for the results of games.
         """
         axes = check_items(state.items, items, 2, copies=True)
         if not axes[1]:
@@ -108,12 +106,24 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             check_accessor(name, getattr(self, name), items, axes)
         items = self._with_copies(items, axes, 2)
 
-        def row(state: EpisodeState, t: Int[Array, ""]) -> tuple[EpisodeState, None]:
+        def row(
+            carry: tuple[EpisodeState, Array], t: Int[Array, ""]
+        ) -> tuple[tuple[EpisodeState, Array], None]:
+            state, new = carry
             item = jax.tree.map(lambda x: x[:, t], items)
-            return self._add_row(state, item), None
+            move = jax.tree.map(lambda x: x[:, 0], item)
+            last, discount = self.last(move), self.discount(move).astype(jnp.float32)
+            reward = self.reward(move).astype(jnp.float32)
+            state = store(state, item, mask=~last, reward=reward, discount=discount)
+            turn = jnp.where(discount < 0, (state.turn + 1) % self.num_players, state.turn)
+            state = eqx.tree_at(lambda s: s.turn, state, turn)
+            ended = ~last & (discount == 0)
+            new = new + jnp.where(ended, state.waiting, 0)
+            return (forget(finish(state, ended), last), new), None
 
-        state, _ = jax.lax.scan(row, state, jnp.arange(axes[1], dtype=jnp.int32))
-        return state
+        start = state, jnp.zeros_like(state.finished)
+        (state, new), _ = jax.lax.scan(row, start, jnp.arange(axes[1], dtype=jnp.int32))
+        return settle(state, jnp.minimum(new, state.finished))
 
     def add_experience(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
         """Adds one move to every environment's running episode, to wait for its outcome.
@@ -127,7 +137,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             state,
             self._with_copies(items, axes, 1),
             mask=jnp.ones(state.turn.shape, bool),
-            before=jnp.zeros(state.turn.shape, jnp.float32),
+            reward=jnp.zeros(state.turn.shape, jnp.float32),
+            discount=jnp.full(state.turn.shape, 1.0 if self.num_players == 1 else -1.0),
         )
         return eqx.tree_at(lambda s: s.turn, state, (state.turn + 1) % self.num_players)
 
@@ -142,6 +153,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         `rewards` has a column a player, in the order in which they move, and is dealt round by
         ply from the episode's first move: players have to take strict turns (use `add` where
         they do not). With one player, `[envs]` will do. Nothing happens where nothing waits.
+        Rewards of single rows, if `add` wrote them, do not count then.
         """
         if rewards.ndim == 1:
             rewards = rewards[:, None]
@@ -151,8 +163,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"and num_players={self.num_players}: give [envs, num_players]."
             )
         check_mask(mask, state.turn.shape[0])
-        unused = state.returns.shape[2] - self.num_players
-        return finish(state, jnp.pad(rewards, ((0, 0), (0, unused))), mask)
+        count = jnp.where(mask, jnp.minimum(state.waiting, self.capacity), 0)
+        return settle(finish(state, mask), count, rewards)
 
     def truncate(self, state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
         """Drops the running episode of the environments in `mask`; finished ones are untouched.
@@ -205,9 +217,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         slot = slot.reshape(-1)
 
         items = jax.tree.map(lambda x: x[here, slot], state.items)
-        returns = state.returns[here, state.episode[here, slot], state.seat[here, slot]]
-        outcome = returns - state.before[here, slot]
-        outcome = outcome.astype(self.reward(items).dtype)
+        outcome = state.outcome[here, slot].astype(self.reward(items).dtype)
         return Batch(
             items=eqx.tree_at(self.reward, items, outcome),
             weights=counts.reshape(-1).astype(jnp.float32),
@@ -236,17 +246,3 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"{axes[-1]} copies of a move with capacity={self.capacity}: give 1 to capacity."
             )
         return items
-
-    def _add_row(self, state: EpisodeState, item: PyTree[Array]) -> EpisodeState:
-        """Adds one move an environment, `item[envs, copies]`."""
-        first = jax.tree.map(lambda x: x[:, 0], item)
-        last, reward, discount = self.last(first), self.reward(first), self.discount(first)
-        sign = jnp.where(state.turn == 0, 1.0, -1.0)
-        state = store(state, item, mask=~last, before=sign * state.gain)
-        gain = state.gain + sign * reward.astype(jnp.float32)
-        turn = jnp.where(discount < 0, 1 - state.turn, state.turn)
-        state = eqx.tree_at(lambda s: (s.gain, s.turn), state, (gain, turn))
-        returns = jnp.zeros((gain.shape[0], state.returns.shape[2]), jnp.float32)
-        returns = returns.at[:, 0].set(gain).at[:, 1].set(-gain)
-        state = finish(state, returns, ~last & (discount == 0))
-        return forget(state, last)
