@@ -139,19 +139,28 @@ def check_not_empty(available: Array, message: str) -> None:
         raise ValueError(message)
 
 
-def check_priorities(indices: Array, priorities: Array) -> Bool[Array, " batch"]:
-    """Refuses shapes that do not fit and, if that is known, what is no priority.
+def check_priorities(
+    indices: Array, priorities: Array, num_slots: int, period: int
+) -> Bool[Array, " batch"]:
+    """Refuses shapes that do not fit and, if that is known, places and numbers that are wrong.
 
-    **Returns:** which are priorities.
+    **Returns:** which windows start at a place in the buffer and have a priority.
     """
     if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
         raise ValueError(
             f"priorities of shape {list(priorities.shape)} for indices of shape "
             f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
         )
+    first = indices[:, 0]
+    there = (first >= 0) & (first < num_slots) & (first % period == 0)
+    if is_known(there) and not all(there.tolist()):
+        raise ValueError(
+            f"an index of {first[jnp.argmin(there)]}: give `Batch.indices`, whose windows start "
+            f"at places from 0 to {num_slots - 1}, multiples of period={period}."
+        )
     good = jnp.isfinite(priorities) & (priorities >= 0)
     if is_known(good) and not all(good.tolist()):
         raise ValueError(
             f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
         )
-    return good
+    return there & good

@@ -160,14 +160,17 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         - `priorities`: one a window, not negative, such as the size of its TD error. One of 0 is
             never drawn again.
 
-        Where a window comes twice, its higher priority counts. Incomplete windows, and those of
-        shards that are not here, are left alone; so are those whose new priority is negative or
-        not finite.
+        Where a window comes twice, its higher priority counts. Under jit, nothing is changed by an
+        index that is out of range or between the places where windows start, nor by a priority
+        that is negative or not finite. Incomplete windows, and those of shards that are not here,
+        are left alone as well.
 
-        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where a
-        priority is negative or not finite.
+        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where an index
+        is out of range or between the places where windows start, or where a priority is negative
+        or not finite.
         """
-        good = check_priorities(indices, priorities)
+        num_slots = self.num_envs * self.capacity
+        good = check_priorities(indices, priorities, num_slots, self.period)
         num_shards, envs_per_shard = shards_of(self, state.rows)
         everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
         shard = everywhere // envs_per_shard - state.rows.shard[0]
