@@ -13,6 +13,7 @@ from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax, Tree
 
 from ._actor import AbstractActor
+from ._faults import move_faults
 from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
 from ._rows import row_keys, split_rows
 
@@ -46,6 +47,9 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     model is an [`zero_train.AbstractResampledModel`][], as [`zero_train.EnvironmentModel`][] is.
     Where something is hidden, a planner that keeps its trees between moves is refused: they would
     belong to another guess at it.
+
+    `advance` raises a `ValueError` where an action is out of range, a reward is not finite or a
+    discount is not between -1 and 1. Under `jax.jit` the planner starts such a row anew instead.
 
     **Attributes:**
 
@@ -86,14 +90,18 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> Carry:
+        env = getattr(self.model, "env", None)
+        wrong = move_faults("PlanningActor", action, transition, env) > 0
         next_state = self._hide(next_state, _fixed_keys(next_state))
-        return self.planner.advance(carry, action, next_state, transition.last)
+        return self.planner.advance(carry, action, next_state, transition.last | wrong)
 
 
 class PolicyActor(AbstractActor[None]):
     """Plays a network's policy without any search.
 
-    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value.
+    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value. Where a
+    logit is NaN or `+inf` there is no policy, and the action is -1, which no environment has: it
+    is what [`zero_train.evaluate`][], [`zero_train.match`][] and [`zero_train.collect`][] refuse.
 
     **Attributes:**
 
@@ -124,12 +132,15 @@ class PolicyActor(AbstractActor[None]):
             action = jnp.argmax(logits, axis=-1)
         else:
             action = jax.vmap(jr.categorical)(key, logits / self.temperature)
-        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
+        unknown = jnp.any(jnp.isnan(logits) | (logits == jnp.inf), axis=-1)
+        action = jnp.where(unknown, -1, action).astype(jnp.int32)
+        return action, PlanRecord(safe_softmax(logits), value), None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("PolicyActor", action, transition)
 
 
 class RandomActor(AbstractActor[None]):
@@ -153,7 +164,8 @@ class RandomActor(AbstractActor[None]):
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("RandomActor", action, transition)
 
 
 def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
