@@ -27,15 +27,6 @@ def check_sizes(buffer: Any, *names: str) -> None:
         )
 
 
-def check_length(buffer: Any) -> None:
-    """Refuses windows that the ring cannot hold."""
-    if buffer.length > buffer.capacity:
-        raise ValueError(
-            f"length={buffer.length} with capacity={buffer.capacity}: give windows no longer than "
-            "the ring."
-        )
-
-
 def check_example(example: PyTree[Array]) -> None:
     """Refuses an item without leaves: nothing would say how many environments and rows come."""
     if not jax.tree.leaves(example):
