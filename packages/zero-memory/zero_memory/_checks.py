@@ -1,4 +1,4 @@
-"""Refusals of what a buffer would otherwise broadcast, cast or misread."""
+"""Checks of arguments that a buffer would otherwise broadcast, cast or misread."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def check_sizes(buffer: Any, *names: str) -> None:
 
 
 def check_example(example: PyTree[Array]) -> None:
-    """Refuses an item without leaves: nothing would say how many environments and rows come."""
+    """Refuses an item without arrays, which have the numbers of environments and rows."""
     if not jax.tree.leaves(example):
         raise ValueError(f"an example of {example}: give an item with at least one array.")
 
@@ -36,13 +36,13 @@ def check_example(example: PyTree[Array]) -> None:
 def check_items(
     rings: PyTree, items: PyTree[Array], num_axes: int, *, copies: bool = False
 ) -> tuple[int, ...]:
-    """Refuses items that are not like the example below their leading axes.
+    """Refuses items that differ from the example in more than their leading axes.
 
     **Arguments:**
 
-    - `rings`: shaped `[envs, capacity, ...]`.
-    - `num_axes`: how many leading axes `items` have, environments first.
-    - `copies`: they may have one more.
+    - `rings`: the items stored, `[envs, capacity, ...]`.
+    - `num_axes`: the number of leading axes of `items`, environments first.
+    - `copies`: whether `items` may have one more.
 
     **Returns:** the leading axes.
     """
@@ -56,7 +56,7 @@ def check_items(
     given_axes = leaves[0].ndim - (slots[0][1].ndim - 2)
     if copies and given_axes == num_axes + 1:
         num_axes += 1
-    # Without enough axes there is no shape to ask for: how many rows were meant?
+    # With too few axes the number of rows is unknown, so the message cannot give a shape.
     if given_axes < num_axes:
         raise ValueError(
             f"{_described(slots[0][0], leaves[0])}: give {num_axes} axes, environments first, "
@@ -120,12 +120,12 @@ def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:
 
 
 def is_known(x: Array) -> bool:
-    """Whether the values can be looked at: not while tracing, nor from only some of its hosts."""
+    """Whether the values of `x` can be read: not under jit, nor if other hosts hold a part."""
     return not isinstance(x, Tracer) and x.is_fully_addressable
 
 
 def check_not_empty(available: Array, message: str) -> None:
-    """Refuses to sample where nothing is `available`, if that is known."""
+    """Refuses to sample an empty buffer, if `available` is known."""
     if is_known(available) and not any(available.tolist()):
         raise ValueError(message)
 
@@ -133,7 +133,7 @@ def check_not_empty(available: Array, message: str) -> None:
 def check_priorities(
     indices: Array, priorities: Array, num_slots: int, period: int
 ) -> Bool[Array, " batch"]:
-    """Refuses shapes that do not fit and, if that is known, places and numbers that are wrong.
+    """Refuses shapes that do not fit and, if they are known, wrong indices and priorities.
 
     **Returns:** which windows start at a place in the buffer and have a priority.
     """

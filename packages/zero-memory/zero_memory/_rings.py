@@ -1,4 +1,4 @@
-"""The rings that episodes are written into, and what their slots stand for."""
+"""The rings of an episode buffer."""
 
 import equinox as eqx
 import jax
@@ -9,20 +9,20 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 class EpisodeState(eqx.Module):
     """The contents of an [`zero_memory.EpisodeBuffer`][].
 
-    Each environment writes its own ring. Going back from the next slot to write lie first the
-    entries of the running episode, then the finished ones, then nothing. Three integers of an
-    environment therefore say what every slot is, and no slot carries a flag.
+    Each environment has a ring of its own. Behind the slot that is written next lie the entries of
+    the running episode, behind them the finished entries, and behind those the empty slots. The
+    integers `start`, `waiting` and `finished` say which slot is which, so no slot needs a flag.
 
     **Attributes:**
 
-    - `items`: the rings, as they were added.
-    - `outcome`: of a finished entry its outcome, of a waiting one the reward of its move.
-    - `discount`: what the outcome of the entry behind this one is multiplied by.
-    - `seat`: the seat of the player who moved; the episode's first mover has seat 0.
-    - `start`: slot of the running episode's first entry.
-    - `waiting`: entries written since then (more than `capacity` if they overwrote the first).
-    - `finished`: entries with an outcome; they end just before `start`.
-    - `turn`: the seat of the player who moves next.
+    - `items`: the items, as they were added.
+    - `outcome`: the outcome of a finished entry, or the reward of the move of a waiting one.
+    - `discount`: the factor of the next entry's outcome in the outcome of this one.
+    - `seat`: the number of the player who moved, counted from the first mover of the episode.
+    - `start`: the slot of the running episode's first entry.
+    - `waiting`: the number of entries of the running episode, overwritten ones included.
+    - `finished`: the number of entries with an outcome; the newest lies just before `start`.
+    - `turn`: the number of the player who moves next.
     - `shard`: the number of each shard among all of them.
     """
 
@@ -40,7 +40,7 @@ class EpisodeState(eqx.Module):
 def empty_rings(
     example: PyTree[Array], *, num_envs: int, capacity: int, num_shards: int
 ) -> EpisodeState:
-    """Rings in which nothing is finished or running; their slots hold copies of `example`."""
+    """Empty rings, whose slots hold copies of `example`."""
     rings, envs = (num_envs, capacity), (num_envs,)
     return EpisodeState(
         items=jax.tree.map(lambda x: repeat(x, rings), example),
@@ -63,7 +63,7 @@ def store(
     reward: Float[Array, " envs"],
     discount: Float[Array, " envs"],
 ) -> EpisodeState:
-    """Writes `items[envs, copies]` in the environments of `mask`: entries of one move."""
+    """Writes `items[envs, copies]`, the entries of one move, in the environments of `mask`."""
     num_envs, capacity = state.outcome.shape
     copies = jax.tree.leaves(items)[0].shape[1]
     env = jnp.arange(num_envs, dtype=jnp.int32)[:, None]
@@ -72,8 +72,8 @@ def store(
     # Environments that write nothing write past the end, where it is dropped: nothing is read
     # back, so the rings are changed in place.
     slot = jnp.where(mask[:, None], slot % capacity, capacity)
-    # The last copy has the reward and discount of the move. The others repeat its outcome: they
-    # add nothing to that of the entry behind them.
+    # The last copy has the reward and discount of the move. The others have reward 0 and
+    # discount 1, so that they get the outcome of the copy that follows them.
     newest = copy == copies - 1
 
     def write(ring: Array, value: Array) -> Array:
@@ -96,7 +96,7 @@ def store(
 
 
 def finish(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
-    """Ends the running episode of the environments in `mask`; `settle` has to follow."""
+    """Ends the running episode of the environments in `mask`. `settle` gives the outcomes."""
     capacity = state.outcome.shape[1]
     ended = jnp.where(mask, state.waiting, 0)
     state = eqx.tree_at(
@@ -112,10 +112,10 @@ def settle(
     count: Int[Array, " envs"],
     rewards: Float[Array, "envs players"] | None = None,
 ) -> EpisodeState:
-    """Gives the newest `count` finished entries their outcome, going back from the newest one.
+    """Gives the newest `count` finished entries their outcomes, from the newest one back.
 
-    It is the entry's column of `rewards`, or else its own reward and its discount times the
-    outcome of the entry behind it.
+    The outcome is the player's column of `rewards`. Without `rewards` it is the entry's reward
+    plus its discount times the outcome of the entry that follows it.
     """
     num_envs, capacity = state.outcome.shape
     env = jnp.arange(num_envs, dtype=jnp.int32)
@@ -138,7 +138,7 @@ def settle(
 
 
 def forget(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
-    """Starts the running episode afresh, where the last one started, in `mask`."""
+    """Empties the running episode of the environments in `mask`."""
     return eqx.tree_at(
         lambda s: (s.waiting, s.turn),
         state,
@@ -147,7 +147,7 @@ def forget(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
 
 
 def repeat(x: Array, axes: tuple[int, ...]) -> Array:
-    """`x` over and over, along the leading `axes`."""
-    # A dtype named outright also strips a weak one, which would retrace the caller's loop.
+    """`x`, repeated along the leading `axes`."""
+    # The explicit dtype makes a weakly typed array strong. A weak one would retrace the loop.
     x = jnp.asarray(x, dtype=jnp.asarray(x).dtype)
     return jnp.broadcast_to(x, (*axes, *x.shape))
