@@ -91,7 +91,7 @@ def collect(
             lambda: next_state,
         )
         zero = jnp.zeros_like(transition.reward)
-        fault = faults(env, action, transition.reward, transition.discount)
+        fault = faults(env, action, transition)
         reward = jnp.where(fault > 0, jnp.nan, transition.reward)
         reward = jnp.where(ended, zero, reward)
         discount = jnp.where(ended, zero, transition.discount)
@@ -108,8 +108,7 @@ def collect(
 
 def _check(call: str, env: AbstractEnvironment, rows: Experience) -> None:
     if not isinstance(rows.reward, Tracer):
-        fault = faults(env, rows.action, rows.reward, rows.discount)
-        check_faults(call, jnp.where(rows.last, 0, fault))
+        check_faults(call, jnp.where(rows.last, 0, faults(env, rows.action, rows)))
 
 
 def rollout(

@@ -221,9 +221,8 @@ def _play(
         next_state, transition = jax.vmap(env.step)(state, action, key=ekeys)
         heard = actor.advance(acted, action, next_state, transition)
         moved = ~count.over
-        fault = faults(env, action, transition.reward, transition.discount)
         state, carry = select_rows(moved, (next_state, heard), (state, carry))
-        count = count.add(moved, transition, fault, max_steps)
+        count = count.add(moved, transition, faults(env, action, transition), max_steps)
         return time + 1, state, carry, count
 
     _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)

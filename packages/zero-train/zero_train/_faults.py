@@ -1,5 +1,5 @@
-"""Moves that no game allows. Compiled code cannot raise, so they are marked there, and whoever
-looks at the results raises."""
+"""Moves that no game allows. Compiled code cannot raise, so it marks them with a number, and the
+functions that return or read the results raise."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from zero_envs import (
     AbstractDiscreteEnvironment,
@@ -16,8 +16,10 @@ from zero_envs import (
     Transition,
 )
 
+from ._experience import Experience
 
-#: What can be wrong, by number; 0 is nothing.
+
+#: The numbers of what can be wrong. 0 means that nothing is.
 ACTION, TRANSITION, ALONE = 1, 2, 3
 
 _MESSAGES = {
@@ -33,10 +35,9 @@ _MESSAGES = {
 def faults(
     env: AbstractEnvironment | None,
     action: PyTree[Array],
-    reward: Float[Array, "*axes"],
-    discount: Float[Array, "*axes"],
+    move: Transition | Experience,
 ) -> Int[Array, "*axes"]:
-    """What is wrong with each move, by number.
+    """The number of what is wrong with each move, of any leading axes.
 
     Any integer that is not negative is an action of an unknown environment. Continuous actions
     have to be finite; environments clip them.
@@ -50,9 +51,9 @@ def faults(
     def playable(x: Array) -> Bool[Array, "*axes"]:
         is_float = jnp.issubdtype(x.dtype, jnp.floating)
         good = jnp.isfinite(x) if is_float else (x >= 0) & (x < bound)
-        return jnp.all(good, axis=tuple(range(reward.ndim, good.ndim)))
+        return jnp.all(good, axis=tuple(range(move.reward.ndim, good.ndim)))
 
-    known = jnp.isfinite(reward) & (jnp.abs(discount) <= 1)
+    known = jnp.isfinite(move.reward) & (jnp.abs(move.discount) <= 1)
     fault = jnp.where(known, 0, TRANSITION)
     for leaf in jax.tree.leaves(action):
         fault = jnp.where(playable(leaf), fault, ACTION)
@@ -65,11 +66,11 @@ def move_faults(
     transition: Transition,
     env: AbstractEnvironment | None = None,
 ) -> Int[Array, " batch"]:
-    """What is wrong with the moves that an actor hears of; raises where that is known.
+    """The number of what is wrong with each move that an actor hears of. Raises outside of jit.
 
     A row with `last` starts anew in any case, and its action may be filler.
     """
-    fault = faults(env, action, transition.reward, transition.discount)
+    fault = faults(env, action, transition)
     fault = jnp.where(transition.last, 0, fault)
     check_faults(f"{actor}.advance", fault)
     return fault

@@ -60,9 +60,8 @@ class MatchResult(eqx.Module):
     - `returns`: undiscounted rewards from the opening on.
     - `lengths`: moves made after the opening.
     - `terminated`: the game came to its own end.
-    - `fault`: 0, or what was wrong: 1 for an action that was NaN or out of range, 2 for a reward
-        that was not finite or a discount not between -1 and 1, 3 for a game in which nobody ever
-        had an opponent. The outcome and the return of such a game are NaN, and `summary` raises.
+    - `fault`: 0, or what was wrong: the numbers of an [`zero_train.Evaluation`][], and 3 for a game
+        without an opponent. Outcome and return are NaN then, and `summary` raises.
     """
 
     outcomes: Float[Array, " games"]
@@ -72,10 +71,7 @@ class MatchResult(eqx.Module):
     fault: Int[Array, " games"]
 
     def summary(self) -> MatchSummary:
-        """Waits for the device and gives plain numbers.
-
-        **Raises:** `ValueError` where something was wrong with a game.
-        """
+        """Waits for the device and gives plain numbers. Raises where a game has a `fault`."""
         check_faults("MatchResult", self.fault, "games")
         outcomes = np.asarray(self.outcomes, np.float64)
         points = (outcomes + 1) / 2
@@ -166,10 +162,9 @@ def match(
 
     **Returns:** a [`zero_train.MatchResult`][]; `result.summary()` has the score.
 
-    **Raises:** `ValueError` where an argument is out of range, and where an actor's action is NaN
-    or out of the environment's range, a reward is not finite, a discount is not between -1 and 1,
-    or the game has one player: somebody moved again, and in no game the move ever passed to the
-    other side. Under `jax.jit` the outcomes of such games are NaN instead.
+    **Raises:** `ValueError` where an argument is out of range, where [`zero_train.evaluate`][]
+    raises, and where somebody moved again but in no game the move ever passed to the other side.
+    Under `jax.jit` the outcomes of such games are NaN instead.
     """
     result = _match(env, first, second, num_games, max_steps, key, opening_plies)
     check_faults("match", result.fault, "games")
@@ -211,8 +206,8 @@ def _match(
     count = games.count
     alone = jnp.any(count.kept) & ~jnp.any(count.passed)
     fault = jnp.where(alone & (count.fault == 0), ALONE, count.fault)
-    outcomes = jnp.where(count.terminated, jnp.sign(count.returns), 0.0)
-    outcomes, returns = (jnp.where(fault > 0, jnp.nan, x) for x in (outcomes, count.returns))
+    returns = jnp.where(fault > 0, jnp.nan, count.returns)
+    outcomes = jnp.where(count.terminated | (fault > 0), jnp.sign(returns), 0.0)
     return MatchResult(outcomes, returns, count.lengths, count.terminated, fault)
 
 
@@ -266,8 +261,7 @@ def _turn(
     first_acts = (rows < half) == even
     moved = ~count.over & (first_acts == (count.sign > 0))
     state, carries = select_rows(moved, (state, carries), (games.state, games.carries))
-    fault = faults(env, action, transition.reward, transition.discount)
-    count = count.add(moved, transition, fault, max_steps)
+    count = count.add(moved, transition, faults(env, action, transition), max_steps)
     return _Games(state, carries, count)
 
 
