@@ -13,6 +13,7 @@ from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
 from ._actor import AbstractActor
+from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
 
 
@@ -44,6 +45,9 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     The planner asks the model's `root` what it may know of a state, so a hidden part of the state
     reaches no plan.
 
+    `advance` raises a `ValueError` where an action is out of range, a reward is not finite or a
+    discount is not between -1 and 1. Under `jax.jit` the planner starts such a row anew instead.
+
     **Attributes:**
 
     - `planner`: decides on exploration, temperature and what it keeps between moves.
@@ -67,13 +71,17 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> Carry:
-        return self.planner.advance(carry, action, transition.last)
+        env = getattr(self.model, "env", None)
+        wrong = move_faults("PlanningActor", action, transition, env) > 0
+        return self.planner.advance(carry, action, transition.last | wrong)
 
 
 class PolicyActor(AbstractActor[None]):
     """Plays a network's policy without any search.
 
-    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value.
+    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value. Where a
+    logit is NaN or `+inf` there is no policy, and the action is -1, which no environment has: it
+    is what [`zero_train.evaluate`][], [`zero_train.match`][] and [`zero_train.collect`][] refuse.
 
     **Attributes:**
 
@@ -104,12 +112,15 @@ class PolicyActor(AbstractActor[None]):
             action = jnp.argmax(logits, axis=-1)
         else:
             action = jax.vmap(jr.categorical)(key, logits / self.temperature)
-        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
+        unknown = jnp.any(jnp.isnan(logits) | (logits == jnp.inf), axis=-1)
+        action = jnp.where(unknown, -1, action).astype(jnp.int32)
+        return action, PlanRecord(safe_softmax(logits), value), None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("PolicyActor", action, transition)
 
 
 class RandomActor(AbstractActor[None]):
@@ -133,7 +144,8 @@ class RandomActor(AbstractActor[None]):
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("RandomActor", action, transition)
 
 
 def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
