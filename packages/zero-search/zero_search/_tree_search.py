@@ -314,7 +314,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:
             chance = tree.state.chance > 0 if isinstance(tree.state, ChanceNode) else None
-            reached = follow(tree, reached, action, chance) & ~last[:, None]
+            possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
+            reached = follow(tree, reached, action, chance) & possible[:, None]
         return SearchCarry(ply, tree, reached)
 
     def _world(
