@@ -3,6 +3,7 @@
 Every session has an environment of its own under `.nox`; nothing has to be set up before.
 """
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -208,7 +209,8 @@ def newest(session: nox.Session) -> None:
     What a user gets who installs a package today; uv.lock holds an older JAX.
     """
     for python in reversed(PYTHONS):
-        venv = ("uv", "venv", "--clear", "--python", python, session.virtualenv.location)
+        found = interpreter(python)
+        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
         try:
             session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
             break
@@ -217,6 +219,13 @@ def newest(session: nox.Session) -> None:
     resolve(session, "highest")
     session.run("python", "-c", "import jax; jax.print_environment_info()")
     session.run(*PYTEST, *(session.posargs or QUICK))
+
+
+def interpreter(python: str) -> str:
+    """The one that pyenv has of this version, which uv does not find, or the version for uv."""
+    versions = pathlib.Path(os.environ.get("PYENV_ROOT", ".nox")) / "versions"
+    found = sorted(versions.glob(f"{python}.*/bin/python"))
+    return str(found[-1]) if found else python
 
 
 def resolve(session: nox.Session, resolution: str) -> None:
