@@ -41,9 +41,12 @@ class Table(AbstractPriorModel[State]):
     logits: jax.Array
     value: jax.Array
 
+    def root(self, state, obs, *, key):
+        return state
+
     def step(self, state, action, *, key):
         node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
-        discount = self.discount[state.game, node]
+        discount = GAMMA * self.discount[state.game, node]
         return State(state.game, node), self.reward[state.game, node], discount, discount == 0
 
     def predict(self, state, *, key):
@@ -146,7 +149,7 @@ class Oracle:
 @pytest.mark.parametrize("name", ORACLES)
 def test_visits_of_all_nodes_equal_numpy(name, table):
     selection, unvisited, rule = ORACLES[name]
-    planner = TreeSearch(SIMULATIONS, selection, gamma=GAMMA)
+    planner = TreeSearch(SIMULATIONS, selection)
 
     @quick_jit
     def run(keys):
