@@ -61,14 +61,14 @@ class Table(AbstractPriorModel[State]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
-        at = (state.game, node)
+    def step(self, node, action, *, key):
+        child = jnp.minimum(ACTIONS * node.node + 1 + action, SIZE - 1)
+        at = (node.game, child)
         discount = self.gamma * self.discount[at]
-        return State(state.game, node), self.reward[at], discount, discount == 0
+        return State(node.game, child), self.reward[at], discount, discount == 0
 
-    def predict(self, state, *, key):
-        return self.logits[state.game, state.node], self.value[state.game, state.node]
+    def predict(self, node, *, key):
+        return self.logits[node.game, node.node], self.value[node.game, node.node]
 
 
 @pytest.fixture(scope="module")

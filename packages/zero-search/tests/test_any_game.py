@@ -102,14 +102,14 @@ class Bandit(AbstractPriorModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        chance = jnp.take_along_axis(state, action[:, None], axis=1)[:, 0]
+    def step(self, node, action, *, key):
+        chance = jnp.take_along_axis(node, action[:, None], axis=1)[:, 0]
         win = jax.vmap(jr.bernoulli)(key, chance)
-        return state, jnp.where(win, 1.0, -1.0), jnp.zeros_like(chance), jnp.ones_like(win)
+        return node, jnp.where(win, 1.0, -1.0), jnp.zeros_like(chance), jnp.ones_like(win)
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
-        return jnp.zeros_like(state), jnp.zeros(state.shape[:1], jnp.float32)
+        return jnp.zeros_like(node), jnp.zeros(node.shape[:1], jnp.float32)
 
 
 def regrets(planner, model, state, exact, times):
@@ -227,22 +227,22 @@ class Strange(AbstractPriorModel[Node]):
     def odd(self, name):
         return self.kind == len(SICK) + ODD.index(name)
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = self.tree.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node, action, key=key)
         equal = self.odd("all values equal")
         reward = self.spoil("reward", after, jnp.where(equal, 0.0, reward))
         discount = self.spoil("discount", after, jnp.where(equal, 1.0, discount))
         return after, reward, discount, last
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        logits = logits.at[:, 1].set(self.spoil("logit", state, logits[:, 1]))
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        logits = logits.at[:, 1].set(self.spoil("logit", node, logits[:, 1]))
         only = jnp.where(jnp.arange(logits.shape[1])[None] == 2, logits, -jnp.inf).at[:, 2].set(0.0)
         logits = jnp.where(self.odd("one legal action"), only, logits)
-        filler = self.odd("nothing legal below") & (state.depth > 0)
+        filler = self.odd("nothing legal below") & (node.depth > 0)
         logits = jnp.where(filler[:, None], -jnp.inf, logits)
         value = jnp.where(self.odd("all values equal"), 0.5, value)
-        return logits, self.spoil("value", state, value)
+        return logits, self.spoil("value", node, value)
 
 
 ENGINES = {

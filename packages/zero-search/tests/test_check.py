@@ -51,8 +51,8 @@ class Bad(AbstractPriorModel[Any]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = TREE.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        after, reward, discount, last = TREE.step(node, action, key=key)
         if self.wrong == "reward":
             reward = reward[:, None]
         if self.wrong == "discount":
@@ -65,8 +65,8 @@ class Bad(AbstractPriorModel[Any]):
             after = after._replace(depth=after.depth.astype(jnp.float32))
         return after, reward, discount, last
 
-    def predict(self, state, *, key):
-        logits, value = TREE.predict(Node(*state), key=key)
+    def predict(self, node, *, key):
+        logits, value = TREE.predict(Node(*node), key=key)
         if self.wrong == "value":
             value = value[:, None]
         if self.wrong == "logits":

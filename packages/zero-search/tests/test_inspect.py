@@ -351,8 +351,10 @@ class Tossed(AbstractChanceModel[Node, Node]):
 def tossed():
     """Trees with chance nodes, of three actions and five outcomes."""
     tree = RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0, 0.0))
-    grown = grow(TreeSearch(60, max_nodes=50), Tossed(tree), tree.start(3))[2]
-    return tree, [read_tree(grown, row) for row in range(3)]
+    plan, _, grown = grow(TreeSearch(60, max_nodes=50), Tossed(tree), tree.start(3))
+    trees = [read_tree(grown, row) for row in range(3)]
+    assert np.array_equal(plan.visits, [tree.visits[0, :3] for tree in trees])
+    return tree, trees
 
 
 def test_chance_nodes_have_outcomes_for_columns(tossed):

@@ -73,6 +73,7 @@ def test_equals_a_slow_reference(loss, max_nodes):
     plan, _, tree = quick_jit(
         lambda s, k: planner.grow(model, s, planner.init(model, s), key=jr.split(k, BATCH))
     )(state, jr.key(0))
+    assert np.array_equal(plan.visits, tree.edge[:, 0, 0])
     oracle = Marked(planner, model)
     repeated = 0
     for row in range(BATCH):

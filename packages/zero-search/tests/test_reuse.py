@@ -146,7 +146,7 @@ def test_only_the_differing_row_is_dropped(run, moved):
 class Haze(NamedTuple):
     """A state with a number that may be NaN."""
 
-    node: Node
+    inner: Node
     haze: jax.Array
 
 
@@ -158,12 +158,12 @@ class Hazy(AbstractPriorModel[Haze]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        node, *rest = self.tree.step(state.node, action, key=key)
-        return Haze(node, state.haze), *rest
+    def step(self, node, action, *, key):
+        after, *rest = self.tree.step(node.inner, action, key=key)
+        return Haze(after, node.haze), *rest
 
-    def predict(self, state, *, key):
-        return self.tree.predict(state.node, key=key)
+    def predict(self, node, *, key):
+        return self.tree.predict(node.inner, key=key)
 
 
 def test_nan_equals_nan_and_nothing_else():
@@ -215,11 +215,11 @@ class Unsure(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
         return logits, value + jax.vmap(lambda k: jr.normal(k, (), jnp.float32))(key)
 
 

@@ -13,15 +13,17 @@ from zero_search import (
     ImprovedPolicySelection,
     MuZeroPUCT,
     NodeStatistics,
+    PriorRoot,
     PUCT,
     SequentialHalving,
+    SoftmaxQ,
     Temperature,
     TreeSearch,
     UCB1,
 )
 from zero_search._select import best_action, prepare
 
-from .helpers import exact_values, Jitted, Nim, Node, quick_jit, RandomTree, Reference
+from .helpers import exact_values, Jitted, Nim, Node, Noise, quick_jit, RandomTree, Reference
 
 
 TURNS = {
@@ -141,6 +143,10 @@ PLANNERS = {
     "gumbel": TreeSearch.gumbel(20),
     "gumbel, reuse": TreeSearch.gumbel(20, reuse=True),
     "gumbel, reuse, leaves": TreeSearch.gumbel(20, reuse=True, num_leaves=4),
+    "puct below halving": TreeSearch(20, PUCT(), SequentialHalving(3), num_leaves=2),
+    "gumbel below puct's root": TreeSearch(
+        20, ImprovedPolicySelection(), PriorRoot(Noise()), SoftmaxQ(0.3), reuse=True
+    ),
 }
 SLOW = ("muzero",)
 
@@ -153,12 +159,12 @@ class Filler(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return self.tree.root(state, obs, key=key)
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), value
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), value
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,13 @@ class Table(AbstractPriorModel[State]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
-        discount = GAMMA * self.discount[state.game, node]
-        return State(state.game, node), self.reward[state.game, node], discount, discount == 0
+    def step(self, node, action, *, key):
+        child = jnp.minimum(ACTIONS * node.node + 1 + action, SIZE - 1)
+        discount = GAMMA * self.discount[node.game, child]
+        return State(node.game, child), self.reward[node.game, child], discount, discount == 0
 
-    def predict(self, state, *, key):
-        return self.logits[state.game, state.node], self.value[state.game, state.node]
+    def predict(self, node, *, key):
+        return self.logits[node.game, node.node], self.value[node.game, node.node]
 
 
 @pytest.fixture(scope="module")

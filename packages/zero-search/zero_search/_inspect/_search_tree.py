@@ -394,7 +394,7 @@ def read_tree(tree: Tree, row: SupportsIndex = 0) -> SearchTree:
     inner = np.arange(size) > 0  # what led to the root is no part of the tree
     chance, states = np.zeros((size,), bool), one.state
     if isinstance(one.state, ChanceNode):
-        chance, states = one.state.chance > 0, one.state.node
+        chance, states = np.asarray(one.state.chance) > 0, one.state.node
     return SearchTree(
         parent=parent,
         action=action,
