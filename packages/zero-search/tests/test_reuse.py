@@ -159,8 +159,8 @@ class Hazy(AbstractPriorModel[Haze]):
         return state
 
     def step(self, node, action, *, key):
-        after, *rest = self.tree.step(node.inner, action, key=key)
-        return Haze(after, node.haze), *rest
+        after, reward, discount, last = self.tree.step(node.inner, action, key=key)
+        return Haze(after, node.haze), reward, discount, last
 
     def predict(self, node, *, key):
         return self.tree.predict(node.inner, key=key)
