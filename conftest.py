@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -48,15 +49,33 @@ if "JAX_PLATFORMS" not in os.environ:
     jax.config.update("jax_platforms", "cpu")
 
 
+#: What fast tests cost is compiling, not running: their code need not be good, nor be made by
+#: several threads, for every core has tests of its own.
+_HASTY = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+
+
+def _known_flags(*flags: str) -> tuple[str, ...]:
+    """The flags that this version of XLA knows. A single one that it does not know would end
+    every test process, and XLA has no list to ask: so a process of its own tries them."""
+    tried = subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join(flags)},
+        capture_output=True,
+        text=True,
+    )
+    refused = tried.stderr.split() if tried.returncode else []
+    return tuple(flag for flag in flags if flag not in refused)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """What fast tests cost is compiling, not running: their code need not be good, nor be made
-    by several threads, for every core has tests of its own."""
-    if config.option.markexpr == "not slow":
-        hasty = (
-            "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
-            "--xla_cpu_parallel_codegen_split_count=1"
-        )
-        os.environ["XLA_FLAGS"] = f"{hasty} {os.environ.get('XLA_FLAGS', '')}".strip()
+    # The workers of pytest-xdist inherit what the process that starts them has set.
+    if config.option.markexpr == "not slow" and "PYTEST_XDIST_WORKER" not in os.environ:
+        flags = (*_known_flags(*_HASTY), os.environ.get("XLA_FLAGS", ""))
+        os.environ["XLA_FLAGS"] = " ".join(flags).strip()
     gc.disable()
 
 
@@ -67,6 +86,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session")
+def known_flags() -> Callable[..., tuple[str, ...]]:
+    """`known_flags(*flags)`: those of the flags that this version of XLA knows."""
+    return _known_flags
 
 
 @pytest.fixture

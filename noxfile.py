@@ -3,12 +3,15 @@
 Every session has an environment of its own under `.nox`; nothing has to be set up before.
 """
 
+import os
 import pathlib
 import shutil
+import subprocess
 import tomllib
 from typing import Any
 
 import nox
+import nox.command
 
 
 nox.needs_version = ">=2025.2.9"
@@ -34,6 +37,13 @@ for found in importlib.metadata.distributions():
 #: pytest on all cores, whole files at a time, for a file's fixtures hold what it has compiled.
 #: `-n 0` after `--` runs in one process, as a debugger needs it.
 PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile", "--durations", "40")
+#: What a new JAX breaks first: the strict modes, a search beside mctx, the buffers, an agent.
+QUICK = (
+    "tests/test_hook.py",
+    "packages/zero-search/tests/test_parity.py",
+    "packages/zero-memory",
+    "tests/test_your_own_app_page.py",
+)
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 #: Own tests must cover this many percent of a package's lines.
@@ -187,7 +197,41 @@ def check_installed(session: nox.Session, expected: set[str], module: str) -> No
 @nox.session
 def lowest(session: nox.Session) -> None:
     """All fast tests of all members, with the lowest versions that the packages declare."""
-    pinned = cache() / "lowest.txt"
+    resolve(session, "lowest-direct")
+    # Old releases ask newer ones for what is deprecated since.
+    session.run(*PYTEST, "-W", "ignore::DeprecationWarning", *session.posargs)
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """A quick part of the fast tests, with the newest Python and the newest versions to be had.
+
+    What a user gets who installs a package today; uv.lock holds an older JAX.
+    """
+    for python in reversed(PYTHONS):
+        found = interpreter(python)
+        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
+        try:
+            session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
+            break
+        except nox.command.CommandFailed:
+            session.warn(f"Python {python} is not installed, and uv could not fetch it")
+    resolve(session, "highest")
+    session.run("python", "-c", "import jax; jax.print_environment_info()")
+    session.run(*PYTEST, *(session.posargs or QUICK))
+
+
+def interpreter(python: str) -> str:
+    """The one that pyenv has of this version, which uv does not find, or the version for uv."""
+    versions = pathlib.Path(os.environ.get("PYENV_ROOT", ".nox")) / "versions"
+    found = sorted(versions.glob(f"{python}.*/bin/python"))
+    return str(found[-1]) if found else python
+
+
+def resolve(session: nox.Session, resolution: str) -> None:
+    """Installs all members in editable form, and of what they declare not the versions of uv.lock,
+    but those that uv finds anew."""
+    pinned = cache() / f"{resolution}.txt"
     files = [str(path / "pyproject.toml") for path in MEMBERS.values()]
     groups = [
         f"{path}/pyproject.toml:tests"
@@ -195,7 +239,7 @@ def lowest(session: nox.Session) -> None:
         if "tests" in pyproject(path).get("dependency-groups", {})
     ]
     session.run_install(
-        *("uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *files),
+        *("uv", "pip", "compile", "--quiet", "--upgrade", "--resolution", resolution, *files),
         *(f"--group={group}" for group in groups),
         *(f"--no-emit-package={name}" for name in DISTRIBUTIONS),
         *("--output-file", str(pinned)),
@@ -204,8 +248,6 @@ def lowest(session: nox.Session) -> None:
     session.install("--requirements", str(pinned))
     session.install("--no-deps", *(f"--editable={path}" for path in MEMBERS.values()))
     share_compilations(session)
-    # Old releases ask newer ones for what is deprecated since.
-    session.run(*PYTEST, "-W", "ignore::DeprecationWarning", *session.posargs)
 
 
 @nox.session

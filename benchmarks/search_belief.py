@@ -26,9 +26,7 @@ from _turns import ratio, take_turns
 
 from zero_search import (
     AbstractHiddenModel,
-    AbstractPriorModel,
-    BeliefSearch,
-    ChanceSearch,
+    BeliefModel,
     Hindsight,
     TreeSearch,
 )
@@ -44,12 +42,16 @@ class Field(NamedTuple):
     open: jax.Array
 
 
-class Minefield(AbstractPriorModel[Field], AbstractHiddenModel[Field]):
-    """Opens cells one by one; 1 for each, until a mine. Resamples only what nobody has touched."""
+class Minefield(AbstractHiddenModel[Field]):
+    """Opens cells one by one; 1 for each, until a mine. Guesses only at what nobody has touched."""
 
     @property
     def num_signals(self) -> int:
         return 10  # the number of mines around a cell, or a mine
+
+    def root(self, state, obs, *, key):
+        mines = jnp.arange(SIDE * SIDE) < MINES
+        return Field(jax.vmap(lambda k: jr.permutation(k, mines))(key), state.open)
 
     def step(self, state, action, *, key):
         lane = jnp.arange(action.shape[0])
@@ -67,26 +69,26 @@ class Minefield(AbstractPriorModel[Field], AbstractHiddenModel[Field]):
         number = jnp.sum(near & ~here & state.mine, axis=1, dtype=jnp.int32)
         return jnp.where(jnp.any(here & state.mine, axis=1), 9, number)
 
-    def resample(self, state, *, key):
-        mines = jnp.arange(SIDE * SIDE) < MINES
-        return Field(jax.vmap(lambda k: jr.permutation(k, mines))(key), state.open)
-
     def predict(self, state, *, key):
         logits = jnp.where(state.open, -jnp.inf, 0.0)
         return logits, SIDE * SIDE - MINES - jnp.sum(state.open, axis=1, dtype=jnp.float32)
 
 
 def measure(particles: int, simulations: int, options: argparse.Namespace) -> dict[str, Any]:
-    tree = TreeSearch(simulations)
-    planners: dict[str, Any] = {
-        "belief": BeliefSearch(ChanceSearch(tree), particles),
-        "hindsight": Hindsight(tree, particles, resample=True),
+    tree, world, batch = TreeSearch(simulations), Minefield(), options.batch
+    searches: dict[str, tuple[Any, Any]] = {
+        "belief": (tree, BeliefModel(world, particles)),
+        "hindsight": (Hindsight(tree, particles), world),
     }
-    model, batch = Minefield(), options.batch
     state = Field(*[jnp.zeros((batch, SIDE * SIDE), bool)] * 2)
     calls, size = {}, {}
-    for name, planner in planners.items():
-        grow = lambda s, k, p=planner: p.grow(model, s, p.init(model, s), key=jr.split(k, batch))
+    for name, search in searches.items():
+
+        def grow(state: Field, key: jax.Array, search: tuple[Any, Any] = search) -> Any:
+            planner, model = search
+            carry = planner.init(model, state)
+            return planner.grow(model, state, carry, key=jr.split(key, batch))
+
         leaves = jax.tree.leaves(jax.eval_shape(grow, state, jr.key(0))[2])
         size[f"{name}_mb"] = round(sum(x.size * x.dtype.itemsize for x in leaves) / 1e6, 1)
         plan = jax.jit(lambda s, k, g=grow: g(s, k)[0]).lower(state, jr.key(0)).compile()

@@ -45,6 +45,9 @@ class Pendulum(AbstractProposalModel[jax.Array]):
     def __init__(self, width: int, *, key: PRNGKeyArray):
         self.network = eqx.nn.MLP(3, 3, width, 2, key=key)
 
+    def root(self, state, obs, *, key):
+        return state
+
     def step(self, state, action, *, key):
         angle, velocity = state[:, 0], state[:, 1]
         torque = 2 * action[:, 0]

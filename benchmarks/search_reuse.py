@@ -29,7 +29,7 @@ import numpy as np
 from _players import play, seconds_a_move, trained_model
 from _turns import ratio
 
-from zero_search import AbstractPlanner, GumbelSearch, PUCT, TreeSearch
+from zero_search import AbstractPlanner, PUCT, TreeSearch
 from zero_train import EnvironmentModel
 
 
@@ -46,14 +46,14 @@ class Watched(AbstractPlanner[Any, Any]):
     def init(self, model, state):
         return self.planner.init(model, state)
 
-    def plan(self, model, state, carry, *, key):
-        plan, carry = self.planner.plan(model, state, carry, key=key)
+    def plan(self, model, state, carry, *, key, obs=None):
+        plan, carry = self.planner.plan(model, state, carry, key=key, obs=obs)
         over = state.position.terminated
         jax.debug.callback(self.report, plan.stats["reused"], over, ordered=True)
         return plan, carry
 
-    def advance(self, carry, action, next_state, last):
-        return self.planner.advance(carry, action, next_state, last)
+    def advance(self, carry, action, last):
+        return self.planner.advance(carry, action, last)
 
 
 def kept(
@@ -91,7 +91,7 @@ def main() -> None:
     def planner(simulations: int, reuse: bool) -> AbstractPlanner:
         room = {"reuse": reuse, "max_nodes": options.max_nodes if reuse else None}
         if options.search == "gumbel":
-            return GumbelSearch(simulations, gumbel_scale=0.0, **room)
+            return TreeSearch.gumbel(simulations, gumbel_scale=0.0, **room)
         return TreeSearch(simulations, PUCT(c), **room)
 
     def line(question: str, simulations: int, **found: Any) -> None:

@@ -37,8 +37,6 @@ from zero_nets import AlphaZeroNet
 from zero_search import (
     AbstractPriorModel,
     AbstractRootNoise,
-    GumbelSearch,
-    MuZeroPUCT,
     TreeSearch,
 )
 from zero_search._tree import FINAL
@@ -64,9 +62,10 @@ class Game(AbstractPriorModel[Any]):
         """What a node stores of a pgx state."""
         return state.replace(observation=None, rewards=None) if self.slim else state
 
-    def step(self, state, action, *, key):
-        del key
+    def root(self, state, obs, *, key):
+        return state
 
+    def step(self, state, action, *, key):
         def one(state, action):
             if self.slim:
                 unused = self.template.observation, self.template.rewards
@@ -133,9 +132,9 @@ def positions(model: Game, batch: int) -> Any:
 def ours(policy: str, simulations: int, *, tree: bool = False) -> Callable:
     """`(model, state, key) -> weights` of this library, or the whole tree."""
     if policy == "gumbel":
-        planner = GumbelSearch(simulations, gumbel_scale=0.0)
+        planner = TreeSearch.gumbel(simulations, gumbel_scale=0.0)
     else:
-        planner = TreeSearch(simulations, MuZeroPUCT(), noise=Rounded())
+        planner = TreeSearch.muzero(simulations, noise=Rounded())
 
     def run(model, state, key):
         carry, keys = planner.init(model, state), jr.split(key, state.terminated.shape[0])

@@ -1,6 +1,7 @@
 """The canary: with the import hook or a strict mode off, many other tests would see nothing."""
 
 import importlib
+import os
 import warnings
 
 import jax
@@ -51,3 +52,15 @@ def test_a_warning_is_an_error():
 
 def test_there_are_eight_devices():
     assert len(jax.devices("cpu")) == 8
+
+
+def test_fast_tests_compile_in_haste(pytestconfig):
+    """Without this flag they take three times as long, which nothing else would tell."""
+    if pytestconfig.option.markexpr == "not slow":
+        assert "--xla_backend_optimization_level=0" in os.environ["XLA_FLAGS"].split()
+
+
+def test_flags_that_xla_does_not_know_are_left_out(known_flags):
+    """XLA ends a process that is given one: a new JAX would end every test."""
+    known = "--xla_backend_optimization_level=0"
+    assert known_flags("--xla_no_such_flag=1", known, "--xla_nor_this_one=2") == (known,)

@@ -2,6 +2,7 @@
 
 import importlib
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -36,11 +37,21 @@ def test_one_lower_bound_for_each_dependency():
     assert {name: bound for name, bound in bounds.items() if len(bound) > 1} == {}
 
 
+def lock() -> list[dict[str, Any]]:
+    return tomllib.loads((workspace.ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+
+
+@pytest.mark.parametrize("name", ["jax", "jaxlib"])
+def test_every_python_runs_the_same_jax(name):
+    """uv locks a version for each Python if it may, and then the tests of one Python say little
+    about another."""
+    assert len([package for package in lock() if package["name"] == name]) == 1
+
+
 def test_a_version_is_repeated_nowhere_but_in_the_lock():
     """Raising one package's version changes that package and uv.lock: siblings ask for `>=` the
     version that brought what they use, which need not move."""
-    lock = tomllib.loads((workspace.ROOT / "uv.lock").read_text(encoding="utf-8"))
-    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    locked = {package["name"]: package.get("version") for package in lock()}
     for member in workspace.MEMBERS:
         project = workspace.pyproject(member)["project"]
         assert locked[project["name"]] == project["version"]

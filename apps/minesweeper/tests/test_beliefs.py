@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from zero_envs import list_mines, Minesweeper, MinesweeperState, Observation
 from zero_minesweeper._beliefs import MineBelief, MineBeliefs
 from zero_minesweeper._build import build_model
-from zero_search import Belief
+from zero_search import Belief, BeliefModel
 
 
 class Says(eqx.Module):
@@ -62,14 +62,14 @@ def belief() -> MineBelief:
 
 
 def judged(belief: MineBelief, judge: Says) -> tuple[np.ndarray, np.ndarray]:
-    model = MineBeliefs(build_model(ENV, judge))
+    model = MineBeliefs(BeliefModel(build_model(ENV, judge)))
     logits, value = model.predict(belief, key=jr.split(jr.key(0), ROWS))
     return np.asarray(logits), np.asarray(value)
 
 
 def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
     """What follows is worth as much as to the belief itself, if a mine is worth nothing."""
-    plain_model = build_model(ENV, Says())
+    plain_model = BeliefModel(build_model(ENV, Says()))
     rng = np.random.default_rng(0)
 
     @jax.jit
@@ -111,7 +111,7 @@ def test_at_the_root_a_sample_proves_nothing(belief):
     legal = np.isfinite(logits)
     np.testing.assert_array_equal(legal[:2], HIDDEN[:2])
     np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
-    model, last = MineBeliefs(build_model(ENV, Says())), jnp.full(ROWS, 8, jnp.int32)
+    model, last = MineBeliefs(BeliefModel(build_model(ENV, Says()))), jnp.full(ROWS, 8, jnp.int32)
     after = model.afterstate(root, last)
     layout = np.ravel(root.belief.particles.mines[0, 0])
     assert not layout[8]
@@ -138,5 +138,7 @@ def test_a_belief_in_nothing_is_the_end(belief):
     nothing = eqx.tree_at(lambda b: b.belief.weights, belief, 0 * belief.belief.weights)
     logits, value = judged(nothing, Says())
     assert np.isneginf(logits).all() and (value == 0).all()
-    after = MineBeliefs(build_model(ENV, Says())).afterstate(nothing, jnp.zeros(ROWS, jnp.int32))
+    after = MineBeliefs(BeliefModel(build_model(ENV, Says()))).afterstate(
+        nothing, jnp.zeros(ROWS, jnp.int32)
+    )
     assert not np.isnan(after.reward).any() and not np.isnan(after.discount).any()

@@ -79,7 +79,7 @@ def test_what_is_safe_is_opened(planned, states):
     """All safe cells alike, and nothing is searched; elsewhere the risk is exact."""
     plan = planned(states, jr.key(0))
     number = states.over.shape[0]
-    risk = np.asarray(plan.stats["probability"]).reshape(number, -1)
+    risk = np.asarray(plan.extra.probability).reshape(number, -1)
     hidden = (np.asarray(states.board) < 0).reshape(number, -1)
     safe = hidden & (risk == 0)
     kinds = set()
@@ -88,7 +88,7 @@ def test_what_is_safe_is_opened(planned, states):
         kinds.add(kind)
         weights = np.asarray(plan.weights[row])
         assert plan.stats["invalid"][row] == 0
-        assert plan.stats["searched"][row] == (kind == "guess")
+        assert plan.extra.searched[row] == (kind == "guess")
         if kind == "safe":
             np.testing.assert_allclose(weights, safe[row] / safe[row].sum(), atol=1e-6)
         if kind == "over":
@@ -106,7 +106,7 @@ def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
     other = planned(pick(states, order), jr.key(1))
     for name in ("weights", "qvalues", "value"):
         np.testing.assert_array_equal(getattr(other, name), getattr(plan, name)[jnp.asarray(order)])
-    (guess, *_) = np.flatnonzero(plan.stats["searched"])
+    (guess, *_) = np.flatnonzero(plan.extra.searched)
     same = planned(pick(states, np.full_like(order, guess)), jr.key(2))
     assert (np.asarray(same.weights) == np.asarray(plan.weights)[guess]).all()
 
@@ -115,7 +115,7 @@ def test_where_the_posterior_does_not_fit_numbers_and_the_network_play(states):
     """What a single number proves safe comes first."""
     tight = Minesweeper(2, 4, 2, max_states=1)
     plan = planning(tight, player(1, 1))(states, jr.key(0))
-    lost = np.isnan(plan.stats["probability"]).all(axis=(1, 2)) & ~np.asarray(states.over)
+    lost = np.isnan(plan.extra.probability).all(axis=(1, 2)) & ~np.asarray(states.over)
     assert lost.any()
     hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
     proved, _ = jax.vmap(proven)(states.board)

@@ -104,17 +104,17 @@ def build_agent(
         # much exploration that none comes twice before all came once. The root counts what lies
         # behind it without storing it, which would take a fifth of a megabyte a layout.
         rule = PUCT(1e4, ByMinMax(0.0, 2.0))  # a cell's pay and what follows
-        search = TreeSearch(env.num_actions, rule, max_depth=1, max_nodes=1)
         # Equally good cells at random: the first of them would be a rule of its own.
         readout = SoftmaxQ(_TIES)
-        planner = Hindsight(search, number or layouts or LAYOUTS, readout, resample=True)
+        tree = TreeSearch(env.num_actions, rule, readout=readout, max_depth=1, max_nodes=1)
+        planner = Hindsight(tree, number or layouts or LAYOUTS)
         return PlanningActor(planner, EnvironmentModel(env, Indifferent()))
     known = {"num_mines": env.num_mines, "max_states": env.max_states}
     return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
 
 
 def _check_room(name: str, player: SolverSearch, env: Minesweeper) -> None:
-    simulations = player.search.planner.num_simulations
+    simulations = player.search.num_simulations
     # A decision and a chance node for each simulation, and in both the board and the mines of
     # every particle.
     room = 2 * player.lanes * (simulations + 1) * player.num_layouts * 2 * env.num_actions

@@ -1,5 +1,7 @@
 """Beliefs about mines, and what follows from them whoever judges a board."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -10,6 +12,7 @@ from zero_search import (
     Belief,
     BeliefModel,
     PredictedBelief,
+    sampled_step,
 )
 
 
@@ -41,11 +44,23 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
 
     beliefs: BeliefModel
 
-    def afterstate(self, state: MineBelief, action: Int[Array, " batch"]) -> PredictedMines:
-        after = self.beliefs.afterstate(state.belief, action)
+    @property
+    def num_outcomes(self) -> int:
+        return self.beliefs.num_outcomes
+
+    def root(self, state: MineBelief, obs: Any, *, key: Key[Array, " batch"]) -> MineBelief:
+        return state
+
+    def step(
+        self, node: MineBelief, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[MineBelief, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return sampled_step(self, node, action, key=key)
+
+    def afterstate(self, node: MineBelief, action: Int[Array, " batch"]) -> PredictedMines:
+        after = self.beliefs.afterstate(node.belief, action)
         numbers = after.logits.at[:, _MINE].set(-jnp.inf)
         some = jnp.any(numbers > -jnp.inf, axis=1, keepdims=True)
-        safe = 1.0 - jnp.take_along_axis(state.risk, action[:, None], axis=1)
+        safe = 1.0 - jnp.take_along_axis(node.risk, action[:, None], axis=1)
         return eqx.tree_at(
             lambda x: (x.logits, x.reward, x.discount),
             after,
@@ -60,6 +75,9 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
     def outcome_logits(self, afterstate: PredictedMines) -> Float[Array, "batch outcomes"]:
         return self.beliefs.outcome_logits(afterstate)
 
+    def afterstate_value(self, afterstate: PredictedMines, *, key: Key[Array, " batch"]) -> None:
+        return None
+
     def resolve(
         self, afterstate: PredictedMines, outcome: Int[Array, " batch"]
     ) -> tuple[MineBelief, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
@@ -69,12 +87,12 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
         return MineBelief(belief, risk), reward, discount, last
 
     def predict(
-        self, state: MineBelief, *, key: Key[Array, " batch"]
+        self, node: MineBelief, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch cells"], Float[Array, " batch"]]:
-        logits, value = self.beliefs.predict(state.belief, key=key)
+        logits, value = self.beliefs.predict(node.belief, key=key)
         legal = logits > -jnp.inf
-        safe = legal & (state.risk == 0)
-        least = jnp.min(jnp.where(legal, state.risk, jnp.inf), axis=1)
+        safe = legal & (node.risk == 0)
+        least = jnp.min(jnp.where(legal, node.risk, jnp.inf), axis=1)
         # What is not finite must stay so, for the search to count it.
         sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(logits) | (logits == -jnp.inf), axis=1)
         known = sound & jnp.any(legal, axis=1)

@@ -9,8 +9,6 @@ from jaxtyping import PRNGKeyArray
 from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
 from zero_search import (
-    BeliefModel,
-    ChanceSearch,
     FirstPlayUrgency,
     MaxBackup,
     PUCT,
@@ -41,8 +39,12 @@ def build_learner(config: Config) -> ExpertIteration:
         network=ft.partial(build_network, config),
         optimiser=_optimiser(config),
         model=ft.partial(build_model, env),
-        explorer=_planner(
-            TreeSearch(config.simulations, PUCT(config.exploration, FirstPlayUrgency())),
+        explorer=SolverSearch(
+            TreeSearch(
+                config.simulations,
+                PUCT(config.exploration, FirstPlayUrgency()),
+                outcomes="weighted",
+            ),
             config.layouts,
             config.temperature,
         ),
@@ -96,17 +98,13 @@ def build_player(config: Config) -> SolverSearch:
     # By maxima, which leave no exploration in a value. To learn from, means are better: with maxima
     # for an urgency every cell is tried, and visits say little.
     rule = PUCT(config.player_exploration, FirstPlayUrgency())
-    tree = TreeSearch(config.player_simulations, rule, backup=MaxBackup())
-    return _planner(tree, config.layouts, 0.0)
+    tree = TreeSearch(config.player_simulations, rule, backup=MaxBackup(), outcomes="weighted")
+    return SolverSearch(tree, config.layouts)
 
 
-def _planner(tree: TreeSearch, layouts: int, temperature: float) -> SolverSearch:
-    return SolverSearch(ChanceSearch(tree, "weighted"), layouts, temperature)
-
-
-def build_model(env: Minesweeper, evaluate: Evaluator) -> BeliefModel:
+def build_model(env: Minesweeper, evaluate: Evaluator, *, gamma: float = 1.0) -> EnvironmentModel:
     """What it plans over: boards of that size, on which a win is worth 1 and all else 0."""
-    return BeliefModel(EnvironmentModel(_paying_for_wins(env), evaluate))
+    return EnvironmentModel(_paying_for_wins(env), evaluate, gamma)
 
 
 def learning_rate(config: Config) -> optax.Schedule:

@@ -135,12 +135,11 @@ class Game:
         if not isinstance(actor.planner, SolverSearch):
             return Advice(int(_act_compiled(self.env, actor, blind, key)))
         plan = _plan(actor, blind, key)
-        self._heat = np.asarray(plan.stats["probability"][0])
+        self._heat = np.asarray(plan.extra.probability[0])
         cell = int(plan.action[0])
-        if not plan.stats["searched"][0]:
+        if not plan.extra.searched[0]:
             return Advice(cell)
-        weights = np.asarray(plan.weights[0])
-        visits = np.rint(weights * actor.planner.search.planner.num_simulations).astype(int)
+        visits = np.rint(plan.visits[0]).astype(int)
         return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:

@@ -28,7 +28,7 @@ class Record(eqx.Module):
 
 def record(plan: Plan) -> Record:
     """What is learned from a [`SolverSearch`][zero_minesweeper._planner.SolverSearch]'s plan."""
-    return Record(plan.weights, plan.stats["probability"])
+    return Record(plan.weights, plan.extra.probability)
 
 
 def mine_loss(logits: Float[Array, "rows columns"], row: Experience) -> Float[Array, ""]:

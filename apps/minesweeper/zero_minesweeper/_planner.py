@@ -1,5 +1,7 @@
 """Opens what is safe, and searches where something must be risked."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,10 +13,10 @@ from zero_search import (
     AbstractPlanner,
     Belief,
     BeliefModel,
-    ChanceSearch,
     Plan,
     safe_softmax,
     sample_action,
+    TreeSearch,
 )
 from zero_train import EnvironmentModel
 
@@ -27,12 +29,27 @@ class Judgement(eqx.Module):
     """What is thought of every cell of every row, and of the rows."""
 
     weights: Float[Array, "rows cells"]
+    visits: Float[Array, "rows cells"]
     qvalues: Float[Array, "rows cells"]
     value: Float[Array, " rows"]
     invalid: Int[Array, " rows"]
 
 
-class SolverSearch(AbstractPlanner[BeliefModel, None]):
+class Minefield(eqx.Module):
+    """What a [`SolverSearch`][zero_minesweeper._planner.SolverSearch] knows of a board: the
+    `extra` of its plans.
+
+    **Attributes:**
+
+    - `probability`: of a mine in each cell, NaN where it is not known.
+    - `searched`: whether nothing was safe, so that the plan is that of a search.
+    """
+
+    probability: Float[Array, "*axes rows columns"]
+    searched: Bool[Array, "*axes"]
+
+
+class SolverSearch(AbstractPlanner[EnvironmentModel, None]):
     """The exact posterior says what is safe; only where nothing is, a belief tree is searched.
 
     Of the state it reads the visible board, and whether the game is over. The particles of a belief
@@ -47,9 +64,8 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
 
     Its plans' `weights` are equal for all safe cells, and the search's visits elsewhere. Where the
     posterior does not fit into `max_states`, they are equal for what single numbers prove safe, and
-    the network's policy otherwise. `stats` has `probability`, of a mine in each cell,
-    `[batch, rows, columns]`, NaN where it is not known, `searched`, and how many evaluations were
-    `invalid`.
+    the network's policy otherwise. `extra` is a `Minefield`, and `stats` say how many evaluations
+    were `invalid`.
 
     **Attributes:**
 
@@ -60,32 +76,32 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
     - `lanes`: boards searched at once.
     """
 
-    search: ChanceSearch
+    search: TreeSearch
     num_layouts: int = 256
     temperature: float = 0.0
     lanes: int = 4
 
-    def init(self, model: BeliefModel, state: MinesweeperState) -> None:
+    def init(self, model: EnvironmentModel, state: MinesweeperState) -> None:
         del model, state
 
     def plan(
         self,
-        model: BeliefModel,
+        model: EnvironmentModel,
         state: MinesweeperState,
         carry: None,
         *,
         key: Key[Array, " batch"],
+        obs: Any = None,
     ) -> tuple[Plan, None]:
-        del carry
+        del carry, obs
         # So that nothing below can look at them.
         state = eqx.tree_at(lambda s: s.mines, state, jnp.zeros_like(state.mines))
-        world = _world(model)
-        posterior = jax.vmap(_rules(world).posterior)(state)
+        posterior = jax.vmap(_rules(model).posterior)(state)
         batch, risk = state.over.shape[0], posterior.probability
         hidden = (state.board < 0) & ~state.over[:, None, None]
         flat = lambda x: x.reshape(batch, -1)
         safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
-        told = _unsearched(world, state, safe, posterior.overflowed, key)
+        told = _unsearched(model, state, safe, posterior.overflowed, key)
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
         told = self._search_all(model, state.board, flat(risk), pending, told)
         cells = jnp.arange(safe.shape[1], dtype=jnp.int32)
@@ -93,21 +109,21 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
             action=sample_action(told.weights, self.temperature, key=key),
             candidates=jnp.broadcast_to(cells, safe.shape),
             weights=told.weights,
+            visits=told.visits,
             qvalues=told.qvalues,
             advantages=told.qvalues - told.value[:, None],
             value=told.value,
-            stats={"probability": risk, "searched": pending, "invalid": told.invalid},
+            stats={"invalid": told.invalid},
+            extra=Minefield(risk, pending),
         )
         return plan, None
 
-    def advance(
-        self, carry: None, action: Array, next_state: MinesweeperState, last: Bool[Array, " batch"]
-    ) -> None:
-        del carry, action, next_state, last
+    def advance(self, carry: None, action: Array, last: Bool[Array, " batch"]) -> None:
+        del carry, action, last
 
     def _search_all(
         self,
-        model: BeliefModel,
+        model: EnvironmentModel,
         board: Int8[Array, "batch rows columns"],
         risk: Float[Array, "batch cells"],
         pending: Bool[Array, " batch"],
@@ -129,12 +145,12 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
 
     def _search(
         self,
-        model: BeliefModel,
+        model: EnvironmentModel,
         board: Int8[Array, "lanes rows columns"],
         risk: Float[Array, "lanes cells"],
     ) -> Judgement:
         dkey, tkey, fkey = jax.vmap(lambda b: tuple(jr.split(_key(b), 3)))(board)
-        rules, number = _rules(_world(model)), self.num_layouts
+        rules, number = _rules(model), self.num_layouts
         find = lambda board, key: find_layouts(
             board, rules.num_mines, number, key=key, max_states=rules.max_states
         )
@@ -146,13 +162,11 @@ class SolverSearch(AbstractPlanner[BeliefModel, None]):
         )
         seed = jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fkey)
         belief = MineBelief(Belief(particles, likely, seed), risk)
-        beliefs = MineBeliefs(model)
+        beliefs = MineBeliefs(BeliefModel(model, number))
         carry = self.search.init(beliefs, belief)
-        outlook, _, _ = self.search.explore(beliefs, belief, carry, key=tkey)
-        _, weights = self.search.decide(outlook)
-        qvalues = outlook.root.qvalues
-        value = jnp.sum(weights * qvalues, axis=1)
-        return Judgement(weights, qvalues, value, outlook.stats["invalid"])
+        plan, _ = self.search.plan(beliefs, belief, carry, key=tkey)
+        value = jnp.sum(plan.weights * plan.qvalues, axis=1)
+        return Judgement(plan.weights, plan.visits, plan.qvalues, value, plan.stats["invalid"])
 
 
 def _unsearched(
@@ -179,6 +193,7 @@ def _unsearched(
     _, value = world.predict(state, key=key)
     return Judgement(
         weights=weights,
+        visits=jnp.zeros_like(weights),
         qvalues=jnp.broadcast_to(value[:, None], weights.shape),
         value=value,
         invalid=(~jnp.isfinite(value)).astype(jnp.int32),
@@ -194,11 +209,6 @@ def _key(board: Int8[Array, "rows columns"]) -> Key[Array, ""]:
 
 def _equal(cells: Bool[Array, "batch cells"]) -> Float[Array, "batch cells"]:
     return safe_softmax(jnp.where(cells, 0.0, -jnp.inf))
-
-
-def _world(model: BeliefModel) -> EnvironmentModel:
-    assert isinstance(model.model, EnvironmentModel)
-    return model.model
 
 
 def _rules(world: EnvironmentModel) -> Minesweeper:

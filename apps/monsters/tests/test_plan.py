@@ -12,7 +12,7 @@ import pytest
 from zero_envs import Monsters
 from zero_monsters._measure import measure
 from zero_monsters._planners import PlannerError, PlannerName, planning_actor
-from zero_search import AbstractChanceModel, ChanceSearch, Hindsight, TreeSearch
+from zero_search import AbstractChanceModel, Hindsight
 from zero_train import RandomActor
 
 
@@ -99,22 +99,16 @@ def test_bad_input_is_one_line(monsters, words, complaint):
 
 
 @pytest.mark.parametrize(
-    "name, kind, trees, number",
-    [
-        ("frozen", TreeSearch, 1, 40),
-        ("hindsight-4", TreeSearch, 4, 10),
-        ("chance", ChanceSearch, 1, 40),
-    ],
+    "name, trees, number, outcomes",
+    [("frozen", 1, 40, False), ("hindsight-4", 4, 10, False), ("chance", 1, 40, True)],
 )
-def test_simulations_are_those_of_all_trees(name, kind, trees, number):
+def test_simulations_are_those_of_all_trees(name, trees, number, outcomes):
     assert PlannerName.parse(f"{name}+playout").trees == trees
-    planner = planning_actor(Monsters(), name, 40).planner
+    actor = planning_actor(Monsters(), name, 40)
+    planner, model = actor.planner, actor.model
+    assert (isinstance(model, AbstractChanceModel) and model.num_outcomes > 0) == outcomes
     assert isinstance(planner, Hindsight) and planner.num_trees == trees
-    inner = planner.planner
-    assert isinstance(inner, kind)
-    tree = inner.planner if isinstance(inner, ChanceSearch) else inner
-    assert isinstance(tree, TreeSearch)
-    assert tree.num_simulations == number
+    assert planner.planner.num_simulations == number
 
 
 def test_playouts_judge_leaves_and_nothing_else_does():

@@ -100,7 +100,6 @@ def _player_planner(config: Config, planner: str, simulations: int) -> AbstractP
         planner,
         simulations,
         selection=_selection(config),
-        gamma=config.gamma,
         outcomes=config.outcomes,
     )
 
@@ -129,8 +128,10 @@ def _world(config: Config, **limits: Any) -> Monsters:
     return Monsters(moving=config.world == "moving", observation=observation, **limits)
 
 
-def _model(config: Config, env: Monsters, evaluate: Evaluator) -> AbstractPriorModel:
-    return build_model(env, config.planner, evaluate, gamma=config.gamma)
+def _model(
+    config: Config, env: Monsters, evaluate: Evaluator, *, gamma: float
+) -> AbstractPriorModel:
+    return build_model(env, config.planner, evaluate, gamma=gamma)
 
 
 def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:
@@ -142,7 +143,6 @@ def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:
         config.simulations,
         selection=_selection(config),
         noise=DirichletNoise(config.noise, config.alpha) if config.noise else None,
-        gamma=config.gamma,
         readout=SoftmaxQ(config.temperature * fall**done),
         outcomes=config.outcomes,
     )

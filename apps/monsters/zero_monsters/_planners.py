@@ -12,17 +12,16 @@ from zero_search import (
     AbstractReadout,
     AbstractRootNoise,
     AbstractSelection,
-    ChancePlayoutModel,
-    ChanceSearch,
+    Determinised,
     Hindsight,
     PlainQ,
-    Playout,
     PlayoutModel,
+    PriorRoot,
     PUCT,
     SoftmaxQ,
     TreeSearch,
 )
-from zero_train import ChanceEnvironmentModel, EnvironmentModel, Evaluator, PlanningActor
+from zero_train import EnvironmentModel, Evaluator, PlanningActor
 
 
 #: Of planning, and of the regret that it is measured by.
@@ -86,18 +85,17 @@ def build_planner(
     *,
     selection: AbstractSelection = SELECTION,
     noise: AbstractRootNoise | None = None,
-    gamma: float = GAMMA,
     readout: AbstractReadout = _READOUT,
     outcomes: str = "proportional",
 ) -> Hindsight:
-    """What plans: the mean of its trees, which of one tree is that tree with a readout.
+    """What plans: the mean of its trees, which of one tree is that tree.
 
     **Arguments:**
 
     - `planner`: a name that `PlannerName` knows.
     - `simulations`: of all trees together.
     - `readout`: how the mean of the roots becomes a policy.
-    - `outcomes`: those of [`zero_search.ChanceSearch`][]; without a network depth is worth more.
+    - `outcomes`: those of [`zero_search.TreeSearch`][]; without a network depth is worth more.
 
     Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
     """
@@ -110,9 +108,9 @@ def build_planner(
             f"{simulations} simulations for {trees} of {planner}: give at least "
             f"{LEAST_IN_A_TREE * name.trees}{each}."
         )
-    tree = TreeSearch(simulations // name.trees, selection, noise, gamma=gamma)
-    inner = ChanceSearch(tree, outcomes) if name.kind == "chance" else tree
-    return Hindsight(inner, name.trees, readout)
+    root = PriorRoot(noise)
+    tree = TreeSearch(simulations // name.trees, selection, root, readout, outcomes=outcomes)
+    return Hindsight(tree, name.trees)
 
 
 def build_model(
@@ -123,13 +121,11 @@ def build_model(
     Only chance nodes ask for odds; to draw an outcome without them is much faster.
     """
     name = PlannerName.parse(planner)
-    evaluate = evaluate or _uniform
-    playout = Playout(_PLAYOUT_STEPS, gamma, rules=EnvironmentModel(env, _uniform))
-    if name.kind == "chance":
-        dice = ChanceEnvironmentModel(env, evaluate)
-        return ChancePlayoutModel(dice, playout) if name.playout else dice
-    world = EnvironmentModel(env, evaluate)
-    return PlayoutModel(world, playout) if name.playout else world
+    world = EnvironmentModel(env, evaluate or _uniform, gamma)
+    model = world if name.kind == "chance" else Determinised(world)
+    if not name.playout:
+        return model
+    return PlayoutModel(model, _PLAYOUT_STEPS, playouts_in=EnvironmentModel(env, _uniform, gamma))
 
 
 def _uniform(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:

@@ -16,7 +16,7 @@ from rich.live import Live
 
 from zero_envs import Monsters, MonstersState, Observation, Transition
 from zero_envs.testing import MonstersOracle
-from zero_search import Hindsight, Plan, read_tree, Tree
+from zero_search import Plan
 from zero_train import AbstractActor, PlanningActor
 from zero_train.app import as_usage_error
 
@@ -106,10 +106,8 @@ def _thought(
         action, record, carry = _act(actor, state, obs, carry, key)
         policy = np.asarray(record.weights[0])
         return Thought(int(action[0]), float(record.value[0]), policy, None, exact), carry
-    plan, carry, tree = _plan(actor, state, carry, key)
-    # Chance nodes have columns for outcomes too, which the root never takes.
-    trees = [read_tree(tree, row) for row in range(tree.size.shape[0])]
-    visits = np.sum([one.visits[0, : len(exact)] for one in trees], axis=0)
+    plan, carry = _plan(actor, state, carry, key)
+    visits = np.asarray(plan.visits[0])
     return Thought(
         action=int(plan.action[0]),
         value=float(plan.value[0]),
@@ -130,11 +128,8 @@ def _start(
 @eqx.filter_jit
 def _plan(
     actor: PlanningActor, state: MonstersState, carry: PyTree[Array], key: PRNGKeyArray
-) -> tuple[Plan, PyTree[Array], Tree]:
-    """As `actor` acts, with the trees."""
-    # Players have a readout, so each is a mean of trees.
-    assert isinstance(actor.planner, Hindsight)
-    return actor.planner.grow(actor.model, state, carry, key=key[None])
+) -> tuple[Plan, PyTree[Array]]:
+    return actor.planner.plan(actor.model, state, carry, key=key[None])
 
 
 @eqx.filter_jit

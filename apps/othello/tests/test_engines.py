@@ -1,4 +1,5 @@
 import copy
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 
 from zero_othello._board import parse
-from zero_othello._engines import opponent, OPPONENTS, PlayoutModel, SQUARE_WEIGHTS
-from zero_train import match
+from zero_othello._engines import opponent, OPPONENTS, SQUARE_WEIGHTS
+from zero_train import match, PlanningActor
 
 from .helpers import othello, WIPE_OUT
 from .oracle import Game, PASS, random_game
@@ -88,7 +89,9 @@ def test_ties_are_broken_evenly(positions):
 
 @pytest.fixture(scope="module")
 def predict():
-    model = PlayoutModel(othello())
+    actor = opponent("uct", othello())
+    assert isinstance(actor, PlanningActor)
+    model: Any = actor.model
     return eqx.filter_jit(
         lambda state, key: model.predict(state, key=jr.split(key, NUM_PLIES * len(GAMES)))
     )

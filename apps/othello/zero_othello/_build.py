@@ -1,6 +1,7 @@
 """From a configuration to the parts: environment, agent, loop."""
 
 import functools as ft
+from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,10 +15,6 @@ from zero_nets import AlphaZeroNet, BoardSymmetries
 from zero_search import (
     AbstractPlanner,
     DirichletNoise,
-    GumbelSearch,
-    MctxSearch,
-    MuZeroPUCT,
-    PUCT,
     Temperature,
     TreeSearch,
 )
@@ -25,6 +22,7 @@ from zero_train import AlphaZero, EnvironmentModel, Experience, Loop, PlanRecord
 from zero_train.app import UsageError
 
 from ._config import Config
+from ._mctx import MctxSearch
 
 
 def build_env() -> PgxEnvironment:
@@ -99,13 +97,7 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 def player_planner(config: Config, simulations: int) -> AbstractPlanner:
     """The planner for playing at full strength: no noise, the best move, the subtree kept."""
-    return TreeSearch(
-        selection=PUCT(config.exploration),
-        num_simulations=simulations,
-        max_nodes=2 * simulations + 1,
-        temperature=0.0,
-        reuse=True,
-    )
+    return TreeSearch.alphazero(simulations, c=config.exploration, reuse=True)
 
 
 def random_symmetry(row: Experience, *, key: PRNGKeyArray) -> Experience:
@@ -135,28 +127,13 @@ def _explorer(config: Config) -> AbstractPlanner:
     temperature = Temperature(first=1.0, then=0.0, moves=config.temperature_moves)
     if config.engine == "mctx":
         if config.search == "gumbel":
-            return MctxSearch(
-                policy="gumbel",
-                num_simulations=config.simulations,
-                max_num_considered_actions=config.considered,
-            )
-        return MctxSearch(
-            policy="muzero",
-            num_simulations=config.simulations,
-            noise=noise,
-            temperature=temperature,
-        )
+            return MctxSearch(config.simulations, considered=config.considered)
+        return MctxSearch(config.simulations, noise=noise, temperature=temperature)
     if config.search == "gumbel":
-        return GumbelSearch(
-            num_simulations=config.simulations,
-            max_nodes=config.simulations + 1,
-            max_num_considered_actions=config.considered,
-        )
-    return TreeSearch(
-        selection=PUCT(config.exploration) if config.search == "puct" else MuZeroPUCT(),
-        noise=noise,
-        num_simulations=config.simulations,
-        max_nodes=config.nodes,
-        temperature=temperature,
-        reuse=True,
-    )
+        considered = config.considered
+        return TreeSearch.gumbel(config.simulations, max_num_considered_actions=considered)
+    parts: dict[str, Any] = {"noise": noise, "temperature": temperature}
+    parts |= {"max_nodes": config.nodes, "reuse": True}
+    if config.search == "muzero":
+        return TreeSearch.muzero(config.simulations, **parts)
+    return TreeSearch.alphazero(config.simulations, c=config.exploration, **parts)

@@ -9,14 +9,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int32, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
-from zero_search import AbstractPriorModel, TreeSearch, UCB1
-from zero_train import AbstractActor, PlanningActor, RandomActor
+from zero_search import PlayoutModel, TreeSearch
+from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
 
 
 Opponent = Literal["random", "greedy", "positional", "uct"]
 
 #: Opponents from the weakest to the strongest, as far as anybody knows beforehand.
 OPPONENTS: tuple[Opponent, ...] = get_args(Opponent)
+
+#: No game of Othello has more moves, passes included: at most every other one is a pass.
+_LONGEST_GAME = 120
 
 _QUADRANT = np.array(
     [
@@ -58,10 +61,9 @@ def opponent(
     if name == "positional":
         return SquareActor(env, SQUARE_WEIGHTS)
     if name == "uct":
-        planner = TreeSearch(
-            selection=UCB1(), num_simulations=num_playouts, reuse=False, temperature=0.0
-        )
-        return PlanningActor(planner, PlayoutModel(env))
+        rules = EnvironmentModel(env, _know_nothing)
+        model = PlayoutModel(rules, num_steps=_LONGEST_GAME)
+        return PlanningActor(TreeSearch.uct(num_playouts), model)
     raise ValueError(f'no opponent is called "{name}": choose one of {", ".join(OPPONENTS)}')
 
 
@@ -109,51 +111,9 @@ class SquareActor(AbstractActor[None]):
         del carry, action, next_state, transition
 
 
-class PlayoutModel(AbstractPriorModel[PyTree[Array]]):
-    """Othello with no idea of its own: a flat prior, and the outcome of one random game as the
-    value.
-
-    **Attributes:**
-
-    - `env`: an environment with discrete actions whose games end.
-    """
-
-    env: AbstractDiscreteEnvironment
-
-    def step(
-        self, state: PyTree[Array], action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[
-        PyTree[Array], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
-    ]:
-        state, transition = jax.vmap(self.env.step)(state, action, key=key)
-        return state, transition.reward, transition.discount, transition.last
-
-    def predict(
-        self, state: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        """Equal logits for all legal actions, and the return of one game of uniformly random
-        moves for the player to move: 1, 0 or -1. A finished game is worth 0."""
-        legal = _legal(self.env, state)
-        return jnp.where(legal, 0.0, -jnp.inf), self._playout(state, key)
-
-    def _playout(self, state: PyTree[Array], key: Key[Array, " batch"]) -> Float[Array, " batch"]:
-        # One loop for the whole batch; finished rows have weight 0 and wait for the longest game.
-        def unfinished(loop: tuple[Any, ...]) -> Bool[Array, ""]:
-            weight = loop[2]
-            return jnp.any(weight != 0)
-
-        def body(loop: tuple[Any, ...]) -> tuple[Any, ...]:
-            state, value, weight, ply = loop
-            keys = jax.vmap(lambda k: jr.split(jr.fold_in(k, ply)))(key)
-            action = jax.vmap(_choose)(_legal(self.env, state), keys[:, 0])
-            state, transition = jax.vmap(self.env.step)(state, action, key=keys[:, 1])
-            value = value + weight * transition.reward
-            weight = jnp.where(transition.last, 0.0, weight * transition.discount)
-            return state, value, weight, ply + 1
-
-        zeros = jnp.zeros(key.shape, jnp.float32)
-        start = (state, zeros, jnp.ones(key.shape, jnp.float32), jnp.zeros((), jnp.int32))
-        return jax.lax.while_loop(unfinished, body, start)[1]
+def _know_nothing(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+    assert obs.legal is not None  # the actions are discrete
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
 
 
 def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array, "batch actions"]:

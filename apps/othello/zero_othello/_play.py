@@ -161,7 +161,7 @@ class Session:
         box = rich.box.ASCII if self._plain else rich.box.SIMPLE
         table = Table(title=title, title_justify="left", box=box)
         table.add_column("move")
-        visits = () if thought.visits is None else ("visits",)
+        visits = ("visits",) if thought.visits.any() else ()
         for column in (*visits, "share", "value", "prior"):
             table.add_column(column, justify="right")
         order = np.lexsort((-thought.prior, -thought.weights))[: self._num_hints]
@@ -169,7 +169,7 @@ class Session:
             if thought.prior[action] > 0 or thought.weights[action] > 0:
                 table.add_row(
                     name(int(action)).lower(),
-                    *(() if thought.visits is None else (str(thought.visits[action]),)),
+                    *((str(thought.visits[action]),) if visits else ()),
                     f"{thought.weights[action]:.1%}",
                     f"{thought.qvalues[action]:+.2f}",
                     f"{thought.prior[action]:.1%}",

@@ -29,7 +29,7 @@ class Thought:
     - `action`: the move it would play.
     - `weights`: the share of the search each action got; 0 where illegal.
     - `visits`: how many simulations began with each action, those kept from earlier moves
-        included; `None` if the planner does not say how many it makes.
+        included; 0 without a search.
     - `qvalues`: the value of each action; the position's own where it was never tried.
     - `prior`: the network's policy before any search.
     - `value`: the value of the position.
@@ -38,7 +38,7 @@ class Thought:
 
     action: int
     weights: Float[np.ndarray, " actions"]
-    visits: Int[np.ndarray, " actions"] | None
+    visits: Int[np.ndarray, " actions"]
     qvalues: Float[np.ndarray, " actions"]
     prior: Float[np.ndarray, " actions"]
     value: float
@@ -147,8 +147,7 @@ class Player:
             plan, prior, now.carry = _think(
                 self._planner, self._model, now.state, now.carry, self._keys(self.num_plies, 0)
             )
-            simulations = getattr(self._planner, "num_simulations", None)
-            now.thought = _thought(plan, prior, simulations)
+            now.thought = _thought(plan, prior)
         return now.thought
 
     def warm_up(self) -> None:
@@ -178,8 +177,9 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
         carry: None,
         *,
         key: Key[Array, " batch"],
+        obs: Any = None,
     ) -> tuple[Plan, None]:
-        del carry
+        del carry, obs
         logits, value = model.predict(state, key=key)
         weights = jax.nn.softmax(logits, axis=-1)
         actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
@@ -187,6 +187,7 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
             action=jnp.argmax(logits, axis=-1).astype(jnp.int32),
             candidates=jnp.broadcast_to(actions[None], logits.shape),
             weights=weights,
+            visits=jnp.zeros_like(weights),
             qvalues=jnp.broadcast_to(value[:, None], logits.shape),
             advantages=jnp.zeros_like(weights),
             value=value,
@@ -195,13 +196,9 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
         return plan, None
 
     def advance(
-        self,
-        carry: None,
-        action: Int[Array, " batch"],
-        next_state: PyTree[Array],
-        last: Bool[Array, " batch"],
+        self, carry: None, action: Int[Array, " batch"], last: Bool[Array, " batch"]
     ) -> None:
-        del carry, action, next_state, last
+        del carry, action, last
 
 
 def _observe(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> tuple[Array, Array]:
@@ -231,7 +228,7 @@ def _advance(
     key: Key[Array, " batch"],
 ) -> tuple[Any, ...]:
     state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, key)
-    carry = planner.advance(carry, action, state, transition.last)
+    carry = planner.advance(carry, action, transition.last)
     return state, carry, *_observe(env, state), transition.last[0]
 
 
@@ -253,21 +250,14 @@ def _position(features: Array, legal: Array, last: Array, *, colour: Any) -> Pos
     return position(np.asarray(features), np.asarray(legal), colour=colour, over=bool(last))
 
 
-def _thought(
-    plan: Plan, prior: Float[Array, "batch actions"], num_simulations: int | None
-) -> Thought:
+def _thought(plan: Plan, prior: Float[Array, "batch actions"]) -> Thought:
     row = ft.partial(jax.tree.map, lambda x: np.asarray(x)[0])
-    weights = row(plan.weights)
-    stats = {name: float(value[0]) for name, value in plan.stats.items()}
-    visits = None
-    if num_simulations is not None:
-        visits = np.rint(weights * (num_simulations + stats.get("reused", 0))).astype(np.int32)
     return Thought(
         action=int(plan.action[0]),
-        weights=weights,
-        visits=visits,
+        weights=row(plan.weights),
+        visits=np.rint(row(plan.visits)).astype(np.int32),
         qvalues=row(plan.qvalues),
         prior=row(prior),
         value=float(plan.value[0]),
-        stats=stats,
+        stats={name: float(value[0]) for name, value in plan.stats.items()},
     )

@@ -71,6 +71,7 @@ def scene(candidates, weights, action, env) -> Scene:
         action=jnp.asarray(action),
         candidates=jnp.asarray(candidates),
         weights=jnp.asarray(weights, jnp.float32),
+        visits=jnp.ones(len(weights), jnp.float32),
         qvalues=numbers - 1.5,
         advantages=numbers,
         value=jnp.float32(-1.5),

@@ -1,6 +1,7 @@
 """From a configuration to the parts: environment, agent, loop."""
 
 import functools as ft
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -11,6 +12,7 @@ from zero_envs import AbstractContinuousEnvironment
 from zero_memory import TrajectoryBuffer
 from zero_nets import RunningStatistics
 from zero_search import (
+    AbstractModel,
     AbstractResampleRule,
     DirichletNoise,
     GaussianNoise,
@@ -60,9 +62,8 @@ def build_agent(config: Config, env: World) -> SPO | MPO:
     }
     if config.agent == "mpo":
         return MPO(num_samples=config.samples, **shared)
-    model = PolicyModel if isinstance(env, AbstractContinuousEnvironment) else EnvironmentModel
     return SPO(
-        model=ft.partial(model, env),
+        model=ft.partial(_model, config, env),
         explorer=_search(config, env, readout="sampled", noise=config.noise),
         player=_search(config, env, readout=config.player_readout, noise=0.0),
         adaptive=config.adaptive,
@@ -100,6 +101,13 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
     )
 
 
+def _model(config: Config, env: World, evaluate: Any, *, gamma: float) -> AbstractModel:
+    """What the searches plan over; they have a discount factor of their own."""
+    del gamma
+    kind = PolicyModel if isinstance(env, AbstractContinuousEnvironment) else EnvironmentModel
+    return kind(env, evaluate, config.search_gamma)
+
+
 def _search(config: Config, env: World, *, readout: str, noise: float) -> ParticleSearch:
     rules: dict[str, AbstractResampleRule | None] = {
         "period": ResampleEvery(config.period),
@@ -114,7 +122,6 @@ def _search(config: Config, env: World, *, readout: str, noise: float) -> Partic
         config.particles,
         config.depth,
         temperature=config.temperature,
-        gamma=config.search_gamma,
         lambda_=config.search_lambda,
         resample=rules[config.resample],
         resampling=Systematic() if config.resampling == "systematic" else Multinomial(),

@@ -157,3 +157,30 @@ def test_the_loop_that_carries_the_state_is_traced_once(buffer):
     for _ in range(3):
         state = step(state, rows(np.zeros((ENVS, 1)), 0.0, 0.0))
     assert traces == 1
+
+
+def test_discounts_between_the_signs_give_the_stated_return(buffer, read, add):
+    reward, discount = _padded(1, 2, 4), _padded(0.5, 0.5, 0)
+    assert _outcomes(buffer, read, add, reward, discount, np.arange(TIME) >= 3) == [3, 4, 4] * ENVS
+
+
+@pytest.mark.parametrize("size", [1, 12, TIME])
+def test_outcomes_are_the_returns_of_any_signed_discounts(buffer, read, add, size):
+    """Rows of several episodes, whose players pass, move twice and look less far than the end."""
+    random = np.random.default_rng(size)
+    reward = random.normal(size=(ENVS, TIME)).astype(np.float32)
+    discount = random.uniform(-1, 1, (ENVS, TIME)).astype(np.float32)
+    discount[random.random((ENVS, TIME)) < 0.2] = 0.0
+    discount[:, -1] = 0.0
+    state = buffer.init(rows(0))
+    names = 1000 * np.arange(ENVS)[:, None] + np.arange(TIME)
+    items = rows(names, reward, discount)
+    for start in range(0, TIME, size):
+        state = add(state, _window(items, start, size))
+    found = dict(read(state).values())
+    assert len(found) == ENVS * CAPACITY
+    for env in range(ENVS):
+        wanted = _returns(reward[env].tolist(), discount[env].tolist())
+        for name, outcome in found.items():
+            if name // 1000 == env:
+                np.testing.assert_allclose(outcome, wanted[name % 1000], rtol=1e-5, atol=1e-6)

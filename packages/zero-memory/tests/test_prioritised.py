@@ -230,6 +230,22 @@ def test_what_is_no_window_or_no_priority_is_left_alone():
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
+# Places before the first and behind the last of 2 x 12, and one between the starts of windows.
+@pytest.mark.parametrize("place", [-1, -13, 24, 25, 2**31 - 1, -(2**31), 3])
+def test_an_index_of_no_window_changes_no_priority(place):
+    buffer = _buffer(alpha=1.0, period=2)
+    add, _, update = _jitted(buffer)
+    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 12, ENVS))
+    indices = jnp.asarray([[2], [place]], jnp.int32)
+    after = update(state, indices, jnp.asarray([5.0, 9.0]))
+    leaves = np.asarray(after.priorities.leaves).reshape(ENVS, -1)[:, :5]
+    assert leaves.tolist() == [[1.0, 5.0, 1.0, 1.0, 1.0], [1.0] * 5]
+    assert after.priorities.highest.tolist() == [5.0]
+    message = rf"an index of {place}: give `Batch.indices`, .* from 0 to 23.* period=2"
+    with pytest.raises(ValueError, match=message):
+        buffer.update_priorities(state, indices, jnp.ones(2))
+
+
 def test_with_an_alpha_of_0_all_windows_stay_alike():
     buffer = _buffer(alpha=0.0)
     add, _, update = _jitted(buffer)

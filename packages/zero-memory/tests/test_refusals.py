@@ -39,7 +39,7 @@ def test_sizes(change, message):
 
 
 def test_capacity_need_not_be_a_multiple_of_the_players():
-    assert _buffer(num_players=2).init(rows(0)).before.shape == (4, 3)
+    assert _buffer(num_players=2).init(rows(0)).outcome.shape == (4, 3)
 
 
 @pytest.mark.parametrize(

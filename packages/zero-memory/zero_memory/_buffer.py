@@ -11,13 +11,13 @@ State = TypeVar("State")
 
 
 class Batch(eqx.Module):
-    """What a buffer hands to the learner.
+    """A sample of a buffer.
 
     **Attributes:**
 
-    - `items`: the sampled items, every leaf with the leading axes (`[batch]` or `[batch, time]`).
-    - `weights`: weight of each row in the loss; 0 marks a row that must not count.
-    - `indices`: where each row lies in the buffer.
+    - `items`: the sampled items; every leaf has the leading axes `[batch]` or `[batch, time]`.
+    - `weights`: the weight of each row in the loss; a row of weight 0 must not count.
+    - `indices`: the place of each row in the buffer.
     """
 
     items: PyTree[Array]
@@ -26,20 +26,20 @@ class Batch(eqx.Module):
 
 
 class AbstractBuffer(eqx.Module, Generic[State]):
-    """A replay buffer over items of any pytree structure, one ring an environment."""
+    """A replay buffer for items of any pytree structure, with one ring for each environment."""
 
     @abc.abstractmethod
     def init(self, example: PyTree[Array]) -> State:
-        """An empty buffer for items shaped like `example` (one item, no leading axes)."""
+        """Returns an empty buffer for items shaped like `example` (one item, no leading axes)."""
 
     @abc.abstractmethod
     def add(self, state: State, items: PyTree[Array]) -> State:
-        """Adds `items[envs, time]`, in the order they happened."""
+        """Adds `items[envs, time]`, in the order in which they happened."""
 
     @abc.abstractmethod
     def sample(self, state: State, *, key: PRNGKeyArray) -> Batch:
-        """Draws a batch."""
+        """Samples a batch."""
 
     @abc.abstractmethod
     def ready(self, state: State) -> Bool[Array, ""]:
-        """Whether there is enough to sample."""
+        """Returns whether the buffer holds enough to sample."""

@@ -1,4 +1,4 @@
-"""Refusals of what a buffer would otherwise broadcast, cast or misread."""
+"""Checks of arguments that a buffer would otherwise broadcast, cast or misread."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,17 +27,8 @@ def check_sizes(buffer: Any, *names: str) -> None:
         )
 
 
-def check_length(buffer: Any) -> None:
-    """Refuses windows that the ring cannot hold."""
-    if buffer.length > buffer.capacity:
-        raise ValueError(
-            f"length={buffer.length} with capacity={buffer.capacity}: give windows no longer than "
-            "the ring."
-        )
-
-
 def check_example(example: PyTree[Array]) -> None:
-    """Refuses an item without leaves: nothing would say how many environments and rows come."""
+    """Refuses an item without arrays, which have the numbers of environments and rows."""
     if not jax.tree.leaves(example):
         raise ValueError(f"an example of {example}: give an item with at least one array.")
 
@@ -45,13 +36,13 @@ def check_example(example: PyTree[Array]) -> None:
 def check_items(
     rings: PyTree, items: PyTree[Array], num_axes: int, *, copies: bool = False
 ) -> tuple[int, ...]:
-    """Refuses items that are not like the example below their leading axes.
+    """Refuses items that differ from the example in more than their leading axes.
 
     **Arguments:**
 
-    - `rings`: shaped `[envs, capacity, ...]`.
-    - `num_axes`: how many leading axes `items` have, environments first.
-    - `copies`: they may have one more.
+    - `rings`: the items stored, `[envs, capacity, ...]`.
+    - `num_axes`: the number of leading axes of `items`, environments first.
+    - `copies`: whether `items` may have one more.
 
     **Returns:** the leading axes.
     """
@@ -65,7 +56,7 @@ def check_items(
     given_axes = leaves[0].ndim - (slots[0][1].ndim - 2)
     if copies and given_axes == num_axes + 1:
         num_axes += 1
-    # Without enough axes there is no shape to ask for: how many rows were meant?
+    # With too few axes the number of rows is unknown, so the message cannot give a shape.
     if given_axes < num_axes:
         raise ValueError(
             f"{_described(slots[0][0], leaves[0])}: give {num_axes} axes, environments first, "
@@ -129,29 +120,38 @@ def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:
 
 
 def is_known(x: Array) -> bool:
-    """Whether the values can be looked at: not while tracing, nor from only some of its hosts."""
+    """Whether the values of `x` can be read: not under jit, nor if other hosts hold a part."""
     return not isinstance(x, Tracer) and x.is_fully_addressable
 
 
 def check_not_empty(available: Array, message: str) -> None:
-    """Refuses to sample where nothing is `available`, if that is known."""
+    """Refuses to sample an empty buffer, if `available` is known."""
     if is_known(available) and not any(available.tolist()):
         raise ValueError(message)
 
 
-def check_priorities(indices: Array, priorities: Array) -> Bool[Array, " batch"]:
-    """Refuses shapes that do not fit and, if that is known, what is no priority.
+def check_priorities(
+    indices: Array, priorities: Array, num_slots: int, period: int
+) -> Bool[Array, " batch"]:
+    """Refuses shapes that do not fit and, if they are known, wrong indices and priorities.
 
-    **Returns:** which are priorities.
+    **Returns:** which windows start at a place in the buffer and have a priority.
     """
     if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
         raise ValueError(
             f"priorities of shape {list(priorities.shape)} for indices of shape "
             f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
         )
+    first = indices[:, 0]
+    there = (first >= 0) & (first < num_slots) & (first % period == 0)
+    if is_known(there) and not all(there.tolist()):
+        raise ValueError(
+            f"an index of {first[jnp.argmin(there)]}: give `Batch.indices`, whose windows start "
+            f"at places from 0 to {num_slots - 1}, multiples of period={period}."
+        )
     good = jnp.isfinite(priorities) & (priorities >= 0)
     if is_known(good) and not all(good.tolist()):
         raise ValueError(
             f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
         )
-    return good
+    return there & good

@@ -1,4 +1,4 @@
-"""Replay of whole episodes, rewarded when they end."""
+"""Replay of single moves, with the outcome of their episode."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from ._checks import (
     check_sizes,
 )
 from ._distinct import distinct_ranks
-from ._rings import empty_rings, EpisodeState, finish, forget, store
+from ._rings import empty_rings, EpisodeState, finish, forget, settle, store
 
 
 # Untyped results: `eqx.tree_at` calls an accessor on stand-ins for the leaves.
@@ -36,23 +36,33 @@ def _discount(item: Any) -> Any:
 
 
 class EpisodeBuffer(AbstractBuffer[EpisodeState]):
-    """Keeps every move of an episode until it ends, then hands it out with its outcome.
+    """Keeps every move until its episode ends, and then samples moves with their outcomes.
 
-    Entries are written into one ring an environment. They wait, unseen by
-    [`zero_memory.EpisodeBuffer.sample`][], until their episode has a result; if it is cut off
-    without one they are dropped. In a sampled item **the `reward` leaf holds the outcome**: the
-    undiscounted return from that row to the end, in the view of the player who moved there. That
-    is AlphaZero's value target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
+    Every environment has a ring of entries. [`zero_memory.EpisodeBuffer.sample`][] draws none of
+    an episode before it ends, and the entries of an episode that is cut off are dropped. In a
+    sampled item **the `reward` leaf holds the outcome**: the return from that move to the end of
+    the episode, from the view of the player who moved. Where rewards come at the end only, this is
+    AlphaZero's value target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
 
-    There are two ways to fill it, over the same rings:
+    There are two ways to fill the buffer:
 
-    - `add` takes what a collector wrote, and finds rewards, signs and ends in the items.
-    - `add_experience`, `assign_rewards` and `truncate` leave it to the caller when an episode
-      ends and what each player gets.
+    - `add` takes rows as a collector writes them, and reads rewards, discounts and ends from them.
+    - `add_experience`, `assign_rewards` and `truncate` let the caller say when an episode ends and
+      what each player gets.
 
-    Every operation costs the same however much is stored, and changes a donated state in place.
-    No array is shared between environments, so all of it runs under `jax.shard_map` on a slice
-    of them that holds whole shards, without a collective.
+    The cost of an operation does not depend on how much is stored. The end of an episode takes
+    time in proportion to its length. A donated state is changed in place. Environments share no
+    array, so every method runs under `jax.shard_map`, without a collective, on a slice of the
+    environments that holds whole shards.
+
+    **Attributes:**
+
+    - `capacity`: the number of entries kept of each environment.
+    - `num_envs`: the number of environments, over all shards.
+    - `batch_size`: the number of entries in a batch, over all shards.
+    - `num_players`: the number of players among whom `assign_rewards` deals rewards.
+    - `num_shards`: the number of parts that share nothing, for `jax.shard_map`.
+    - `last`, `reward`, `discount`: functions that find these leaves in an item.
     """
 
     capacity: int = eqx.field(static=True)
@@ -68,7 +78,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         check_sizes(self, "capacity", "num_envs", "batch_size", "num_players")
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
-        """An empty buffer for items like `example` (one item, no leading axes).
+        """Returns an empty buffer for items like `example` (one item, no leading axes).
 
         Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
         out are items that can be computed with.
@@ -78,28 +88,24 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             example,
             num_envs=self.num_envs,
             capacity=self.capacity,
-            # Two at least: the signs of `add` know two sides, whatever is dealt.
-            num_players=max(self.num_players, 2),
             num_shards=self.num_shards,
         )
 
     def add(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
-        """Adds `items[envs, time]`, in the order they happened.
+        """Adds `items[envs, time]`, in the order in which they happened.
 
-        Or `items[envs, time, copies]`: several entries of every move, such as a position and its
+        `items[envs, time, copies]` adds several entries of every move, such as a position and its
         images under the symmetries of the board. The reward, discount and last of the first copy
-        are those of the move; all copies get its outcome.
+        are those of the move. All copies get its outcome.
 
-        Each row is one move: its `reward` belongs to the player who made it, and its `discount`
-        is -1 if the other side moves next, 1 if the same side does, 0 if nothing follows. Only
-        its sign counts. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1], which is
-        right for players who alternate, pass or move twice, for one player, and for rewards
-        along the way. It is known, and the waiting rows get theirs, once a discount is 0.
+        Each row is one move. Its `reward` belongs to the player who made it. Its `discount` is
+        negative if the other side moves next, positive if the same side does, and 0 if nothing
+        follows. The outcome of row t is G[t] = reward[t] + discount[t] G[t+1]. This holds for
+        players who alternate, pass or move twice, for one player, and for rewards along the way.
+        The rows of an episode get their outcomes when a discount is 0.
 
-        A row with `last` is the observation after the end: it is not stored, and what still
-        waits when it comes belongs to an episode that was cut off, and is dropped.
-
-        Outcomes are differences of sums in float32, exact for the results of games.
+        A row with `last` is the observation after the end, and is not stored. If the discount
+        before it was not 0 the episode was cut off, and its entries are dropped.
         """
         axes = check_items(state.items, items, 2, copies=True)
         if not axes[1]:
@@ -108,26 +114,38 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             check_accessor(name, getattr(self, name), items, axes)
         items = self._with_copies(items, axes, 2)
 
-        def row(state: EpisodeState, t: Int[Array, ""]) -> tuple[EpisodeState, None]:
+        def row(
+            carry: tuple[EpisodeState, Array], t: Int[Array, ""]
+        ) -> tuple[tuple[EpisodeState, Array], None]:
+            state, new = carry
             item = jax.tree.map(lambda x: x[:, t], items)
-            return self._add_row(state, item), None
+            move = jax.tree.map(lambda x: x[:, 0], item)
+            last, discount = self.last(move), self.discount(move).astype(jnp.float32)
+            reward = self.reward(move).astype(jnp.float32)
+            state = store(state, item, mask=~last, reward=reward, discount=discount)
+            turn = jnp.where(discount < 0, (state.turn + 1) % self.num_players, state.turn)
+            state = eqx.tree_at(lambda s: s.turn, state, turn)
+            ended = ~last & (discount == 0)
+            new = new + jnp.where(ended, state.waiting, 0)
+            return (forget(finish(state, ended), last), new), None
 
-        state, _ = jax.lax.scan(row, state, jnp.arange(axes[1], dtype=jnp.int32))
-        return state
+        start = state, jnp.zeros_like(state.finished)
+        (state, new), _ = jax.lax.scan(row, start, jnp.arange(axes[1], dtype=jnp.int32))
+        return settle(state, jnp.minimum(new, state.finished))
 
     def add_experience(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
-        """Adds one move to every environment's running episode, to wait for its outcome.
+        """Adds one move, `items[envs]`, to the running episode of every environment.
 
-        `items[envs]`, or `items[envs, copies]`: several entries that count as one move, such as a
-        position and its images under the symmetries of the board. What their `reward` leaf holds
-        does not matter.
+        `items[envs, copies]` adds several entries that count as one move, such as a position and
+        its images under the symmetries of the board. The value of their `reward` leaf is not used.
         """
         axes = check_items(state.items, items, 1, copies=True)
         state = store(
             state,
             self._with_copies(items, axes, 1),
             mask=jnp.ones(state.turn.shape, bool),
-            before=jnp.zeros(state.turn.shape, jnp.float32),
+            reward=jnp.zeros(state.turn.shape, jnp.float32),
+            discount=jnp.full(state.turn.shape, 1.0 if self.num_players == 1 else -1.0),
         )
         return eqx.tree_at(lambda s: s.turn, state, (state.turn + 1) % self.num_players)
 
@@ -137,11 +155,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         rewards: Float[Array, "envs players"] | Float[Array, " envs"],
         mask: Bool[Array, " envs"],
     ) -> EpisodeState:
-        """Ends the running episode of the environments in `mask`: its entries get their outcome.
+        """Ends the running episode of the environments in `mask`, and gives its entries outcomes.
 
-        `rewards` has a column a player, in the order in which they move, and is dealt round by
-        ply from the episode's first move: players have to take strict turns (use `add` where
-        they do not). With one player, `[envs]` will do. Nothing happens where nothing waits.
+        `rewards` has one column for each player, in the order in which they move. The first move
+        of the episode gets the first column, the next move the next column, and so on in turn:
+        players have to alternate strictly. Use `add` where they do not. With one player,
+        `rewards[envs]` is allowed. Nothing changes where the running episode is empty. Rewards
+        that `add` wrote in this episode are not used.
         """
         if rewards.ndim == 1:
             rewards = rewards[:, None]
@@ -151,14 +171,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"and num_players={self.num_players}: give [envs, num_players]."
             )
         check_mask(mask, state.turn.shape[0])
-        unused = state.returns.shape[2] - self.num_players
-        return finish(state, jnp.pad(rewards, ((0, 0), (0, unused))), mask)
+        count = jnp.where(mask, jnp.minimum(state.waiting, self.capacity), 0)
+        return settle(finish(state, mask), count, rewards)
 
     def truncate(self, state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
-        """Drops the running episode of the environments in `mask`; finished ones are untouched.
+        """Drops the running episode of the environments in `mask`.
 
-        Their next entry is written where it started. Old entries that it had overwritten stay
-        lost.
+        Finished episodes stay, except for the entries that the running one has overwritten.
         """
         check_mask(mask, state.turn.shape[0])
         return forget(state, mask)
@@ -166,18 +185,18 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
         """Draws `batch_size` items, uniformly without replacement among the finished entries.
 
-        Each shard draws its equal part from its own environments, with a key folded from its
-        number: the rows are the same however the shards lie on devices.
+        Each shard draws an equal part of the batch from its own environments, with a key folded
+        from its number. The rows are therefore the same however the shards lie on devices.
 
         **Returns:**
 
-        A [`zero_memory.Batch`][] whose `items` hold their outcome in place of their reward. Where
-        a shard has fewer finished entries than its part, it hands out all of them, and fills up
-        with repeats of weight 0 (with weight 0 only, if it has none). `indices` are
-        `env * capacity + slot`, environments counted over all shards.
+        A [`zero_memory.Batch`][] whose `items` hold their outcome in place of their reward. A
+        shard with fewer finished entries than its part returns each of them once; the rest are
+        repeats of weight 0. `indices` are `env * capacity + slot`, environments counted over all
+        shards.
 
-        **Raises:** `ValueError` where nothing is finished anywhere, outside of jit. Inside, all
-        weights are 0.
+        **Raises:** `ValueError` where no entry is finished, outside of jit. Inside, all weights
+        are 0.
         """
         num_shards, envs_per_shard = self._shards(state)
         check_not_empty(
@@ -191,7 +210,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             ends = jnp.cumsum(finished, dtype=jnp.int32)
             ranks, counts = distinct_ranks(ends[-1], num_draws, key=jr.fold_in(key, shard))
             env = jnp.searchsorted(ends, ranks, side="right").astype(jnp.int32)
-            env = jnp.minimum(env, envs_per_shard - 1)  # only moved where there is nothing
+            env = jnp.minimum(env, envs_per_shard - 1)  # changes nothing unless all are empty
             slot = (start[env] + ranks - ends[env]) % self.capacity
             return env, slot, counts
 
@@ -205,9 +224,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         slot = slot.reshape(-1)
 
         items = jax.tree.map(lambda x: x[here, slot], state.items)
-        returns = state.returns[here, state.episode[here, slot], state.seat[here, slot]]
-        outcome = returns - state.before[here, slot]
-        outcome = outcome.astype(self.reward(items).dtype)
+        outcome = state.outcome[here, slot].astype(self.reward(items).dtype)
         return Batch(
             items=eqx.tree_at(self.reward, items, outcome),
             weights=counts.reshape(-1).astype(jnp.float32),
@@ -215,12 +232,12 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         )
 
     def ready(self, state: EpisodeState) -> Bool[Array, ""]:
-        """Whether every shard can draw its part of a batch without repeats."""
+        """Returns whether every shard can draw its part of a batch without repeats."""
         finished = jnp.sum(state.finished.reshape(self._shards(state)), axis=1)
         return jnp.all(finished >= self.batch_size // self.num_shards)
 
     def _shards(self, state: EpisodeState) -> tuple[int, int]:
-        """How many shards there are here, and environments in each."""
+        """The number of shards on this device, and of environments in each."""
         num_shards, num_envs = state.shard.shape[0], state.turn.shape[0]
         check_shards(self, num_envs, num_shards)
         return num_shards, num_envs // num_shards
@@ -236,17 +253,3 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"{axes[-1]} copies of a move with capacity={self.capacity}: give 1 to capacity."
             )
         return items
-
-    def _add_row(self, state: EpisodeState, item: PyTree[Array]) -> EpisodeState:
-        """Adds one move an environment, `item[envs, copies]`."""
-        first = jax.tree.map(lambda x: x[:, 0], item)
-        last, reward, discount = self.last(first), self.reward(first), self.discount(first)
-        sign = jnp.where(state.turn == 0, 1.0, -1.0)
-        state = store(state, item, mask=~last, before=sign * state.gain)
-        gain = state.gain + sign * reward.astype(jnp.float32)
-        turn = jnp.where(discount < 0, 1 - state.turn, state.turn)
-        state = eqx.tree_at(lambda s: (s.gain, s.turn), state, (gain, turn))
-        returns = jnp.zeros((gain.shape[0], state.returns.shape[2]), jnp.float32)
-        returns = returns.at[:, 0].set(gain).at[:, 1].set(-gain)
-        state = finish(state, returns, ~last & (discount == 0))
-        return forget(state, last)

@@ -4,42 +4,35 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ._buffer import Batch
-from ._checks import check_length, check_sizes
 from ._distinct import distinct_ranks
-from ._windows import (
-    AbstractWindowBuffer,
-    check_complete,
-    cut,
-    empty_windows,
-    num_rows,
-    num_starts,
-    oldest,
-    TrajectoryState,
-    write,
-)
+from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
 
-class Latest(AbstractWindowBuffer[TrajectoryState]):
-    """Keeps the rows that were just collected, and hands them out in shuffled minibatches.
+class Latest(AbstractWindowBuffer):
+    """Keeps the rows that were just collected, and samples shuffled minibatches of them.
 
-    For learning on policy: make `capacity` the number of rows that are collected at a time, and
-    every `add` replaces all that was there. One more, and the last row, which was only
-    bootstrapped from, is the first to learn from next time.
+    This buffer is for learning on policy. If `capacity` is the number of rows collected at a time,
+    every `add` replaces all rows. If it is one more, the last row of a block, which is only
+    bootstrapped from, is the first row of the next window.
 
-    The rows of an environment are cut into windows of `length`, one every `period`.
+    The rows of an environment are cut into windows of `length`, one every `period` rows.
+    `init(example)` and `add(state, items[envs, time])` are those of every
+    [`zero_memory.AbstractBuffer`][]; `add` takes at most `capacity` rows at a time.
 
     **Attributes:**
 
-    - `capacity`: rows kept of each environment: a window, and `period` more for each other.
-    - `num_envs`: environments, over all shards.
-    - `batch_size`: windows in a minibatch, over all shards; divides the number of all windows.
-    - `length`: rows in a window.
-    - `period`: by default `length - 1` (1, if that is 0): a window starts with the row that the
-        one before it ended with, and bootstrapped from.
-    - `num_shards`: parts that share nothing, for `jax.shard_map`.
+    - `capacity`: the number of rows kept of each environment: `length`, plus a multiple of
+        `period`.
+    - `num_envs`: the number of environments, over all shards.
+    - `batch_size`: the number of windows in a minibatch, over all shards; it divides the number
+        of all windows.
+    - `length`: the number of rows in a window.
+    - `period`: the number of rows from the start of a window to that of the next. By default it
+        is `length - 1`, but at least 1: a window starts with the last row of the one before it.
+    - `num_shards`: the number of parts that share nothing, for `jax.shard_map`.
     """
 
     capacity: int = eqx.field(static=True)
@@ -50,8 +43,7 @@ class Latest(AbstractWindowBuffer[TrajectoryState]):
     num_shards: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        check_sizes(self, "capacity", "num_envs", "batch_size", "length")
-        check_length(self)
+        self._check_sizes()
         if self._period < 1:
             raise ValueError(f"period={self.period}: give at least 1, or None.")
         if left := (self.capacity - self.length) % self._period:
@@ -65,34 +57,26 @@ class Latest(AbstractWindowBuffer[TrajectoryState]):
                 f"num_envs={self.num_envs}: give a divisor of them."
             )
 
-    def init(self, example: PyTree[Array]) -> TrajectoryState:
-        """An empty buffer for items like `example` (one item, no leading axes)."""
-        return empty_windows(self, example)
-
-    def add(self, state: TrajectoryState, items: PyTree[Array]) -> TrajectoryState:
-        """Appends `items[envs, time]`, at most `capacity` rows, over the oldest ones."""
-        return write(self, state, items)
-
     def sample(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
         """Draws one minibatch: `batch_size` different windows, uniformly.
 
-        Calls with different keys are independent of each other; [`zero_memory.Latest.epoch`][]
-        is what shares all windows out.
+        Calls with different keys are independent of each other. To learn from every window once,
+        use [`zero_memory.Latest.epoch`][].
 
-        Each shard draws its equal part from its own environments, with a key folded from its
-        number: the rows are the same however the shards lie on devices.
+        Each shard draws an equal part of the batch from its own environments, with a key folded
+        from its number. The rows are therefore the same however the shards lie on devices.
 
         **Returns:**
 
         A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full there may be
-        too few windows: then all of them, and repeats of weight 0. `indices` are
+        fewer windows than that: the rest are repeats of weight 0. `indices` are
         `env * capacity + slot`, environments counted over all shards.
 
         **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
         are 0.
         """
-        check_complete(self, state)
-        starts = num_starts(num_rows(self, state), self.length, self._period)
+        self._check_complete(state)
+        starts = self._num_starts(state, self._period)
 
         def draw(shard: Int[Array, ""], starts: Int[Array, ""]):
             population = starts * (self.num_envs // self.num_shards)
@@ -100,12 +84,12 @@ class Latest(AbstractWindowBuffer[TrajectoryState]):
             return distinct_ranks(population, num_draws, key=jr.fold_in(key, shard))
 
         rank, counts = jax.vmap(draw)(state.shard, starts)
-        return self._cut(state, rank, starts, counts)
+        return self._cut_ranks(state, rank, starts, counts)
 
     def epoch(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
-        """Shares all windows out to minibatches, in random order: what to scan over.
+        """Deals all windows out to minibatches in random order, to scan over.
 
-        Each shard shuffles its own windows, as in `sample`, into its part of every minibatch.
+        Each shard deals its own windows, as in `sample`, to its part of every minibatch.
 
         **Returns:**
 
@@ -115,16 +99,17 @@ class Latest(AbstractWindowBuffer[TrajectoryState]):
         **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
         are 0.
         """
-        check_complete(self, state)
-        starts = jnp.full(state.shard.shape, self._num_starts, jnp.int32)
+        self._check_complete(state)
+        starts = jnp.full(state.shard.shape, self._windows_per_env, jnp.int32)
         num_windows = self._num_windows // self.num_shards
 
         def shuffle(shard: Int[Array, ""]):
             return jr.permutation(jr.fold_in(key, shard), jnp.arange(num_windows, dtype=jnp.int32))
 
         rank = jax.vmap(shuffle)(state.shard)
-        there = num_starts(num_rows(self, state), self.length, self._period)
-        batch = self._cut(state, rank, starts, rank % self._num_starts < there[:, None])
+        there = self._num_starts(state, self._period)
+        counts = rank % self._windows_per_env < there[:, None]
+        batch = self._cut_ranks(state, rank, starts, counts)
 
         def by_minibatch(x: Array) -> Array:
             # [shards, minibatches, windows] -> [minibatches, shards, windows]
@@ -134,31 +119,31 @@ class Latest(AbstractWindowBuffer[TrajectoryState]):
         return jax.tree.map(by_minibatch, batch)
 
     def ready(self, state: TrajectoryState) -> Bool[Array, ""]:
-        """Whether as many rows were added as the buffer keeps."""
+        """Returns whether as many rows were added as the buffer keeps."""
         return jnp.all(state.ring.is_full)
 
-    def _cut(
+    def _cut_ranks(
         self,
         state: TrajectoryState,
         rank: Int[Array, "shards draws"],
         starts: Int[Array, " shards"],
         counts: Bool[Array, "shards draws"],
     ) -> Batch:
-        """The windows of these ranks, environment by environment."""
+        """Reads the windows of these ranks, counted environment by environment."""
         env, window = jnp.divmod(rank, jnp.maximum(starts, 1)[:, None])
         start = oldest(state)[:, None] + window * self._period
-        return cut(self, state, env, start, counts.astype(jnp.float32))
+        return self._cut(state, env, start, counts.astype(jnp.float32))
 
     @property
     def _period(self) -> int:
         return max(self.length - 1, 1) if self.period is None else self.period
 
     @property
-    def _num_starts(self) -> int:
-        """Windows of one environment."""
+    def _windows_per_env(self) -> int:
+        """The number of windows of one environment in a full buffer."""
         return (self.capacity - self.length) // self._period + 1
 
     @property
     def _num_windows(self) -> int:
-        """Windows of all environments."""
-        return self.num_envs * self._num_starts
+        """The number of windows of all environments in a full buffer."""
+        return self.num_envs * self._windows_per_env

@@ -1,4 +1,4 @@
-"""Priorities in two levels of sums: drawn from and changed without looking at all of them."""
+"""Priorities with two levels of sums, so that no draw or update reads all of them."""
 
 import math
 
@@ -10,16 +10,16 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 
 class Priorities(eqx.Module):
-    """A priority for every window of every environment, in blocks whose sums are kept.
+    """The priority of every window of every environment, in blocks with a sum each.
 
-    A sum is always added up anew from what it sums, so rounding errors do not pile up, and a sum
-    of zeros is 0. (flashbax's tree adds differences: after 2000 updates of priorities between
+    An update adds up the sums of its blocks anew, so rounding errors do not accumulate, and the
+    sum of zeros is 0. (flashbax's tree adds differences: after 2000 updates of priorities between
     1e-10 and 1e10 its root was below 0, and one window got every draw.)
 
     **Attributes:**
 
     - `leaves`: the priorities; 0 where no window is complete.
-    - `sums`: of each block.
+    - `sums`: the sum of each block.
     - `highest`: the highest priority so far, which new windows get.
     """
 
@@ -29,7 +29,7 @@ class Priorities(eqx.Module):
 
 
 def no_priorities(num_shards: int, num_envs: int, num_windows: int) -> Priorities:
-    """All 0, for `num_windows` in each of `num_envs` environments a shard; the highest is 1."""
+    """Priorities of 0 for `num_windows` of each of a shard's `num_envs` environments."""
     block = math.isqrt(num_windows - 1) + 1
     axes = (num_shards, num_envs, -(-num_windows // block))
     return Priorities(
@@ -40,7 +40,7 @@ def no_priorities(num_shards: int, num_envs: int, num_windows: int) -> Prioritie
 
 
 def totals(tree: Priorities) -> Float[Array, " shards"]:
-    """The sum over all windows of each shard."""
+    """The sum of the priorities of each shard."""
     return jnp.sum(tree.sums, axis=(1, 2))
 
 
@@ -51,9 +51,9 @@ def set_everywhere(
     mask: Bool[Array, "shards windows"],
     num_windows: int,
 ) -> Priorities:
-    """Sets consecutive windows, from `first` on and round the ring of `num_windows`.
+    """Sets the priorities of consecutive windows where `mask` is true, in all environments.
 
-    The same `value` in every environment of a shard, and only where `mask` is true.
+    The windows are counted from `first` on, round the ring of `num_windows`.
     """
     num_blocks, block = tree.leaves.shape[2:]
     span = value.shape[1]
@@ -82,10 +82,10 @@ def set_some(
     window: Int[Array, " some"],
     value: Float[Array, " some"],
 ) -> Priorities:
-    """Sets single windows; those of a shard that is not there are dropped.
+    """Sets the priorities of single windows. Windows of unknown shards are dropped.
 
-    Where a window is given twice, the higher value stays. Values are bounded so that no sum of
-    them overflows, nor its reciprocal underflows.
+    Where a window comes twice, the higher value counts. Values are bounded so that no sum
+    overflows and the reciprocal of none underflows.
     """
     num_windows, block = math.prod(tree.leaves.shape[1:]), tree.leaves.shape[3]
     value = jnp.minimum(value, 2.0**125 / num_windows)
@@ -102,7 +102,7 @@ def set_some(
 def draw(
     tree: Priorities, num_draws: int, *, keys: Key[Array, " shards"]
 ) -> tuple[Int[Array, "shards draws"], Int[Array, "shards draws"], Float[Array, "shards draws"]]:
-    """Draws windows with probability proportional to their priority, one key a shard.
+    """Draws windows with probability proportional to their priority, with a key for each shard.
 
     The draws of a shard are stratified: its total is cut into `num_draws` equal parts, and each
     part gets one draw (Schaul et al. 2016, appendix B.2.1). A window of priority 0 is only drawn
@@ -116,10 +116,9 @@ def draw(
         part = jnp.arange(num_draws, dtype=jnp.float32)
         uniform = (part + jr.uniform(ekey, (num_draws,))) / num_draws
         env = jax.vmap(_pick, (None, 0))(jnp.sum(sums, axis=1), uniform)
-        # Fresh numbers for every level: what is left of one number has too few digits to be fair
-        # to the last level of many.
+        # Every level has a random number of its own: the digits of one are too few for all.
         block = jax.vmap(_pick)(sums[env], jr.uniform(bkey, (num_draws,)))
-        # Read once, so that an update of what was drawn has to wait: otherwise XLA copies all.
+        # The row is read once. With two reads, XLA copies all priorities before an update.
         row = leaves[env, block]
         inside = jax.vmap(_pick)(row, jr.uniform(wkey, (num_draws,)))
         priority = jnp.take_along_axis(row, inside[:, None], axis=1)[:, 0]
@@ -131,9 +130,9 @@ def draw(
 
 
 def _pick(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array, ""]:
-    """Which of the `weights` lies at the part `uniform` of their sum: never one that is 0."""
-    # Sums of prefixes are rounded each in its own way. Made to rise exactly where a weight is
-    # positive or stay, the first one above a number below the last cannot be at a weight of 0.
+    """Picks one of the `weights` by inversion of their cumulative sum, never one that is 0."""
+    # Each prefix sum has a rounding error of its own. Here it rises at positive weights only, so
+    # the first prefix sum above a number is not at a weight of 0.
     reach = jax.lax.cummax(jnp.where(weights > 0, jnp.cumsum(weights), 0.0))
     below_one = jnp.minimum(uniform, 1 - jnp.finfo(jnp.float32).epsneg)
     index = jnp.searchsorted(reach, below_one * reach[-1], side="right")

@@ -8,20 +8,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from ._buffer import Batch
-from ._checks import check_length, check_priorities, check_sizes
+from ._buffer import AbstractBuffer, Batch
+from ._checks import check_priorities
 from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
-from ._windows import (
-    AbstractWindowBuffer,
-    check_complete,
-    cut,
-    empty_windows,
-    num_rows,
-    oldest,
-    shards_of,
-    TrajectoryState,
-    write,
-)
+from ._trajectory import TrajectoryBuffer
+from ._windows import oldest, TrajectoryState
 
 
 class PrioritisedState(eqx.Module):
@@ -39,26 +30,29 @@ class PrioritisedState(eqx.Module):
     updates: Int[Array, " shards"]
 
 
-class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
-    r"""Keeps the latest rows, and hands out windows as often as their priority says.
+class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
+    r"""Keeps the latest rows, and samples windows of them in proportion to their priorities.
 
-    Proportional prioritisation of Schaul et al. 2016 (https://arxiv.org/abs/1511.05952): window i
-    is drawn with probability $P(i) = p_i^\alpha / \sum_k p_k^\alpha$ (eq. 1), and weighs
+    This is the proportional prioritised experience replay of Schaul et al. 2016
+    (https://arxiv.org/abs/1511.05952). Window i is drawn with probability
+    $P(i) = p_i^\alpha / \sum_k p_k^\alpha$ (eq. 1) and has the importance weight
     $w_i = (N P(i))^{-\beta} / \max_j w_j$ (section 3.4). A new window gets the highest priority
     so far, at least 1 (algorithm 1).
 
-    The rows lie in flashbax's rings, as in a [`zero_memory.TrajectoryBuffer`][]; the priorities
-    do not: flashbax 0.1.3 rounds the highest one down to an integer, and its sums drift.
+    The rows lie in a [`zero_memory.TrajectoryBuffer`][]. The priorities are not flashbax's:
+    flashbax 0.1.3 rounds the highest priority down to an integer, and its sums drift.
 
     **Attributes:**
 
-    - `capacity`: rows kept of each environment, a multiple of `period`.
+    - `capacity`: the number of rows kept of each environment, a multiple of `period`.
     - `num_envs`, `batch_size`, `length`, `num_shards`: see [`zero_memory.TrajectoryBuffer`][].
-    - `period`: a window starts at every `period`-th row that was ever added. (Not counted from
-        the oldest one: a window keeps its rows as long as it lives, and its priority with them.)
-    - `alpha`: 0 draws uniformly, 1 in proportion to the priorities.
-    - `beta`: 1 corrects for the draw entirely, 0 not at all. Or a schedule: a function of how
-        often priorities were updated, such as `optax.linear_schedule(0.4, 1.0, 100_000)`.
+    - `period`: a window starts at every `period`-th row that was ever added. Rows are not counted
+        from the oldest one, because a window keeps its rows and its priority until it is
+        overwritten.
+    - `alpha`: the power of the priorities; 0 draws uniformly, 1 in proportion to them.
+    - `beta`: how far the importance weights correct for the draw: 0 not at all, 1 entirely. It
+        may be a schedule, a function of how often priorities were updated, such as
+        `optax.linear_schedule(0.4, 1.0, 100_000)`.
     """
 
     capacity: int = eqx.field(static=True)
@@ -71,8 +65,7 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
     num_shards: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        check_sizes(self, "capacity", "num_envs", "batch_size", "length", "period")
-        check_length(self)
+        self._buffer._check_sizes()
         if self.capacity % self.period:
             raise ValueError(
                 f"capacity={self.capacity} with period={self.period}: give a multiple of period, "
@@ -84,21 +77,20 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
                 raise ValueError(f"{name}={value}: give a number from 0 to 1.")
 
     def init(self, example: PyTree[Array]) -> PrioritisedState:
-        """An empty buffer for items like `example` (one item, no leading axes)."""
+        """Returns an empty buffer for items like `example` (one item, no leading axes)."""
         envs_per_shard = self.num_envs // self.num_shards
         return PrioritisedState(
-            rows=empty_windows(self, example),
+            rows=self._buffer.init(example),
             priorities=no_priorities(self.num_shards, envs_per_shard, self._num_windows),
             updates=jnp.zeros((self.num_shards,), jnp.int32),
         )
 
     def add(self, state: PrioritisedState, items: PyTree[Array]) -> PrioritisedState:
-        """Appends `items[envs, time]`, at most `capacity` rows, over the oldest ones.
+        """Appends `items[envs, time]`, at most `capacity` rows, over the oldest rows.
 
-        Windows that they complete get the highest priority so far; those that they break are
-        never drawn again.
+        New windows get the highest priority so far. Windows that lose a row are never drawn again.
         """
-        rows = write(self, state.rows, items)
+        rows = self._buffer.add(state.rows, items)
         time = jax.tree.leaves(items)[0].shape[1]
         head, is_full = state.rows.ring.current_index, state.rows.ring.is_full
         # Rows are counted from the first new one. Windows that start before row `low` keep
@@ -116,13 +108,13 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         return PrioritisedState(rows, priorities, state.updates)
 
     def sample(self, state: PrioritisedState, *, key: PRNGKeyArray) -> Batch:
-        """Draws `batch_size` windows by priority, stratified.
+        """Draws `batch_size` windows in proportion to their priorities, stratified.
 
-        Each shard draws its equal part from its own environments, by priority among those, with
-        a key folded from its number: the rows are the same however the shards lie on devices.
-        P(i) in the weights is the probability of just that; it differs from one over all shards
-        as far as their sums of priorities differ. The highest weight is 1 in every shard's part
-        of the batch.
+        Each shard draws an equal part of the batch from its own environments, with a key folded
+        from its number. The rows are therefore the same however the shards lie on devices. P(i)
+        is the probability within the shard; it differs from that over all shards as far as the
+        shards' sums of priorities differ. The highest weight is 1 in every shard's part of the
+        batch.
 
         **Returns:**
 
@@ -133,7 +125,7 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
         are 0.
         """
-        check_complete(self, state.rows)
+        self._buffer._check_complete(state.rows)
         keys = jax.vmap(lambda shard: jr.fold_in(key, shard))(state.rows.shard)
         num_draws = self.batch_size // self.num_shards
         env, window, probability = draw(state.priorities, num_draws, keys=keys)
@@ -144,7 +136,7 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         # Weights relative to the highest one: N cancels.
         rarest = jnp.min(jnp.where(drawn, probability, jnp.inf), axis=1, keepdims=True)
         weights = jnp.where(drawn, (rarest / jnp.where(drawn, probability, 1.0)) ** beta, 0.0)
-        return cut(self, state.rows, env, window * self.period, weights)
+        return self._buffer._cut(state.rows, env, window * self.period, weights)
 
     def update_priorities(
         self,
@@ -160,20 +152,23 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         - `priorities`: one a window, not negative, such as the size of its TD error. One of 0 is
             never drawn again.
 
-        Where a window comes twice, its higher priority counts. Incomplete windows, and those of
-        shards that are not here, are left alone; so are those whose new priority is negative or
-        not finite.
+        Where a window comes twice, its higher priority counts. Under jit, nothing is changed by an
+        index that is out of range or between the places where windows start, nor by a priority
+        that is negative or not finite. Incomplete windows, and those of shards that are not here,
+        are left alone as well.
 
-        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where a
-        priority is negative or not finite.
+        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where an index
+        is out of range or between the places where windows start, or where a priority is negative
+        or not finite.
         """
-        good = check_priorities(indices, priorities)
-        num_shards, envs_per_shard = shards_of(self, state.rows)
+        num_slots = self.num_envs * self.capacity
+        good = check_priorities(indices, priorities, num_slots, self.period)
+        num_shards, envs_per_shard = self._buffer._shards(state.rows)
         everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
         shard = everywhere // envs_per_shard - state.rows.shard[0]
         is_here = (shard >= 0) & (shard < num_shards)
         age = (slot - oldest(state.rows)[0]) % self.capacity
-        is_complete = age + self.length <= num_rows(self, state.rows)[0]
+        is_complete = age + self.length <= self._buffer._num_rows(state.rows)[0]
         shard = jnp.where(is_here & is_complete & good, shard, num_shards)
         return PrioritisedState(
             rows=state.rows,
@@ -188,8 +183,20 @@ class PrioritisedTrajectoryBuffer(AbstractWindowBuffer[PrioritisedState]):
         )
 
     def ready(self, state: PrioritisedState) -> Bool[Array, ""]:
-        """Whether a window is complete in every shard."""
+        """Returns whether every shard has a window whose priority is above 0."""
         return jnp.all(totals(state.priorities) > 0)
+
+    @property
+    def _buffer(self) -> TrajectoryBuffer:
+        """The buffer of the rows."""
+        return TrajectoryBuffer(
+            self.capacity,
+            self.num_envs,
+            self.batch_size,
+            self.length,
+            self.period,
+            self.num_shards,
+        )
 
     @property
     def _num_windows(self) -> int:

@@ -1,4 +1,4 @@
-"""The rings that episodes are written into, and what their slots stand for."""
+"""The rings of an episode buffer."""
 
 import equinox as eqx
 import jax
@@ -9,57 +9,48 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 class EpisodeState(eqx.Module):
     """The contents of an [`zero_memory.EpisodeBuffer`][].
 
-    Each environment writes its own ring. Going back from the next slot to write lie first the
-    entries of the running episode, then the finished ones, then nothing: so three integers an
-    environment say what every slot is, and no slot carries a flag.
+    Each environment has a ring of its own. Behind the slot that is written next lie the entries of
+    the running episode, behind them the finished entries, and behind those the empty slots. The
+    integers `start`, `waiting` and `finished` say which slot is which, so no slot needs a flag.
 
     **Attributes:**
 
-    - `items`: the rings, as they were added.
-    - `episode`: which row of `returns` an entry's outcome is read from.
-    - `seat`: which column of it: the player who moved.
-    - `before`: what that player had already won when the entry was written.
-    - `returns`: what every player won in each episode that still has entries, in a ring.
-    - `start`: slot of the running episode's first entry.
-    - `waiting`: entries written since then (more than `capacity` if it has eaten its own head).
-    - `finished`: entries with an outcome; they end just before `start`.
-    - `running`: row of `returns` that the running episode will fill.
-    - `turn`: the seat of who moves next; the episode's first mover has seat 0.
-    - `gain`: rewards of the running episode so far, for that first mover.
+    - `items`: the items, as they were added.
+    - `outcome`: the outcome of a finished entry, or the reward of the move of a waiting one.
+    - `discount`: the factor of the next entry's outcome in the outcome of this one.
+    - `seat`: the number of the player who moved, counted from the first mover of the episode.
+    - `start`: the slot of the running episode's first entry.
+    - `waiting`: the number of entries of the running episode, overwritten ones included.
+    - `finished`: the number of entries with an outcome; the newest lies just before `start`.
+    - `turn`: the number of the player who moves next.
     - `shard`: the number of each shard among all of them.
     """
 
     items: PyTree[Array]
-    episode: Int[Array, "envs capacity"]
+    outcome: Float[Array, "envs capacity"]
+    discount: Float[Array, "envs capacity"]
     seat: Int[Array, "envs capacity"]
-    before: Float[Array, "envs capacity"]
-    returns: Float[Array, "envs capacity players"]
     start: Int[Array, " envs"]
     waiting: Int[Array, " envs"]
     finished: Int[Array, " envs"]
-    running: Int[Array, " envs"]
     turn: Int[Array, " envs"]
-    gain: Float[Array, " envs"]
     shard: Int[Array, " shards"]
 
 
 def empty_rings(
-    example: PyTree[Array], *, num_envs: int, capacity: int, num_players: int, num_shards: int
+    example: PyTree[Array], *, num_envs: int, capacity: int, num_shards: int
 ) -> EpisodeState:
-    """Rings in which nothing is finished or running; their slots hold copies of `example`."""
+    """Empty rings, whose slots hold copies of `example`."""
     rings, envs = (num_envs, capacity), (num_envs,)
     return EpisodeState(
         items=jax.tree.map(lambda x: repeat(x, rings), example),
-        episode=jnp.zeros(rings, jnp.int32),
+        outcome=jnp.zeros(rings, jnp.float32),
+        discount=jnp.zeros(rings, jnp.float32),
         seat=jnp.zeros(rings, jnp.int32),
-        before=jnp.zeros(rings, jnp.float32),
-        returns=jnp.zeros((*rings, num_players), jnp.float32),
         start=jnp.zeros(envs, jnp.int32),
         waiting=jnp.zeros(envs, jnp.int32),
         finished=jnp.zeros(envs, jnp.int32),
-        running=jnp.zeros(envs, jnp.int32),
         turn=jnp.zeros(envs, jnp.int32),
-        gain=jnp.zeros(envs, jnp.float32),
         shard=jnp.arange(num_shards, dtype=jnp.int32),
     )
 
@@ -69,19 +60,21 @@ def store(
     items: PyTree[Array],
     *,
     mask: Bool[Array, " envs"],
-    before: Float[Array, " envs"],
+    reward: Float[Array, " envs"],
+    discount: Float[Array, " envs"],
 ) -> EpisodeState:
-    """Writes `items[envs, copies]` in the environments of `mask`: entries of one move.
-
-    They lie one behind the other, and share the seat of who moves (`turn`) and `before`.
-    """
-    num_envs, capacity = state.before.shape
+    """Writes `items[envs, copies]`, the entries of one move, in the environments of `mask`."""
+    num_envs, capacity = state.outcome.shape
     copies = jax.tree.leaves(items)[0].shape[1]
     env = jnp.arange(num_envs, dtype=jnp.int32)[:, None]
-    slot = (state.start + state.waiting)[:, None] + jnp.arange(copies, dtype=jnp.int32)[None]
+    copy = jnp.arange(copies, dtype=jnp.int32)[None]
+    slot = (state.start + state.waiting)[:, None] + copy
     # Environments that write nothing write past the end, where it is dropped: nothing is read
     # back, so the rings are changed in place.
     slot = jnp.where(mask[:, None], slot % capacity, capacity)
+    # The last copy has the reward and discount of the move. The others have reward 0 and
+    # discount 1, so that they get the outcome of the copy that follows them.
+    newest = copy == copies - 1
 
     def write(ring: Array, value: Array) -> Array:
         return ring.at[env, slot].set(value, mode="drop", unique_indices=True)
@@ -89,58 +82,72 @@ def store(
     waiting = state.waiting + copies * mask.astype(jnp.int32)
     room = capacity - jnp.minimum(waiting, capacity)
     return eqx.tree_at(
-        lambda s: (s.items, s.episode, s.seat, s.before, s.waiting, s.finished),
+        lambda s: (s.items, s.outcome, s.discount, s.seat, s.waiting, s.finished),
         state,
         (
             jax.tree.map(write, state.items, items),
-            write(state.episode, state.running[:, None]),
+            write(state.outcome, jnp.where(newest, reward[:, None], 0.0)),
+            write(state.discount, jnp.where(newest, discount[:, None], 1.0)),
             write(state.seat, state.turn[:, None]),
-            write(state.before, before[:, None]),
             waiting,
             jnp.minimum(state.finished, room),
         ),
     )
 
 
-def finish(
-    state: EpisodeState, returns: Float[Array, "envs players"], mask: Bool[Array, " envs"]
-) -> EpisodeState:
-    """Ends the running episode of the environments in `mask`, if it has entries."""
-    num_envs, capacity = state.before.shape
-    env = jnp.arange(num_envs, dtype=jnp.int32)
-    mask = mask & (state.waiting > 0)
-    # Episodes take the rows of `returns` in turn, and each has a slot at least: of `capacity`
-    # rows, none is taken again while an entry still reads it.
-    row = jnp.where(mask, state.running, capacity)
-    done = mask.astype(jnp.int32)
+def finish(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
+    """Ends the running episode of the environments in `mask`. `settle` gives the outcomes."""
+    capacity = state.outcome.shape[1]
+    ended = jnp.where(mask, state.waiting, 0)
     state = eqx.tree_at(
-        lambda s: (s.returns, s.start, s.finished, s.running),
+        lambda s: (s.start, s.finished),
         state,
-        (
-            state.returns.at[env, row].set(returns, mode="drop", unique_indices=True),
-            (state.start + done * state.waiting) % capacity,
-            state.finished + done * jnp.minimum(state.waiting, capacity),
-            (state.running + done) % capacity,
-        ),
+        ((state.start + ended) % capacity, state.finished + jnp.minimum(ended, capacity)),
     )
-    return forget(state, mask)
+    return forget(state, mask & (ended > 0))
+
+
+def settle(
+    state: EpisodeState,
+    count: Int[Array, " envs"],
+    rewards: Float[Array, "envs players"] | None = None,
+) -> EpisodeState:
+    """Gives the newest `count` finished entries their outcomes, from the newest one back.
+
+    The outcome is the player's column of `rewards`. Without `rewards` it is the entry's reward
+    plus its discount times the outcome of the entry that follows it.
+    """
+    num_envs, capacity = state.outcome.shape
+    env = jnp.arange(num_envs, dtype=jnp.int32)
+
+    def back(i: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        ring, after = carry
+        slot = (state.start - 1 - i) % capacity
+        if rewards is None:
+            discount = state.discount[env, slot]
+            # Not a product with 0: `after` may belong to a later episode, and be NaN.
+            outcome = ring[env, slot] + jnp.where(discount == 0, 0.0, discount * after)
+        else:
+            outcome = rewards[env, state.seat[env, slot]]
+        slot = jnp.where(i < count, slot, capacity)
+        return ring.at[env, slot].set(outcome, mode="drop", unique_indices=True), outcome
+
+    start = state.outcome, jnp.zeros((num_envs,), jnp.float32)
+    ring, _ = jax.lax.fori_loop(0, jnp.max(count), back, start)
+    return eqx.tree_at(lambda s: s.outcome, state, ring)
 
 
 def forget(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
-    """Starts the running episode afresh, where the last one started, in `mask`."""
+    """Empties the running episode of the environments in `mask`."""
     return eqx.tree_at(
-        lambda s: (s.waiting, s.turn, s.gain),
+        lambda s: (s.waiting, s.turn),
         state,
-        (
-            jnp.where(mask, 0, state.waiting),
-            jnp.where(mask, 0, state.turn),
-            jnp.where(mask, 0.0, state.gain),
-        ),
+        (jnp.where(mask, 0, state.waiting), jnp.where(mask, 0, state.turn)),
     )
 
 
 def repeat(x: Array, axes: tuple[int, ...]) -> Array:
-    """`x` over and over, along the leading `axes`."""
-    # A dtype named outright also strips a weak one, which would retrace the caller's loop.
+    """`x`, repeated along the leading `axes`."""
+    # The explicit dtype makes a weakly typed array strong. A weak one would retrace the loop.
     x = jnp.asarray(x, dtype=jnp.asarray(x).dtype)
     return jnp.broadcast_to(x, (*axes, *x.shape))

@@ -187,7 +187,8 @@ def test_stretched_density():
     for row, (alpha, beta, low, high) in enumerate(STRETCHED):
         reference = (alpha, beta, low, high - low)
         expected = scipy.stats.beta.logpdf(y[row, 2:-2].astype(np.float64), *reference)
-        np.testing.assert_allclose(found[row, 2:-2], expected, rtol=2e-5, atol=2e-4)
+        # lgamma(1200) is 7300, whose neighbour among 32-bit floats lies 5e-4 away.
+        np.testing.assert_allclose(found[row, 2:-2], expected, rtol=2e-5, atol=5e-4)
         np.testing.assert_allclose(entropy[row], scipy.stats.beta.entropy(*reference), atol=5e-4)
     # Where the density is 0 or infinite its log is finite.
     assert np.all(np.isfinite(found))

@@ -27,7 +27,7 @@ class AbstractModel(eqx.Module, Generic[Node]):
     """
 
     @abc.abstractmethod
-    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+    def root(self, state: PyTree[Array], obs: Any, /, *, key: Key[Array, " batch"]) -> Node:
         """Returns what a planner may know of the positions that it starts from.
 
         A visible world returns `state`. A hidden one draws from the posterior, so that two states
@@ -41,7 +41,7 @@ class AbstractModel(eqx.Module, Generic[Node]):
 
     @abc.abstractmethod
     def step(
-        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+        self, node: Node, action: Int[Array, " batch"], /, *, key: Key[Array, " batch"]
     ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         """Plays one action in every row.
 
@@ -57,7 +57,7 @@ class AbstractPriorModel(AbstractModel[Node], Generic[Node]):
 
     @abc.abstractmethod
     def predict(
-        self, node: Node, *, key: Key[Array, " batch"]
+        self, node: Node, /, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
         """Returns prior logits and the value for the player to move.
 
@@ -79,7 +79,7 @@ class AbstractHiddenModel(AbstractPriorModel[Node], Generic[Node]):
 
     @abc.abstractmethod
     def signal(
-        self, node: Node, action: Int[Array, " batch"], next_node: Node
+        self, node: Node, action: Int[Array, " batch"], next_node: Node, /
     ) -> Int[Array, " batch"]:
         """Returns what the player learns from a step: a number below `num_signals`.
 
@@ -107,11 +107,11 @@ class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
         are never called."""
 
     @abc.abstractmethod
-    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
+    def afterstate(self, node: Node, action: Int[Array, " batch"], /) -> Afterstate:
         """Returns what lies between the action and its outcome."""
 
     @abc.abstractmethod
-    def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
+    def outcome_logits(self, afterstate: Afterstate, /) -> Float[Array, "batch outcomes"]:
         """Returns log-probabilities of the outcomes, up to a constant a row.
 
         `-inf` marks an impossible outcome. Where a single outcome is possible the search spends no
@@ -120,7 +120,7 @@ class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
 
     @abc.abstractmethod
     def afterstate_value(
-        self, afterstate: Afterstate, *, key: Key[Array, " batch"]
+        self, afterstate: Afterstate, /, *, key: Key[Array, " batch"]
     ) -> Float[Array, " batch"] | None:
         """Returns the value for the player who acted, with the reward of the move.
 
@@ -129,7 +129,7 @@ class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
 
     @abc.abstractmethod
     def resolve(
-        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
+        self, afterstate: Afterstate, outcome: Int[Array, " batch"], /
     ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         """Returns what an outcome leads to.
 
@@ -163,13 +163,13 @@ class AbstractProposalModel(AbstractModel[Node], Generic[Node]):
 
     @abc.abstractmethod
     def step(
-        self, node: Node, action: PyTree[Array], *, key: Key[Array, " batch"]
+        self, node: Node, action: PyTree[Array], /, *, key: Key[Array, " batch"]
     ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         """As [`zero_search.AbstractModel.step`][], with an action that the policy draws."""
 
     @abc.abstractmethod
     def propose(
-        self, node: Node, *, key: Key[Array, " batch"]
+        self, node: Node, /, *, key: Key[Array, " batch"]
     ) -> tuple[Proposal, Float[Array, " batch"]]:
         """Returns one policy a row and the values for the players to move.
 

@@ -204,9 +204,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             return SearchCarry(ply, None, None)
 
         def shapes(state):
-            keys = jr.split(jr.key(0), ply.shape[0])
-            node = model.root(state, None, key=keys)
-            return node, model.predict(node, key=keys)[0]
+            root_key, predict_key = jr.split(jr.key(0), (2, ply.shape[0]))
+            node = model.root(state, None, key=root_key)
+            return node, model.predict(node, key=predict_key)[0]
 
         node, logits = eqx.filter_eval_shape(shapes, state)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), node)
@@ -314,7 +314,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:
             chance = tree.state.chance > 0 if isinstance(tree.state, ChanceNode) else None
-            reached = follow(tree, reached, action, chance) & ~last[:, None]
+            possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
+            reached = follow(tree, reached, action, chance) & possible[:, None]
         return SearchCarry(ply, tree, reached)
 
     def _world(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_envs.testing import Nim
 from zero_memory import EpisodeBuffer
-from zero_search import DirichletNoise, PUCT, TreeSearch
+from zero_search import DirichletNoise, TreeSearch
 from zero_train import AlphaZero, data_mesh, EnvironmentModel, Loop
 
 
@@ -36,13 +36,13 @@ class TinyNet(eqx.Module):
 
 def nim_agent(env: Nim, **changes) -> AlphaZero:
     network = ft.partial(TinyNet, env.heap + 1, env.num_actions)
-    search = ft.partial(TreeSearch, selection=PUCT(), max_nodes=17, reuse=True)
+    search = ft.partial(TreeSearch.alphazero, 8, max_nodes=17, reuse=True)
     fields = dict(
         network=network,
         optimiser=optax.adam(1e-2),
         model=ft.partial(EnvironmentModel, env),
-        explorer=search(num_simulations=8, noise=DirichletNoise(0.25, 3.0), temperature=1.0),
-        player=search(num_simulations=8),
+        explorer=search(noise=DirichletNoise(0.25, 3.0), temperature=1.0),
+        player=search(),
     )
     return AlphaZero(**{**fields, **changes})
 

@@ -10,7 +10,15 @@ from scipy import stats
 
 from zero_envs import Observation, Transition
 from zero_envs.testing import Nim, NimState
-from zero_search import BeliefModel, BeliefSearch, ChanceSearch, Hindsight, TreeSearch
+from zero_search import (
+    AbstractPriorModel,
+    BeliefModel,
+    Determinised,
+    Hindsight,
+    ParticleSearch,
+    PlayoutModel,
+    TreeSearch,
+)
 from zero_train import (
     EnvironmentModel,
     evaluate_batch,
@@ -81,7 +89,17 @@ def test_the_model_is_its_environment_row_by_row(getkey):
     # From 2, taking 3 is illegal; in the final row everything is filler.
     np.testing.assert_array_equal(jnp.isneginf(logits).sum(axis=1), [0, 1, 0, 0])
     np.testing.assert_array_equal(value, [1, 1, -1, -1])
-    assert model.resample(state, key=keys(getkey(), 4)) is state
+    assert model.root(state, None, key=keys(getkey(), 4)) is state
+    assert model.num_outcomes == model.num_signals == 0
+
+
+def test_a_model_multiplies_its_gamma_into_the_discounts(getkey):
+    env, states = Nim(heap=7, most=3), jax.vmap(NimState)(jnp.asarray([7, 2], jnp.int32))
+    model = EnvironmentModel(env, perfect_nim, 0.5)
+    _, _, discount, _ = model.step(states, jnp.asarray([0, 1], jnp.int32), key=keys(getkey(), 2))
+    np.testing.assert_array_equal(discount, [-0.5, 0.0])
+    with pytest.raises(ValueError, match=r"EnvironmentModel\(gamma=0.0\) must be above 0"):
+        EnvironmentModel(env, perfect_nim, 0.0)
 
 
 def test_a_model_needs_discrete_actions():
@@ -100,7 +118,21 @@ def cups(obs: Observation):
     return jnp.zeros(3), jnp.zeros(())
 
 
-PLANNER, MODEL = TreeSearch(num_simulations=12), EnvironmentModel(Cups(), cups)
+MODEL = EnvironmentModel(Cups(), cups)
+BELIEFS = BeliefModel(MODEL, 8)
+
+
+class Peeking(AbstractPriorModel[CupsState]):
+    """The same game, whose root shows the real state."""
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        return MODEL.step(node, action, key=key)
+
+    def predict(self, node, *, key):
+        return MODEL.predict(node, key=key)
 
 
 def cups_states(ball: int) -> CupsState:
@@ -108,31 +140,41 @@ def cups_states(ball: int) -> CupsState:
 
 
 @eqx.filter_jit
-def plan_blind(state: CupsState, key, planner):
-    """All that an actor comes to know in a move."""
-    actor = PlanningActor(planner, MODEL)
+def two_moves(state: CupsState, key, planner, model):
+    """All that an actor comes to know in two moves, of which the first one changes nothing."""
+    actor = PlanningActor(planner, model, lambda plan: plan)
     obs = jax.vmap(Cups().observe)(state)
-    action, record, carry = actor.act(state, obs, actor.init(state), key=key)
+    first, second = jr.split(key)
+    action, record, carry = actor.act(state, obs, actor.init(state), key=jr.split(first, 6))
     transition = Transition(jnp.zeros(6), jnp.ones(6), jnp.zeros(6, bool))
-    return action, record, actor.advance(carry, action, state, transition)
+    carry = actor.advance(carry, action, state, transition)
+    return record, actor.act(state, obs, carry, key=jr.split(second, 6))
 
 
-@eqx.filter_jit
-def plan_seeing(state: CupsState, key):
-    """The same search, shown the real state."""
-    plan, _ = PLANNER.plan(MODEL, state, PLANNER.init(MODEL, state), key=key)
-    return plan.weights
-
-
-@pytest.mark.parametrize("planner", [PLANNER, BeliefSearch(ChanceSearch(PLANNER), 8)])
-def test_a_plan_is_the_same_wherever_the_hidden_ball_is(planner):
-    plans = [plan_blind(cups_states(ball), keys(jr.key(0), 6), planner) for ball in range(3)]
+@pytest.mark.parametrize(
+    "planner, model",
+    [
+        (TreeSearch(12), MODEL),
+        (TreeSearch.gumbel(12, reuse=True, num_leaves=3), MODEL),
+        (TreeSearch(12, reuse=True), PlayoutModel(MODEL, 3)),
+        (TreeSearch(12, reuse=True), BELIEFS),
+        (TreeSearch.gumbel(8), BeliefModel(PlayoutModel(MODEL, 3), 4)),
+        (TreeSearch(8), Determinised(BELIEFS)),
+        (Hindsight(TreeSearch(6, reuse=True), 3), MODEL),
+        (ParticleSearch(4, 2, resample=None), PlayoutModel(MODEL, 3)),
+    ],
+)
+def test_a_plan_is_the_same_wherever_the_hidden_ball_is(planner, model):
+    plans = [two_moves(cups_states(ball), jr.key(0), planner, model) for ball in range(3)]
     for other in plans[1:]:
         jax.tree.map(np.testing.assert_array_equal, plans[0], other)
-    # A search that sees the ball finds it, so the test could fail.
+
+
+def test_a_model_that_shows_the_ball_is_found_out():
+    """So the test above could fail."""
     for ball in range(3):
-        weights = plan_seeing(cups_states(ball), keys(jr.key(0), 6))
-        assert (jnp.argmax(weights, axis=1) == ball).all()
+        plan, _ = two_moves(cups_states(ball), jr.key(0), TreeSearch(12), Peeking())
+        assert (jnp.argmax(plan.weights, axis=1) == ball).all()
 
 
 def test_the_signals_of_a_model_are_its_environments():
@@ -144,19 +186,8 @@ def test_the_signals_of_a_model_are_its_environments():
     nim = EnvironmentModel(Nim(heap=7, most=3), perfect_nim)
     heaps = jax.vmap(NimState)(action + 1)
     assert nim.num_signals == 0 and not nim.signal(heaps, action, heaps).any()
-    with pytest.raises(ValueError, match="EnvironmentModel.* has `num_signals=0`"):
+    with pytest.raises(ValueError, match="EnvironmentModel.*has `num_signals=0`"):
         BeliefModel(nim)
-
-
-@pytest.mark.parametrize("trees", [None, 2])
-def test_trees_of_a_hidden_state_are_not_kept(trees):
-    keeps = TreeSearch(num_simulations=4, reuse=True)
-    planner = keeps if trees is None else Hindsight(keeps, trees)
-    with pytest.raises(ValueError, match="keeps trees between moves, and EnvironmentModel hides"):
-        PlanningActor(planner, MODEL).init(cups_states(0))
-    # Of a state that all may see they are.
-    nim = EnvironmentModel(Nim(heap=7, most=3), perfect_nim)
-    PlanningActor(planner, nim).init(jax.vmap(NimState)(jnp.asarray([7, 6], jnp.int32)))
 
 
 def test_a_planner_finds_the_winning_moves_of_nim(getkey):

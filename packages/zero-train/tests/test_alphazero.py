@@ -13,7 +13,7 @@ import pytest
 from zero_envs import Observation
 from zero_envs.testing import Nim, NimState
 from zero_memory import Batch
-from zero_search import GumbelSearch
+from zero_search import TreeSearch
 from zero_train import evaluate_batch, Experience, fill, init, PlanRecord, step
 
 from .nim_agent import nim_agent, nim_loop
@@ -134,7 +134,7 @@ def test_learns_nim():
     The search is Gumbel's: with so few simulations PUCT may never try a move that an early,
     wrong policy has given up. Heaps that perfect play never meets are not asked for.
     """
-    search = GumbelSearch(num_simulations=8, max_num_considered_actions=3)
+    search = TreeSearch.gumbel(8, max_num_considered_actions=3)
     loop = nim_loop(1, agent=nim_agent(ENV, explorer=search))
     state = fill(loop, init(loop, key=jr.key(4)))
     for _ in range(150):

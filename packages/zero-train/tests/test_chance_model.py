@@ -1,17 +1,15 @@
 """A chance environment as a model, and a search over it that plays 2048."""
 
 import functools as ft
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import pytest
 
 from zero_envs import Game2048, PgxEnvironment
-from zero_search import ChanceSearch, PUCT, TreeSearch
-from zero_train import ChanceEnvironmentModel, evaluate, PlanningActor, RandomActor
+from zero_search import PUCT, TreeSearch
+from zero_train import EnvironmentModel, evaluate, PlanningActor, RandomActor
 
 
 ENV = Game2048()
@@ -23,7 +21,7 @@ def count_gaps(obs):
     return jnp.zeros(4, jnp.float32), 20.0 * empty
 
 
-MODEL = ChanceEnvironmentModel(ENV, count_gaps)
+MODEL = EnvironmentModel(ENV, count_gaps)
 
 
 @ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -48,10 +46,9 @@ def test_the_model_is_the_environment():
     assert np.array_equal(value, 20.0 * np.sum(np.asarray(ours[0].board) == 0, axis=1))
 
 
-def test_environments_without_open_dice_are_refused():
-    env: Any = PgxEnvironment("2048")
-    with pytest.raises((ValueError, TypeError), match="ChanceEnvironmentModel"):
-        ChanceEnvironmentModel(env, count_gaps)
+def test_only_an_environment_that_tells_its_odds_has_chance_nodes():
+    assert MODEL.num_outcomes == ENV.num_outcomes
+    assert EnvironmentModel(PgxEnvironment("2048"), count_gaps).num_outcomes == 0
 
 
 def play(actor, num_episodes):
@@ -66,7 +63,7 @@ def play(actor, num_episodes):
 
 
 def test_search_plays_2048_far_better_than_chance():
-    planner = ChanceSearch(TreeSearch(16, PUCT(2.0), reuse=True))
+    planner = TreeSearch(16, PUCT(2.0), reuse=True)
     scores, random = play(PlanningActor(planner, MODEL), 16), play(RandomActor(), 128)
     error = np.hypot(scores.std() / np.sqrt(16), random.std() / np.sqrt(128))
     assert scores.mean() - random.mean() > 6 * error

@@ -134,7 +134,7 @@ def test_a_planner_is_greedy_or_sampled_as_its_temperature_says():
     model = EnvironmentModel(env, FeatureEvaluator(indifferent))
 
     def actor(temperature: float) -> PlanningActor:
-        return PlanningActor(TreeSearch(num_simulations=8, temperature=temperature), model)
+        return PlanningActor(TreeSearch.alphazero(8, temperature=temperature), model)
 
     result = evaluate(env, actor(0.0), num_episodes=512, max_steps=4, key=jr.key(3))
     assert (np.asarray(result.lengths) == 1).all()
@@ -198,7 +198,7 @@ class Table(eqx.Module):
 def test_devices_do_not_matter(search):
     env = Nim(11, 2)
     network = FeatureEvaluator(Table(jr.normal(jr.key(0), (12, 2))))
-    planner = TreeSearch(num_simulations=4, temperature=1.0)
+    planner = TreeSearch.alphazero(4, temperature=1.0)
     actor = PolicyActor(network, 1.0)
     if search:
         actor = PlanningActor(planner, EnvironmentModel(env, network))
@@ -224,10 +224,10 @@ def test_devices_do_not_wait_for_each_other():
     )
     text = run.lower(jr.key(0)).lowered.compile().as_text()
     assert "while(" in text
-    # Only what came of the episodes is gathered, after the loop, each of its four arrays at most
+    # Only what came of the episodes is gathered, after the loop, each of its five arrays at most
     # once; a common end of the loop would need an all-reduce.
     found = re.findall(r"\s(all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(", text)
-    assert set(found) == {"all-gather"} and len(found) <= 4
+    assert set(found) == {"all-gather"} and len(found) <= 5
 
 
 def test_episodes_that_do_not_divide_are_refused():

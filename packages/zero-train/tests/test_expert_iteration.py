@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from zero_envs import Observation, TimeLimit
 from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, TrajectoryBuffer
-from zero_search import DirichletNoise, Hindsight, PUCT, SoftmaxQ, TreeSearch
+from zero_search import DirichletNoise, PriorRoot, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
     data_mesh,
     EnvironmentModel,
@@ -63,7 +63,7 @@ class AtomsNet(eqx.Module):
 
 
 def agent_of(env: Any = ENV, **changes: Any) -> ExpertIteration:
-    search = TreeSearch(8, PUCT(), gamma=GAMMA)
+    search = TreeSearch(8, PUCT())
     fields = dict(
         network=AtomsNet,
         optimiser=optax.sgd(0.1),
@@ -247,8 +247,8 @@ def test_what_is_no_window_is_refused(shape):
 
 def test_the_explorer_may_follow_the_updates():
     """A temperature that falls while it learns, in a planner that is compiled once."""
-    search = TreeSearch(8, PUCT(), gamma=GAMMA)
-    heat = lambda updates: Hindsight(search, 1, SoftmaxQ(jnp.where(updates < 5, 10.0, 0.0)))
+    readout = lambda updates: SoftmaxQ(jnp.where(updates < 5, 10.0, 0.0))
+    heat = lambda updates: TreeSearch(8, PUCT(), readout=readout(updates))
     agent = agent_of(explorer=heat)
     state = agent.init(key=jr.key(0))
     world = jax.vmap(lambda k: ENV.init(key=k))(jr.split(jr.key(0), 4))
@@ -289,14 +289,14 @@ def test_continuous_actions_are_refused():
 
 def test_it_learns_the_shortest_way():
     env = TimeLimit(Corridor(5), 12)
-    search = TreeSearch(12, PUCT(), DirichletNoise(0.5, 2.0), gamma=GAMMA)
+    root = PriorRoot(DirichletNoise(0.5, 2.0))
     agent = agent_of(
         env,
         network=ft.partial(TinyNet, 5, 2),
         value_code=None,
         optimiser=optax.adam(1e-2),
-        explorer=Hindsight(search, 1, SoftmaxQ(0.1)),
-        player=TreeSearch(12, PUCT(), gamma=GAMMA),
+        explorer=TreeSearch(12, PUCT(), root, SoftmaxQ(0.1)),
+        player=TreeSearch(12, PUCT()),
         target_rate=0.1,
     )
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=32, length=6)

@@ -33,7 +33,6 @@ from ._aggregate import (
 )
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
 from ._best import BestSoFar as BestSoFar
-from ._chance_model import ChanceEnvironmentModel as ChanceEnvironmentModel
 from ._checkpoint import (
     CheckpointError as CheckpointError,
     Checkpoints as Checkpoints,
@@ -90,7 +89,6 @@ from ._metrics import (
     Sink as Sink,
 )
 from ._model import (
-    AbstractResampledModel as AbstractResampledModel,
     EnvironmentModel as EnvironmentModel,
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,

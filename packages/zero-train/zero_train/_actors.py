@@ -10,11 +10,11 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from zero_envs import Observation, Transition
-from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax, Tree
+from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
 from ._actor import AbstractActor
-from ._model import AbstractResampledModel, batch_size, evaluate_batch, Evaluator
-from ._rows import row_keys, split_rows
+from ._faults import move_faults
+from ._model import evaluate_batch, Evaluator
 
 
 Carry = TypeVar("Carry")
@@ -42,58 +42,46 @@ def policy_and_value(plan: Plan) -> PlanRecord:
 class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     """Plays what a planner finds. Its carry is the planner's.
 
-    The planner is shown resampled states only, never what the player cannot see, provided the
-    model is an [`zero_train.AbstractResampledModel`][], as [`zero_train.EnvironmentModel`][] is.
-    Where something is hidden, a planner that keeps its trees between moves is refused: they would
-    belong to another guess at it.
+    The planner asks the model's `root` what it may know of a state, so a hidden part of the state
+    reaches no plan.
+
+    `advance` raises a `ValueError` where an action is out of range, a reward is not finite or a
+    discount is not between -1 and 1. Under `jax.jit` the planner starts such a row anew instead.
 
     **Attributes:**
 
     - `planner`: decides on exploration, temperature and what it keeps between moves.
     - `model`: what it plans over.
-    - `record`: what of a plan is learned from; by default a `PlanRecord`.
+    - `record`: `(plan) -> record`, what of a plan is learned from; by default a `PlanRecord`.
     """
 
     planner: AbstractPlanner
     model: AbstractModel
     record: Callable[[Plan], PyTree[Array]] = policy_and_value
 
-    def _hide(self, state: PyTree[Array], key: Key[Array, " batch"]) -> PyTree[Array]:
-        if isinstance(self.model, AbstractResampledModel):
-            return self.model.resample(state, key=key)
-        return state
-
     def init(self, state: PyTree[Array]) -> Carry:
-        carry = self.planner.init(self.model, self._hide(state, _fixed_keys(state)))
-        hides = isinstance(self.model, AbstractResampledModel) and self.model.num_signals > 0
-        if hides and _holds_trees(carry):
-            raise ValueError(
-                f"PlanningActor(planner={type(self.planner).__name__}) keeps trees between moves, "
-                f"and {type(self.model).__name__} hides something: a kept tree belongs to another "
-                "guess at it; leave out `reuse=True`"
-            )
-        return carry
+        return self.planner.init(self.model, state)
 
     def act(
         self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
     ) -> tuple[PyTree[Array], PyTree[Array], Carry]:
-        del obs
-        hkey, pkey = split_rows(key, 2)
-        state = self._hide(state, hkey)
-        plan, carry = self.planner.plan(self.model, state, carry, key=pkey)
+        plan, carry = self.planner.plan(self.model, state, carry, key=key, obs=obs)
         return plan.action, self.record(plan), carry
 
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> Carry:
-        next_state = self._hide(next_state, _fixed_keys(next_state))
-        return self.planner.advance(carry, action, next_state, transition.last)
+        env = getattr(self.model, "env", None)
+        wrong = move_faults("PlanningActor", action, transition, env) > 0
+        return self.planner.advance(carry, action, transition.last | wrong)
 
 
 class PolicyActor(AbstractActor[None]):
     """Plays a network's policy without any search.
 
-    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value.
+    Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value. Where a
+    logit is NaN or `+inf` there is no policy, and the action is -1, which no environment has: it
+    is what [`zero_train.evaluate`][], [`zero_train.match`][] and [`zero_train.collect`][] refuse.
 
     **Attributes:**
 
@@ -124,12 +112,15 @@ class PolicyActor(AbstractActor[None]):
             action = jnp.argmax(logits, axis=-1)
         else:
             action = jax.vmap(jr.categorical)(key, logits / self.temperature)
-        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
+        unknown = jnp.any(jnp.isnan(logits) | (logits == jnp.inf), axis=-1)
+        action = jnp.where(unknown, -1, action).astype(jnp.int32)
+        return action, PlanRecord(safe_softmax(logits), value), None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("PolicyActor", action, transition)
 
 
 class RandomActor(AbstractActor[None]):
@@ -153,20 +144,10 @@ class RandomActor(AbstractActor[None]):
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("RandomActor", action, transition)
 
 
 def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
     assert obs.legal is not None  # `evaluate_batch` has checked it
     return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
-
-
-def _holds_trees(carry: PyTree) -> bool:
-    is_tree = lambda x: isinstance(x, Tree)
-    return any(is_tree(x) for x in jax.tree.leaves(carry, is_leaf=is_tree))
-
-
-def _fixed_keys(state: PyTree[Array]) -> Key[Array, " batch"]:
-    # `init` and `advance` have no key. What they resample must only carry nothing hidden: it need
-    # not be fresh, because `act` resamples again.
-    return row_keys(jr.key(0), jnp.arange(batch_size(state), dtype=jnp.int32))

@@ -4,12 +4,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._actor import AbstractActor
 from ._experience import Experience
+from ._faults import check_faults, faults
 from ._rows import row_keys, select_rows, split_rows
 
 
@@ -63,6 +65,10 @@ def collect(
     - `num_steps`: rows to write for each environment.
 
     **Returns:** the environments, and [`zero_train.Experience`][] of `[envs, time]`.
+
+    **Raises:** `ValueError` where an actor's action is NaN or out of the environment's range, a
+    reward is not finite or a discount is not between -1 and 1. Under `jax.jit` the reward of such
+    a row is NaN instead, so that no update that meets it is finite.
     """
 
     def body(actors: Actors, time: Array) -> tuple[Actors, Experience]:
@@ -85,7 +91,9 @@ def collect(
             lambda: next_state,
         )
         zero = jnp.zeros_like(transition.reward)
-        reward = jnp.where(ended, zero, transition.reward)
+        fault = faults(env, action, transition)
+        reward = jnp.where(fault > 0, jnp.nan, transition.reward)
+        reward = jnp.where(ended, zero, reward)
         discount = jnp.where(ended, zero, transition.discount)
         row = Experience(obs, action, reward, discount, ended, record)
         heard = Transition(reward, discount, transition.last | ended)
@@ -93,10 +101,16 @@ def collect(
         return Actors(next_state, carry, transition.last & ~ended, failures), row
 
     actors, experience = jax.lax.scan(body, actors, jnp.arange(num_steps, dtype=jnp.int32))
-    return actors, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)
+    experience = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)
+    _check("collect", env, experience)
+    return actors, experience
 
 
-@eqx.filter_jit
+def _check(call: str, env: AbstractEnvironment, rows: Experience) -> None:
+    if not isinstance(rows.reward, Tracer):
+        check_faults(call, jnp.where(rows.last, 0, faults(env, rows.action, rows)))
+
+
 def rollout(
     env: AbstractEnvironment,
     actor: AbstractActor,
@@ -108,7 +122,22 @@ def rollout(
     """Acts in `num_envs` fresh environments for `num_steps` rows each, with auto-reset.
 
     **Returns:** [`zero_train.Experience`][] of `[envs, time]`; see [`zero_train.collect`][].
+
+    **Raises:** `ValueError` as [`zero_train.collect`][] does.
     """
+    experience = _rollout(env, actor, num_steps, num_envs, key)
+    _check("rollout", env, experience)
+    return experience
+
+
+@eqx.filter_jit
+def _rollout(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    num_steps: int,
+    num_envs: int,
+    key: PRNGKeyArray,
+) -> Experience:
     ikey, ckey = jr.split(key)
     rows = jnp.arange(num_envs, dtype=jnp.int32)
     actors = start(env, actor, keys=row_keys(ikey, rows))

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible
 
 from ._actor import AbstractActor
+from ._faults import check_faults, faults
 from ._match import score_interval
 from ._mesh import global_rows, on_every_device
 from ._rows import row_keys, select_rows
@@ -59,12 +60,16 @@ class Evaluation(eqx.Module):
     - `terminated`: the episode came to its own end; otherwise it was truncated.
     - `failed`: the simulation broke down, as only that of a [`zero_envs.Fallible`][] environment
         does.
+    - `fault`: 0, or what was wrong with a move: 1 for an action that was NaN or out of range, 2
+        for a reward that was not finite or a discount not between -1 and 1. The return of such an
+        episode is NaN, and `summary` and `metrics` raise.
     """
 
     returns: Float[Array, " episodes"]
     lengths: Int[Array, " episodes"]
     terminated: Bool[Array, " episodes"]
     failed: Bool[Array, " episodes"]
+    fault: Int[Array, " episodes"]
 
     def summary(self, *, solved_at: float | None = None) -> EvaluationSummary:
         """Waits for the device and gives plain numbers.
@@ -72,7 +77,7 @@ class Evaluation(eqx.Module):
         `solved_at` is the return from which on an episode counts as solved. Every episode is asked
         by itself, an unfinished one with what it had collected.
 
-        **Raises:** `ValueError` where every episode failed.
+        **Raises:** `ValueError` where every episode failed, or a move was wrong in one.
         """
         metrics = self.metrics(solved_at=solved_at)
         returns = metrics["return"].astype(np.float64)
@@ -106,7 +111,10 @@ class Evaluation(eqx.Module):
         that failed left out.
 
         On the host, as [`zero_train.Results`][] takes them.
+
+        **Raises:** `ValueError` where a move was wrong in an episode.
         """
+        check_faults("Evaluation", self.fault, "episodes")
         counts = ~np.asarray(self.failed)
         returns, lengths = np.asarray(self.returns)[counts], np.asarray(self.lengths)[counts]
         metrics: dict[str, np.ndarray] = {"return": returns, "length": lengths}
@@ -117,7 +125,6 @@ class Evaluation(eqx.Module):
         return metrics
 
 
-@eqx.filter_jit
 def evaluate(
     env: AbstractEnvironment,
     actor: AbstractActor,
@@ -147,15 +154,31 @@ def evaluate(
     - `num_episodes`: how many to play.
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
     - `key`: consumed; episode `i` depends on it and on `i` only, with every actor that draws row by
-        row ([`zero_search.MctxSearch`][] does not).
+        row.
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
         same episodes, to rounding in the actor's networks.
 
     **Returns:** an [`zero_train.Evaluation`][] of the episodes, each return from the view of the
     player who moved first.
 
-    **Raises:** `ValueError` where a number is below 1, or does not divide over the devices.
+    **Raises:** `ValueError` where a number is below 1, or does not divide over the devices, and
+    where an actor's action is NaN or out of the environment's range, a reward is not finite or a
+    discount is not between -1 and 1. Under `jax.jit` the returns of such episodes are NaN instead.
     """
+    result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
+    check_faults("evaluate", result.fault, "episodes")
+    return result
+
+
+@eqx.filter_jit
+def _evaluate(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    num_episodes: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    mesh: Mesh | None,
+) -> Evaluation:
     check_positive("evaluate", num_episodes=num_episodes, max_steps=max_steps)
     if mesh is None:
         rows = jnp.arange(num_episodes, dtype=jnp.int32)
@@ -199,11 +222,12 @@ def _play(
         heard = actor.advance(acted, action, next_state, transition)
         moved = ~count.over
         state, carry = select_rows(moved, (next_state, heard), (state, carry))
-        count = count.add(moved, transition.reward, transition.discount, transition.last, max_steps)
+        count = count.add(moved, transition, faults(env, action, transition), max_steps)
         return time + 1, state, carry, count
 
     _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
     failed = jnp.zeros(rows.shape, jnp.bool_)
     if isinstance(env, Fallible):
         failed = jax.vmap(env.failed)(state)
-    return Evaluation(count.returns, count.lengths, count.terminated, failed)
+    returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
+    return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)

@@ -27,7 +27,7 @@ from ._learning import (
     parameters,
     start,
 )
-from ._model import decoded, Evaluator, FeatureEvaluator, ValueCode
+from ._model import decoded, FeatureEvaluator, ValueCode
 from ._rows import select_rows
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
@@ -70,12 +70,12 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         is a scalar, or logits over the atoms of `value_code`. For an `auxiliary` loss
         `(logits, value, rest)`, of which planners see the first two.
     - `optimiser`: any optax transformation.
-    - `model`: makes the planners' model of an evaluator, e.g.
-        `functools.partial(zero_train.ChanceEnvironmentModel, env)`.
+    - `model`: `(evaluator, *, gamma) -> model`, what the planners plan over, e.g.
+        `functools.partial(zero_train.EnvironmentModel, env)`.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
     - `player`: the planner to play with at full strength.
-    - `gamma`: of the returns; give planners the same.
+    - `gamma`: of the returns, and of the model that the planners plan over.
     - `n_steps`: rewards in a return before it is bootstrapped.
     - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
@@ -88,7 +88,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
 
     network: Callable[..., Any]
     optimiser: optax.GradientTransformation
-    model: Callable[[Evaluator], AbstractModel]
+    model: Callable[..., AbstractModel]
     explorer: AbstractPlanner | Callable[[Int[Array, ""]], AbstractPlanner]
     player: AbstractPlanner
     gamma: float
@@ -130,7 +130,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         planner = self.explorer if explore else self.player
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
-        return PlanningActor(planner, self.model(self.evaluator(state.params)), self.record)
+        model = self.model(self.evaluator(state.params), gamma=self.gamma)
+        return PlanningActor(planner, model, self.record)
 
     def update(
         self, state: ExpertIterationState, batch: Batch, *, key: PRNGKeyArray

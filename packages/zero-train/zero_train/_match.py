@@ -14,6 +14,7 @@ from zero_envs import AbstractEnvironment, Observation
 
 from ._actor import AbstractActor
 from ._actors import RandomActor
+from ._faults import ALONE, check_faults, faults
 from ._rows import row_keys, select_rows, split_rows
 from ._tally import check_positive, check_rows, start_tally, Tally
 
@@ -59,15 +60,19 @@ class MatchResult(eqx.Module):
     - `returns`: undiscounted rewards from the opening on.
     - `lengths`: moves made after the opening.
     - `terminated`: the game came to its own end.
+    - `fault`: 0, or what was wrong: the numbers of an [`zero_train.Evaluation`][], and 3 for a game
+        without an opponent. Outcome and return are NaN then, and `summary` raises.
     """
 
     outcomes: Float[Array, " games"]
     returns: Float[Array, " games"]
     lengths: Int[Array, " games"]
     terminated: Bool[Array, " games"]
+    fault: Int[Array, " games"]
 
     def summary(self) -> MatchSummary:
-        """Waits for the device and gives plain numbers."""
+        """Waits for the device and gives plain numbers. Raises where a game has a `fault`."""
+        check_faults("MatchResult", self.fault, "games")
         outcomes = np.asarray(self.outcomes, np.float64)
         points = (outcomes + 1) / 2
         low, high = score_interval(points.reshape(2, -1).T)
@@ -125,7 +130,6 @@ class _Games(eqx.Module):
     count: Tally
 
 
-@eqx.filter_jit
 def match(
     env: AbstractEnvironment,
     first: AbstractActor,
@@ -157,7 +161,26 @@ def match(
         that ends the game is drawn anew; where that keeps happening it is cut short.
 
     **Returns:** a [`zero_train.MatchResult`][]; `result.summary()` has the score.
+
+    **Raises:** `ValueError` where an argument is out of range, where [`zero_train.evaluate`][]
+    raises, and where somebody moved again but in no game the move ever passed to the other side.
+    Under `jax.jit` the outcomes of such games are NaN instead.
     """
+    result = _match(env, first, second, num_games, max_steps, key, opening_plies)
+    check_faults("match", result.fault, "games")
+    return result
+
+
+@eqx.filter_jit
+def _match(
+    env: AbstractEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    num_games: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int,
+) -> MatchResult:
     check_positive("match", num_games=num_games, max_steps=max_steps)
     if num_games % 2:
         raise ValueError(
@@ -181,8 +204,11 @@ def match(
     loop = (jnp.zeros((), jnp.int32), games)
     _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
     count = games.count
-    outcomes = jnp.where(count.terminated, jnp.sign(count.returns), 0.0)
-    return MatchResult(outcomes, count.returns, count.lengths, count.terminated)
+    alone = jnp.any(count.kept) & ~jnp.any(count.passed)
+    fault = jnp.where(alone & (count.fault == 0), ALONE, count.fault)
+    returns = jnp.where(fault > 0, jnp.nan, count.returns)
+    outcomes = jnp.where(count.terminated | (fault > 0), jnp.sign(returns), 0.0)
+    return MatchResult(outcomes, returns, count.lengths, count.terminated, fault)
 
 
 def _turn(
@@ -235,7 +261,7 @@ def _turn(
     first_acts = (rows < half) == even
     moved = ~count.over & (first_acts == (count.sign > 0))
     state, carries = select_rows(moved, (state, carries), (games.state, games.carries))
-    count = count.add(moved, transition.reward, transition.discount, transition.last, max_steps)
+    count = count.add(moved, transition, faults(env, action, transition), max_steps)
     return _Games(state, carries, count)
 
 

@@ -1,6 +1,5 @@
 """From an environment and an evaluator to a model that planners plan over."""
 
-import abc
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
@@ -10,12 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from zero_envs import (
+    AbstractChanceEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractHiddenEnvironment,
     Observation,
+    Transition,
 )
-from zero_search import AbstractHiddenModel, AbstractPriorModel
+from zero_search import AbstractChanceModel, AbstractHiddenModel
 
 
 State = TypeVar("State")
@@ -99,23 +100,15 @@ def evaluate_batch(
     return jnp.where(legal, logits, -jnp.inf), value
 
 
-class AbstractResampledModel(AbstractHiddenModel[State], Generic[State]):
-    """A model of an environment that may hide something from the player.
+class EnvironmentModel(
+    AbstractChanceModel[State, PyTree[Array]], AbstractHiddenModel[State], Generic[State]
+):
+    """The batch-native twin of a discrete environment, with an evaluator for its leaves.
 
-    Whoever plans with a real state calls `resample` on it first, so no planner ever sees what
-    the player could not.
-    """
-
-    @abc.abstractmethod
-    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
-        """States the players to move could not tell from these, from the exact posterior.
-
-        The states themselves where nothing is hidden.
-        """
-
-
-class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State], Generic[State]):
-    """The batch-native twin of an environment, with an evaluator for its leaves.
+    What kind of world it is follows from the environment. Where it hides something, `root` draws
+    the hidden part from the posterior. Where it is an [`zero_envs.AbstractChanceEnvironment`][]
+    that hides nothing, tree searches have chance nodes; [`zero_search.Determinised`][] around the
+    model takes these away.
 
     **Attributes:**
 
@@ -123,10 +116,13 @@ class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State],
     - `evaluate`: takes ONE [`zero_envs.Observation`][], returns logits `[actions]` and the value
         `[]` for the player to move. Illegal logits are masked here. Give a pytree (a
         [`zero_train.FeatureEvaluator`][]) and new parameters do not compile anew.
+    - `gamma`: the discount factor, above 0 and up to 1: it multiplies the signed discounts of the
+        environment. Values that the evaluator learned with one gamma should be searched with it.
     """
 
     env: AbstractEnvironment
     evaluate: Evaluator
+    gamma: float = 1.0
 
     def __check_init__(self):
         name = type(self.env).__name__
@@ -142,36 +138,74 @@ class EnvironmentModel(AbstractPriorModel[State], AbstractResampledModel[State],
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
                 "`resample`"
             )
-
-    def step(
-        self, state: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        state, transition = jax.vmap(self.env.step)(state, action, key=key)
-        return state, transition.reward, transition.discount, transition.last
-
-    def predict(
-        self, state: State, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        del key
-        return evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(state))
-
-    def resample(self, state: State, *, key: Key[Array, " batch"]) -> State:
-        if isinstance(self.env, AbstractHiddenEnvironment):
-            return jax.vmap(self.env.resample)(state, key=key)
-        return state
+        check_gamma("EnvironmentModel", self.gamma)
 
     @property
     def num_signals(self) -> int:
         return self.env.num_signals if isinstance(self.env, AbstractHiddenEnvironment) else 0
 
+    @property
+    def num_outcomes(self) -> int:
+        return 0 if self._chance is None else self._chance.num_outcomes
+
+    def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
+        if isinstance(self.env, AbstractHiddenEnvironment):
+            return jax.vmap(self.env.resample)(state, key=key)
+        return state
+
+    def step(
+        self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return discounted(jax.vmap(self.env.step)(node, action, key=key), self.gamma)
+
+    def predict(
+        self, node: State, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        return evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(node))
+
     def signal(
-        self, state: State, action: Int[Array, " batch"], next_state: State
+        self, node: State, action: Int[Array, " batch"], next_node: State
     ) -> Int[Array, " batch"]:
         if isinstance(self.env, AbstractHiddenEnvironment):
-            return jax.vmap(self.env.signal)(state, action, next_state)
+            return jax.vmap(self.env.signal)(node, action, next_node)
         return jnp.zeros_like(action)
 
+    def afterstate(self, node: State, action: Int[Array, " batch"]) -> PyTree[Array]:
+        assert self._chance is not None  # `num_outcomes` is 0 otherwise
+        return jax.vmap(self._chance.afterstate)(node, action)
 
-def batch_size(state: PyTree[Array]) -> int:
-    """The length of the leading axis that all leaves share."""
-    return jax.tree.leaves(state)[0].shape[0]
+    def outcome_logits(self, afterstate: PyTree[Array]) -> Float[Array, "batch outcomes"]:
+        assert self._chance is not None
+        return jax.vmap(self._chance.outcome_logits)(afterstate)
+
+    def afterstate_value(self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]) -> None:
+        return None
+
+    def resolve(
+        self, afterstate: PyTree[Array], outcome: Int[Array, " batch"]
+    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        assert self._chance is not None
+        return discounted(jax.vmap(self._chance.resolve)(afterstate, outcome), self.gamma)
+
+    @property
+    def _chance(self) -> AbstractChanceEnvironment | None:
+        """The environment, where it knows the odds of all that the player cannot foresee."""
+        if isinstance(self.env, AbstractChanceEnvironment) and not self.env.hidden:
+            return self.env
+        return None
+
+
+def discounted(
+    step: tuple[State, Transition], gamma: float
+) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    """An environment's step as a model's: gamma multiplies the signed discount."""
+    state, transition = step
+    return state, transition.reward, gamma * transition.discount, transition.last
+
+
+def check_gamma(owner: str, gamma: float) -> None:
+    """Raises a `ValueError` where gamma is no discount factor of a model."""
+    if not 0 < gamma <= 1:
+        raise ValueError(
+            f"{owner}(gamma={gamma}) must be above 0 and at most 1; a discount of 0 means the end"
+        )

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from zero_envs import Observation, Transition
 
 from ._actor import AbstractActor
+from ._faults import move_faults
 from ._learning import bind
 
 
@@ -41,6 +42,9 @@ class Behaviour(eqx.Module):
 class DistributionActor(AbstractActor[None]):
     """Plays a policy of any actions, without search. Its record is a `Behaviour`.
 
+    Where the log-probability of a discrete action is NaN there is no policy, and the action is -1,
+    which no environment has, as in a [`zero_train.PolicyActor`][].
+
     **Attributes:**
 
     - `policy`: takes one `features`, returns a distribution.
@@ -64,9 +68,10 @@ class DistributionActor(AbstractActor[None]):
         def one(features: PyTree[Array], legal: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
             policy = masked(self.policy(features), legal)
             action = policy.mode() if self.greedy else policy.sample(key=key)
+            log_prob = policy.log_prob(action)
             if jnp.issubdtype(action.dtype, jnp.integer):
-                action = action.astype(jnp.int32)
-            return action, policy.log_prob(action)
+                action = jnp.where(jnp.isnan(log_prob), -1, action).astype(jnp.int32)
+            return action, log_prob
 
         action, log_prob = jax.vmap(one)(features, obs.legal, key)
         return action, Behaviour(log_prob), None
@@ -74,7 +79,8 @@ class DistributionActor(AbstractActor[None]):
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
-        del carry, action, next_state, transition
+        del carry, next_state
+        move_faults("DistributionActor", action, transition)
 
 
 class ActorCriticEvaluator(eqx.Module):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from zero_envs import AbstractEnvironment, Observation
 from zero_search import AbstractProposalModel, Proposal
 
-from ._model import State
+from ._model import check_gamma, discounted, State
 from ._policies import masked
 
 
@@ -29,10 +29,12 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
         factored, the policy's `logits` are those of all components' values, as in a
         `zero_nets.MultiDiscrete`; illegal ones are masked here. Give a pytree and new parameters
         do not compile anew.
+    - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
     """
 
     env: AbstractEnvironment
     evaluate: PolicyEvaluator
+    gamma: float = 1.0
 
     def __check_init__(self):
         if self.env.hidden:
@@ -41,21 +43,22 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
                 "cannot see, and planners may not see it either; use an environment that hides "
                 "nothing."
             )
+        check_gamma("PolicyModel", self.gamma)
+
+    def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
+        return state
 
     def step(
-        self, state: State, action: PyTree[Array], *, key: Key[Array, " batch"]
+        self, node: State, action: PyTree[Array], *, key: Key[Array, " batch"]
     ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        state, transition = jax.vmap(self.env.step)(state, action, key=key)
-        return state, transition.reward, transition.discount, transition.last
+        return discounted(jax.vmap(self.env.step)(node, action, key=key), self.gamma)
 
     def propose(
-        self, state: State, *, key: Key[Array, " batch"]
+        self, node: State, *, key: Key[Array, " batch"]
     ) -> tuple[Proposal, Float[Array, " batch"]]:
-        del key
-
         def one(state: State) -> tuple[Proposal, Float[Array, ""]]:
             obs = self.env.observe(state)
             policy, value = self.evaluate(obs)
             return masked(policy, obs.legal), value
 
-        return jax.vmap(one)(state)
+        return jax.vmap(one)(node)

@@ -64,13 +64,14 @@ class SPO(AbstractActorCritic):
     - `policy`: `(*, key) -> net`, and `net(features) -> distribution` for one example; a discrete
         one has `logits`.
     - `critic`: `(*, key) -> net`, and `net(features) -> value`.
-    - `model`: makes the planners' model of an evaluator: `functools.partial(PolicyModel, env)` for
-        continuous actions, `functools.partial(EnvironmentModel, env)` for discrete ones.
+    - `model`: `(evaluator, *, gamma) -> model`, what the searches plan over:
+        `functools.partial(PolicyModel, env)` for continuous actions,
+        `functools.partial(EnvironmentModel, env)` for discrete ones.
     - `explorer`, `player`: the search to collect with, and the one to play at full strength.
     - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
         [`zero_train.losses.TrustRegion`][] otherwise.
     - `policy_optimiser`, `critic_optimiser`, `dual_optimiser`: any optax transformations.
-    - `gamma`, `lambda_`: of the critic's returns.
+    - `gamma`, `lambda_`: of the critic's returns; gamma is that of the model, too.
     - `target_rate`: how far both target networks move with every gradient step.
     - `adaptive`: whether searches have the temperature that is learned, and not their own.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
@@ -79,7 +80,7 @@ class SPO(AbstractActorCritic):
 
     policy: Callable[..., Any]
     critic: Callable[..., Any]
-    model: Callable[[Any], AbstractModel]
+    model: Callable[..., AbstractModel]
     explorer: ParticleSearch
     player: ParticleSearch
     region: AbstractTrustRegion
@@ -100,7 +101,7 @@ class SPO(AbstractActorCritic):
             planner = eqx.tree_at(lambda p: p.temperature, planner, temperature)
         policy, critic = bind(self.policy, player.policy), bind(self.critic, player.critic)
         evaluator = ActorCriticEvaluator(policy, critic, player.statistics)
-        return PlanningActor(planner, self.model(evaluator), _record)
+        return PlanningActor(planner, self.model(evaluator, gamma=self.gamma), _record)
 
     def losses(
         self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray

@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from zero_envs import Transition
+
 from ._actor import AbstractActor
 
 
@@ -18,6 +20,8 @@ class Tally(eqx.Module):
     - `lengths`: moves made.
     - `over`: frozen from here on.
     - `terminated`: over by the rules (discount 0), not by truncation or the step limit.
+    - `kept`, `passed`: somebody moved again; the move passed to the other side.
+    - `fault`: the first thing that was wrong, see `_faults.py`.
     """
 
     sign: Float[Array, " rows"]
@@ -25,16 +29,19 @@ class Tally(eqx.Module):
     lengths: Int[Array, " rows"]
     over: Bool[Array, " rows"]
     terminated: Bool[Array, " rows"]
+    kept: Bool[Array, " rows"]
+    passed: Bool[Array, " rows"]
+    fault: Int[Array, " rows"]
 
     def add(
         self,
         moved: Bool[Array, " rows"],
-        reward: Float[Array, " rows"],
-        discount: Float[Array, " rows"],
-        last: Bool[Array, " rows"],
+        transition: Transition,
+        fault: Int[Array, " rows"],
         max_steps: int,
     ) -> "Tally":
         """Counts one transition in the rows that moved."""
+        reward, discount, last = transition.reward, transition.discount, transition.last
         lengths = self.lengths + moved.astype(jnp.int32)
         return Tally(
             sign=jnp.where(moved & (discount < 0), -self.sign, self.sign),
@@ -43,13 +50,17 @@ class Tally(eqx.Module):
             lengths=lengths,
             over=self.over | (moved & (last | (lengths >= max_steps))),
             terminated=self.terminated | (moved & last & (discount == 0)),
+            kept=self.kept | (moved & (discount > 0)),
+            passed=self.passed | (moved & (discount < 0)),
+            fault=jnp.where(moved & (self.fault == 0), fault, self.fault),
         )
 
 
 def start_tally(sign: Float[Array, " rows"]) -> Tally:
     """Nothing has happened yet."""
     none = jnp.zeros(sign.shape, bool)
-    return Tally(sign, jnp.zeros_like(sign), jnp.zeros(sign.shape, jnp.int32), none, none)
+    zeros = jnp.zeros(sign.shape, jnp.int32)
+    return Tally(sign, jnp.zeros_like(sign), zeros, none, none, none, none, zeros)
 
 
 def check_positive(call: str, **values: int) -> None:

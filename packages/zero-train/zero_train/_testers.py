@@ -10,13 +10,13 @@ from jaxtyping import PRNGKeyArray
 from zero_envs import AbstractEnvironment
 
 from ._actor import AbstractActor
+from ._faults import check_faults
 from ._match import match, MatchResult
 
 
 Actor = TypeVar("Actor", bound=AbstractActor)
 
 
-@eqx.filter_jit
 def challenge(
     env: AbstractEnvironment,
     challenger: Actor,
@@ -36,7 +36,25 @@ def challenge(
     arrays only.
 
     **Returns:** the new best, and the match from the challenger's view.
+
+    **Raises:** `ValueError` as [`zero_train.match`][] does. Under `jax.jit` the best stays where
+    something was wrong with a game.
     """
+    chosen, result = _challenge(env, challenger, best, num_games, max_steps, key, opening_plies)
+    check_faults("challenge", result.fault, "games")
+    return chosen, result
+
+
+@eqx.filter_jit
+def _challenge(
+    env: AbstractEnvironment,
+    challenger: Actor,
+    best: Actor,
+    num_games: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int,
+) -> tuple[Actor, MatchResult]:
     new, new_static = eqx.partition(challenger, eqx.is_array)
     old, old_static = eqx.partition(best, eqx.is_array)
     if not eqx.tree_equal(new_static, old_static):
