@@ -41,7 +41,7 @@ def page() -> tuple[SimpleNamespace, list[str], list[str]]:
 
 def test_the_page_prints_what_it_says(page):
     _, printed, said = page
-    assert len(said) == 3 and printed == said
+    assert len(said) == 4 and printed == said
 
 
 class State(NamedTuple):
@@ -56,15 +56,19 @@ class Table(AbstractPriorModel[State]):
     discount: jax.Array
     logits: jax.Array
     value: jax.Array
+    gamma: float = 1.0
 
-    def step(self, state, action, *, key):
-        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
-        at = (state.game, node)
-        discount = self.discount[at]
-        return State(state.game, node), self.reward[at], discount, discount == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        return self.logits[state.game, state.node], self.value[state.game, state.node]
+    def step(self, node, action, *, key):
+        child = jnp.minimum(ACTIONS * node.node + 1 + action, SIZE - 1)
+        at = (node.game, child)
+        discount = self.gamma * self.discount[at]
+        return State(node.game, child), self.reward[at], discount, discount == 0
+
+    def predict(self, node, *, key):
+        return self.logits[node.game, node.node], self.value[node.game, node.node]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +85,7 @@ def table() -> Table:
         discount=f32(discount),
         logits=f32(np.where(illegal, -np.inf, logits)),
         value=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
+        gamma=0.9,
     )
 
 
@@ -93,14 +98,20 @@ def plan(table, planner, temperature):
 
 
 class Oracle:
-    """The page's two rules in NumPy, one game, a dictionary of nodes."""
+    """The page's rules in NumPy, one game, a dictionary of nodes."""
 
-    def __init__(self, table: Table, game: int, *, gamma, c, reduction, temperature):
+    def __init__(self, table: Table, game: int, *, c, reduction, temperature, k=0.0):
         self.reward, self.discount, self.logits, self.raw = (
             np.asarray(x[game], np.float64)
             for x in (table.reward, table.discount, table.logits, table.value)
         )
-        self.gamma, self.c, self.reduction, self.temperature = gamma, c, reduction, temperature
+        self.gamma, self.c, self.reduction, self.temperature = (
+            table.gamma,
+            c,
+            reduction,
+            temperature,
+        )
+        self.k, self.forced = k, 0
         self.tree: dict[int, SimpleNamespace] = {}
         self.add(0)
 
@@ -117,6 +128,10 @@ class Oracle:
         first = at.value - self.reduction * np.sqrt(at.prior[seen].sum())
         score = np.where(seen, at.q, first) + self.c * at.prior * np.sqrt(count) / (at.visits + 1)
         action = int(np.argmax(np.where(at.prior > 0, score, -np.inf)))
+        short = seen & (at.visits < np.sqrt(self.k * at.prior * at.visits.sum()))
+        if node == 0 and short.any():
+            action, before = int(np.argmax(np.where(short, at.prior, -1))), action
+            self.forced += action != before
         child = ACTIONS * node + 1 + action
         if child not in self.tree:
             self.add(child)
@@ -136,19 +151,42 @@ def test_rules_equal_a_search_in_numpy(page, table):
     backup = rules.SoftmaxBackup()
     # The page's rule is one that the library has, written out.
     for selection in (rules.UrgentPUCT(**options), PUCT(1.3, FirstPlayUrgency(0.4))):
-        planner = TreeSearch(60, selection, gamma=0.9, backup=backup)
+        planner = TreeSearch(60, selection, backup=backup)
         run = quick_jit(lambda t, planner=planner: plan(table, planner, t))
         found = run(jnp.float32(0.2))
         for game in range(GAMES):
-            oracle = Oracle(table, game, gamma=0.9, temperature=0.2, **options)
+            oracle = Oracle(table, game, temperature=0.2, **options)
             for _ in range(60):
                 oracle.simulate()
             root = oracle.tree[0]
-            assert np.array_equal(np.round(found.weights[game] * 60), root.visits)
+            assert np.array_equal(found.visits[game], root.visits)
             assert np.allclose(found.value[game], root.value, atol=1e-5)
             seen = root.visits > 0
             assert np.allclose(found.qvalues[game][seen], root.q[seen], atol=1e-5)
             assert int(found.stats["nodes"][game]) == len(oracle.tree)
+
+
+@pytest.mark.parametrize("leaves", [1, 4])
+def test_the_rule_at_the_root_is_apart_from_the_one_inside(page, table, leaves):
+    rules, _, _ = page
+    options = dict(c=0.3, reduction=0.4)
+    root, backup = rules.ForcedPlayouts(3.0), rules.SoftmaxBackup()
+    planner = TreeSearch(60, rules.UrgentPUCT(**options), root, backup=backup, num_leaves=leaves)
+    found = quick_jit(lambda t: plan(table, planner, t))(jnp.float32(0.2))
+    if leaves == 1:
+        forced = 0
+        for game in range(GAMES):
+            oracle = Oracle(table, game, temperature=0.2, k=3.0, **options)
+            for _ in range(60):
+                oracle.simulate()
+            assert np.array_equal(found.visits[game], oracle.tree[0].visits)
+            assert np.allclose(found.value[game], oracle.tree[0].value, atol=1e-5)
+            forced += oracle.forced
+        assert forced > GAMES  # else the rule was never needed
+    # No action that was tried is more than the last few playouts short.
+    prior, visits = jax.nn.softmax(table.logits[:, 0]), found.visits
+    total = jnp.sum(visits, axis=1, keepdims=True) - ACTIONS
+    assert jnp.all((visits == 0) | (visits >= jnp.sqrt(3 * prior * total) - leaves))
 
 
 def exact(table, game, best, node=0) -> float:

@@ -48,33 +48,33 @@ class Othello(AbstractPriorModel[Slim]):
         del obs, key
         return state
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         del key
 
-        def one(state, action):
+        def one(node, action):
             x = self.template._x._replace(
-                board=state.board.astype(jnp.int32), passed=state.passed, turn=state.turn
+                board=node.board.astype(jnp.int32), passed=node.passed, turn=node.turn
             )
             after = self.env.step(
                 self.template.replace(
-                    current_player=state.player,
-                    legal_action_mask=state.legal,
-                    terminated=state.terminated,
+                    current_player=node.player,
+                    legal_action_mask=node.legal,
+                    terminated=node.terminated,
                     _x=x,
                 ),
                 action,
             )
             discount = jnp.where(after.terminated, 0.0, -self.gamma)
-            return self.slim(after), after.rewards[state.player], discount, after.terminated
+            return self.slim(after), after.rewards[node.player], discount, after.terminated
 
         # pgx promotes types freely.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            return jax.vmap(one)(state, action)
+            return jax.vmap(one)(node, action)
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
-        out = state.board.astype(jnp.float32) @ self.weights
-        return jnp.where(state.legal, out[:, :65], -jnp.inf), jnp.tanh(out[:, 65])
+        out = node.board.astype(jnp.float32) @ self.weights
+        return jnp.where(node.legal, out[:, :65], -jnp.inf), jnp.tanh(out[:, 65])
 
     def slim(self, state) -> Slim:
         return Slim(
@@ -147,28 +147,28 @@ class RandomTree(AbstractPriorModel[Node]):
         name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
         return Node(name, jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), bool))
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         del key
-        name = _mix(state.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
+        name = _mix(node.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
         reward = jnp.where(_unit(name, 1) < 0.5, 2 * _unit(name, 2) - 1, 0.0)
         which = (_unit(name, 3) * len(self.discounts)).astype(jnp.int32)
         discount = jnp.asarray(self.discounts, jnp.float32)[which]
-        depth = state.depth + 1
+        depth = node.depth + 1
         discount = jnp.where(depth >= self.horizon, 0.0, discount)
         last = (discount == 0) | (_unit(name, 4) < self.truncate)
-        done = state.done
-        after = Node(jnp.where(done, state.name, name), depth, done | last)
+        done = node.done
+        after = Node(jnp.where(done, node.name, name), depth, done | last)
         reward, discount = jnp.where(done, 0.0, reward), jnp.where(done, self.after_end, discount)
         return after, reward, self.gamma * discount, done | last
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
         lanes = jnp.arange(self.num_actions, dtype=jnp.uint32)[None] + jnp.uint32(11)
-        each = _mix(state.name[:, None] * jnp.uint32(17) + lanes)
+        each = _mix(node.name[:, None] * jnp.uint32(17) + lanes)
         legal = _unit(each, 5) >= self.illegal
         legal = legal.at[:, 0].set(legal[:, 0] | ~jnp.any(legal, axis=1))
         logits = self.sharpness * _unit(each, 6)
-        value = self.noise * (2 * _unit(state.name, 7) - 1)
+        value = self.noise * (2 * _unit(node.name, 7) - 1)
         return jnp.where(legal, logits, -jnp.inf), value
 
 
@@ -191,16 +191,16 @@ class Nim(AbstractPriorModel[jax.Array]):
         del obs, key
         return state
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         del key
-        left = jnp.maximum(state - action - 1, 0)
+        left = jnp.maximum(node - action - 1, 0)
         over = left == 0
         return left, jnp.where(over, 1.0, 0.0), jnp.where(over, 0.0, -1.0), over
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
-        legal = jnp.arange(3, dtype=jnp.int32)[None] < state[:, None]
-        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.shape, jnp.float32)
+        legal = jnp.arange(3, dtype=jnp.int32)[None] < node[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(node.shape, jnp.float32)
 
 
 class Jitted:

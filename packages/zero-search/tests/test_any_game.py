@@ -12,15 +12,17 @@ import pytest
 from zero_search import (
     AbstractPriorModel,
     check_plan,
-    GumbelSearch,
-    MctxSearch,
+    ImprovedPolicy,
     NodeStatistics,
     PUCT,
+    RootStatistics,
+    SequentialHalving,
+    SoftmaxQ,
     TreeSearch,
     UCB1,
 )
-from zero_search._expand import masked_prediction
-from zero_search._root import make_plan
+from zero_search._model import masked_prediction
+from zero_search._planner import make_plan
 
 from .helpers import exact_values, Jitted, Node, quick_jit, RandomTree, Reference
 
@@ -45,10 +47,11 @@ def depth(tree) -> np.ndarray:
 def limited(request):
     """A planner with little depth that keeps its tree, and its jitted methods."""
     if request.param == "puct":
-        planner: Any = TreeSearch(40, PUCT(1.5), gamma=0.9, max_depth=3, reuse=True)
+        planner = TreeSearch(40, PUCT(1.5), max_depth=3, reuse=True)
     else:
-        planner = GumbelSearch(40, 3, gumbel_scale=0.0, gamma=0.9, max_depth=3, reuse=True)
-    model = RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0), truncate=0.05)
+        options: Any = dict(max_num_considered_actions=3, gumbel_scale=0.0)
+        planner = TreeSearch.gumbel(40, **options, max_depth=3, reuse=True)
+    model = RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0), truncate=0.05, gamma=0.9)
     run = Jitted(planner, model)
 
     def grow(state, carry, key):
@@ -63,7 +66,7 @@ def test_game_with_little_depth_equals_the_reference(limited):
     # weights rest on the kept ones too.
     run, grow = limited
     planner, oracle = run.planner, Reference(run.planner, run.model)
-    state = run.model.root(ROWS)
+    state = run.model.start(ROWS)
     carry = planner.init(run.model, state)
     roots = [oracle.node(single(state, i)) for i in range(ROWS)]
     playing, reused, deepest = np.ones(ROWS, bool), 0, []
@@ -78,12 +81,12 @@ def test_game_with_little_depth_equals_the_reference(limited):
             seen = root["visits"] > 0
             assert np.allclose(plan.qvalues[i][seen], root["q"][seen], atol=1e-5)
             assert np.allclose(plan.value[i], root["mean"], atol=1e-5)
-            if isinstance(planner, GumbelSearch):
+            if isinstance(planner.readout, ImprovedPolicy):
                 assert np.allclose(plan.weights[i], oracle.improved(root), atol=1e-5)
                 assert int(plan.action[i]) == np.argmax(oracle.halving(root))
             reused += kept.sum() if move else 0
         state, _, _, last = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, state, last)
+        carry = run.advance(carry, plan.action, last)
         playing &= ~np.asarray(last)
         for i in np.flatnonzero(playing):
             child = roots[i]["children"].get(int(plan.action[i]), [None])[0]
@@ -96,14 +99,17 @@ def test_game_with_little_depth_equals_the_reference(limited):
 class Bandit(AbstractPriorModel[jax.Array]):
     """One move; its arms pay 1 with the state's probabilities and else -1."""
 
-    def step(self, state, action, *, key):
-        chance = jnp.take_along_axis(state, action[:, None], axis=1)[:, 0]
-        win = jax.vmap(jr.bernoulli)(key, chance)
-        return state, jnp.where(win, 1.0, -1.0), jnp.zeros_like(chance), jnp.ones_like(win)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
+    def step(self, node, action, *, key):
+        chance = jnp.take_along_axis(node, action[:, None], axis=1)[:, 0]
+        win = jax.vmap(jr.bernoulli)(key, chance)
+        return node, jnp.where(win, 1.0, -1.0), jnp.zeros_like(chance), jnp.ones_like(win)
+
+    def predict(self, node, *, key):
         del key
-        return jnp.zeros_like(state), jnp.zeros(state.shape[:1], jnp.float32)
+        return jnp.zeros_like(node), jnp.zeros(node.shape[:1], jnp.float32)
 
 
 def regrets(planner, model, state, exact, times):
@@ -167,8 +173,8 @@ def test_regret_on_trees_grows_logarithmically(selection):
     # Kocsis and Szepesvari 2006, theorem 6. Two players, rewards on the way, a noisy evaluator;
     # all 1 + 3 + 9 + 27 nodes fit. Greed sticks to what first looked good.
     model = RandomTree(3, (1.0, -1.0, -1.0), illegal=0.2, horizon=3, sharpness=0.0)
-    state = model.root(128)
-    exact = np.asarray(quick_jit(lambda s: exact_values(model, s, 1.0, levels=3))(state))
+    state = model.start(128)
+    exact = np.asarray(quick_jit(lambda s: exact_values(model, s, levels=3))(state))
     planner = TreeSearch(100, selection, max_nodes=41, reuse=True)
     run = regrets(planner, model, state, exact, (1, 4, 16, 64))
     cumulative, simple = run(selection.c)
@@ -205,6 +211,9 @@ class Strange(AbstractPriorModel[Node]):
     kind: jax.Array
     cured: jax.Array
 
+    def root(self, state, obs, *, key):
+        return state
+
     def ill(self, state):
         return state.name % jnp.uint32(3) == 0
 
@@ -218,48 +227,45 @@ class Strange(AbstractPriorModel[Node]):
     def odd(self, name):
         return self.kind == len(SICK) + ODD.index(name)
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = self.tree.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node, action, key=key)
         equal = self.odd("all values equal")
         reward = self.spoil("reward", after, jnp.where(equal, 0.0, reward))
         discount = self.spoil("discount", after, jnp.where(equal, 1.0, discount))
         return after, reward, discount, last
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        logits = logits.at[:, 1].set(self.spoil("logit", state, logits[:, 1]))
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        logits = logits.at[:, 1].set(self.spoil("logit", node, logits[:, 1]))
         only = jnp.where(jnp.arange(logits.shape[1])[None] == 2, logits, -jnp.inf).at[:, 2].set(0.0)
         logits = jnp.where(self.odd("one legal action"), only, logits)
-        filler = self.odd("nothing legal below") & (state.depth > 0)
+        filler = self.odd("nothing legal below") & (node.depth > 0)
         logits = jnp.where(filler[:, None], -jnp.inf, logits)
         value = jnp.where(self.odd("all values equal"), 0.5, value)
-        return logits, self.spoil("value", state, value)
+        return logits, self.spoil("value", node, value)
 
 
 ENGINES = {
     "puct": TreeSearch(16),
-    "gumbel": GumbelSearch(16, 3),
-    "mctx": MctxSearch(16),
-    "mctx gumbel": MctxSearch(16, "gumbel", max_num_considered_actions=3),
+    "gumbel": TreeSearch.gumbel(16, max_num_considered_actions=3),
+    "mixed": TreeSearch(16, PUCT(), SequentialHalving(3), SoftmaxQ(0.5), num_leaves=4),
+    "muzero": TreeSearch.muzero(16, reuse=True),
 }
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(x, marks=pytest.mark.slow) if x == "mctx gumbel" else x for x in ENGINES],
+    params=[pytest.param(x, marks=pytest.mark.slow) if x == "muzero" else x for x in ENGINES],
 )
 def engine(request):
     """A planner's plans on strange models, and how many ill states are in its trees."""
-    planner: Any = ENGINES[request.param]
+    planner = ENGINES[request.param]
     tree = RandomTree(num_actions=4, discounts=(1.0, -1.0), horizon=9)
 
     def run(kind, cured):
-        model, state = Strange(tree, kind, cured), tree.root(ROWS)
+        model, state = Strange(tree, kind, cured), tree.start(ROWS)
         keys = jr.split(jr.key(0), ROWS)
-        carry = planner.init(model, state)
-        if isinstance(planner, MctxSearch):
-            return planner.plan(model, state, carry, key=keys)[0], jnp.zeros((ROWS,), int)
-        plan, _, grown = planner.grow(model, state, carry, key=keys)
+        plan, _, grown = planner.grow(model, state, planner.init(model, state), key=keys)
         node = jnp.arange(grown.parent.shape[1])[None]
         # No step leads to the root.
         asked = (node < grown.size[:, None]) & ((node > 0) | (kind < 5))
@@ -312,18 +318,21 @@ def test_logits_can_be_subtracted_from_each_other():
 
 
 def test_without_jit_a_plan_checks_itself():
-    root = NodeStatistics(
+    zeros = jnp.zeros((2, 3))
+    node = NodeStatistics(
         prior=jnp.zeros((2, 1, 3)),
         visits=jnp.ones((2, 3)),
-        qvalues=jnp.zeros((2, 3)),
+        qvalues=zeros,
         count=jnp.full((2,), 4.0),
         value=jnp.zeros((2,)),
         raw_value=jnp.zeros((2,)),
     )
-    action, weights = jnp.zeros((2,), jnp.int32), jnp.full((2, 3), 1 / 3)
-    jax.eval_shape(lambda x: make_plan(root, action, weights, invalid=x), jnp.asarray([0, 2]))
+    ply = jnp.zeros((2,), jnp.int32)
+    root = RootStatistics(node, zeros, node.visits > 0, zeros, zeros, ply)
+    plan = lambda invalid: make_plan(root, ply, zeros + 1 / 3, node.value, {"invalid": invalid})
+    jax.eval_shape(plan, jnp.asarray([0, 2]))
     with pytest.raises(ValueError, match=r"in 2 evaluations, in rows \[1\]"):
-        make_plan(root, action, weights, invalid=jnp.asarray([0, 2]))
+        plan(jnp.asarray([0, 2]))
 
 
 @pytest.mark.slow
@@ -331,6 +340,6 @@ def test_without_jit_a_plan_checks_itself():
 def test_without_jit_a_bad_model_is_an_error(name):
     tree = RandomTree(num_actions=4)
     model = Strange(tree, jnp.int32(list(SICK).index("NaN value")), jnp.asarray(False))
-    state, planner = tree.root(ROWS), ENGINES[name]
+    state, planner = tree.start(ROWS), ENGINES[name]
     with pytest.raises(ValueError, match="`model.predict` must return finite values"):
         planner.plan(model, state, planner.init(model, state), key=jr.split(jr.key(0), ROWS))

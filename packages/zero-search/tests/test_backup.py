@@ -9,7 +9,6 @@ import pytest
 from zero_search import (
     AbstractBackup,
     AbstractSelection,
-    GumbelSearch,
     MaxBackup,
     MeanBackup,
     PUCT,
@@ -42,22 +41,22 @@ def blend(node, outcome):
 @pytest.mark.parametrize(
     "planner",
     [
-        TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=25, backup=Blend()),
+        TreeSearch(60, PUCT(1.5), max_nodes=25, backup=Blend()),
         pytest.param(
-            GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, backup=Blend()),
+            TreeSearch.gumbel(60, max_num_considered_actions=3, gumbel_scale=0.0, backup=Blend()),
             marks=pytest.mark.slow,
         ),
     ],
     ids=["puct", "gumbel"],
 )
 def test_search_with_another_backup_equals_the_reference(planner):
-    model, rows = RandomTree(num_actions=4, truncate=0.1), 10
-    state = model.root(rows)
-    visits, plan = Jitted(planner, model).visits(state)
+    model, rows = RandomTree(num_actions=4, truncate=0.1, gamma=0.9), 10
+    state = model.start(rows)
+    plan = Jitted(planner, model).fresh(state)
     oracle = Reference(planner, model, blend)
     for row in range(rows):
         root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
-        assert np.array_equal(visits[row], root["visits"])
+        assert np.array_equal(plan.visits[row], root["visits"])
         seen = root["visits"] > 0
         assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
         assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
@@ -83,16 +82,14 @@ class Everything(AbstractSelection):
 def test_max_backup_of_a_complete_tree_is_exact(backup, leaves):
     # Moving twice, rewards on the way, gamma below 1, episodes cut off: all in one law, which the
     # mean of all outcomes does not obey.
-    model = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.15, horizon=3)
-    planner = TreeSearch(
-        200, Everything(), gamma=0.8, max_nodes=41, backup=backup, num_leaves=leaves
-    )
+    model = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.15, horizon=3, gamma=0.8)
+    planner = TreeSearch(200, Everything(), max_nodes=41, backup=backup, num_leaves=leaves)
 
     def run(state, key):
         plan, _ = planner.plan(model, state, planner.init(model, state), key=key)
-        return plan, exact_values(model, state, 0.8, levels=3)
+        return plan, exact_values(model, state, levels=3)
 
-    plan, exact = quick_jit(run)(model.root(64), jr.split(jr.key(0), 64))
+    plan, exact = quick_jit(run)(model.start(64), jr.split(jr.key(0), 64))
     legal = jnp.isfinite(exact)
     error = jnp.where(legal, jnp.abs(plan.qvalues - jnp.where(legal, exact, 0.0)), 0.0)
     if isinstance(backup, MaxBackup):

@@ -19,24 +19,27 @@ from zero_search import (
     AbstractSelection,
     ByMinMax,
     ByParentAndSiblings,
-    ChanceSearch,
     CompletedByMixedValue,
     DirichletNoise,
-    GumbelSearch,
-    MctxSearch,
+    Hindsight,
+    ImprovedPolicy,
     MuZeroPUCT,
+    PriorRoot,
     PUCT,
     safe_softmax,
     SearchCarry,
+    SequentialHalving,
+    SoftmaxQ,
     Temperature,
     TreeSearch,
     UCB1,
+    VisitCounts,
 )
 
 from .helpers import Node, RandomTree
 
 
-PLANNERS = [TreeSearch(4), GumbelSearch(4), MctxSearch(4)]
+PLANNERS = [TreeSearch(4), TreeSearch.gumbel(4), TreeSearch(4, num_leaves=2, reuse=True)]
 TREE = RandomTree()
 
 
@@ -45,8 +48,11 @@ class Bad(AbstractPriorModel[Any]):
 
     wrong: str
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = TREE.step(state, action, key=key)
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, reward, discount, last = TREE.step(node, action, key=key)
         if self.wrong == "reward":
             reward = reward[:, None]
         if self.wrong == "discount":
@@ -59,8 +65,8 @@ class Bad(AbstractPriorModel[Any]):
             after = after._replace(depth=after.depth.astype(jnp.float32))
         return after, reward, discount, last
 
-    def predict(self, state, *, key):
-        logits, value = TREE.predict(Node(*state), key=key)
+    def predict(self, node, *, key):
+        logits, value = TREE.predict(Node(*node), key=key)
         if self.wrong == "value":
             value = value[:, None]
         if self.wrong == "logits":
@@ -86,7 +92,7 @@ def trace(planner, model, state, num_keys: int):
     return jax.eval_shape(run, state)
 
 
-@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), MctxSearch(4)])
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), TreeSearch.gumbel(4)])
 @pytest.mark.parametrize(
     "wrong, message",
     [
@@ -102,13 +108,13 @@ def trace(planner, model, state, num_keys: int):
 def test_wrong_results_of_a_model_are_named(planner, wrong, message):
     # Under the import hook's eyes too: a user's own model is not annotated.
     with pytest.raises(ValueError, match=message) as error:
-        trace(planner, Bad(wrong), TREE.root(3), 3)
+        trace(planner, Bad(wrong), TREE.start(3), 3)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_wrong_rows_are_named(planner):
-    state = TREE.root(3)
+    state = TREE.start(3)
     with pytest.raises(ValueError, match=r"`key` is key<fry>\[2\] for 3 states"):
         trace(planner, TREE, state, 2)
     scalar = state._replace(depth=jnp.zeros((), jnp.int32))
@@ -118,7 +124,7 @@ def test_wrong_rows_are_named(planner):
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_keys_must_be_typed_and_one_a_row(planner, unhooked):
-    state = TREE.root(3)
+    state = TREE.start(3)
     carry = planner.init(TREE, state)
     with pytest.raises(ValueError, match=r"`key` is key<fry>\[\] for 3 states"):
         planner.plan(TREE, state, carry, key=jr.key(0))
@@ -126,7 +132,7 @@ def test_keys_must_be_typed_and_one_a_row(planner, unhooked):
         planner.plan(TREE, state, carry, key=jr.split(jr.PRNGKey(0), 3))
 
 
-@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4, reuse=True)])
+@pytest.mark.parametrize("planner", [TreeSearch(4), TreeSearch.gumbel(4, reuse=True)])
 def test_a_state_without_arrays_is_named(planner, unhooked):
     with pytest.raises(ValueError, match="`state` has no arrays; give at least one"):
         planner.init(TREE, ())
@@ -135,7 +141,7 @@ def test_a_state_without_arrays_is_named(planner, unhooked):
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_a_batch_without_games_is_named(planner):
     with pytest.raises(ValueError, match="`state` has a batch of 0 games; give at least one"):
-        planner.init(TREE, jax.tree.map(lambda x: x[:0], TREE.root(1)))
+        planner.init(TREE, jax.tree.map(lambda x: x[:0], TREE.start(1)))
 
 
 @pytest.mark.parametrize(
@@ -143,22 +149,16 @@ def test_a_batch_without_games_is_named(planner):
     [
         (lambda: TreeSearch(0), "num_simulations=0"),
         (lambda: TreeSearch(4, max_nodes=0), "max_nodes=0"),
-        (lambda: TreeSearch(4, temperature=-1.0), "temperature=-1.0"),
-        (lambda: TreeSearch(4, gamma=1.5), "gamma=1.5"),
-        (lambda: GumbelSearch(-1), "num_simulations=-1"),
-        (lambda: GumbelSearch(4, max_nodes=0), "max_nodes=0"),
-        (lambda: GumbelSearch(4, max_num_considered_actions=0), "considered_actions=0"),
-        (lambda: GumbelSearch(4, gumbel_scale=-1.0), "gumbel_scale=-1.0"),
-        (lambda: GumbelSearch(4, gamma=-0.1), "gamma=-0.1"),
-        (lambda: MctxSearch(4, "alphazero"), "policy='alphazero'"),
-        (lambda: MctxSearch(4, gamma=float("nan")), "gamma=nan"),
-        (lambda: MctxSearch(4, temperature=-1.0), "temperature=-1.0"),
-        (lambda: MctxSearch(4, "gumbel", noise=DirichletNoise()), "`noise` is for policy='muzero'"),
-        (lambda: MctxSearch(4, "gumbel", temperature=1.0), "`temperature` is for policy='muzero'"),
-        (lambda: MctxSearch(4, gumbel_scale=0.0), "`gumbel_scale` is for policy='gumbel'"),
-        (lambda: MctxSearch(4, "gumbel", max_num_considered_actions=0), "considered_actions=0"),
+        (lambda: VisitCounts(-1.0), r"VisitCounts\(temperature=-1.0\)"),
+        (lambda: TreeSearch.alphazero(4, temperature=-1.0), "temperature=-1.0"),
+        (lambda: SoftmaxQ(-1.0), r"SoftmaxQ\(temperature=-1.0\)"),
+        (lambda: TreeSearch.gumbel(-1), "num_simulations=-1"),
+        (lambda: TreeSearch.gumbel(4, max_nodes=0), "max_nodes=0"),
+        (lambda: SequentialHalving(0), "considered_actions=0"),
+        (lambda: SequentialHalving(gumbel_scale=-1.0), "gumbel_scale=-1.0"),
         (lambda: TreeSearch(4, max_depth=0), r"TreeSearch\(max_depth=0\)`: must be an integer"),
-        (lambda: GumbelSearch(4, max_depth=0), r"GumbelSearch\(max_depth=0\)`: must be an integer"),
+        (lambda: TreeSearch.uct(4, max_depth=0), r"TreeSearch\(max_depth=0\)`: must be an integer"),
+        (lambda: TreeSearch(4, outcomes="mean"), "outcomes='mean'.*must be one of 'proportional'"),
         (lambda: TreeSearch(6, num_leaves=4), "must be a multiple of num_leaves"),
         (lambda: TreeSearch(4, virtual_loss=-1.0), "virtual_loss=-1.0"),
         (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: must be finite, low below high"),
@@ -176,9 +176,9 @@ def test_a_batch_without_games_is_named(planner):
         (lambda: DirichletNoise(total=math.nan), "total=nan"),
         (lambda: Temperature(moves=-1), "moves=-1"),
         (lambda: Temperature(math.inf), "first=inf"),
-        (lambda: TreeSearch(4, temperature=math.inf), r"temperature=inf\)`: must be finite, 0 or"),
+        (lambda: VisitCounts(math.inf), r"temperature=inf\)`: must be finite, 0 or"),
         (lambda: TreeSearch(4, virtual_loss=math.inf), "virtual_loss=inf"),
-        (lambda: GumbelSearch(4, gumbel_scale=math.inf), "gumbel_scale=inf"),
+        (lambda: TreeSearch.gumbel(4, gumbel_scale=math.inf), "gumbel_scale=inf"),
         (lambda: ByMinMax(0.0, math.inf), "high=inf"),
     ],
 )
@@ -187,12 +187,12 @@ def test_bad_hyperparameters_are_named(build, message):
         build()
 
 
-@pytest.mark.parametrize("kind", [TreeSearch, GumbelSearch, MctxSearch])
+@pytest.mark.parametrize("build", [TreeSearch, TreeSearch.gumbel])
 @pytest.mark.parametrize("number", [16.0, True, "16"])
-def test_what_is_no_integer_is_named(kind, number, unhooked):
-    message = rf"`{kind.__name__}\(num_simulations={number!r}\)`: must be an integer, 1 or more"
+def test_what_is_no_integer_is_named(build, number, unhooked):
+    message = rf"`TreeSearch\(num_simulations={number!r}\)`: must be an integer, 1 or more"
     with pytest.raises(ValueError, match=message):
-        kind(number)
+        build(number)
 
 
 def test_other_fields_that_are_no_integers_are_named(unhooked):
@@ -202,6 +202,8 @@ def test_other_fields_that_are_no_integers_are_named(unhooked):
             TreeSearch(16, **{name: number})
     with pytest.raises(ValueError, match=r"moves=8.0\)`: must be an integer, 0 or more"):
         Temperature(moves=number)
+    with pytest.raises(ValueError, match=r"considered_actions=8.0\)`: must be an integer, 1"):
+        SequentialHalving(number)
     sixteen: Any = np.int64(16)
     assert TreeSearch(sixteen).num_simulations == 16
 
@@ -211,11 +213,13 @@ def test_other_fields_that_are_no_integers_are_named(unhooked):
     [
         (lambda part: TreeSearch(4, part), "selection={}.*subclass of `zero_search.AbstractSelect"),
         (lambda part: TreeSearch(4, backup=part), "backup={}.*`zero_search.AbstractBackup`"),
-        (lambda part: TreeSearch(4, noise=part), "noise={}.*`zero_search.AbstractRootNoise`"),
-        (lambda part: MctxSearch(4, noise=part), "noise={}.*`zero_search.AbstractRootNoise`"),
-        (lambda part: GumbelSearch(4, backup=part), "backup={}.*`zero_search.AbstractBackup`"),
-        (lambda part: GumbelSearch(4, qtransform=part), "qtransform={}.*AbstractQTransform`"),
-        (lambda part: ChanceSearch(part), "planner={}.*must be an instance of `zero_search.TreeSe"),
+        (lambda part: TreeSearch(4, root=part), "root={}.*`zero_search.AbstractRootRule`"),
+        (lambda part: TreeSearch(4, readout=part), "readout={}.*`zero_search.AbstractReadout`"),
+        (lambda part: PriorRoot(part), "noise={}.*`zero_search.AbstractRootNoise`"),
+        (lambda part: TreeSearch.gumbel(4, backup=part), "backup={}.*`zero_search.AbstractBackup`"),
+        (lambda part: SequentialHalving(qtransform=part), "qtransform={}.*AbstractQTransform`"),
+        (lambda part: ImprovedPolicy(part), "qtransform={}.*AbstractQTransform`"),
+        (lambda part: Hindsight(part, 2), "planner={}.*must be an instance of `zero_search.TreeSe"),
         (lambda part: PUCT(qtransform=part), "qtransform={}.*`zero_search.AbstractQTransform`"),
         (lambda part: MuZeroPUCT(qtransform=part), "qtransform={}.*AbstractQTransform`"),
     ],
@@ -275,32 +279,35 @@ class BadNoise(AbstractRootNoise):
         ),
         (TreeSearch(4, PUCT(qtransform=BadQ())), r"`BadQ.__call__` returned float32\[3,1\]"),
         (TreeSearch(4, MuZeroPUCT(qtransform=BadQ())), r"must return float32\[3,6\]: one value"),
-        (GumbelSearch(4, qtransform=BadQ()), r"`BadQ.__call__` returned float32\[3,1\]"),
+        (TreeSearch.gumbel(4, qtransform=BadQ()), r"`BadQ.__call__` returned float32\[3,1\]"),
         (
             TreeSearch(4, backup=BadBackup()),
             r"`BadBackup.__call__` returned float32\[3,6\] for 3 rows; it must return float32\[3\]",
         ),
-        (GumbelSearch(4, backup=BadDtype()), r"`BadDtype.__call__` returned bfloat16\[3\]"),
-        (TreeSearch(4, noise=BadNoise()), r"`BadNoise.__call__` returned float32\[3,5\]"),
-        (MctxSearch(4, noise=BadNoise()), r"must return float32\[3,6\]: one logit for every"),
+        (TreeSearch.gumbel(4, backup=BadDtype()), r"`BadDtype.__call__` returned bfloat16\[3\]"),
+        (
+            TreeSearch.alphazero(4, noise=BadNoise()),
+            r"`BadNoise.__call__` returned float32\[3,5\] for 3 rows; it must return "
+            r"float32\[3,6\]: one logit for every",
+        ),
     ],
 )
 def test_a_part_that_returns_a_wrong_shape_is_named(planner, message, unhooked):
     with pytest.raises(ValueError, match=message) as error:
-        trace(planner, TREE, TREE.root(3), 3)
+        trace(planner, TREE, TREE.start(3), 3)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4, reuse=True)])
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), TreeSearch.gumbel(4, reuse=True)])
 def test_a_carry_of_other_games_is_named(planner, unhooked):
-    state = TREE.root(3)
+    state = TREE.start(3)
 
     def plan(carry, state: Any = state, model: Any = TREE):
         run = lambda carry: planner.plan(model, state, carry, key=jr.split(jr.key(0), 3))
         return jax.eval_shape(run, carry)
 
     with pytest.raises(ValueError, match=r"`carry.ply` is int32\[2\] for 3 states: use what"):
-        plan(planner.init(TREE, TREE.root(2)))
+        plan(planner.init(TREE, TREE.start(2)))
     bigger = dataclasses.replace(planner, num_simulations=5).init(TREE, state)
     with pytest.raises(ValueError, match=r"`carry.tree.step` is int32\[3,11,2\] and not int32\[3,"):
         plan(bigger)
@@ -308,28 +315,28 @@ def test_a_carry_of_other_games_is_named(planner, unhooked):
         plan(planner.init(TREE, state), tuple(state), Bad("structure"))
 
 
-@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), GumbelSearch(4), MctxSearch(4)])
+@pytest.mark.parametrize("planner", [TreeSearch(4, reuse=True), TreeSearch.gumbel(4)])
 def test_moves_of_other_games_are_named(planner, unhooked):
-    state, carry = TREE.root(3), planner.init(TREE, TREE.root(3))
+    carry = planner.init(TREE, TREE.start(3))
     action, last = jnp.zeros((3,), jnp.int32), jnp.zeros((3,), bool)
     with pytest.raises(ValueError, match=r"`action` is float32\[3\] for a carry of 3 games"):
-        planner.advance(carry, action.astype(jnp.float32), state, last)
+        planner.advance(carry, action.astype(jnp.float32), last)
     with pytest.raises(ValueError, match=r"`last` is bool\[\] for a carry of 3 games; it must be "):
-        planner.advance(carry, action, state, last[0])
-    with pytest.raises(ValueError, match="`next_state` has 2 rows for a carry of 3 games"):
-        planner.advance(carry, action, TREE.root(2), last)
+        planner.advance(carry, action, last[0])
+    with pytest.raises(ValueError, match=r"`action` is int32\[2\] for a carry of 3 games"):
+        planner.advance(carry, action[:2], last)
 
 
 def test_kept_trees_need_no_check_to_go_on():
     # What `init` and `advance` return is accepted, whatever it has been through.
-    planner, state = TreeSearch(4, reuse=True), TREE.root(3)
+    planner, state = TreeSearch(4, reuse=True), TREE.start(3)
 
     def two_moves(state):
         carry = planner.init(TREE, state)
         for _ in range(2):
             plan, carry = planner.plan(TREE, state, carry, key=jr.split(jr.key(0), 3))
             state, _, _, last = TREE.step(state, plan.action, key=jr.split(jr.key(1), 3))
-            carry = planner.advance(carry, plan.action, state, last)
+            carry = planner.advance(carry, plan.action, last)
         return carry
 
     assert isinstance(jax.eval_shape(two_moves, state), SearchCarry)

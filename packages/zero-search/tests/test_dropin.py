@@ -48,7 +48,7 @@ def case(name):
     if name == "othello":
         return othello_positions(24, seed=3)
     model = RandomTree(num_actions=4, after_end=0.7)
-    return model, model.root(40)
+    return model, model.start(40)
 
 
 def predict(model, state):
@@ -234,7 +234,7 @@ def test_illegal_actions_are_never_visited(policy, key, options, quiet):
 def test_ties_are_broken_at_random():
     # One visit, all actions alike: the first one taken is a matter of chance alone.
     model = RandomTree(num_actions=4, illegal=0.0, sharpness=0.0, noise=0.0)
-    state = model.root(400)
+    state = model.start(400)
     logits, value = predict(model, state)
     root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
 
@@ -261,7 +261,7 @@ def test_ties_are_broken_at_random():
 def endless():
     """Nothing is final, and no action needs a mask: what is compared is the tree alone."""
     model = RandomTree(num_actions=3, discounts=(0.9, -0.9), illegal=0.0)
-    return model, model.root(30)
+    return model, model.start(30)
 
 
 def plain(model, key, action, state):

@@ -5,19 +5,30 @@ import itertools
 import pathlib
 import re
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import GumbelSearch, PUCT, read_tree, SearchTree, TreeSearch
+from zero_search import (
+    AbstractChanceModel,
+    PUCT,
+    read_tree,
+    sampled_step,
+    SearchTree,
+    TreeSearch,
+)
 
-from .helpers import quick_jit, RandomTree, Reference
+from .helpers import Node, quick_jit, RandomTree, Reference
 
 
 BATCH, SIMULATIONS, ROOM = 6, 48, 16
 SVG = "{http://www.w3.org/2000/svg}"
+# The models here draw nothing.
+UNUSED: Any = None
 
 
 def grow(planner, model, state):
@@ -29,17 +40,18 @@ def grow(planner, model, state):
 
 @pytest.fixture(scope="module")
 def model():
-    return RandomTree(num_actions=4, discounts=(1.0, -1.0, -1.0, -1.0, 0.0), truncate=0.1)
+    turns = (1.0, -1.0, -1.0, -1.0, 0.0)
+    return RandomTree(num_actions=4, discounts=turns, truncate=0.1, gamma=0.9)
 
 
 @pytest.fixture(scope="module")
 def planner():
-    return TreeSearch(SIMULATIONS, PUCT(1.2), gamma=0.9, max_nodes=ROOM, reuse=True)
+    return TreeSearch(SIMULATIONS, PUCT(1.2), max_nodes=ROOM, reuse=True)
 
 
 @pytest.fixture(scope="module")
 def grown(planner, model):
-    return grow(planner, model, model.root(BATCH))
+    return grow(planner, model, model.start(BATCH))
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +70,7 @@ def small():
         reward=np.asarray([0.0, 0.0, 1.0]),
         discount=np.asarray([0.0, -1.0, 0.0]),
         final=np.asarray([False, False, True]),
+        chance=np.zeros(3, bool),
         legal=np.ones((3, 4), bool),
         prior=np.full((3, 4), 0.25),
         visits=np.asarray([[4, 4, 0, 2], [1, 0, 1, 1], [0, 0, 0, 0]]),
@@ -82,13 +95,13 @@ def test_every_node_equals_the_reference(planner, model, trees):
     oracle = Reference(planner, model)
     unstored = finals = 0
     for row, tree in enumerate(trees):
-        state = jax.tree.map(lambda x, row=row: x[row : row + 1], model.root(BATCH))
+        state = jax.tree.map(lambda x, row=row: x[row : row + 1], model.start(BATCH))
         root = oracle.search(oracle.node(state))
         rows = tree.nodes()
         assert [x.node for x in rows] == list(range(len(tree))) and len(tree) == oracle.size(root)
         for node, known, depth, side in pairs(tree, root):
             got = rows[node]
-            assert (got.depth, got.side, got.final) == (depth, side, known["final"])
+            assert got[3:5] == (depth, side) and got[-2:] == (known["final"], False)
             assert np.allclose([got.raw_value, got.value], [known["raw"], known["mean"]], atol=1e-5)
             assert np.array_equal(tree.state(node).name, known["state"].name[0])
             for edge in tree.actions(node):
@@ -118,8 +131,8 @@ def test_visits_of_a_node_are_its_evaluation_and_its_edges(trees):
 
 
 def test_priors_are_probabilities_where_logits_are_kept(model):
-    planner = GumbelSearch(16, max_nodes=10)
-    state = model.root(BATCH)
+    planner = TreeSearch.gumbel(16, max_nodes=10)
+    state = model.start(BATCH)
     tree = read_tree(grow(planner, model, state)[2], BATCH - 1)
     predict = quick_jit(lambda s, k: model.predict(s, key=k)[0])
     logits = predict(tree.states, jr.split(jr.key(0), len(tree)))
@@ -277,23 +290,131 @@ def test_a_root_alone_can_be_looked_at(small):
 
 
 def test_kept_subtree_can_be_read(planner, model, grown, trees):
+    # Of the next plan's tree: what was kept lies at its root.
     plan, carry, _ = grown
     step = quick_jit(lambda s, a, k: model.step(s, a, key=k))
-    after, _, _, last = step(model.root(BATCH), plan.action, jr.split(jr.key(0), BATCH))
-    carry = quick_jit(planner.advance)(carry, plan.action, after, last)
+    after, _, _, last = step(model.start(BATCH), plan.action, jr.split(jr.key(0), BATCH))
+    carry = planner.advance(carry, plan.action, last)
+    again = quick_jit(lambda s, c, k: planner.grow(model, s, c, key=k))
+    tree = again(after, carry, jr.split(jr.key(1), BATCH))[2]
     kept = 0
     for row in range(BATCH):
-        if last[row]:
-            with pytest.raises(ValueError, match=f"`read_tree.row={row}.`: no tree was kept"):
-                read_tree(carry.tree, row)
-            continue
-        tree, old = read_tree(carry.tree, row), trees[row]
+        # What lies in the carry is what was there before the move.
+        assert read_tree(carry.tree, row).text() == trees[row].text()
+        new, old = read_tree(tree, row), trees[row]
         child = old.child[0, int(plan.action[row])]
-        assert np.array_equal(tree.state(0).name, after.name[row])
-        assert [e[2:7] for e in tree.actions()] == [e[2:7] for e in old.actions(child)]
-        assert tree.nodes()[0].q is None and tree.reward[0] == tree.discount[0] == 0
-        kept += 1
+        assert np.array_equal(new.state(0).name, after.name[row])
+        assert new.nodes()[0].q is None and new.reward[0] == new.discount[0] == 0
+        if last[row] or child < 0:
+            continue
+        for edge, before in zip(new.actions(), old.actions(child), strict=True):
+            assert edge[2:4] == before[2:4] and edge.visits >= before.visits
+        kept += len(new) > 1 and old.visits[child].sum() > 0
     assert kept >= 2
+
+
+class Tossed(AbstractChanceModel[Node, Node]):
+    """A tree whose actions have up to five outcomes each; the last two are rarely possible."""
+
+    tree: RandomTree
+
+    @property
+    def num_outcomes(self):
+        return 5
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def afterstate(self, node, action):
+        return Node(node.name * jnp.uint32(9) + action.astype(jnp.uint32), node.depth, node.done)
+
+    def outcome_logits(self, afterstate):
+        odd = (afterstate.name % jnp.uint32(2) == 1)[:, None]
+        one = (afterstate.name % jnp.uint32(8) == 2)[:, None]
+        odds = jnp.where(odd, jnp.asarray([[0.3, 0.5, 0.2, 0, 0]]), 0.2)
+        return jnp.log(jnp.where(one & (jnp.arange(5) > 0)[None], 0.0, odds))
+
+    def afterstate_value(self, afterstate, *, key):
+        return None
+
+    def resolve(self, afterstate, outcome):
+        return self.tree.step(afterstate, outcome, key=UNUSED)
+
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
+
+    def predict(self, node, *, key):
+        return self.tree.predict(node, key=key)
+
+
+@pytest.fixture(scope="module")
+def tossed():
+    """Trees with chance nodes, of three actions and five outcomes."""
+    tree = RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0, 0.0))
+    plan, _, grown = grow(TreeSearch(60, max_nodes=50), Tossed(tree), tree.start(3))
+    trees = [read_tree(grown, row) for row in range(3)]
+    assert np.array_equal(plan.visits, [tree.visits[0, :3] for tree in trees])
+    return tree, trees
+
+
+def test_chance_nodes_have_outcomes_for_columns(tossed):
+    model, trees = tossed
+    unused = jr.split(jr.key(0), 50)
+    assert isinstance(trees[0].states, Node) and trees[0].child.shape[1] == 5
+    logits = quick_jit(lambda s, k: Tossed(model).predict(s, key=k)[0])
+    outcomes = quick_jit(lambda s, a: Tossed(model).outcome_logits(Tossed(model).afterstate(s, a)))
+    followed = single = 0
+    for tree in trees:
+        rows, size = tree.nodes(), len(tree)
+        assert not tree.chance[0] and tree.chance.any() and not (tree.chance & tree.final).any()
+        padded = jax.tree.map(lambda x: np.resize(x, 50), tree.states)
+        prior = jax.nn.softmax(logits(padded, unused))[:size]
+        at = ~tree.chance
+        assert np.allclose(tree.prior[at, :3], prior[at], atol=1e-6)
+        assert not tree.legal[at, 3:].any() and not tree.visits[at, 3:].any()
+        above = jax.tree.map(lambda x, t=tree: np.resize(x[t.parent], 50), tree.states)
+        taken = np.resize(np.maximum(tree.action, 0), 50) % 3
+        odds = jax.nn.softmax(outcomes(above, taken.astype(np.int32)))[:size]
+        for row in rows[1:]:
+            up = rows[row.parent or 0]
+            assert row.chance == tree.chance[row.node] and not (row.chance and up.chance)
+            if row.chance:
+                assert (row.discount, row.reward, row.side) == (1, 0, up.side)
+                assert np.allclose(tree.prior[row.node], odds[row.node], atol=1e-6)
+                assert np.array_equal(tree.legal[row.node], odds[row.node] > 0)
+                followed += 1
+            elif not up.chance:  # a single outcome is possible: no node is spent on it
+                single += 1
+    assert followed > 20 and single > 0
+
+
+def test_outcomes_are_named_apart_from_actions(tossed):
+    _, trees = tossed
+    tree, seen = trees[0], []
+
+    def describe(state):
+        seen.append(state)
+        return f"after {state.depth}"
+
+    actions, outcomes = ["left", "right", "stay"], ["a", "b", "c", "d", "e"]
+    named: Any = dict(name_action=actions, name_outcome=outcomes)
+    plain = [str(i) for i in range(3)], [f"outcome {i}" for i in range(5)]
+    drawings = [tree.svg(**ALL, **named, describe=describe), tree.svg(**ALL)]
+    for svg, names in zip(drawings, [(actions, outcomes), plain], strict=True):
+        for group in nodes_of(svg)[1:]:
+            title = group.findtext(f"{SVG}title", "").splitlines()
+            kind, number, node = re.findall(r"^(\w+) (\d+) at node (\d+)", title[1])[0]
+            chance = tree.chance[int(node)]
+            assert kind == ("outcome" if chance else "action")
+            assert ("probability" in title[2]) == chance
+            assert label(group)[0] == names[int(chance)][int(number)]
+    assert len(seen) == np.sum(~tree.chance)
+    lines = tree.text(**ALL, **named).splitlines()
+    assert {line.split()[0] for line in lines} == {"root", *actions, *outcomes}
+    with pytest.raises(ValueError, match="`name_action` has 2 names for 3 actions"):
+        tree.text(name_action=["left", "right"])
+    with pytest.raises(ValueError, match="`name_outcome` has 2 names for 5 outcomes"):
+        tree.svg(name_outcome=["a", "b"])
 
 
 def test_what_is_wrong_is_said_in_one_line(grown, small):
@@ -309,6 +430,8 @@ def test_what_is_wrong_is_said_in_one_line(grown, small):
     for name in ("max_nodes", "max_depth", "max_children"):
         with pytest.raises(ValueError, match=f"{name}=0.`: must be an integer, 1 or more"):
             small.svg(**{name: 0})
+    with pytest.raises(ValueError, match="`read_tree.row=1.`: no tree was kept for this row"):
+        read_tree(jax.tree.map(jnp.zeros_like, grown[2]), 1)
     with pytest.raises(ValueError, match="being traced: return it"):
         jax.eval_shape(lambda t: read_tree(t).visits, grown[2])
 

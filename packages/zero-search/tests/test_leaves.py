@@ -64,16 +64,16 @@ def test_equals_a_slow_reference(loss, max_nodes):
     planner = TreeSearch(
         SIMULATIONS,
         PUCT(1.5),
-        gamma=0.9,
         max_nodes=max_nodes,
         num_leaves=LEAVES,
         virtual_loss=loss,
     )
-    model = RandomTree(num_actions=4, truncate=0.1)
-    state = model.root(BATCH)
+    model = RandomTree(num_actions=4, truncate=0.1, gamma=0.9)
+    state = model.start(BATCH)
     plan, _, tree = quick_jit(
         lambda s, k: planner.grow(model, s, planner.init(model, s), key=jr.split(k, BATCH))
     )(state, jr.key(0))
+    assert np.array_equal(plan.visits, tree.edge[:, 0, 0])
     oracle = Marked(planner, model)
     repeated = 0
     for row in range(BATCH):
@@ -100,16 +100,16 @@ def sums_hold(tree: Tree) -> None:
 
 def test_kept_subtrees_and_rows_without_moves(getkey):
     tree_model = RandomTree(num_actions=5)
-    planner = TreeSearch(16, num_leaves=8, reuse=True, temperature=1.0)
+    planner = TreeSearch.alphazero(16, num_leaves=8, reuse=True, temperature=1.0)
     run = Jitted(planner, tree_model)
-    state = tree_model.root(BATCH)
+    state = tree_model.start(BATCH)
     carry = planner.init(tree_model, state)
     for _ in range(3):
         plan, carry = run.plan(state, carry, getkey())
         assert jnp.allclose(jnp.sum(plan.weights, axis=1), 1.0)
         sums_hold(carry.tree)
         state, _, _, last = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, state, last)
+        carry = run.advance(carry, plan.action, last)
     assert isinstance(state, Node)
 
 

@@ -9,17 +9,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import mctx
-import numpy as np
 import pytest
 
 from zero_search import (
-    _gumbel,
     AbstractRootNoise,
     ByMinMax,
     CompletedByMixedValue,
-    GumbelSearch,
-    MctxSearch,
     MuZeroPUCT,
+    PriorRoot,
+    SequentialHalving,
     TreeSearch,
 )
 
@@ -47,14 +45,34 @@ class Fixed(AbstractRootNoise):
         return jnp.where(logits > -jnp.inf, out, -jnp.inf)
 
 
+class FixedHalving(SequentialHalving):
+    """The Gumbel noise is a given array."""
+
+    noise: Any = None
+
+    def prior(self, logits, *, key):
+        return super().prior(logits, key=key)[0], self.noise
+
+
+def muzero(noise, **parts) -> TreeSearch:
+    options: dict[str, Any] = {"selection": MuZeroPUCT(), **parts}
+    return TreeSearch(SIMULATIONS, root=PriorRoot(Fixed(noise)), **options)
+
+
+def gumbel(noise, qtransform, **parts) -> TreeSearch:
+    planner = TreeSearch.gumbel(SIMULATIONS, qtransform=qtransform, **parts)
+    root = FixedHalving(qtransform=qtransform, noise=noise)
+    return dataclasses.replace(planner, root=root)
+
+
 @pytest.fixture(scope="module")
 def case(request):
     """Model, states and root noise; the tree has states where an episode is cut off."""
     if request.param == "othello":
-        model, state = othello_positions(208, seed=3)
+        model, state = othello_positions(208, seed=3, gamma=GAMMA)
     else:
-        model = RandomTree(truncate=0.1)
-        state = model.root(200)
+        model = RandomTree(truncate=0.1, gamma=GAMMA)
+        state = model.start(200)
     logits = quick_jit(lambda s: model.predict(s, key=UNUSED))(state)[0]
     return model, state, jr.normal(jr.key(5), logits.shape)
 
@@ -70,7 +88,7 @@ def run_mctx(policy, case, monkeypatch, **kwargs):
         state, reward, discount, _ = model.step(state, action, key=key)
         logits, value = model.predict(state, key=key)
         return ENGINE.RecurrentFnOutput(
-            reward=reward, discount=GAMMA * discount, prior_logits=logits, value=value
+            reward=reward, discount=discount, prior_logits=logits, value=value
         ), state
 
     def run(state, noise):
@@ -97,7 +115,8 @@ def quiet_mctx(monkeypatch, noise):
         yield
 
 
-def assert_same(plan, visits, summary):
+def assert_same(plan, summary):
+    visits = plan.visits
     assert jnp.array_equal(visits.astype(int), summary.visit_counts.astype(jnp.int32))
     assert jnp.allclose(plan.value, summary.value, atol=1e-5)
     assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
@@ -108,22 +127,24 @@ def assert_same(plan, visits, summary):
 def test_puct_visits_equal_mctx(case, monkeypatch):
     model, state, noise = case
     summary, _, _ = run_mctx(mctx.muzero_policy, case, monkeypatch, dirichlet_fraction=0.0)
-    planner = TreeSearch(SIMULATIONS, MuZeroPUCT(), Fixed(noise), gamma=GAMMA)
-    plan = Jitted(planner, model).fresh(state)
-    assert_same(plan, np.round(plan.weights * SIMULATIONS), summary)
+    assert_same(Jitted(muzero(noise), model).fresh(state), summary)
 
 
 @pytest.mark.parametrize("case", ["tree"], indirect=True)
-def test_plans_equal_those_of_mctx_behind_our_interface(case, monkeypatch):
+def test_whole_plans_equal_those_of_mctx(case, monkeypatch):
     # Everything in the plan, where episodes are cut off and mctx by itself walks on.
     model, state, noise = case
-    planner = TreeSearch(SIMULATIONS, MuZeroPUCT(), Fixed(noise), gamma=GAMMA)
-    plan = Jitted(planner, model).fresh(state)
-    planner = MctxSearch(SIMULATIONS, noise=Fixed(noise), gamma=GAMMA)
-    with quiet_mctx(monkeypatch, noise):
-        other = Jitted(planner, model).fresh(state)
-    for ours, theirs in zip(jax.tree.leaves(plan), jax.tree.leaves(other), strict=True):
-        assert jnp.allclose(ours, theirs, atol=1e-5)
+    options = dict(dirichlet_fraction=0.0)
+    summary, _, weights = run_mctx(mctx.muzero_policy, case, monkeypatch, **options)
+    plan = Jitted(muzero(noise), model).fresh(state)
+    assert_same(plan, summary)
+    assert jnp.allclose(plan.weights, weights, atol=1e-6)
+    # mctx draws among the most visited; we take the first.
+    assert jnp.array_equal(plan.action, jnp.argmax(weights, axis=1))
+    unvisited = plan.visits == 0
+    assert jnp.array_equal(jnp.where(unvisited, plan.qvalues - plan.value[:, None], 0.0), 0 * noise)
+    assert jnp.allclose(plan.advantages, plan.qvalues - plan.value[:, None])
+    assert not jnp.any(plan.stats["invalid"]) and not jnp.any(plan.stats["reused"])
 
 
 @pytest.mark.parametrize(
@@ -141,12 +162,8 @@ def test_gumbel_visits_equal_mctx(case, options, monkeypatch):
     summary, action, weights = run_mctx(
         mctx.gumbel_muzero_policy, case, monkeypatch, qtransform=transform
     )
-    rule = CompletedByMixedValue(**options)
-    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, qtransform=rule)
-
-    monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
-    visits, plan = Jitted(planner, model).visits(state)
-    assert_same(plan, visits, summary)
+    plan = Jitted(gumbel(noise, CompletedByMixedValue(**options)), model).fresh(state)
+    assert_same(plan, summary)
     assert jnp.array_equal(plan.action, action)
     assert jnp.allclose(plan.weights, weights, atol=1e-5)
 
@@ -158,9 +175,8 @@ def test_puct_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch):
     options = dict(dirichlet_fraction=0.0, qtransform=transform, max_depth=3)
     summary, _, _ = run_mctx(mctx.muzero_policy, case, monkeypatch, **options)
     rule = MuZeroPUCT(qtransform=ByMinMax(-1.5, 2.0))
-    planner = TreeSearch(SIMULATIONS, rule, Fixed(noise), gamma=GAMMA, max_depth=3)
-    plan = Jitted(planner, model).fresh(state)
-    assert_same(plan, np.round(plan.weights * SIMULATIONS), summary)
+    plan = Jitted(muzero(noise, selection=rule, max_depth=3), model).fresh(state)
+    assert_same(plan, summary)
 
 
 @pytest.mark.parametrize("case", ["tree"], indirect=True)
@@ -171,9 +187,7 @@ def test_gumbel_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch
         mctx.gumbel_muzero_policy, case, monkeypatch, qtransform=transform, max_depth=2
     )
     rule = CompletedByMixedValue(use_mixed_value=False)
-    planner = GumbelSearch(SIMULATIONS, gamma=GAMMA, qtransform=rule, max_depth=2)
-    monkeypatch.setattr(_gumbel, "root_gumbel", lambda *_: noise)
-    visits, plan = Jitted(planner, model).visits(state)
-    assert_same(plan, visits, summary)
+    plan = Jitted(gumbel(noise, rule, max_depth=2), model).fresh(state)
+    assert_same(plan, summary)
     assert jnp.array_equal(plan.action, action)
     assert jnp.allclose(plan.weights, weights, atol=1e-5)

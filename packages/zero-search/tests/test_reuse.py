@@ -1,6 +1,7 @@
 """What is kept of a tree between moves, and what is not."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, PUCT, TreeSearch
+from zero_search import AbstractPriorModel, PUCT, Rules, TreeSearch
 from zero_search._select import prepare
 from zero_search._tree import COUNT, DISCOUNT, FINAL, plant, RAW, REWARD, VALUE
+from zero_search._tree_search import _kept
 
 from .helpers import Jitted, Node, Noise, quick_jit, RandomTree, Reference
 
@@ -20,14 +22,15 @@ BATCH, SIMULATIONS = 10, 40
 
 @pytest.fixture(scope="module")
 def run():
-    planner = TreeSearch(SIMULATIONS, PUCT(1.2), gamma=0.9, reuse=True, max_nodes=60)
-    return Jitted(planner, RandomTree(num_actions=3, discounts=(1.0, -1.0, -1.0), truncate=0.1))
+    planner = TreeSearch(SIMULATIONS, PUCT(1.2), reuse=True, max_nodes=60)
+    turns = (1.0, -1.0, -1.0)
+    return Jitted(planner, RandomTree(num_actions=3, discounts=turns, truncate=0.1, gamma=0.9))
 
 
 @pytest.fixture(scope="module")
 def moved(run):
     """A plan from fresh trees, the states its actions lead to, and the carry in between."""
-    state = run.model.root(BATCH)
+    state = run.model.start(BATCH)
     plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
     after, _, _, last = run.step(state, plan.action)
     return plan, carry, after, last
@@ -43,7 +46,7 @@ def child(root, action):
 def test_game_with_reuse_equals_the_reference(run):
     # Four moves: kept statistics, the room they take (the tree fills up) and renumbering.
     oracle = Reference(run.planner, run.model)
-    state = run.model.root(BATCH)
+    state = run.model.start(BATCH)
     carry = run.planner.init(run.model, state)
     single = lambda i: jax.tree.map(lambda x: x[i : i + 1], state)
     roots = [oracle.node(single(i)) for i in range(BATCH)]
@@ -61,60 +64,125 @@ def test_game_with_reuse_equals_the_reference(run):
             assert int(plan.stats["nodes"][i]) == oracle.size(root)
         action = plan.action
         state, _, _, last = run.step(state, action)
-        carry = run.advance(carry, action, state, last)
+        carry = run.advance(carry, action, last)
         playing &= ~np.asarray(last)
         for i in np.flatnonzero(playing):
             roots[i] = child(roots[i], int(action[i])) or oracle.node(single(i))
     assert playing.sum() >= 2
 
 
+@pytest.fixture(scope="module")
+def kept():
+    """What a plan from states would start with."""
+    return quick_jit(lambda carry, state: _kept(carry.tree, carry.reached, state))
+
+
 def test_kept_visits_are_those_of_the_played_edge(run, moved):
     plan, carry, after, last = moved
-    kept = run.advance(carry, plan.action, after, last).tree
-    visits = carry.tree.edge[jnp.arange(BATCH), 0, 0, plan.action]
+    again, _ = run.plan(after, run.advance(carry, plan.action, last), jr.key(1))
     # The edge's first visit is the evaluation of the child itself.
-    expected = jnp.where(last, 0.0, visits - 1)
-    assert jnp.array_equal(jnp.sum(kept.edge[:, 0, 0], axis=1), expected)
+    played = plan.visits[jnp.arange(BATCH), plan.action]
+    expected = jnp.where(last, 0.0, played - 1)
+    assert jnp.array_equal(again.stats["reused"], expected)
+    assert jnp.array_equal(jnp.sum(again.visits, axis=1), expected + SIMULATIONS)
     assert jnp.any(expected > 1)
 
 
-@pytest.mark.parametrize("why", ["last", "another state", "unvisited"])
-def test_what_no_longer_holds_is_dropped(run, moved, why):
+def test_two_moves_keep_the_grandchild(run, moved, kept):
+    # The opponent answers without a plan: the tree is followed by both actions.
+    plan, carry, middle, last = moved
+    tree, row = carry.tree, jnp.arange(BATCH)
+    child = tree.child[row, 0, plan.action]
+    reply = jnp.argmax(tree.edge[row, jnp.maximum(child, 0), 0], axis=1).astype(jnp.int32)
+    after, _, _, ended = run.step(middle, reply)
+    carry = run.advance(run.advance(carry, plan.action, last), reply, ended)
+    code = tree.child[row, jnp.maximum(child, 0), reply]
+    going = (child >= 0) & (code >= 0) & ~last & ~ended
+    expected = jnp.where(going[:, None], tree.edge[row, jnp.maximum(code, 0), 0], 0.0)
+    below = kept(carry, after)
+    assert jnp.array_equal(below.edge[:, 0, 0], expected)
+    assert jnp.sum(jnp.sum(expected, axis=1) > 1) >= 3
+    again, _ = run.plan(after, carry, jr.key(1))
+    assert jnp.array_equal(again.stats["reused"], jnp.sum(expected, axis=1))
+
+
+@pytest.mark.parametrize("why", ["last", "another name", "another depth", "unvisited"])
+def test_what_no_longer_holds_is_dropped(run, moved, kept, why):
     plan, carry, after, last = moved
     action = plan.action
     if why == "last":
         last = jnp.ones_like(last)
-    elif why == "another state":
-        after = Node(after.name + jnp.uint32(1), after.depth, after.done)
+    elif why == "another name":  # two leaves of three are as they were
+        after = after._replace(name=after.name + jnp.uint32(1))
+    elif why == "another depth":
+        after = after._replace(depth=after.depth + 1)
     else:
-        fresh = run.planner.init(run.model, after)
-        carry = type(carry)(ply=carry.ply, tree=fresh.tree)
-    carry = run.advance(carry, action, after, last)
-    empty = run.planner.init(run.model, after)
+        carry = run.planner.init(run.model, after)
+    carry, empty = run.advance(carry, action, last), run.planner.init(run.model, after)
     # What lies behind the last node is nobody's state.
-    kept = dataclasses.replace(carry.tree, state=empty.tree.state)
-    for old, new in zip(jax.tree.leaves(kept), jax.tree.leaves(empty.tree), strict=True):
+    left = dataclasses.replace(kept(carry, after), state=empty.tree.state)
+    for old, new in zip(jax.tree.leaves(left), jax.tree.leaves(empty.tree), strict=True):
         assert jnp.array_equal(old, new)
     # A plan on what is left is a plan from scratch.
     again, _ = run.plan(after, carry, jr.key(1))
     first, _ = run.plan(after, empty, jr.key(1))
     assert jnp.array_equal(again.weights, first.weights)
+    assert not jnp.any(again.stats["reused"])
 
 
 def test_only_the_differing_row_is_dropped(run, moved):
     plan, carry, after, last = moved
     row = int(np.flatnonzero(~np.asarray(last))[0])
-    other = Node(after.name.at[row].add(jnp.uint32(1)), after.depth, after.done)
-    sizes = run.advance(carry, plan.action, after, last).tree.size
-    changed = run.advance(carry, plan.action, other, last).tree.size
-    assert sizes[row] > 0
-    assert jnp.array_equal(changed, sizes.at[row].set(0))
+    other = after._replace(name=after.name.at[row].add(jnp.uint32(1)))
+    carry = run.advance(carry, plan.action, last)
+    whole, _ = run.plan(after, carry, jr.key(1))
+    changed, _ = run.plan(other, carry, jr.key(1))
+    assert whole.stats["reused"][row] > 0 == changed.stats["reused"][row]
+    others = np.arange(BATCH) != row
+    for ours, theirs in zip(jax.tree.leaves(whole), jax.tree.leaves(changed), strict=True):
+        assert jnp.array_equal(ours[others], theirs[others])
 
 
-def test_only_the_root_ever_has_noise():
-    planner = TreeSearch(12, noise=Noise(), reuse=True)
+class Haze(NamedTuple):
+    """A state with a number that may be NaN."""
+
+    inner: Node
+    haze: jax.Array
+
+
+class Hazy(AbstractPriorModel[Haze]):
+    """A tree whose states carry a float along."""
+
+    tree: RandomTree
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node.inner, action, key=key)
+        return Haze(after, node.haze), reward, discount, last
+
+    def predict(self, node, *, key):
+        return self.tree.predict(node.inner, key=key)
+
+
+def test_nan_equals_nan_and_nothing_else():
+    run = Jitted(TreeSearch(8, reuse=True), Hazy(RandomTree(num_actions=3, discounts=(-1.0,))))
+    nan, one = jnp.full((BATCH, 2), jnp.nan), jnp.ones((BATCH, 2))
+    state = Haze(run.model.tree.start(BATCH), jnp.where(jnp.arange(2) == 0, nan, one))
+    plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
+    after, _, _, last = run.step(state, plan.action)
+    carry = run.advance(carry, plan.action, last)
+    reused = lambda haze: run.plan(after._replace(haze=haze), carry, jr.key(1))[0].stats["reused"]
+    assert jnp.sum(reused(after.haze)) > BATCH
+    for other in (nan, one):
+        assert not jnp.any(reused(other))
+
+
+def test_only_the_root_ever_has_noise(kept):
+    planner = TreeSearch.alphazero(12, noise=Noise(), reuse=True)
     run = Jitted(planner, RandomTree(num_actions=3, illegal=0.0))
-    state = run.model.root(BATCH)
+    state = run.model.start(BATCH)
     plan, carry = run.plan(state, planner.init(run.model, state), jr.key(0))
 
     @quick_jit
@@ -128,13 +196,13 @@ def test_only_the_root_ever_has_noise():
 
     assert jnp.all(noisy(carry.tree)[:, 0]) and not jnp.any(noisy(carry.tree)[:, 1:])
     after, _, _, last = run.step(state, plan.action)
-    kept = run.advance(carry, plan.action, after, last).tree
-    assert jnp.sum(kept.size) > 2 * BATCH and not jnp.any(noisy(kept))
+    below = kept(run.advance(carry, plan.action, last), after)
+    assert jnp.sum(below.size) > 2 * BATCH and not jnp.any(noisy(below))
 
 
 def test_default_room_holds_the_kept_and_the_new_nodes():
     planner, model = TreeSearch(12, reuse=True), RandomTree()
-    shape = lambda planner: planner.init(model, model.root(2)).tree.child.shape
+    shape = lambda planner: planner.init(model, model.start(2)).tree.child.shape
     assert shape(planner) == (2, 25, 6)
     assert shape(TreeSearch(12, reuse=True, max_nodes=7)) == (2, 7, 6)
 
@@ -144,11 +212,14 @@ class Unsure(AbstractPriorModel[Node]):
 
     tree: RandomTree
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
+
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
         return logits, value + jax.vmap(lambda k: jr.normal(k, (), jnp.float32))(key)
 
 
@@ -158,7 +229,7 @@ def test_no_evaluation_is_lost_when_a_full_tree_gets_room():
     planner = TreeSearch(SIMULATIONS, reuse=True, max_nodes=6)
     tree = RandomTree(num_actions=3, discounts=(1.0, -1.0), illegal=0.0, truncate=0.3)
     run = Jitted(planner, Unsure(tree))
-    state = run.model.tree.root(BATCH)
+    state = run.model.tree.start(BATCH)
     carry, late, late_final = planner.init(run.model, state), 0, 0
     for move in range(3):
         plan, carry = run.plan(state, carry, jr.key(move))
@@ -175,25 +246,25 @@ def test_no_evaluation_is_lost_when_a_full_tree_gets_room():
         first = below[..., REWARD] + below[..., DISCOUNT] * below[..., RAW]
         late_final += np.sum((code <= FINAL) & (np.abs(qvalues - first) > 1e-3) & live[..., None])
         state, _, _, last = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, state, last)
+        carry = run.advance(carry, plan.action, last)
     assert late > 0 and late_final > 0  # else no edge was visited before its child had room
 
 
-def test_what_became_illegal_leaves_the_root(run, moved):
+def test_what_became_illegal_leaves_the_root(run, moved, kept):
     # By another network, or noise that leaves out moves: neither its visits nor its outcomes count.
     plan, carry, after, last = moved
-    kept = run.advance(carry, plan.action, after, last).tree
-    visits, qvalues = kept.edge[:, 0, 0], kept.edge[:, 0, 1]
+    below = kept(run.advance(carry, plan.action, last), after)
+    visits, qvalues = below.edge[:, 0, 0], below.edge[:, 0, 1]
     gone = jax.nn.one_hot(jnp.argmax(visits, axis=1), 3, dtype=jnp.bool_) & (visits > 0)
     gone = gone & (jnp.arange(BATCH)[:, None] % 2 == 0)
     logits, value = run.model.predict(after, key=jr.split(jr.key(0), BATCH))
-    logits = jnp.where(gone, -jnp.inf, logits)
-    tree = quick_jit(plant)(kept, run.planner.selection, after, logits, value)
+    prior = Rules(run.planner.selection).prior(jnp.where(gone, -jnp.inf, logits))
+    tree = quick_jit(plant)(below, after, prior, value)
     left = jnp.where(gone, 0.0, visits)
     assert jnp.array_equal(tree.edge[:, 0, 0], left)
     count, mean = tree.node[:, 0, COUNT], tree.node[:, 0, VALUE]
     assert jnp.array_equal(count, 1 + jnp.sum(left, axis=1))
     assert jnp.allclose(count * mean, value + jnp.sum(left * qvalues, axis=1), atol=1e-4)
-    same = (kept.size > 0) & ~jnp.any(gone, axis=1)
-    assert jnp.array_equal(mean[same], kept.node[:, 0, VALUE][same])
+    same = (below.size > 0) & ~jnp.any(gone, axis=1)
+    assert jnp.array_equal(mean[same], below.node[:, 0, VALUE][same])
     assert jnp.any(same) and jnp.any(jnp.sum(left, axis=1)[jnp.any(gone, axis=1)] > 0)

@@ -9,18 +9,21 @@ import pytest
 from zero_search import (
     AbstractPriorModel,
     DirichletNoise,
-    GumbelSearch,
-    MctxSearch,
+    ImprovedPolicy,
+    ImprovedPolicySelection,
     MuZeroPUCT,
     NodeStatistics,
+    PriorRoot,
     PUCT,
+    SequentialHalving,
+    SoftmaxQ,
     Temperature,
     TreeSearch,
     UCB1,
 )
 from zero_search._select import best_action, prepare
 
-from .helpers import exact_values, Jitted, Nim, Node, quick_jit, RandomTree, Reference
+from .helpers import exact_values, Jitted, Nim, Node, Noise, quick_jit, RandomTree, Reference
 
 
 TURNS = {
@@ -33,26 +36,28 @@ TURNS = {
 @pytest.mark.parametrize(
     "planner",
     [
-        TreeSearch(60, PUCT(1.5), gamma=0.9, max_nodes=12),
-        GumbelSearch(60, 3, gumbel_scale=0.0, gamma=0.9, max_nodes=12),
+        TreeSearch.alphazero(60, c=1.5, max_nodes=12),
+        TreeSearch.gumbel(60, max_num_considered_actions=3, gumbel_scale=0.0, max_nodes=12),
+        TreeSearch(60, PUCT(1.5), SequentialHalving(3, gumbel_scale=0.0), max_nodes=12),
+        TreeSearch(60, ImprovedPolicySelection(), max_nodes=12),
     ],
-    ids=["puct", "gumbel"],
+    ids=["puct", "gumbel", "puct inside", "gumbel inside"],
 )
 def test_equals_a_slow_reference(planner):
     # Truncated and final states, moving twice, gamma below 1; with 12 nodes the tree fills up
     # after a fifth of the simulations and every later leaf must still be counted.
-    model = RandomTree(num_actions=4, truncate=0.1)
-    state = model.root(12)
-    visits, plan = Jitted(planner, model).visits(state)
+    model = RandomTree(num_actions=4, truncate=0.1, gamma=0.9)
+    state = model.start(12)
+    plan = Jitted(planner, model).fresh(state)
     oracle = Reference(planner, model)
     for row in range(12):
         root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
-        assert np.array_equal(visits[row], root["visits"])
+        assert np.array_equal(plan.visits[row], root["visits"])
         seen = root["visits"] > 0
         assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
         assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
         assert int(plan.stats["nodes"][row]) == oracle.size(root)
-        if isinstance(planner, GumbelSearch):
+        if isinstance(planner.readout, ImprovedPolicy):
             assert np.allclose(plan.weights[row], oracle.improved(root), atol=1e-5)
 
 
@@ -62,14 +67,14 @@ def thorough():
 
     The evaluator knows nothing: one that misleads is corrected in the end, but not always soon.
     """
-    planner = TreeSearch(2000, PUCT(), gamma=0.8, max_nodes=41)
+    planner = TreeSearch(2000, max_nodes=41)
 
     @quick_jit
     def run(discounts):
-        model = RandomTree(3, discounts, horizon=3, sharpness=0.0, noise=0.0)
-        state, keys = model.root(64), jr.split(jr.key(0), 64)
+        model = RandomTree(3, discounts, horizon=3, sharpness=0.0, noise=0.0, gamma=0.8)
+        state, keys = model.start(64), jr.split(jr.key(0), 64)
         plan, _ = planner.plan(model, state, planner.init(model, state), key=keys)
-        return exact_values(model, state, 0.8, levels=3), plan.action
+        return exact_values(model, state, levels=3), plan.action
 
     return run
 
@@ -88,8 +93,8 @@ def test_finds_the_exact_best_action(turns, thorough):
 @pytest.mark.parametrize(
     "planner",
     [
-        pytest.param(TreeSearch(400, UCB1()), marks=pytest.mark.slow),
-        GumbelSearch(400, gumbel_scale=0.0),
+        pytest.param(TreeSearch.uct(400), marks=pytest.mark.slow),
+        TreeSearch.gumbel(400, gumbel_scale=0.0),
     ],
     ids=["ucb1", "gumbel"],
 )
@@ -119,25 +124,31 @@ def test_without_exploration_no_illegal_action_is_taken(selection):
 def test_ucb1_is_the_textbook_bandit():
     # One step deep, rewards known: the visits are those of UCB1 on win rates (r + 1) / 2.
     model = RandomTree(num_actions=5, discounts=(0.0,), illegal=0.0)
-    state = model.root(6)
-    plan = Jitted(TreeSearch(100, UCB1()), model).fresh(state)
-    q = np.asarray(quick_jit(lambda s: exact_values(model, s, 1.0, levels=1))(state))
+    state = model.start(6)
+    plan = Jitted(TreeSearch.uct(100), model).fresh(state)
+    q = np.asarray(quick_jit(lambda s: exact_values(model, s, levels=1))(state))
     for row in range(6):
         visits = np.ones(5)
         while visits.sum() < 100:
             score = (q[row] + 1) / 2 + np.sqrt(2 * np.log(visits.sum()) / visits)
             visits[np.argmax(score)] += 1
-        assert np.array_equal(np.round(np.asarray(plan.weights[row]) * 100), visits)
+        assert np.array_equal(plan.visits[row], visits)
+        assert np.allclose(plan.weights[row], visits / 100)
 
 
 PLANNERS = {
-    "reuse": TreeSearch(20, noise=DirichletNoise(alpha=0.3), reuse=True, max_nodes=30),
-    "greedy": TreeSearch(20, PUCT(c=0.0), temperature=1.0, max_nodes=5),
-    "gumbel": GumbelSearch(20),
-    "mctx": MctxSearch(20, temperature=Temperature()),
-    "mctx gumbel": MctxSearch(20, "gumbel"),
+    "reuse": TreeSearch.alphazero(20, noise=DirichletNoise(alpha=0.3), reuse=True, max_nodes=30),
+    "greedy": TreeSearch.alphazero(20, c=0.0, temperature=1.0, max_nodes=5),
+    "muzero": TreeSearch.muzero(20, temperature=Temperature()),
+    "gumbel": TreeSearch.gumbel(20),
+    "gumbel, reuse": TreeSearch.gumbel(20, reuse=True),
+    "gumbel, reuse, leaves": TreeSearch.gumbel(20, reuse=True, num_leaves=4),
+    "puct below halving": TreeSearch(20, PUCT(), SequentialHalving(3), num_leaves=2),
+    "gumbel below puct's root": TreeSearch(
+        20, ImprovedPolicySelection(), PriorRoot(Noise()), SoftmaxQ(0.3), reuse=True
+    ),
 }
-OURS = ("reuse", "greedy", "gumbel")
+SLOW = ("muzero",)
 
 
 class Filler(AbstractPriorModel[Node]):
@@ -145,25 +156,29 @@ class Filler(AbstractPriorModel[Node]):
 
     tree: RandomTree
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def root(self, state, obs, *, key):
+        return self.tree.root(state, obs, key=key)
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), value
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
+
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), value
 
 
 @pytest.mark.parametrize(
-    "name", [x if x in OURS else pytest.param(x, marks=pytest.mark.slow) for x in PLANNERS]
+    "name", [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in PLANNERS]
 )
 def test_laws_of_a_plan(name, getkey):
-    # Weights are a distribution over legal actions; filler rows give no NaN; traced once.
+    # Weights are a distribution over legal actions; filler rows give no NaN; traced once. Visits
+    # are those of the root.
     tree = RandomTree(num_actions=5, illegal=0.6)
     planner, model = PLANNERS[name], Filler(tree)
     run = Jitted(planner, model)
-    carry = planner.init(model, tree.root(16))
+    carry = planner.init(model, tree.start(16))
     for seed in (0, 1):
-        root = tree.root(16, seed)
+        root = tree.start(16, seed)
         state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
         legal = jnp.isfinite(model.predict(state, key=jr.split(getkey(), 16))[0])
@@ -172,22 +187,26 @@ def test_laws_of_a_plan(name, getkey):
         assert not jnp.any((plan.weights > 0) & ~legal)
         assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
         assert jnp.array_equal(plan.stats["depth"] >= 1, ~state.done)
+        new = jnp.sum(plan.visits, axis=1) - plan.stats["reused"]
+        assert not jnp.any((plan.visits > 0) & ~legal)
+        # Of several leaves that are evaluated together at least one is new.
+        assert jnp.all(jnp.where(state.done, new == 0, new >= 20 / planner.num_leaves))
+        assert jnp.all(new <= 20)
         assert jnp.any(jnp.sum(legal, axis=1) == 1)
         last = jnp.zeros((16,), bool)
-        after, _, _, _ = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, after, last)
+        carry = run.advance(carry, plan.action, last)
         assert jnp.all(carry.ply == seed + 1)
-    assert jnp.all(run.advance(carry, plan.action, after, ~last).ply == 0)
+    assert jnp.all(run.advance(carry, plan.action, ~last).ply == 0)
     assert run.traces == 1
 
 
 def test_rows_do_not_depend_on_their_batch():
     # What splitting the batch over devices relies on.
-    model, planner = RandomTree(), TreeSearch(8, temperature=1.0)
+    model, planner = RandomTree(), TreeSearch.alphazero(8, temperature=1.0)
 
     @quick_jit
     def plan(seeds):
-        state, keys = model.root(6), jax.vmap(jr.key)(seeds)
+        state, keys = model.start(6), jax.vmap(jr.key)(seeds)
         state = jax.tree.map(lambda x: x[-seeds.shape[0] :], state)
         return planner.plan(model, state, planner.init(model, state), key=keys)[0]
 
@@ -201,16 +220,17 @@ def test_rows_do_not_depend_on_their_batch():
     "planner",
     [
         pytest.param(TreeSearch(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
-        GumbelSearch(8, gumbel_scale=0.0),
+        pytest.param(TreeSearch.gumbel(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
+        TreeSearch.gumbel(8, gumbel_scale=0.0),
     ],
-    ids=["leaves", "gumbel"],
+    ids=["leaves", "gumbel leaves", "gumbel"],
 )
 def test_devices_share_the_games_out(planner):
     # With JAX's check of what varies over devices, which loops must not stumble over.
     model, mesh = RandomTree(), jax.make_mesh((2,), ("data",))
     rows = jax.sharding.PartitionSpec("data")
     run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
-    given = model.root(6), jr.split(jr.key(0), 6)
+    given = model.start(6), jr.split(jr.key(0), 6)
     sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
     shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
     whole = quick_jit(run)(*given)

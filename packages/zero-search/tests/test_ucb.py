@@ -41,13 +41,16 @@ class Table(AbstractPriorModel[State]):
     logits: jax.Array
     value: jax.Array
 
-    def step(self, state, action, *, key):
-        node = jnp.minimum(ACTIONS * state.node + 1 + action, SIZE - 1)
-        discount = self.discount[state.game, node]
-        return State(state.game, node), self.reward[state.game, node], discount, discount == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        return self.logits[state.game, state.node], self.value[state.game, state.node]
+    def step(self, node, action, *, key):
+        child = jnp.minimum(ACTIONS * node.node + 1 + action, SIZE - 1)
+        discount = GAMMA * self.discount[node.game, child]
+        return State(node.game, child), self.reward[node.game, child], discount, discount == 0
+
+    def predict(self, node, *, key):
+        return self.logits[node.game, node.node], self.value[node.game, node.node]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +149,7 @@ class Oracle:
 @pytest.mark.parametrize("name", ORACLES)
 def test_visits_of_all_nodes_equal_numpy(name, table):
     selection, unvisited, rule = ORACLES[name]
-    planner = TreeSearch(SIMULATIONS, selection, gamma=GAMMA)
+    planner = TreeSearch(SIMULATIONS, selection)
 
     @quick_jit
     def run(keys):

@@ -1,12 +1,8 @@
 """A search tree on the host: as rows, as text and as a drawing."""
 
-from ._read import (
+from ._search_tree import (
     read_tree as read_tree,
-)
-from ._rows import (
+    SearchTree as SearchTree,
     TreeEdge as TreeEdge,
     TreeNode as TreeNode,
-)
-from ._search_tree import (
-    SearchTree as SearchTree,
 )

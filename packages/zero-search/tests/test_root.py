@@ -1,0 +1,100 @@
+"""Sequential halving at the root: its table with several leaves at a time, and kept trees."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from mctx._src.seq_halving import get_sequence_of_considered_visits
+
+from zero_search import SequentialHalving, TreeSearch
+
+from .helpers import exact_values, Jitted, quick_jit, RandomTree
+
+
+BATCH, SIMULATIONS = 12, 32
+
+
+@pytest.mark.parametrize("considered, leaves", [(8, 1), (8, 8), (4, 4)])
+def test_visits_of_a_bandit_follow_the_table(considered, leaves):
+    # All ends after one move. The first walks take different actions, and what is stored and final
+    # may be visited twice at a time: no walk is lost.
+    model = RandomTree(num_actions=8, discounts=(0.0,), illegal=0.0)
+    planner = TreeSearch.gumbel(
+        SIMULATIONS, max_num_considered_actions=considered, num_leaves=leaves
+    )
+    plan = Jitted(planner, model).fresh(model.start(BATCH))
+    due = np.asarray(get_sequence_of_considered_visits(considered, SIMULATIONS))
+    for visits in range(SIMULATIONS):
+        more = np.sum(np.asarray(plan.visits) > visits, axis=1)
+        assert np.all(more == np.sum(due == visits))
+    assert np.all(np.sum(plan.visits, axis=1) == SIMULATIONS)
+    # Halves are dropped by their scores: what is left in the end is played.
+    assert np.array_equal(plan.visits[np.arange(BATCH), plan.action], np.max(plan.visits, axis=1))
+
+
+class Watched(SequentialHalving):
+    """Tells what each simulation started with, and which action it took."""
+
+    def choose(self, simulation, num_simulations, root, started, inside):
+        action = super().choose(simulation, num_simulations, root, started, inside)
+        told = (simulation, started, action, root.node.visits)
+        jax.debug.callback(lambda *x: SEEN.append([np.array(y) for y in x]), *told, ordered=True)
+        return action
+
+
+SEEN: list[list[np.ndarray]] = []
+
+
+def test_walks_that_collide_follow_the_table_all_the_same():
+    # As many leaves as actions are considered: where fewer are legal, walks meet.
+    considered = leaves = 4
+    model = RandomTree(num_actions=6, illegal=0.5)
+    planner = TreeSearch(SIMULATIONS, root=Watched(considered), num_leaves=leaves)
+    state = model.start(BATCH)
+    SEEN.clear()
+    plan = Jitted(planner, model).fresh(state)
+    jax.effects_barrier()
+    legal = np.isfinite(model.predict(state, key=jr.split(jr.key(0), BATCH))[0])
+    rows = np.minimum(legal.sum(axis=1), considered)
+    due = np.asarray([get_sequence_of_considered_visits(int(m), SIMULATIONS) for m in rows])
+    # Until its walk begins a simulation's action may be chosen anew: the last choice counts.
+    last = {int(simulation): rest for simulation, *rest in SEEN}
+    lane, started = np.arange(BATCH), np.zeros(legal.shape)
+    for simulation in range(SIMULATIONS):
+        seen, action, visits = last[simulation]
+        assert np.array_equal(seen, started)
+        assert np.all(legal[lane, action])
+        assert np.array_equal(started[lane, action], due[:, simulation])
+        assert np.all(visits <= started)
+        started[lane, action] += 1
+    assert np.all(plan.visits <= started)
+    assert np.sum(plan.visits) < BATCH * SIMULATIONS  # else no walks have met
+
+
+@pytest.mark.parametrize("leaves", [1, 4])
+def test_gumbel_with_a_kept_tree_improves_on_the_prior(leaves):
+    # Two moves: when the second is planned, all that is kept and all that is new are exact rewards.
+    model = RandomTree(num_actions=4, discounts=(1.0,), illegal=0.3, horizon=2)
+    planner = TreeSearch.gumbel(16, reuse=True, num_leaves=leaves)
+    run = Jitted(planner, model)
+    state = model.start(64)
+    first, carry = run.plan(state, planner.init(model, state), jr.key(0))
+    state, _, _, last = run.step(state, first.action)
+    plan, _ = run.plan(state, run.advance(carry, first.action, last), jr.key(1))
+    exact = np.asarray(quick_jit(lambda s: exact_values(model, s, levels=1))(state))
+    legal, weights = np.isfinite(exact), np.asarray(plan.weights)
+    kept = np.asarray(first.visits)[np.arange(64), first.action] - 1
+    assert not np.any(last) and np.array_equal(plan.stats["reused"], kept) and kept.min() > 0
+    assert np.all(plan.visits[legal] > 0)
+    assert np.allclose(plan.qvalues[legal], exact[legal], atol=1e-6)
+    assert np.allclose(weights.sum(axis=1), 1, atol=1e-6) and not np.any(weights[~legal])
+    logits = model.predict(state, key=jr.split(jr.key(0), 64))[0]
+    worth = np.where(legal, exact, 0.0)
+    before = np.sum(jax.nn.softmax(logits) * worth, axis=1)
+    after = np.sum(weights * worth, axis=1)
+    assert np.all(after >= before - 1e-6)
+    assert np.mean(after - before) > 0.1
+    # So does the action, by its Gumbel noise a draw from the improved policy's like.
+    assert np.mean(worth[np.arange(64), plan.action] - before) > 0.1
+    assert jnp.all(plan.visits[jnp.arange(64), plan.action] > 0)
