@@ -9,18 +9,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
 from zero_search import (
-    _tree_planner,
     AbstractPriorModel,
     AbstractRootNoise,
-    GumbelSearch,
     Plan,
+    PUCT,
+    SequentialHalving,
     TreeSearch,
 )
-from zero_search._root import make_plan
 
 
 # Compiling is what these tests cost, not running: LLVM need not try hard.
@@ -44,6 +42,11 @@ class Othello(AbstractPriorModel[Slim]):
     weights: jax.Array
     env: Any
     template: Any
+    gamma: float = 1.0
+
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
 
     def step(self, state, action, *, key):
         del key
@@ -61,7 +64,7 @@ class Othello(AbstractPriorModel[Slim]):
                 ),
                 action,
             )
-            discount = jnp.where(after.terminated, 0.0, -1.0)
+            discount = jnp.where(after.terminated, 0.0, -self.gamma)
             return self.slim(after), after.rewards[state.player], discount, after.terminated
 
         # pgx promotes types freely.
@@ -84,7 +87,7 @@ class Othello(AbstractPriorModel[Slim]):
         )
 
 
-def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
+def othello_positions(batch: int, seed: int, gamma: float = 1.0) -> tuple[Othello, Slim]:
     """A model and positions after up to 55 random plies."""
     import pgx  # starts the backend
 
@@ -92,7 +95,7 @@ def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         template = env.init(jr.key(0))
     weights = 0.2 * jr.normal(jr.key(seed), (64, 66))
-    model = Othello(weights=weights, env=env, template=template)
+    model = Othello(weights=weights, env=env, template=template, gamma=gamma)
     first = jax.tree.map(
         lambda x: jnp.broadcast_to(jnp.asarray(x)[None], (batch, *jnp.shape(x))),
         model.slim(template),
@@ -122,7 +125,7 @@ class Node(NamedTuple):
 class RandomTree(AbstractPriorModel[Node]):
     """A deterministic tree whose rewards, turns, ends and priors are hashes of the path.
 
-    Final states stay, with reward 0 and the discount `after_end`.
+    `gamma` multiplies every discount. Final states stay, with reward 0 and discount `after_end`.
     """
 
     num_actions: int = 6
@@ -133,8 +136,14 @@ class RandomTree(AbstractPriorModel[Node]):
     noise: float = 1.0
     sharpness: float = 3.0
     after_end: float = 0.0
+    gamma: float = 1.0
 
-    def root(self, batch: int, seed: int = 0) -> Node:
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
+
+    def start(self, batch: int, seed: int = 0) -> Node:
+        """Different first states for every `batch` and `seed`."""
         name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
         return Node(name, jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), bool))
 
@@ -150,7 +159,7 @@ class RandomTree(AbstractPriorModel[Node]):
         done = state.done
         after = Node(jnp.where(done, state.name, name), depth, done | last)
         reward, discount = jnp.where(done, 0.0, reward), jnp.where(done, self.after_end, discount)
-        return after, reward, discount, done | last
+        return after, reward, self.gamma * discount, done | last
 
     def predict(self, state, *, key):
         del key
@@ -177,6 +186,10 @@ def _unit(x, salt: int):
 
 class Nim(AbstractPriorModel[jax.Array]):
     """Take 1 to 3; whoever takes the last one wins. The evaluator knows nothing."""
+
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
 
     def step(self, state, action, *, key):
         del key
@@ -208,28 +221,8 @@ class Jitted:
     def fresh(self, state, seed: int = 0) -> Plan:
         return self.plan(state, self.planner.init(self.model, state), jr.key(seed))[0]
 
-    def visits(self, state) -> tuple[np.ndarray, Plan]:
-        """Root visits as well, which the weights of a Gumbel plan do not tell."""
-        seen = []
 
-        def spy(root, *args, **kwargs):
-            seen.append(root.visits)
-            return make_plan(root, *args, **kwargs)
-
-        def run(state, key):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_tree_planner, "make_plan", spy)
-                plan, _ = self.planner.plan(
-                    self.model, state, self.planner.init(self.model, state), key=key
-                )
-            return seen[-1], plan
-
-        batch = jax.tree.leaves(state)[0].shape[0]
-        visits, plan = quick_jit(run)(state, jr.split(jr.key(0), batch))
-        return np.asarray(visits), plan
-
-
-def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> jax.Array:
+def exact_values(model: RandomTree, state: Node, levels: int) -> jax.Array:
     """Optimal Q-values of every root action, `-inf` where illegal; all ends after `levels`, and
     where an episode is cut off the evaluator's value counts.
     """
@@ -239,22 +232,22 @@ def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> j
     unused: Any = None  # this model draws nothing
     after, total, discount, last = model.step(wide, actions, key=unused)
     if levels > 1:
-        best = jnp.max(exact_values(model, after, gamma, levels - 1), axis=1)
-        total += gamma * discount * jnp.where(last, model.predict(after, key=unused)[1], best)
+        best = jnp.max(exact_values(model, after, levels - 1), axis=1)
+        total += discount * jnp.where(last, model.predict(after, key=unused)[1], best)
     legal = jnp.isfinite(model.predict(state, key=unused)[0])
     return jnp.where(legal, total.reshape(batch, n), -jnp.inf)
 
 
 class Reference:
-    """A search with one Python object a node, for AlphaZero's PUCT and for Gumbel search without
-    noise: the oracle for everything mctx has not.
+    """A search with one Python object a node: PUCT or Gumbel MuZero's rule inside, either of them
+    or sequential halving at the root, no noise. It is the oracle for everything mctx has not.
 
     `backup` is the planner's, for one node: from its statistics and the outcome to its new value.
     """
 
     def __init__(
         self,
-        planner: TreeSearch | GumbelSearch,
+        planner: TreeSearch,
         model: RandomTree,
         backup: Callable[[dict, float], float] | None = None,
     ):
@@ -288,10 +281,10 @@ class Reference:
         return 1 + sum(self.size(c[0]) for c in node["children"].values())
 
     def select(self, root, node) -> int:
-        if isinstance(self.planner, TreeSearch):
-            score = self.puct(node)
-        elif node is root:
+        if node is root and isinstance(self.planner.root, SequentialHalving):
             score = self.halving(node)
+        elif isinstance(self.planner.selection, PUCT):
+            score = self.puct(node)
         else:
             score = self.improved(node) - node["visits"] / (1 + node["visits"].sum())
         return int(np.argmax(np.where(node["legal"], score, -np.inf)))
@@ -306,28 +299,28 @@ class Reference:
         c = self.planner.selection.c * np.sqrt(count)
         return scaled + c * node["prior"] / (node["visits"] + 1)
 
-    def transformed(self, node) -> np.ndarray:
+    def transformed(self, node, rule) -> np.ndarray:
         seen, visits = node["visits"] > 0, node["visits"]
         average = np.average(node["q"][seen], weights=node["prior"][seen]) if seen.any() else 0.0
         mixed = (node["raw"] + visits.sum() * average) / (1 + visits.sum())
         q = np.where(seen, node["q"], mixed)
-        rule = self.planner.qtransform
         if rule.rescale_values:
             q = (q - q.min()) / max(q.max() - q.min(), 1e-8)
         return (rule.maxvisit_init + visits.max()) * rule.value_scale * q
 
     def improved(self, node) -> np.ndarray:
-        scores = node["logits"] + self.transformed(node)
+        scores = node["logits"] + self.transformed(node, self.planner.selection.qtransform)
         weights = np.exp(scores - scores.max())
         return weights / weights.sum()
 
     def halving(self, root) -> np.ndarray:
-        considered = min(int(root["legal"].sum()), self.planner.max_num_considered_actions)
+        rule = self.planner.root
+        considered = min(int(root["legal"].sum()), rule.max_num_considered_actions)
         schedule = get_sequence_of_considered_visits(considered, self.planner.num_simulations)
         # Only what this move's search added: visits kept from the move before do not count.
         visits = root["visits"] - root["kept"]
         due = schedule[int(visits.sum())] if visits.sum() < len(schedule) else visits.max()
-        scores = root["logits"] + self.transformed(root)
+        scores = root["logits"] + self.transformed(root, rule.qtransform)
         return np.where(visits == due, scores, -np.inf)
 
     def search(self, root: dict) -> dict:
@@ -352,7 +345,7 @@ class Reference:
         else:
             after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
             child = self.node(after, bool(last[0]))
-            reward, discount = float(r[0]), self.planner.gamma * float(d[0])
+            reward, discount = float(r[0]), float(d[0])
             outcome = mean = child["raw"]
             stored = self.size(root) < self.max_nodes
             whole = stored and node["visits"][action] == 0

@@ -625,7 +625,7 @@ def _with_losses(
     )
 
 
-def _scored(tree: Tree) -> tuple[Array, Array, Array]:
+def _scored(tree: Tree) -> tuple[Any, Any, Any]:
     """What scoring changes of a tree."""
     return tree.step, tree.node, tree.edge
 
