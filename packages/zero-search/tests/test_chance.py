@@ -15,6 +15,7 @@ from zero_search import (
     AbstractChanceModel,
     AbstractPriorModel,
     check_plan,
+    CompletedByMixedValue,
     Determinised,
     MaxBackup,
     PUCT,
@@ -175,7 +176,7 @@ def test_visits_equal_mctx(monkeypatch):
 
 
 PARTS = {
-    "puct": TreeSearch(40, PUCT(1.3)),
+    "puct": TreeSearch(40, PUCT(2.0)),
     "gumbel": TreeSearch.gumbel(40, max_num_considered_actions=5),
 }
 
@@ -220,8 +221,9 @@ def test_gumbel_search_approaches_expectimax(actions, outcomes):
         actions, (1.0, -1.0), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8
     )
     model, state, rows = RandomDice(tree, outcomes, certain=0.2), tree.start(32), jnp.arange(32)
-    few = TreeSearch.gumbel(16, gumbel_scale=0.0)
-    many = TreeSearch.gumbel(1024, gumbel_scale=0.0)
+    # So soft a policy that inside the tree, too, everything is tried.
+    parts = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.02))
+    few, many = (TreeSearch.gumbel(number, **parts) for number in (16, 1024))
     # Of a tree that is complete, nothing but the best counts.
     whole = dataclasses.replace(many, outcomes="weighted", backup=MaxBackup())
 
@@ -234,9 +236,9 @@ def test_gumbel_search_approaches_expectimax(actions, outcomes):
     best = jnp.argmax(exact, axis=1)
     regrets = [float(jnp.mean(exact[rows, best] - exact[rows, x.action])) for x in plans]
     errors = [jnp.abs(x.qvalues - exact)[rows, best] for x in plans]
-    assert regrets[0] >= regrets[1] >= 0 and regrets[1] < 0.01 and regrets[2] < 1e-4
-    few, many, whole = (float(jnp.mean(x)) for x in errors)
-    assert many < 0.25 * few and many < 0.03 and whole < 1e-4
+    assert regrets[0] >= regrets[1] >= 0 and regrets[1] < 0.01 and regrets[2] < 1e-6
+    at_first, later = (float(jnp.mean(x)) for x in errors[:2])
+    assert later < 0.25 * at_first and later < 0.04 and jnp.max(errors[2]) < 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -528,7 +530,7 @@ def test_determinised_dice_are_searched_without_their_odds():
 
     @quick_jit
     def run(key):
-        return [fresh(planner, m, state, key) for m in (Determinised(model), thrower)]
+        return [fresh(planner, m, state, jr.clone(key)) for m in (Determinised(model), thrower)]
 
     frozen, plain = run(jr.split(jr.key(0), 8))
     assert equal(frozen, plain) and not asked
