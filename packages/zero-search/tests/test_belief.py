@@ -107,7 +107,7 @@ def test_one_particle_is_a_search_of_that_state():
     state = TIGER.start(4)._replace(tiger=jnp.asarray([0, 1, 0, 1], jnp.int32))
     state = state._replace(lies=jnp.asarray([[0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 1, 1]], bool))
     alone = jax.tree.map(lambda x: x[:, None], state)
-    belief = Belief(alone, jnp.full((4, 1), 0.3), jnp.zeros((4,), jnp.uint32))
+    belief = Belief(alone, jnp.full((4, 1), 0.25), jnp.zeros((4,), jnp.uint32))
     planner = TreeSearch.alphazero(40, c=1.3, temperature=1.0)
     # The state itself, where `root` would guess another one.
     seen = first_plan(planner, Tiger(3, gamma=GAMMA, leaks=True), state)
@@ -122,12 +122,12 @@ def test_gumbel_search_approaches_the_best_over_beliefs():
 
     @quick_jit
     def run(belief):
-        planners = [TreeSearch.gumbel(number, **parts) for number in (8, 48, 400)]
+        planners = [TreeSearch.gumbel(number, **parts) for number in (8, 400)]
         return [fresh(x, model, belief, keys(0, 1))[0] for x in planners]
 
     plans = run(belief)
     errors = [np.max(np.abs(plan.qvalues[0] - exact)) for plan in plans]
-    assert errors[0] > errors[1] > errors[2] and errors[2] < 1e-3
+    assert errors[0] > 2 and errors[1] < 1e-3
     assert plans[-1].action[0] == LISTEN == np.argmax(exact)
     assert np.argmax(plans[-1].weights[0]) == LISTEN
 

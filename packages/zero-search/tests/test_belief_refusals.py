@@ -99,12 +99,3 @@ def test_a_wrong_signal_is_named(monkeypatch, spoil):
     plan = lambda s, k: PLANNER.plan(MODEL, s, PLANNER.init(MODEL, s), key=k)[0]
     with pytest.raises(ValueError, match=r"`model.signal` returned .* for 8 steps; .* \(8,\)"):
         jax.eval_shape(plan, TIGER.start(2), KEYS)
-
-
-def test_a_root_of_another_shape_than_steps_is_named(monkeypatch):
-    right = Tiger.root
-    longer = lambda s: s._replace(time=s.time.astype(jnp.float32))
-    monkeypatch.setattr(Tiger, "root", lambda self, *of, key: longer(right(self, *of, key=key)))
-    plan = lambda s, k: PLANNER.plan(MODEL, s, PLANNER.init(MODEL, s), key=k)[0]
-    with pytest.raises(ValueError, match=r"`model.step` turned the leaf `state.time` from float32"):
-        jax.eval_shape(plan, TIGER.start(2), KEYS)
