@@ -32,7 +32,11 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
         r"`Hindsight\(num_trees=0\)`: must be an integer",
     ),
     (Hindsight, dict(planner=INNER, num_trees=2.0), r"`Hindsight\(num_trees=2.0\)`: must be"),
-    (Hindsight, dict(planner=ParticleSearch(), num_trees=2), "instance of `zero_search.TreeSearch`"),
+    (
+        Hindsight,
+        dict(planner=ParticleSearch(), num_trees=2),
+        "instance of `zero_search.TreeSearch`",
+    ),
     (
         Hindsight,
         dict(planner=Hindsight(INNER, 2), num_trees=2),
