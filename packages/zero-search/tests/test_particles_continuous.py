@@ -41,6 +41,9 @@ class Walk(AbstractProposalModel[jax.Array]):
     pull: float = -0.2
     sigma: float = 0.6
 
+    def root(self, state, obs, *, key):
+        return state
+
     def step(self, state, action, *, key):
         after = state + action
         flat = jnp.zeros(state.shape[0], bool)
@@ -105,6 +108,9 @@ class Ramp(eqx.Module):
 
 class Flat(AbstractProposalModel[jax.Array]):
     """Nothing is worth anything."""
+
+    def root(self, state, obs, *, key):
+        return state
 
     def step(self, state, action, *, key):
         zero = jnp.zeros(state.shape[0])
@@ -189,6 +195,9 @@ def test_actions_may_be_trees():
             return jnp.sum(norm.logpdf(action["force"], self.loc)) + jnp.log(0.5)
 
     class Cart(AbstractProposalModel[jax.Array]):
+        def root(self, state, obs, *, key):
+            return state
+
         def step(self, state, action, *, key):
             after = state + jnp.where(action["right"][:, None], 1.0, -1.0) * action["force"]
             one = jnp.ones(state.shape[0])
@@ -211,6 +220,9 @@ def test_actions_may_be_trees():
 def test_equal_candidates_count_together():
     class Two(AbstractProposalModel[jax.Array]):
         """Three of four particles do `[0, 0]`, but `[0, 1]` is worth a little more."""
+
+        def root(self, state, obs, *, key):
+            return state
 
         def step(self, state, action, *, key):
             zero = jnp.zeros(state.shape[0])
