@@ -16,7 +16,6 @@ from ._chance import (
     sampled_step as sampled_step,
 )
 from ._engine import (
-    Rules as Rules,
     search as search,
     SearchStats as SearchStats,
 )
@@ -74,6 +73,9 @@ from ._root import (
     AbstractRootRule as AbstractRootRule,
     PriorRoot as PriorRoot,
     SequentialHalving as SequentialHalving,
+)
+from ._rules import (
+    Rules as Rules,
 )
 from ._sample import (
     safe_softmax as safe_softmax,

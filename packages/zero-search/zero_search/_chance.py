@@ -1,7 +1,7 @@
 """Chance nodes: worlds in which outcomes with known probabilities follow the actions.
 
-The search steps nodes of two kinds, decisions and afterstates, in turn. `ChanceNodes` makes such a
-world of a chance model, and `Outcomes` says how afterstates are searched.
+The search steps nodes of two kinds, decisions and afterstates, in turn. `ChanceNodes` makes such
+a world of a chance model.
 """
 
 import equinox as eqx
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._backup import MeanBackup
 from ._check import (
     batch_size,
     check_afterstate_value,
@@ -19,13 +18,8 @@ from ._check import (
     check_step,
 )
 from ._model import AbstractChanceModel, AbstractPriorModel, Node
+from ._rules import Outcomes, widened
 from ._sample import safe_softmax, split_rows, where_rows
-from ._select import highest
-from ._statistics import NodeStatistics
-
-
-#: The rules of `TreeSearch(outcomes=...)`.
-RULES = ("proportional", "weighted", "sampled")
 
 
 def sampled_step(
@@ -140,46 +134,6 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         return max(self.num_actions, self.num_outcomes)
 
 
-class Outcomes(eqx.Module):
-    """How chance nodes are searched: one of the `RULES`.
-
-    With `through` the value of an afterstate is that of the node behind its first outcome, the
-    likeliest or the drawn one: its own value then stands for a visit of that outcome.
-    """
-
-    rule: str
-    through: bool
-    num_actions: int
-    num_outcomes: int
-
-    def choose(self, node: NodeStatistics, chance: Float[Array, " rows"]) -> Int[Array, " rows"]:
-        """The outcome to visit next; `node` has columns of outcomes."""
-        probs = node.probabilities
-        if self.rule == "sampled":
-            return _drawn(probs, chance, node.count)
-        counted = node.visits + (_first(probs) if self.through else 0.0)
-        lag = probs / (counted + 1.0)
-        if self.rule == "weighted":
-            lag = jnp.where((counted == 0) & (probs > 0), 1.0 + probs, lag)
-        return highest(jnp.where(node.legal, lag, -jnp.inf))
-
-    def value(self, node: NodeStatistics, outcome: Float[Array, " rows"]) -> Float[Array, " rows"]:
-        """What afterstates are worth, from the statistics of their outcomes alone."""
-        if self.rule != "weighted":
-            return MeanBackup()(node, outcome)
-        probs, visits, qvalues = node.probabilities, node.visits, node.qvalues
-        own = node.raw_value[:, None]
-        if self.through:
-            stands_in = (_first(probs) > 0) & (visits == 0)
-            qvalues, visits = jnp.where(stands_in, own, qvalues), jnp.where(stands_in, 1.0, visits)
-        known = jnp.where(visits > 0, jnp.maximum(probs, 0.0), 0.0)
-        worth = jnp.sum(jnp.where(known > 0, known * qvalues, 0.0), axis=1)
-        mass = jnp.sum(known, axis=1)
-        if self.through:  # nothing is known of the others
-            return worth / jnp.where(mass > 0, mass, 1.0)
-        return worth + (1.0 - mass) * node.raw_value
-
-
 def chance_nodes(
     model: AbstractChanceModel, node: PyTree[Array], num_actions: int, rule: str
 ) -> tuple[ChanceNodes, Outcomes]:
@@ -192,12 +146,6 @@ def chance_nodes(
     return ChanceNodes(model, num_actions, number, rule == "sampled"), outcomes
 
 
-def widened(x: Float[Array, "*axes columns"], width: int) -> Float[Array, "*axes {width}"]:
-    """With columns of `-inf` up to `width`."""
-    pad = [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])]
-    return jnp.pad(x, pad, constant_values=-jnp.inf)
-
-
 def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTree:
     first = jnp.zeros((batch_size(node),), jnp.int32)
     return eqx.filter_eval_shape(model.afterstate, node, first)
@@ -207,25 +155,3 @@ def _drawn_outcome(
     logits: Float[Array, "batch outcomes"], key: Key[Array, " batch"]
 ) -> Int[Array, " batch"]:
     return jax.vmap(jr.categorical)(key, logits).astype(jnp.int32)
-
-
-def _first(probs: Float[Array, "rows outcomes"]) -> Float[Array, "rows outcomes"]:
-    """1 for the outcome that a new afterstate is resolved to, unless one is drawn."""
-    return jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
-
-
-def _drawn(
-    probs: Float[Array, "rows outcomes"],
-    seed: Float[Array, " rows"],
-    count: Float[Array, " rows"],
-) -> Int[Array, " rows"]:
-    """The outcome of a node's visit number `count`, by inverting the distribution."""
-
-    def uniform(seed, count):
-        bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
-        return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
-
-    below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
-    threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
-    drawn = jnp.sum((below <= threshold[:, None]).astype(jnp.int32), axis=1)
-    return jnp.minimum(drawn, probs.shape[1] - 1)

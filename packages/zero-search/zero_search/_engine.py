@@ -17,12 +17,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._backup import AbstractBackup, back_up, MeanBackup
-from ._chance import Outcomes, widened
 from ._check import check_prediction, check_step
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
-from ._sample import safe_softmax
-from ._select import AbstractSelection, best_action, prepare
+from ._rules import Rules
 from ._statistics import NodeStatistics
 from ._tree import (
     ACTION,
@@ -37,9 +34,13 @@ from ._tree import (
     REWARD,
     statistics,
     take,
+    taken_at,
     Tree,
     UNSTORED,
     VALUE,
+    visited,
+    Visits,
+    with_losses,
 )
 
 
@@ -52,68 +53,6 @@ _VISITS = 16
 KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
 # `(simulation, statistics, started, inside) -> action`; see `search`.
 RootChoice = Callable[..., Int[Array, " batch"]]
-
-
-class Rules(eqx.Module):
-    """The replaceable parts of a search.
-
-    **Attributes:**
-
-    - `selection`, `backup`: which action to try next, and what a node's value becomes.
-    - `outcomes`: how chance nodes are searched; `None` in a world without them.
-    - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
-    - `stop_at_final`: revisit final nodes; otherwise expand below them like anywhere else.
-    - `num_leaves`: walks of a game before their leaves are evaluated together.
-    - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
-    """
-
-    selection: AbstractSelection
-    backup: AbstractBackup = MeanBackup()
-    outcomes: Outcomes | None = None
-    max_depth: int | None = None
-    stop_at_final: bool = True
-    num_leaves: int = 1
-    virtual_loss: float = 1.0
-
-    def prior(
-        self, logits: Float[Array, "rows columns"], chance: Float[Array, " rows"] | None = None
-    ) -> Float[Array, "rows features columns"]:
-        """What the tree keeps of the logits of new nodes; `chance` is above 0 at chance nodes."""
-        if self.outcomes is None or chance is None:
-            return prepare(self.selection, logits)
-        features = prepare(self.selection, logits[:, : self.outcomes.num_actions])
-        outcomes = logits[:, : self.outcomes.num_outcomes]
-        odds = jnp.where(outcomes > -jnp.inf, safe_softmax(outcomes), -jnp.inf)
-        width = logits.shape[1]
-        odds = jnp.broadcast_to(widened(odds, width)[:, None], (*features.shape[:2], width))
-        return jnp.where((chance > 0)[:, None, None], odds, widened(features, width))
-
-    def decisions(self, node: NodeStatistics) -> NodeStatistics:
-        """The statistics with the columns of actions alone."""
-        return node if self.outcomes is None else _columns(node, self.outcomes.num_actions)
-
-    def choose(
-        self, node: NodeStatistics, chance: Float[Array, " rows"] | None
-    ) -> Int[Array, " rows"]:
-        """The action, or at a chance node the outcome, to take next."""
-        action = best_action(self.selection, self.decisions(node))
-        if self.outcomes is None or chance is None:
-            return action
-        outcome = self.outcomes.choose(_columns(node, self.outcomes.num_outcomes), chance)
-        return jnp.where(chance > 0, outcome, action)
-
-    def value(
-        self,
-        node: NodeStatistics,
-        chance: Float[Array, " rows"] | None,
-        outcome: Float[Array, " rows"],
-    ) -> Float[Array, " rows"]:
-        """The new values of nodes after a simulation whose return from there is `outcome`."""
-        value = back_up(self.backup, self.decisions(node), outcome)
-        if self.outcomes is None or chance is None:
-            return value
-        expected = self.outcomes.value(_columns(node, self.outcomes.num_outcomes), outcome)
-        return jnp.where(chance > 0, expected, value)
 
 
 class SearchStats(eqx.Module):
@@ -173,24 +112,9 @@ class _Up(eqx.Module):
 
     outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
     value: Float[Array, " batch"]  # of the node below
-    visits: Float[Array, " batch"]  # of the node below, new; see `_Visits.below`
+    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
     reward: Float[Array, " batch"]
     discount: Float[Array, " batch"]
-
-
-class _Visits(eqx.Module):
-    """Visits of different nodes. A row that is out of range stands for no node."""
-
-    row: Int[Array, " visits"]
-    action: Int[Array, " visits"]  # that was taken
-    real: Bool[Array, " visits"]  # whether it counts; only marks change if not
-    value: Float[Array, " visits"]  # of the node
-    qvalue: Float[Array, " visits"]  # of that action, new
-    count: Float[Array, " visits"]  # of the node, new
-    raw_value: Float[Array, " visits"]
-    sample: Float[Array, " visits"]  # what this simulation made of that action
-    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
-    below: Float[Array, " visits"]
 
 
 class _Notes(eqx.Module):
@@ -485,7 +409,7 @@ def _enter(
         first, *scored = carry
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
         row, action, real = jnp.unstack(part(notes.visit), axis=-1)
-        visits = _Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
+        visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
         current = eqx.tree_at(_scored, tree, tuple(scored))
         return first + number, *_scored(_write(fixed, current, visits, mark, None))
 
@@ -502,7 +426,7 @@ def _ascend(
     up: _Up,
     leaf_real: Bool[Array, " batch"],
     skip: int,
-) -> tuple[_Notes, _Visits, Int[Array, ""]]:
+) -> tuple[_Notes, Visits, Int[Array, ""]]:
     """Values from the leaves to the roots: `r + d v` along every walk.
 
     **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
@@ -518,9 +442,9 @@ def _ascend(
         outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
         count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
         old = node[:, VALUE]
-        visits = _Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
+        visits = Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
         chance = _chance(fixed.rules, tree, row)
-        value = fixed.rules.value(_visited(tree, visits), chance, outcome)
+        value = fixed.rules.value(visited(tree, visits), chance, outcome)
         value = jnp.where(leaf_real, value, old)
         found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
         return found, _Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
@@ -550,26 +474,26 @@ def _ascend(
     end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
     visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
     row = jnp.where(fixed.alive, base, _nowhere(tree, batch))
-    roots = _Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
+    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
     return _Notes(notes.path, visit, value), roots, total
 
 
 def _write(
     fixed: _Fixed,
     tree: Tree,
-    visits: _Visits,
+    visits: Visits,
     mark: int,
     following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None] | None,
 ) -> Tree:
     """Enters visits in the tree, with what comes next there; `following` is for the roots."""
     rules = fixed.rules
-    node = root = _visited(tree, visits)
+    node = root = visited(tree, visits)
     edge = [node.visits, node.qvalues]
     if rules.num_leaves > 1:
-        taken = _taken(tree, visits).astype(jnp.float32)
+        taken = taken_at(tree, visits).astype(jnp.float32)
         marked = take(tree.edge, visits.row)[:, 2] + mark * taken
         edge.append(marked)
-        node = _with_losses(node, marked, rules.virtual_loss)
+        node = with_losses(node, marked, rules.virtual_loss)
     best = rules.choose(node, _chance(rules, tree, visits.row))
     if following is not None and fixed.choose_root is not None:
         sim, started = following
@@ -585,64 +509,14 @@ def _write(
     return eqx.tree_at(_scored, tree, scored)
 
 
-def _visited(tree: Tree, visits: _Visits) -> NodeStatistics:
-    """The statistics of nodes after one more visit."""
-    taken = _taken(tree, visits) & visits.real[:, None]
-    edge = take(tree.edge, visits.row)
-    number = edge[:, 0] + taken.astype(jnp.float32)
-    # Visits from when the tree was too full for a child are known to the edge alone.
-    mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
-    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
-    same = (below == number) | ((below == NOT_EXPANDED) & (edge[:, 1] == qvalue))
-    return NodeStatistics(
-        prior=take(tree.prior, visits.row),
-        visits=number,
-        qvalues=jnp.where(taken, jnp.where(same, qvalue, mean), edge[:, 1]),
-        count=visits.count,
-        value=visits.value,
-        raw_value=visits.raw_value,
-    )
-
-
-def _with_losses(
-    node: NodeStatistics, marked: Float[Array, "visits actions"], loss: float
-) -> NodeStatistics:
-    """The statistics as if every mark were a visit, and `loss` of them as bad as can be.
-
-    As bad as can be is the lowest value among the node and its visited actions: on no scale but
-    the node's own. With `loss` 0 marks change the numbers of visits alone (Liu et al. 2020,
-    "Watch the unobserved: a simple approach to parallelizing Monte Carlo tree search").
-    """
-    known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
-    low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
-    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
-    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
-    mean = low + share * (node.qvalues - low)
-    return dataclasses.replace(
-        node,
-        visits=node.visits + marked,
-        qvalues=jnp.where(marked > 0, mean, node.qvalues),
-        count=node.count + jnp.sum(marked, axis=1),
-    )
-
-
 def _scored(tree: Tree) -> tuple[Any, Any, Any]:
     """What scoring changes of a tree."""
     return tree.step, tree.node, tree.edge
 
 
-def _taken(tree: Tree, visits: _Visits) -> Bool[Array, "visits actions"]:
-    return jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None] == visits.action[:, None]
-
-
 def _chance(rules: Rules, tree: Tree, row: Int[Array, " visits"]) -> Float[Array, " visits"] | None:
     """Which of the nodes are chance nodes: above 0 there."""
     return take(tree.state.chance, row) if rules.outcomes is not None else None
-
-
-def _columns(node: NodeStatistics, number: int) -> NodeStatistics:
-    prior, visits, qvalues = (x[..., :number] for x in (node.prior, node.visits, node.qvalues))
-    return dataclasses.replace(node, prior=prior, visits=visits, qvalues=qvalues)
 
 
 def _nowhere(tree: Tree, number: int) -> Int[Array, " number"]:

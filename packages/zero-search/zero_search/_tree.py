@@ -4,6 +4,7 @@ A node is a row of each array. Statistics of an edge lie in its parent's row, so
 child could not be stored still counts.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -218,6 +219,66 @@ def _renumber(
     index = jnp.where(final, FINAL - code, jnp.maximum(code, 0))
     new = jnp.take_along_axis(number, index, axis=1)
     return jnp.where(final, FINAL - new, jnp.where(code < 0, code, new))
+
+
+class Visits(eqx.Module):
+    """Visits of different nodes. A row that is out of range stands for no node."""
+
+    row: Int[Array, " visits"]
+    action: Int[Array, " visits"]  # that was taken
+    real: Bool[Array, " visits"]  # whether it counts; only marks change if not
+    value: Float[Array, " visits"]  # of the node
+    qvalue: Float[Array, " visits"]  # of that action, new
+    count: Float[Array, " visits"]  # of the node, new
+    raw_value: Float[Array, " visits"]
+    sample: Float[Array, " visits"]  # what this simulation made of that action
+    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
+    below: Float[Array, " visits"]
+
+
+def visited(tree: Tree, visits: Visits) -> NodeStatistics:
+    """The statistics of nodes after one more visit."""
+    taken = taken_at(tree, visits) & visits.real[:, None]
+    edge = take(tree.edge, visits.row)
+    number = edge[:, 0] + taken.astype(jnp.float32)
+    # Visits from when the tree was too full for a child are known to the edge alone.
+    mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
+    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
+    same = (below == number) | ((below == NOT_EXPANDED) & (edge[:, 1] == qvalue))
+    return NodeStatistics(
+        prior=take(tree.prior, visits.row),
+        visits=number,
+        qvalues=jnp.where(taken, jnp.where(same, qvalue, mean), edge[:, 1]),
+        count=visits.count,
+        value=visits.value,
+        raw_value=visits.raw_value,
+    )
+
+
+def with_losses(
+    node: NodeStatistics, marked: Float[Array, "visits actions"], loss: float
+) -> NodeStatistics:
+    """The statistics as if every mark were a visit, and `loss` of them as bad as can be.
+
+    As bad as can be is the lowest value among the node and its visited actions: on no scale but
+    the node's own. With `loss` 0 marks change the numbers of visits alone (Liu et al. 2020,
+    "Watch the unobserved: a simple approach to parallelizing Monte Carlo tree search").
+    """
+    known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
+    low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
+    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
+    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
+    mean = low + share * (node.qvalues - low)
+    return dataclasses.replace(
+        node,
+        visits=node.visits + marked,
+        qvalues=jnp.where(marked > 0, mean, node.qvalues),
+        count=node.count + jnp.sum(marked, axis=1),
+    )
+
+
+def taken_at(tree: Tree, visits: Visits) -> Bool[Array, "visits actions"]:
+    return jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None] == visits.action[:, None]
 
 
 def take(x: Shaped[Array, "rows ..."], index: Int[Array, " number"]) -> Shaped[Array, "number ..."]:

@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._chance import chance_nodes, ChanceNode, RULES
+from ._chance import chance_nodes, ChanceNode
 from ._check import (
     batch_size,
     check_carry,
@@ -21,13 +21,14 @@ from ._check import (
     check_prediction,
     check_range,
 )
-from ._engine import Rules, search
+from ._engine import search
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, make_plan, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
 from ._readout import AbstractReadout, ImprovedPolicy, VisitCounts
 from ._root import AbstractRootRule, PriorRoot, SequentialHalving
+from ._rules import RULES, Rules
 from ._sample import split_rows, Temperature
 from ._select import AbstractSelection, ImprovedPolicySelection, MuZeroPUCT, PUCT, UCB1
 from ._statistics import RootStatistics

@@ -13,7 +13,7 @@ import mctx
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree, Shaped
 
-from .._engine import KeyPair, RootChoice, Rules, search
+from .._engine import KeyPair, RootChoice, search
 from .._qtransform import (
     AbstractQTransform,
     ByMinMax,
@@ -21,6 +21,7 @@ from .._qtransform import (
     CompletedByMixedValue,
 )
 from .._root import best_due, SequentialHalving
+from .._rules import Rules
 from .._select import AbstractSelection, ImprovedPolicySelection, MuZeroPUCT
 from .._statistics import NodeStatistics, RootStatistics
 from .._tree import empty, plant, statistics, Tree
