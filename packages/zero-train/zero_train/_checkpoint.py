@@ -1,13 +1,14 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -21,10 +22,15 @@ from ._disk import changed, children, inventory, remove, sync, to_disk
 
 _MANIFEST = "manifest.json"
 _ARRAYS = "arrays"
+_DIGEST = "digest"
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be saved or restored. Its message is one line for the user."""
+
+
+class _Damage(Exception):
+    """A checkpoint is not as it was written. Its message says which, and what was found."""
 
 
 class Checkpoints:
@@ -78,6 +84,7 @@ class Checkpoints:
             _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
             if _is_writer():
                 manifest = {"step": step, "leaves": specs, "files": inventory(temporary)}
+                manifest[_DIGEST] = _digest(manifest)
                 (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
                 to_disk(temporary)
                 self._commit(step, temporary)
@@ -97,10 +104,43 @@ class Checkpoints:
         - `step`: by default the latest.
 
         **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, files of
-        it are missing or damaged, or it holds another structure than `like`.
+        it are missing or damaged, the manifest among them, or it holds another structure than
+        `like`.
         """
-        folder = self._folder(step)
-        manifest = _read_manifest(folder)
+        try:
+            return self._restore(self._step(step), like)
+        except _Damage as e:
+            raise CheckpointError(f"{e}. Put a copy of it back, or use another one.") from e
+
+    def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
+        """The latest checkpoint that is as it was saved: its step, and the state.
+
+        **Arguments:**
+
+        - `like`: as for `restore`.
+        - `tell`: given one line where later checkpoints are damaged: what is wrong with them, and
+            which one is used.
+
+        **Raises:** [`zero_train.CheckpointError`][] where all are damaged, there is none, or the
+        latest holds another structure than `like`.
+        """
+        damages: list[str] = []
+        for step in reversed(self.steps()):
+            try:
+                state = self._restore(step, like)
+            except _Damage as e:
+                damages.append(str(e))
+                continue
+            if damages:
+                tell(f"{'; '.join(damages)}; checkpoint {step} is used instead.")
+            return step, state
+        if damages:
+            raise CheckpointError(f"{'; '.join(damages)}; there is no other. Put a copy back.")
+        return self._step(None), None  # which complains that there is none
+
+    def _restore(self, step: int, like: PyTree) -> Any:
+        folder = self._folders()[step]
+        manifest = _read_manifest(folder, step)
         if damage := changed(folder, manifest["files"]):
             raise _damaged(folder, damage)
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
@@ -108,8 +148,10 @@ class Checkpoints:
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)
-        except Exception as e:  # whatever Orbax's storage raises
-            raise _damaged(folder, " ".join(str(e).split())[:200]) from e
+        except Exception as e:  # whatever Orbax's storage raises, such as a lack of memory
+            # Every file is as it was written, so an earlier checkpoint would not do better.
+            reason = " ".join(str(e).split())[:200]
+            raise CheckpointError(f"{folder} could not be restored: {reason}.") from e
         restored = []
         for index, (_, leaf) in enumerate(paths):
             impl = manifest["leaves"][index].get("key")
@@ -137,7 +179,8 @@ class Checkpoints:
                 found[int(match[1])] = path
         return found
 
-    def _folder(self, step: int | None) -> pathlib.Path:
+    def _step(self, step: int | None) -> int:
+        """The step asked for, or the latest."""
         folders = self._folders()
         if not folders:
             raise CheckpointError(
@@ -149,7 +192,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"Checkpoint {step} was not found in {self.directory}; it has {has}."
             )
-        return folders[step]
+        return step
 
     def _commit(self, step: int, temporary: pathlib.Path) -> None:
         final = self.directory / f"{step:08d}"
@@ -249,11 +292,22 @@ def _quiet() -> Iterator[None]:
         log.disabled = before
 
 
-def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
+def _read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     try:
-        return json.loads((folder / _MANIFEST).read_text())
-    except (OSError, ValueError) as e:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+    except (OSError, ValueError, RecursionError) as e:
         raise _damaged(folder, f"{_MANIFEST} cannot be read") from e
+    # Whatever else is read of it is as it was written once this fits.
+    if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
+        raise _damaged(folder, f"{_MANIFEST} is not what was written")
+    if manifest["step"] != step:
+        raise _damaged(folder, f"it was saved as step {manifest['step']}")
+    return manifest
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """A checksum of a manifest's content, however it is spelled."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _check_leaves(
@@ -283,10 +337,8 @@ def _words(spec: dict[str, Any]) -> str:
     return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
 
 
-def _damaged(folder: pathlib.Path, what: str) -> CheckpointError:
-    return CheckpointError(
-        f"{folder} is damaged: {what}. Remove that folder to go on from the checkpoint before it."
-    )
+def _damaged(folder: pathlib.Path, what: str) -> _Damage:
+    return _Damage(f"{folder} is damaged: {what}")
 
 
 def _is_writer() -> bool:

@@ -43,8 +43,11 @@ def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | N
             return f"{name} is missing"
         if path.stat().st_size != size:
             return f"{name} has {path.stat().st_size} bytes instead of {size}"
-        if checksum(path) != written:
-            return f"{name} is not what was written"
+        try:
+            if checksum(path) != written:
+                return f"{name} is not what was written"
+        except OSError as e:
+            return f"{name} cannot be read ({e.strerror})"
     return None
 
 
