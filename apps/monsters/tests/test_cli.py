@@ -84,6 +84,7 @@ def test_a_player_needs_a_planner_that_there_is(monsters, tiny_run, command, wor
 
 
 def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
+    """The one before it plays, and where there is none, nobody does."""
     folder = tmp_path / "damaged"
     shutil.copytree(tiny_run, folder)
     parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
@@ -91,9 +92,15 @@ def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     largest.write_bytes(content)
+    code, out, err = monsters("eval", folder, "--rollouts", 2)
+    assert code == 0 and "step 2" in out
+    assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
+    assert err.count("\n") == 1
+    for step in (0, 2):
+        (folder / "players" / f"0000000{step}" / "manifest.json").unlink()
     code, out, err = monsters("eval", folder)
     assert (code, out) == (2, "")
-    assert "00000004" in err and err.count("\n") == 1
+    assert "00000004" in err and "no other" in err and err.count("\n") == 1
 
 
 def test_a_player_of_another_configuration_is_not_played(

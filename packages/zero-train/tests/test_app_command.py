@@ -53,13 +53,33 @@ def train(*words: str) -> tuple[Config, Options]:
     return parse_run("app train", "Trains it.", words, PRESETS, preset="small")
 
 
-def test_a_preset_gives_the_defaults_of_all_other_flags():
+def test_a_preset_gives_the_defaults_of_all_other_flags(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert train() == (Config(), Options(out=pathlib.Path("runs/small")))
     config, options = train("--learning-rate", "0.25", "--devices=2", "--preset", "large")
     assert config == Config(steps=900, learning_rate=0.25)
     assert options == Options(out=pathlib.Path("runs/large"), devices=2)
-    _, options = train("--out", "there", "--resume", "--max-minutes", "2")
-    assert options == Options(out=pathlib.Path("there"), resume=True, max_minutes=2.0)
+    _, options = train("--out", "there", "--max-minutes", "2")
+    assert options == Options(out=pathlib.Path("there"), max_minutes=2.0)
+
+
+def test_the_run_folder_is_looked_at_before_anything_is_built(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "small").mkdir(parents=True)
+    assert train()[1].resume is False
+    with pytest.raises(RunError, match=r"There is no run to resume in .*small"):
+        train("--resume")
+    folder = tmp_path / "runs" / "small"
+    (folder / "config.json").write_text(json.dumps(dataclasses.asdict(Config(seed=1))))
+    with pytest.raises(RunError, match="holds a run already; --resume goes on with it"):
+        train()
+    with pytest.raises(RunError, match=r"seed 0 \(stored: 1\)"):
+        train("--resume")
+    assert train("--resume", "--seed", "1") == (
+        Config(seed=1),
+        Options(out=pathlib.Path("runs/small"), resume=True),
+    )
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "small", "config.json"]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ from ._metrics import (
     cut_lines as cut_lines,
     JsonLines as JsonLines,
     NonFiniteError as NonFiniteError,
+    read_json as read_json,
     read_lines as read_lines,
     RunError as RunError,
     Sink as Sink,

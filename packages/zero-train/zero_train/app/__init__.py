@@ -24,6 +24,7 @@ from ._command import (
 from ._config import (
     check_bounds as check_bounds,
     load_config as load_config,
+    load_player as load_player,
     Options as Options,
     RunConfig as RunConfig,
 )

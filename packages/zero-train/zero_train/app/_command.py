@@ -12,8 +12,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from .. import CheckpointError, NonFiniteError, RunError
-from ._config import flag, Options
+from .. import CheckpointError, NonFiniteError, RunError, RunFolder
+from ._config import flag, folder_of, Options
 from ._errors import UsageError
 
 
@@ -104,6 +104,9 @@ def parse_run(
     - `about`: what `--help` begins with.
     - `presets`: dataclasses of one kind.
     - `preset`: which of them where none is given.
+
+    **Raises:** [`zero_train.app.UsageError`][] as [`zero_train.app.parse`][], and
+    [`zero_train.RunError`][] where the run folder refuses.
     """
     # It must be known before all other flags.
     given = peek(_PresetOnly, prog, words).preset
@@ -121,6 +124,8 @@ def parse_run(
         default=_RunArguments(config, Options(out=pathlib.Path("runs") / preset), preset),
         description=about,
     )
+    # What cannot be trained is refused before anything is built, which may take long.
+    RunFolder.check(**folder_of(arguments.config, arguments.options))
     return arguments.config, arguments.options
 
 

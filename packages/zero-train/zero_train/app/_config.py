@@ -1,6 +1,7 @@
 """What a run is told: its configuration, and how it is run."""
 
 import dataclasses
+import importlib.util
 import inspect
 import json
 import math
@@ -18,7 +19,12 @@ from typing import (
     TypeVar,
 )
 
-from ._errors import UsageError
+import jax
+from jaxtyping import PyTree
+
+from .. import Checkpoints
+from ._errors import UsageError, warn
+from ._sinks import NO_WANDB
 
 
 Config = TypeVar("Config")
@@ -58,6 +64,20 @@ class Options:
     def __post_init__(self) -> None:
         limits = {} if self.max_minutes is None else {"max_minutes": (0, math.inf)}
         check_bounds(self, {"devices": (1, math.inf), **limits})
+        if self.wandb and importlib.util.find_spec("wandb") is None:
+            raise UsageError(NO_WANDB)
+
+
+def folder_of(config: Any, options: Options) -> dict[str, Any]:
+    """What [`zero_train.RunFolder`][] is told of a run: to look at its folder before anything is
+    built, and to create it."""
+    return {
+        "path": options.out,
+        "config": dataclasses.asdict(config),
+        "resume": options.resume,
+        # A resumed run may save more or less often; everything else must be as it was.
+        "may_differ": ("checkpoint_every",),
+    }
 
 
 def check_bounds(config: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
@@ -107,6 +127,22 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
             f"{path} is not the configuration of a run of `{prog} train`: "
             f"{str(e).rstrip('.')}; give the folder of one."
         ) from e
+
+
+def load_player(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
+    """The newest player of the run in `folder`, and the step it was saved at. Where it is damaged
+    it is the one before, which is said.
+
+    **Arguments:**
+
+    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.player` gave.
+
+    **Raises:** [`zero_train.CheckpointError`][] where there is no player that is not damaged, or
+    it is of another configuration.
+    """
+    players = Checkpoints(pathlib.Path(folder) / "players", keep=None)
+    step, player = players.restore_latest(like, tell=warn)
+    return step, jax.device_put(player)
 
 
 def flag(name: str) -> str:
