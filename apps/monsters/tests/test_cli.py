@@ -44,8 +44,10 @@ from zero_monsters._config import Config, PRESETS
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (
             ["eval", "nowhere", "--rollouts", "1"],
-            "monsters: --rollouts 1 was given; give at least 2.",
+            "monsters: --rollouts 1 was given; give 2 to 100000000.",
         ),
+        (["plan", "--rollouts", 10**18], f"--rollouts {10**18} was given; give 2 to 100000000."),
+        (["plan", "--simulations", 50, 10**20], f"--simulations {10**20} was given; give 1 to 10"),
         (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
         (
             ["watch", "nowhere", "--episodes", "0"],
@@ -133,3 +135,17 @@ def test_help_lists_every_hyperparameter(monsters):
     assert code == 0
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_monsters._config import PRESETS
+
+    check_every_field(PRESETS["tiny"])
+
+
+@pytest.mark.parametrize("command", ["plan", "eval", "watch"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, monsters, command):
+    from zero_monsters import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(monsters, command, kind)

@@ -25,7 +25,7 @@ REFERENCE = ["train", "--preset", "reference"]
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
         (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),
         ([*REFERENCE, "--particles", "0"], "--particles 0 was given; give at least 1."),
-        ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give at least 1."),
+        ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give 1 to 1000000000000."),
         ([*REFERENCE, "--length", "1"], "--length 1 was given; give at least 2."),
         ([*REFERENCE, "--period", "5"], "--period 5 is longer than --depth 4; give at most that"),
         ([*REFERENCE, "--envs", "12"], "--envs 12 does not divide into --shards 8; give"),
@@ -126,3 +126,17 @@ def test_help_lists_every_hyperparameter(spo, words):
     assert code == 0
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_spo._config import presets
+
+    check_every_field(presets("pendulum", "spo")["reference"])
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, spo, command):
+    from zero_spo import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(spo, command, kind)

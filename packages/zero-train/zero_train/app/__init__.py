@@ -27,6 +27,7 @@ from ._config import (
     load_player as load_player,
     Options as Options,
     RunConfig as RunConfig,
+    SEEDS as SEEDS,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
