@@ -73,16 +73,6 @@ def test_resuming_needs_the_same_configuration(othello, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text()) == config
 
 
-def test_resuming_needs_a_checkpoint(othello, tmp_path):
-    import dataclasses
-
-    from zero_othello._config import PRESETS
-
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(PRESETS["tiny"])))
-    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path, "--resume")
-    assert code == 2 and "No checkpoint was found" in err and err.count("\n") == 1
-
-
 def test_unknown_opponents_are_refused(othello, tiny_run):
     code, _, err = othello("eval", tiny_run, "--opponent", "edax")
     assert code == 2 and 'no opponent is called "edax"' in err and "positional" in err

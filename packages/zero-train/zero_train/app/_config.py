@@ -187,7 +187,7 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
     except (ValueError, TypeError) as e:
         raise UsageError(
             f"{path} is not the configuration of a run of `{prog} train`: "
-            f"{str(e).rstrip('.')}; give the folder of one."
+            f"{str(e).removeprefix(f'{path} ').rstrip('.')}; give the folder of one."
         ) from e
 
 
