@@ -186,18 +186,25 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(error, capsys):
 
 
 @pytest.mark.parametrize(
-    "error",
+    "error, message",
     [
-        MemoryError("Unable to allocate 3.47 EiB"),
-        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes."),
+        (MemoryError("Unable to allocate 3.47 EiB"), "there is not enough memory (Unable to"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes."),
+            "there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes.)",
+        ),
+        (OverflowError("Python int too large"), "a number is larger than 32 bits hold (Python"),
     ],
 )
-def test_a_lack_of_memory_is_one_line(error, capsys):
+def test_too_much_is_one_line(error, message, capsys):
     with pytest.raises(SystemExit) as raised:
         run(error, "go", "--fast")
     out, err = capsys.readouterr()
     assert (raised.value.code, out, err.count("\n")) == (2, "", 1)
-    assert "app: there is not enough memory (" in err
+    assert err.startswith(f"app: {message}")
+
+
+def test_what_fails_inside_jax_keeps_its_traceback():
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         run(jax.errors.JaxRuntimeError("INTERNAL: a defect"), "go", "--fast")
 

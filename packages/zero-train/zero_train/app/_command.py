@@ -56,8 +56,8 @@ class _RunArguments(Generic[Config, Preset]):
 def main(
     prog: str, about: str, commands: Mapping[str, Command], words: Sequence[str] | None = None
 ) -> None:
-    """Runs one command of an app. Bad input and a lack of memory end the process with one line and
-    exit code 2, an interruption with 130.
+    """Runs one command of an app. Bad input, a lack of memory, and numbers that are too large only
+    together end the process with one line and exit code 2, an interruption with 130.
 
     **Arguments:**
 
@@ -69,10 +69,12 @@ def main(
         _dispatch(prog, about, commands, list(sys.argv[1:] if words is None else words))
     except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
         _complain(prog, str(e))
+    except OverflowError as e:
+        _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
     except (MemoryError, jax.errors.JaxRuntimeError) as e:
         if not isinstance(e, MemoryError) and "RESOURCE_EXHAUSTED" not in str(e):
             raise
-        _complain(prog, f"there is not enough memory ({str(e)[:100]}); ask for less at once.")
+        _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
         sys.exit(130)
 
