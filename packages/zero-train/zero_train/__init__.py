@@ -34,10 +34,7 @@ from ._aggregate import (
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
 from ._best import BestSoFar as BestSoFar
 from ._chance_model import ChanceEnvironmentModel as ChanceEnvironmentModel
-from ._checkpoint import (
-    CheckpointError as CheckpointError,
-    Checkpoints as Checkpoints,
-)
+from ._checkpoint import Checkpoints as Checkpoints
 from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
 from ._elo import (
     EloLadder as EloLadder,
@@ -73,6 +70,7 @@ from ._loop_state import (
     Released as Released,
     shardings as shardings,
 )
+from ._manifest import CheckpointError as CheckpointError
 from ._match import (
     match as match,
     MatchResult as MatchResult,

@@ -1,8 +1,6 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
 import pathlib
@@ -17,20 +15,18 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import changed, children, inventory, remove, sync, to_disk
+from ._disk import children, remove, sync, to_disk
+from ._manifest import (
+    check_leaves,
+    CheckpointError,
+    Damage,
+    read_manifest,
+    spec,
+    write_manifest,
+)
 
 
-_MANIFEST = "manifest.json"
 _ARRAYS = "arrays"
-_DIGEST = "digest"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be saved or restored. Its message is one line for the user."""
-
-
-class _Damage(Exception):
-    """A checkpoint is not as it was written. Its message says which, and what was found."""
 
 
 class Checkpoints:
@@ -83,9 +79,7 @@ class Checkpoints:
             _barrier("begin")
             _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
             if _is_writer():
-                manifest = {"step": step, "leaves": specs, "files": inventory(temporary)}
-                manifest[_DIGEST] = _digest(manifest)
-                (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+                write_manifest(temporary, step, specs)
                 to_disk(temporary)
                 self._commit(step, temporary)
             _barrier("end")
@@ -109,7 +103,7 @@ class Checkpoints:
         """
         try:
             return self._restore(self._step(step), like)
-        except _Damage as e:
+        except Damage as e:
             raise CheckpointError(f"{e}. Put a copy of it back, or use another one.") from e
 
     def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
@@ -128,7 +122,7 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 state = self._restore(step, like)
-            except _Damage as e:
+            except Damage as e:
                 damages.append(str(e))
                 continue
             if damages:
@@ -140,11 +134,9 @@ class Checkpoints:
 
     def _restore(self, step: int, like: PyTree) -> Any:
         folder = self._folders()[step]
-        manifest = _read_manifest(folder, step)
-        if damage := changed(folder, manifest["files"]):
-            raise _damaged(folder, damage)
+        leaves = read_manifest(folder, step)
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
-        _check_leaves(folder, manifest["leaves"], [(_name(p), leaf) for p, leaf in paths])
+        check_leaves(folder, leaves, [(_name(p), leaf) for p, leaf in paths])
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)
@@ -154,7 +146,7 @@ class Checkpoints:
             raise CheckpointError(f"{folder} could not be restored: {reason}.") from e
         restored = []
         for index, (_, leaf) in enumerate(paths):
-            impl = manifest["leaves"][index].get("key")
+            impl = leaves[index].get("key")
             if not leaf.size:
                 restored.append(_empty(leaf, impl))
             elif impl is None:
@@ -237,17 +229,13 @@ def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 f"{_name(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
                 "the state with equinox.filter(state, equinox.is_array)."
             )
-        spec: dict[str, Any] = {"path": _name(path), **_spec(leaf)}
+        said: dict[str, Any] = {"path": _name(path), **spec(leaf)}
         if _is_key(leaf):
-            spec["key"] = str(jax.random.key_impl(leaf))
+            said["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves[_label(index)] = leaf
-        specs.append(spec)
+        specs.append(said)
     return leaves, specs
-
-
-def _spec(leaf: Any) -> dict[str, Any]:
-    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -290,55 +278,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def _read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
-    try:
-        manifest = json.loads((folder / _MANIFEST).read_text())
-    except (OSError, ValueError, RecursionError) as e:
-        raise _damaged(folder, f"{_MANIFEST} cannot be read") from e
-    # Whatever else is read of it is as it was written once this fits.
-    if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
-        raise _damaged(folder, f"{_MANIFEST} is not what was written")
-    if manifest["step"] != step:
-        raise _damaged(folder, f"it was saved as step {manifest['step']}")
-    return manifest
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    """A checksum of a manifest's content, however it is spelled."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _check_leaves(
-    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
-) -> None:
-    problem = None
-    for saved, (name, leaf) in zip(stored, wanted, strict=False):
-        if saved["path"] != name:
-            problem = f"it has {saved['path']} where {name} is expected"
-        elif (saved["shape"], saved["dtype"]) != tuple(_spec(leaf).values()):
-            problem = f"{name} is {_words(saved)} in it and {_words(_spec(leaf))} is expected"
-        if problem:
-            break
-    else:
-        if len(stored) > len(wanted):
-            problem = f"it has {stored[len(wanted)]['path']}, which is not expected"
-        elif len(stored) < len(wanted):
-            problem = f"it lacks {wanted[len(stored)][0]}"
-    if problem:
-        raise CheckpointError(
-            f"{folder} is a checkpoint of another configuration: {problem}. "
-            "Use the configuration it was saved with."
-        )
-
-
-def _words(spec: dict[str, Any]) -> str:
-    return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
-
-
-def _damaged(folder: pathlib.Path, what: str) -> _Damage:
-    return _Damage(f"{folder} is damaged: {what}")
 
 
 def _is_writer() -> bool:
