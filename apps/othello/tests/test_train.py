@@ -73,7 +73,8 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(
     train(small_config, Options(out=tmp_path, resume=True, max_minutes=0.0))
     assert capsys.readouterr().out.count("has no checkpoint yet and begins again\n") == 1
     assert Checkpoints(tmp_path / "checkpoints").latest == 0
-    like = jax.eval_shape(lambda: load(tiny_run).params)
+    params = load(tiny_run).params
+    like = jax.eval_shape(lambda: params)
     folders = [folder / "players" for folder in (tmp_path, tiny_run)]
     first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
     for x, y in zip(*map(jax.tree.leaves, first), strict=True):
