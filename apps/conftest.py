@@ -1,8 +1,11 @@
 """What the tests of all apps do alike: commands in this process, and a loop over eight devices."""
 
+import dataclasses
+import math
 import pathlib
 import sys
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,6 +30,59 @@ def run_main(monkeypatch, capsys) -> Callable[..., Callable[..., tuple[int, str,
         return run
 
     return of
+
+
+# Numbers that no field can be, whatever it is for.
+_NEVER = {int: (10**20, -1), float: (math.nan, math.inf, -math.inf, 1e300)}
+
+
+def _kinds(kind: type) -> Iterator[tuple[str, Any]]:
+    """Every field, those of dataclasses inside included, and what it holds if not `None`."""
+    for name, hint in typing.get_type_hints(kind).items():
+        for one in typing.get_args(hint) or (hint,):
+            if dataclasses.is_dataclass(one):
+                yield from _kinds(typing.cast(type, one))
+            elif one in _NEVER:
+                yield name, one
+
+
+@pytest.fixture(scope="session")
+def check_every_field() -> Callable[[Any], None]:
+    """Of a configuration: a number that no field can be is refused in one line, whether a flag or a
+    file gives it."""
+    from zero_train.app import UsageError
+
+    def check(config: Any) -> None:
+        fields = list(_kinds(type(config)))
+        assert len(fields) > 20
+        for name, kind in fields:
+            for value in _NEVER[kind]:
+                with pytest.raises(UsageError) as raised:
+                    dataclasses.replace(config, **{name: value})
+                said = str(raised.value)
+                assert said.startswith(f"--{name.replace('_', '-')} ") and "\n" not in said
+                assert "was given; " in said and len(said) < 200
+
+    return check
+
+
+@pytest.fixture
+def check_every_number(tmp_path, monkeypatch) -> Callable[..., None]:
+    """Of a command, and the dataclass of its flags: a number that none of them can be is refused in
+    one line, before the run or whatever else it is about is looked at."""
+
+    def check(run: Callable[..., tuple[int, str, str]], command: str, kind: type) -> None:
+        monkeypatch.chdir(tmp_path)
+        needs = [".no-run"] * ("run" in typing.get_type_hints(kind))
+        for name, number in _kinds(kind):
+            flag = f"--{name.replace('_', '-')}"
+            for value in (*_NEVER[number], *([1.5] if number is int else [])):
+                code, out, err = run(command, *needs, f"{flag}={value}")
+                assert (code, out, err.count("\n")) == (2, "", 1), (flag, value, err)
+                assert flag in err, err
+        assert list(tmp_path.iterdir()) == []
+
+    return check
 
 
 @pytest.fixture(scope="session")

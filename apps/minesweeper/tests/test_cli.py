@@ -39,7 +39,9 @@ def test_figures_to_read(minesweeper):
         (["eval", "--agent", "cheat"], "no agent is called 'cheat'; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
         (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
-        (["eval", "--rows", 1], "--rows 1 was given; give at least 2."),
+        (["eval", "--rows", 1], "--rows 1 was given; give 2 to 100."),
+        (["eval", "--rows", 100000, "--columns", 100000], "--rows 100000 was given; give 2 to"),
+        (["train", "--rows", 100000, "--columns", 100000], "--rows 100000 was given; give 2 to"),
         (["eval", "--max-states", 100], "max_states=100"),
         (["eval", "--agent", "network"], "network needs a trained network"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
@@ -89,3 +91,17 @@ def test_risks_that_do_not_fit_are_told(minesweeper, words):
     code, out, err = minesweeper(*words, *SMALL, "--max-states", 1)
     assert code == 0 and "wins" in out and "moves of rules" in err
     assert "their posterior needs more than 1 states" in err and err.count("\n") == 1
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_minesweeper._config import PRESETS
+
+    check_every_field(PRESETS["tiny"])
+
+
+@pytest.mark.parametrize("command", ["eval", "compare", "watch", "play"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, minesweeper, command):
+    from zero_minesweeper import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(minesweeper, command, kind)

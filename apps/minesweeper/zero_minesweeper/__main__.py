@@ -1,13 +1,11 @@
 """The command line: `minesweeper train|eval|compare|watch|play`."""
 
 import dataclasses
-import types
 from typing import Any
 
 import tyro
 
 from zero_train.app import (
-    check_bounds,
     Command,
     main as run_command,
     parse,
@@ -15,14 +13,19 @@ from zero_train.app import (
     start_jax,
 )
 
-from ._config import MOST_LAYOUTS, SEEDS
+from ._config import MOST_LAYOUTS, SIDES, SIMULATIONS
 
 
 # What flags may be, ends included; a standard error needs two boards. Those of a board are looked
-# at by `zero_envs.Minesweeper`.
-_MEASURING = {"boards": (2, 10**8), "seed": SEEDS}
-_WATCHING = {"boards": (1, 10**8), "delay": (0, 3600), "seed": SEEDS}
-_PLANNING = {"layouts": (1, MOST_LAYOUTS), "simulations": (1, 10**6 - 1)}
+# at by `zero_envs.Minesweeper` too.
+_TABLE: dict[str, tuple[float, float]] = {
+    "rows": SIDES,
+    "columns": SIDES,
+    "layouts": (1, MOST_LAYOUTS),
+    "simulations": SIMULATIONS,
+}
+_MEASURING = {**_TABLE, "boards": (2, 10**8)}
+_WATCHING = {**_TABLE, "boards": (1, 10**8), "delay": (0, 3600)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +150,7 @@ def _train(words: list[str]) -> None:
 
 
 def _eval(words: list[str]) -> None:
-    flags = _checked(parse(EvalArguments, "minesweeper eval", words), _MEASURING)
+    flags = _flat(parse(EvalArguments, "minesweeper eval", words, _MEASURING))
     start_jax()
     from ._eval import evaluate
 
@@ -155,7 +158,7 @@ def _eval(words: list[str]) -> None:
 
 
 def _compare(words: list[str]) -> None:
-    flags = _checked(parse(CompareArguments, "minesweeper compare", words), _MEASURING)
+    flags = _flat(parse(CompareArguments, "minesweeper compare", words, _MEASURING))
     start_jax()
     from ._compare import compare
 
@@ -163,7 +166,7 @@ def _compare(words: list[str]) -> None:
 
 
 def _watch(words: list[str]) -> None:
-    flags = _checked(parse(WatchArguments, "minesweeper watch", words), _WATCHING)
+    flags = _flat(parse(WatchArguments, "minesweeper watch", words, _WATCHING))
     start_jax()
     from ._watch import watch
 
@@ -171,20 +174,17 @@ def _watch(words: list[str]) -> None:
 
 
 def _play(words: list[str]) -> None:
-    flags = _checked(parse(PlayArguments, "minesweeper play", words), {"seed": SEEDS})
+    flags = _flat(parse(PlayArguments, "minesweeper play", words, _TABLE))
     start_jax()
     from ._play import play
 
     play(**flags)
 
 
-def _checked(arguments: Any, bounds: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """All flags by name; those that were given are within their bounds."""
+def _flat(arguments: Any) -> dict[str, Any]:
+    """All flags by name."""
     flags = dataclasses.asdict(arguments)
     flags |= flags.pop("table")
-    given = {name: value for name, value in flags.items() if value is not None}
-    limits = {name: limit for name, limit in (bounds | _PLANNING).items() if name in given}
-    check_bounds(types.SimpleNamespace(**given), limits)
     return flags
 
 

@@ -103,23 +103,26 @@ class Config:
             )
 
 
-#: What every `--seed` may be: a key holds 32 bits of it.
-SEEDS = (0, 2**32 - 1)
 #: As many as `zero_envs.list_mines` can tell apart.
 MOST_LAYOUTS = 65536
-#: What each flag may be, ends included; boards are looked at by `zero_envs.Minesweeper`.
+#: What every `--simulations` may be.
+SIMULATIONS = (1, 10**6 - 1)
+#: What the sides of a board may be.
+SIDES = (2, 100)
+#: What each flag may be, ends included; boards are looked at by `zero_envs.Minesweeper` too.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-    **dict.fromkeys(("capacity", "simulations", "player_simulations"), (1, math.inf)),
-    **dict.fromkeys(("channels", "blocks", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("capacity", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
+    **dict.fromkeys(("channels", "blocks"), (1, 10**4)),
     "layouts": (1, MOST_LAYOUTS),
+    **dict.fromkeys(("rows", "columns"), SIDES),
     **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
-    **dict.fromkeys(("rows", "columns", "length", "boards"), (2, math.inf)),
+    **dict.fromkeys(("length", "boards"), (2, 10**8)),
     **dict.fromkeys(("exploration", "player_exploration", "temperature", "mines"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "mine_weight", "weight_decay", "clip"), (0, math.inf)),
     **dict.fromkeys(("target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),
-    "seed": SEEDS,
 }
 
 #: `tiny` shows every part in a few minutes, on a small board.

@@ -5,13 +5,12 @@ import pathlib
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from zero_envs import Minesweeper
-from zero_train import AbstractActor, Checkpoints, FeatureEvaluator
-from zero_train.app import load_config, UsageError
+from zero_train import AbstractActor, FeatureEvaluator
+from zero_train.app import load_config, load_player, UsageError
 
 from ._agents import build_agent, PLANNING
 from ._build import build_env, build_learner
@@ -42,15 +41,15 @@ def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
+    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
     configuration than config.json says.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "minesweeper")
     agent = build_learner(config)
-    players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).params
-    return Trained(config, jax.device_put(players.restore(like)), players.steps()[-1])
+    step, params = load_player(folder, like)
+    return Trained(config, params, step)
 
 
 @dataclasses.dataclass(frozen=True)

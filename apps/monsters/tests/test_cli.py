@@ -44,8 +44,10 @@ from zero_monsters._config import Config, PRESETS
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (
             ["eval", "nowhere", "--rollouts", "1"],
-            "monsters: --rollouts 1 was given; give at least 2.",
+            "monsters: --rollouts 1 was given; give 2 to 100000000.",
         ),
+        (["plan", "--rollouts", 10**18], f"--rollouts {10**18} was given; give 2 to 100000000."),
+        (["plan", "--simulations", 50, 10**20], f"--simulations {10**20} was given; give 1 to 10"),
         (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
         (
             ["watch", "nowhere", "--episodes", "0"],
@@ -84,6 +86,7 @@ def test_a_player_needs_a_planner_that_there_is(monsters, tiny_run, command, wor
 
 
 def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
+    """The one before it plays, and where there is none, nobody does."""
     folder = tmp_path / "damaged"
     shutil.copytree(tiny_run, folder)
     parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
@@ -91,9 +94,15 @@ def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     largest.write_bytes(content)
+    code, out, err = monsters("eval", folder, "--rollouts", 2)
+    assert code == 0 and "step 2" in out
+    assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
+    assert err.count("\n") == 1
+    for step in (0, 2):
+        (folder / "players" / f"0000000{step}" / "manifest.json").unlink()
     code, out, err = monsters("eval", folder)
     assert (code, out) == (2, "")
-    assert "00000004" in err and err.count("\n") == 1
+    assert "00000004" in err and "no other" in err and err.count("\n") == 1
 
 
 def test_a_player_of_another_configuration_is_not_played(
@@ -126,3 +135,17 @@ def test_help_lists_every_hyperparameter(monsters):
     assert code == 0
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_monsters._config import PRESETS
+
+    check_every_field(PRESETS["tiny"])
+
+
+@pytest.mark.parametrize("command", ["plan", "eval", "watch"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, monsters, command):
+    from zero_monsters import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(monsters, command, kind)

@@ -7,7 +7,6 @@ from typing import Literal
 import tyro
 
 from zero_train.app import (
-    check_bounds,
     Command,
     main as run_command,
     parse,
@@ -15,13 +14,13 @@ from zero_train.app import (
     start_jax,
 )
 
-from ._config import SEEDS
+from ._config import ROLLOUTS, SIMULATIONS
 from ._planners import PLANNERS
 
 
-# What flags may be, ends included; a standard error needs two rollouts.
-_MEASURING = {"rollouts": (2, math.inf), "seed": SEEDS}
-_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
+# What flags may be, ends included.
+_MEASURING = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
+_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "simulations": SIMULATIONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +96,7 @@ def main() -> None:
 
 
 def _plan(words: list[str]) -> None:
-    arguments = parse(PlanArguments, "monsters plan", words)
-    check_bounds(arguments, _MEASURING)
+    arguments = parse(PlanArguments, "monsters plan", words, _MEASURING)
     start_jax()
     from ._plan import compare
 
@@ -129,8 +127,7 @@ def _train(words: list[str]) -> None:
 
 
 def _eval(words: list[str]) -> None:
-    arguments = parse(EvalArguments, "monsters eval", words)
-    check_bounds(arguments, _MEASURING)
+    arguments = parse(EvalArguments, "monsters eval", words, _MEASURING)
     start_jax()
     from ._eval import evaluate
 
@@ -145,8 +142,7 @@ def _eval(words: list[str]) -> None:
 
 
 def _watch(words: list[str]) -> None:
-    arguments = parse(WatchArguments, "monsters watch", words)
-    check_bounds(arguments, _WATCHING)
+    arguments = parse(WatchArguments, "monsters watch", words, _WATCHING)
     start_jax()
     from ._watch import watch
 

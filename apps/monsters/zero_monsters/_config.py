@@ -150,21 +150,24 @@ class Config:
             )
 
 
-#: What every `--seed` may be: a key holds 32 bits of it.
-SEEDS = (0, 2**32 - 1)
+#: What every `--rollouts` may be; a standard error needs two.
+ROLLOUTS = (2, 10**8)
+#: What every `--simulations` may be.
+SIMULATIONS = (1, 10**6)
 #: What each flag may be, ends included.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-    **dict.fromkeys(("capacity", "time_limit", "simulations"), (1, math.inf)),
-    **dict.fromkeys(("player_simulations", "width", "layers", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("capacity", "time_limit", "n_steps"), (1, math.inf)),
+    **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
+    **dict.fromkeys(("width", "layers"), (1, 10**4)),
     **dict.fromkeys(("target_period", "evaluate_every", "checkpoint_every"), (1, math.inf)),
-    **dict.fromkeys(("length", "atoms", "rollouts"), (2, math.inf)),
+    **dict.fromkeys(("length", "atoms"), (2, math.inf)),
+    "rollouts": ROLLOUTS,
     **dict.fromkeys(("actor_devices", "exploration"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
     **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
     **dict.fromkeys(("gamma", "value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),
-    "seed": SEEDS,
 }
 
 #: `tiny` shows every part within a minute; `original` is the original system's own configuration,

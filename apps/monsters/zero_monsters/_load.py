@@ -4,13 +4,12 @@ import dataclasses
 import pathlib
 
 import equinox as eqx
-import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from zero_envs import Monsters
-from zero_train import AbstractActor, Checkpoints
-from zero_train.app import load_config
+from zero_train import AbstractActor
+from zero_train.app import load_config, load_player
 
 from ._build import build_agent, build_env, build_player
 from ._config import Config
@@ -48,13 +47,12 @@ def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
+    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
     configuration than config.json says.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "monsters")
     agent = build_agent(config)
-    players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).params
-    params = jax.device_put(players.restore(like))
-    return Trained(config, build_env(config), params, players.steps()[-1])
+    step, params = load_player(folder, like)
+    return Trained(config, build_env(config), params, step)

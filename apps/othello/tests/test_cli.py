@@ -22,6 +22,11 @@ def othello(run_main):
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["eval"], "run"),
         (["train", "--simulation", "8"], "--simulation is no flag of othello train; did you mean"),
+        (["train", "--seed", 2**70], "--seed 1180591620717411303424 was given; give 0 to 4294967"),
+        (
+            ["train", "--simulations", 10**20],
+            f"--simulations {10**20} was given; give 1 to 1000000.",
+        ),
         (["train", "--envs", "0"], "--envs 0 was given; give at least 1."),
         (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
         (["train", "--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
@@ -68,16 +73,6 @@ def test_resuming_needs_the_same_configuration(othello, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text()) == config
 
 
-def test_resuming_needs_a_checkpoint(othello, tmp_path):
-    import dataclasses
-
-    from zero_othello._config import PRESETS
-
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(PRESETS["tiny"])))
-    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path, "--resume")
-    assert code == 2 and "No checkpoint was found" in err and err.count("\n") == 1
-
-
 def test_unknown_opponents_are_refused(othello, tiny_run):
     code, _, err = othello("eval", tiny_run, "--opponent", "edax")
     assert code == 2 and 'no opponent is called "edax"' in err and "positional" in err
@@ -113,3 +108,17 @@ def test_help_lists_every_hyperparameter(othello):
     assert code == 0
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_othello._config import PRESETS
+
+    check_every_field(PRESETS["tiny"])
+
+
+@pytest.mark.parametrize("command", ["eval", "play", "gtp"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, othello, command):
+    from zero_othello import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(othello, command, kind)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 
 import jax
@@ -63,6 +64,21 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
     assert resumed[4:] == expected[4:] and resumed[:4] == expected[:4]
     for name in ("evaluations.jsonl", "elo.json"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(
+    tiny_run, small_config, tmp_path, capsys
+):
+    shutil.copy(tiny_run / "config.json", tmp_path)
+    train(small_config, Options(out=tmp_path, resume=True, max_minutes=0.0))
+    assert capsys.readouterr().out.count("has no checkpoint yet and begins again\n") == 1
+    assert Checkpoints(tmp_path / "checkpoints").latest == 0
+    params = load(tiny_run).params
+    like = jax.eval_shape(lambda: params)
+    folders = [folder / "players" for folder in (tmp_path, tiny_run)]
+    first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
+    for x, y in zip(*map(jax.tree.leaves, first), strict=True):
+        assert (x == y).all()
 
 
 def test_the_newest_player_is_loaded(tiny_run, small_config):

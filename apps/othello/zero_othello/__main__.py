@@ -13,10 +13,13 @@ from zero_train.app import (
     parse,
     parse_run,
     start_jax,
-    UsageError,
 )
 
-from ._config import PRESETS
+from ._config import PRESETS, SIMULATIONS
+
+
+# What flags may be, ends included.
+_PLAYING = {"games": (2, 10**8), "simulations": SIMULATIONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +101,7 @@ def _train(words: list[str]) -> None:
 
 
 def _eval(words: list[str]) -> None:
-    arguments = parse(EvalArguments, "othello eval", words)
+    arguments = parse(EvalArguments, "othello eval", words, _PLAYING)
     start_jax()
     from ._eval import evaluate
 
@@ -113,7 +116,7 @@ def _eval(words: list[str]) -> None:
 
 
 def _play(words: list[str]) -> None:
-    arguments = parse(PlayArguments, "othello play", words)
+    arguments = parse(PlayArguments, "othello play", words, _PLAYING)
     start_jax()
     from rich.console import Console
 
@@ -124,7 +127,7 @@ def _play(words: list[str]) -> None:
 
 
 def _gtp(words: list[str]) -> None:
-    arguments = parse(GtpArguments, "othello gtp", words)
+    arguments = parse(GtpArguments, "othello gtp", words, _PLAYING)
     start_jax()
     from ._gtp import GtpEngine, serve
 
@@ -144,8 +147,6 @@ def _player(run: str, simulations: int | None, seed: int) -> Any:
 
     trained = load(run)
     number = trained.config.player_simulations if simulations is None else simulations
-    if number < 0:
-        raise UsageError(f"--simulations {number} was given; give 0 (no search) or more.")
     model = trained.agent.model(trained.agent.evaluator(trained.params))
     planner = player_planner(trained.config, number) if number else NetworkAlone()
     return Player(trained.env, planner, model, key=jr.key(seed))

@@ -126,16 +126,19 @@ class Config:
 #: More plies than any game has: 60 discs to place, and passes.
 LONGEST_GAME = 128
 
+#: What `--simulations` may be where 0 is the network alone.
+SIMULATIONS = (0, 10**6 - 1)
 #: What each flag may be, ends included.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-    **dict.fromkeys(("simulations", "player_simulations", "considered"), (1, math.inf)),
-    **dict.fromkeys(("blocks", "channels"), (1, math.inf)),
+    **dict.fromkeys(("simulations", "player_simulations", "nodes"), (1, 10**6)),
+    "considered": (1, math.inf),
+    **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
     **dict.fromkeys(("ladder_every", "checkpoint_every"), (1, math.inf)),
     "capacity": (2 * LONGEST_GAME, math.inf),
-    "ladder_games": (2, math.inf),
-    "ladder_simulations": (0, math.inf),
-    **dict.fromkeys(("seed", "exploration", "temperature_moves", "warmup"), (0, math.inf)),
+    "ladder_games": (2, 10**8),
+    "ladder_simulations": SIMULATIONS,
+    **dict.fromkeys(("exploration", "temperature_moves", "warmup"), (0, math.inf)),
     "concentration": (1e-6, math.inf),
     "learning_rate": (0, 1),
     **dict.fromkeys(("weight_decay", "l2", "clip", "value_weight"), (0, math.inf)),

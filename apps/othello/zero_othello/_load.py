@@ -4,13 +4,12 @@ import dataclasses
 import pathlib
 
 import equinox as eqx
-import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from zero_envs import PgxEnvironment
-from zero_train import AbstractActor, AlphaZero, Checkpoints
-from zero_train.app import load_config
+from zero_train import AbstractActor, AlphaZero
+from zero_train.app import load_config, load_player
 
 from ._build import build_agent, build_env
 from ._config import Config
@@ -44,14 +43,13 @@ def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     """The newest player of a run.
 
     **Raises:** `UsageError` where the folder holds no run;
-    [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
+    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
     configuration than config.json says.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "othello")
     env = build_env() if env is None else env
     agent = build_agent(config, env)
-    players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
-    params = players.restore(like)
-    return Trained(config, env, agent, jax.device_put(params), players.steps()[-1])
+    step, params = load_player(folder, like)
+    return Trained(config, env, agent, params, step)

@@ -25,7 +25,7 @@ REFERENCE = ["train", "--preset", "reference"]
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
         (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),
         ([*REFERENCE, "--particles", "0"], "--particles 0 was given; give at least 1."),
-        ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give at least 1."),
+        ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give 1 to 1000000000000."),
         ([*REFERENCE, "--length", "1"], "--length 1 was given; give at least 2."),
         ([*REFERENCE, "--period", "5"], "--period 5 is longer than --depth 4; give at most that"),
         ([*REFERENCE, "--envs", "12"], "--envs 12 does not divide into --shards 8; give"),
@@ -77,8 +77,8 @@ def test_a_backend_that_brax_does_not_have(spo, tmp_path, monkeypatch):
     test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message)
 
 
-@pytest.mark.parametrize("command", ["eval", "watch"])
-def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path, command):
+def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path):
+    """The one before it plays, and where there is none, nobody does."""
     folder = tmp_path / "damaged"
     shutil.copytree(tiny_run, folder)
     parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
@@ -86,9 +86,15 @@ def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path, command):
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     largest.write_bytes(content)
-    code, out, err = spo(command, folder)
+    code, out, err = spo("eval", folder, "--episodes", 2)
+    assert code == 0 and "after 64 steps" in out
+    assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
+    assert err.count("\n") == 1
+    for step in (0, 2):
+        (folder / "players" / f"0000000{step}" / "manifest.json").unlink()
+    code, out, err = spo("eval", folder)
     assert (code, out) == (2, "")
-    assert "00000004" in err and err.count("\n") == 1
+    assert "00000004" in err and "no other" in err and err.count("\n") == 1
 
 
 def test_a_player_of_another_configuration_is_not_played(spo, tiny_run, small_config, tmp_path):
@@ -120,3 +126,17 @@ def test_help_lists_every_hyperparameter(spo, words):
     assert code == 0
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
+    from zero_spo._config import presets
+
+    check_every_field(presets("pendulum", "spo")["reference"])
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_no_flag_takes_a_number_that_cannot_be(check_every_number, spo, command):
+    from zero_spo import __main__ as commands
+
+    kind = getattr(commands, f"{command.title()}Arguments")
+    check_every_number(spo, command, kind)

@@ -7,7 +7,6 @@ from typing import Literal
 import tyro
 
 from zero_train.app import (
-    check_bounds,
     Command,
     main as run_command,
     parse,
@@ -16,12 +15,12 @@ from zero_train.app import (
     start_jax,
 )
 
-from ._config import Config, presets, SEEDS
+from ._config import Config, presets
 
 
 # What flags may be, ends included; a standard error needs two episodes.
-_MEASURING = {"episodes": (2, math.inf), "seed": SEEDS}
-_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "seed": SEEDS}
+_MEASURING = {"episodes": (2, math.inf)}
+_WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,8 +90,7 @@ def _train(words: list[str]) -> None:
 
 
 def _eval(words: list[str]) -> None:
-    arguments = parse(EvalArguments, "spo eval", words)
-    check_bounds(arguments, _MEASURING)
+    arguments = parse(EvalArguments, "spo eval", words, _MEASURING)
     start_jax()
     from ._eval import evaluate
 
@@ -105,8 +103,7 @@ def _eval(words: list[str]) -> None:
 
 
 def _watch(words: list[str]) -> None:
-    arguments = parse(WatchArguments, "spo watch", words)
-    check_bounds(arguments, _WATCHING)
+    arguments = parse(WatchArguments, "spo watch", words, _WATCHING)
     start_jax()
     from ._watch import watch
 

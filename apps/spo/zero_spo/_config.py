@@ -163,13 +163,13 @@ class Config:
         return -(-self.steps // (self.envs * self.unroll))
 
 
-#: What every `--seed` may be: a key holds 32 bits of it.
-SEEDS = (0, 2**32 - 1)
 #: What each flag may be, ends included.
 _BOUNDS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "replay"), (1, math.inf)),
+    "steps": (1, 10**12),
+    **dict.fromkeys(("envs", "unroll", "updates", "batch", "replay"), (1, math.inf)),
     **dict.fromkeys(("shards", "particles", "depth", "period", "samples"), (1, math.inf)),
-    **dict.fromkeys(("width", "layers", "evaluate_every", "checkpoint_every"), (1, math.inf)),
+    **dict.fromkeys(("width", "layers"), (1, 10**4)),
+    **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
     **dict.fromkeys(("length", "episodes"), (2, math.inf)),
     **dict.fromkeys(("noise", "clip", "min_scale"), (0, math.inf)),
     **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),
@@ -178,7 +178,6 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("search_gamma", "search_lambda", "gamma", "critic_lambda"), (0, 1)),
     **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
     "target_rate": (0, 1),
-    "seed": SEEDS,
 }
 
 #: softplus(3), the reference's initial duals for discrete actions.

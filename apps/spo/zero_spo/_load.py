@@ -4,11 +4,10 @@ import dataclasses
 import pathlib
 
 import equinox as eqx
-import jax
 import jax.random as jr
 
-from zero_train import AbstractActor, ActorCritic, Checkpoints
-from zero_train.app import load_config
+from zero_train import AbstractActor, ActorCritic
+from zero_train.app import load_config, load_player
 
 from ._build import build_agent, build_env
 from ._config import Config
@@ -41,14 +40,13 @@ def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where its player is missing, damaged or of another
+    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
     configuration than config.json says.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "spo")
     env = build_env(config)
     agent = build_agent(config, env)
-    players = Checkpoints(folder / "players", keep=None)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).player
-    player = jax.device_put(players.restore(like))
-    return Trained(config, env, player, players.steps()[-1])
+    step, player = load_player(folder, like)
+    return Trained(config, env, player, step)

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from typing import Literal
 
+import jax
 import pytest
+import tyro
 
 from zero_train import CheckpointError, NonFiniteError, RunError
 from zero_train.app import (
@@ -35,15 +37,30 @@ class Config:
     """Of Adam."""
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate falls."""
+    layers: int = 2
+    """Without bounds."""
+    first: float | None = None
+    """Without bounds."""
+    nesterov: bool = False
+    """Of the optimiser."""
 
     def __post_init__(self) -> None:
         check_bounds(self, {"steps": (1, math.inf), "learning_rate": (0, 1)})
 
 
 @dataclasses.dataclass(frozen=True)
+class More:
+    seed: int | None = None
+    """Or none."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Flags:
     games: int = 4
     """How many."""
+    sizes: tuple[int, ...] = (1,)
+    """Several."""
+    more: tyro.conf.OmitArgPrefixes[More] = More()
 
 
 PRESETS = {"small": Config(), "large": Config(steps=900, learning_rate=0.5)}
@@ -53,13 +70,33 @@ def train(*words: str) -> tuple[Config, Options]:
     return parse_run("app train", "Trains it.", words, PRESETS, preset="small")
 
 
-def test_a_preset_gives_the_defaults_of_all_other_flags():
+def test_a_preset_gives_the_defaults_of_all_other_flags(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert train() == (Config(), Options(out=pathlib.Path("runs/small")))
     config, options = train("--learning-rate", "0.25", "--devices=2", "--preset", "large")
     assert config == Config(steps=900, learning_rate=0.25)
     assert options == Options(out=pathlib.Path("runs/large"), devices=2)
-    _, options = train("--out", "there", "--resume", "--max-minutes", "2")
-    assert options == Options(out=pathlib.Path("there"), resume=True, max_minutes=2.0)
+    _, options = train("--out", "there", "--max-minutes", "2")
+    assert options == Options(out=pathlib.Path("there"), max_minutes=2.0)
+
+
+def test_the_run_folder_is_looked_at_before_anything_is_built(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "small").mkdir(parents=True)
+    assert train()[1].resume is False
+    with pytest.raises(RunError, match=r"There is no run to resume in .*small"):
+        train("--resume")
+    folder = tmp_path / "runs" / "small"
+    (folder / "config.json").write_text(json.dumps(dataclasses.asdict(Config(seed=1))))
+    with pytest.raises(RunError, match="holds a run already; --resume goes on with it"):
+        train()
+    with pytest.raises(RunError, match=r"seed 0 \(stored: 1\)"):
+        train("--resume")
+    assert train("--resume", "--seed", "1") == (
+        Config(seed=1),
+        Options(out=pathlib.Path("runs/small"), resume=True),
+    )
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "small", "config.json"]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +113,16 @@ def test_a_preset_gives_the_defaults_of_all_other_flags():
         (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
         (["--max-minutes", "nan"], "--max-minutes nan was given; give at least 0."),
         (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),
+        (["--steps", "1.5"], "--steps: invalid literal for int() with base 10: '1.5'"),
+        (["--steps", str(10**20)], f"--steps {10**20} was given; give 1 to 2147483647."),
+        (["--steps", str(10**400)], "... was given; give 1 to 2147483647."),
+        (["--devices", str(10**20)], f"--devices {10**20} was given; give 1 to 2147483647."),
+        (["--seed", str(2**70)], "--seed 1180591620717411303424 was given; give 0 to 4294967295."),
+        (["--seed", "-1"], "--seed -1 was given; give 0 to 4294967295."),
+        (["--layers", "-1"], "--layers -1 was given; give at least 0."),
+        (["--layers", str(10**20)], f"--layers {10**20} was given; give 0 to 2147483647."),
+        (["--first", "nan"], "--first nan was given; it must be finite."),
+        (["--first", "1e300"], "--first 1e+300 was given; it must be finite."),
         (["--max-minutes", "few"], "could be instantiated from ['few']."),
         (["--schedule", "linear"], "invalid choice 'linear' for argument '--schedule'"),
     ],
@@ -91,6 +138,22 @@ def test_a_command_without_presets():
     assert parse(Flags, "app eval", ["--games", "6"]) == Flags(6)
     with pytest.raises(UsageError, match="--game is no flag of app eval; did you mean --games"):
         parse(Flags, "app eval", ["--game", "6"])
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--games", str(10**20)], f"--games {10**20} was given; give 1 to 100."),
+        (["--sizes", "3", "0"], "--sizes 0 was given; give at least 1."),
+        (["--seed", str(2**70)], f"--seed {2**70} was given; give 0 to 4294967295."),
+    ],
+)
+def test_what_a_command_is_given_has_bounds_too(words, message):
+    bounds = {"games": (1, 100), "sizes": (1, math.inf)}
+    assert parse(Flags, "app eval", ["--seed", "7"], bounds).more == More(7)
+    with pytest.raises(UsageError) as raised:
+        parse(Flags, "app eval", words, bounds)
+    assert str(raised.value) == message
 
 
 def test_help_says_what_every_flag_is(capsys):
@@ -122,6 +185,30 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(error, capsys):
     assert capsys.readouterr() == ("", "app: it is gone.\n")
 
 
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (MemoryError("Unable to allocate 3.47 EiB"), "there is not enough memory (Unable to"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes."),
+            "there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes.)",
+        ),
+        (OverflowError("Python int too large"), "a number is larger than 32 bits hold (Python"),
+    ],
+)
+def test_too_much_is_one_line(error, message, capsys):
+    with pytest.raises(SystemExit) as raised:
+        run(error, "go", "--fast")
+    out, err = capsys.readouterr()
+    assert (raised.value.code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"app: {message}")
+
+
+def test_what_fails_inside_jax_keeps_its_traceback():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        run(jax.errors.JaxRuntimeError("INTERNAL: a defect"), "go", "--fast")
+
+
 def test_other_ends(capsys):
     run(None, "come", "--fast")
     with pytest.raises(ZeroDivisionError):  # a defect of ours keeps its traceback
@@ -147,12 +234,37 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
     path.write_text(json.dumps(dataclasses.asdict(PRESETS["large"])))
     assert load_config(Config, tmp_path, "app") == PRESETS["large"]
     whole = dataclasses.asdict(PRESETS["large"])
-    wrong = ({"colour": 1}, {"steps": 0}, {"schedule": "linear"})
-    for text in ("{}", "{", *(json.dumps(whole | x) for x in wrong)):
+    wrong = (
+        {"colour": 1},
+        {"steps": 0},
+        {"schedule": "linear"},
+        {"schedule": []},
+        {"steps": 4.0},
+        {"steps": True},
+        {"steps": 10**20},
+        {"steps": "4"},
+        {"steps": None},
+        {"steps": {"a\nb": 1}},
+        {"learning_rate": "fast"},
+        {"learning_rate": math.nan},
+        {"first": 10**400},
+        {"first": math.inf},
+        {"layers": 2.5},
+        {"nesterov": 1},
+        {"seed": 2**70},
+    )
+    texts = ("{}", "{", "[]", "3", "[" * 200_000, *(json.dumps(whole | x) for x in wrong))
+    for text in texts:
         path.write_text(text)
         with pytest.raises(UsageError, match="is not the configuration of a run") as caught:
             load_config(Config, tmp_path, "app")
-        assert ".;" not in str(caught.value)
+        assert ".;" not in str(caught.value) and "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400
+    path.write_bytes(b'{"seed": "\xff"}')
+    with pytest.raises(UsageError, match="is not the configuration of a run"):
+        load_config(Config, tmp_path, "app")
+    path.write_text(json.dumps(whole | {"learning_rate": 1, "first": 0.5}))
+    assert load_config(Config, tmp_path, "app").learning_rate == 1
 
 
 @pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])

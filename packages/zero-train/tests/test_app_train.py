@@ -5,6 +5,7 @@ import functools as ft
 import importlib.util
 import math
 import os
+import shutil
 import signal
 
 import jax
@@ -108,6 +109,10 @@ def crash():
     raise RuntimeError
 
 
+def kill():
+    raise KeyboardInterrupt
+
+
 def test_the_folder_holds_the_run(undisturbed):
     rows = read_lines(undisturbed / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(1, 9))
@@ -160,6 +165,65 @@ def test_the_time_is_up(go, undisturbed, tmp_path, capsys):
     assert lines(tmp_path / "run") == lines(undisturbed)
 
 
+@pytest.mark.parametrize("then", [kill, crash])
+def test_a_run_without_a_checkpoint_begins_again(
+    go, undisturbed, tmp_path, monkeypatch, capsys, then
+):
+    """Killed before its first checkpoint, and before anything of it was logged."""
+    with monkeypatch.context() as patch:
+        patch.setattr("zero_train.app._train.fill", lambda loop, state: then())
+        with pytest.raises(KeyboardInterrupt if then is kill else RuntimeError):
+            go(tmp_path / "run")
+    if then is crash:  # it cannot begin at all
+        assert not (tmp_path / "run").exists()
+        return
+    assert (tmp_path / "run" / "config.json").exists()
+    with pytest.raises(RunError, match="--resume goes on with it"):
+        go(tmp_path / "run")
+    with pytest.raises(RunError, match=r"seed 4 \(stored: 3\)"):
+        go(tmp_path / "run", Config(seed=4), resume=True)
+    capsys.readouterr()
+    go(tmp_path / "run", resume=True)
+    said = [line for line in capsys.readouterr().out.splitlines() if "begins again" in line]
+    assert len(said) == 1 and "no checkpoint" in said[0]
+    assert lines(tmp_path / "run") == lines(undisturbed)
+    assert not list((tmp_path / "run").glob("before*"))
+
+
+def test_what_a_run_without_checkpoints_had_written_is_set_aside(go, undisturbed, tmp_path, capsys):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    go(tmp_path / "run", resume=True)
+    assert "what it had written is in before-1" in capsys.readouterr().out
+    for folder in (tmp_path / "run", tmp_path / "run" / "before-1"):
+        assert lines(folder) == lines(undisturbed)
+        assert Checkpoints(folder / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(
+    go, undisturbed, tmp_path, capsys
+):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    manifest = tmp_path / "run" / "checkpoints" / "00000008" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"fry", b"frz"))
+    go(tmp_path / "run", resume=True)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "00000008 is damaged" in said and "checkpoint 4 is" in said
+    assert lines(tmp_path / "run") == lines(undisturbed)
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    assert checkpoints.steps() == [4, 8]
+    go(tmp_path / "run", resume=True)  # it was saved anew
+    assert capsys.readouterr().err == ""
+
+
+def test_a_player_that_was_not_saved_with_its_checkpoint_is_saved_later(go, undisturbed, tmp_path):
+    """The run was killed between the two."""
+    shutil.copytree(undisturbed, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "players" / "00000008")
+    go(tmp_path / "run", resume=True)
+    assert Checkpoints(tmp_path / "run" / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+
+
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):
     def poisoned(loop, state):
         state, metrics = zero_train.step(loop, state)
@@ -181,7 +245,7 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
 
 def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     before = sorted(path.name for path in undisturbed.rglob("*"))
-    with pytest.raises(RunError, match="is not empty"):
+    with pytest.raises(RunError, match="holds a run already"):
         go(undisturbed)
     with pytest.raises(RunError, match=r"seed 4 \(stored: 3\)"):
         go(undisturbed, Config(seed=4), resume=True)
@@ -195,4 +259,7 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     )
     with pytest.raises(UsageError, match="--wandb needs the extra wandb"):
         go(tmp_path / "run", wandb=True)
+    monkeypatch.setattr(os, "sysconf", lambda name: 4)  # pages, and bytes in each
+    with pytest.raises(UsageError, match="of this run take 0 GB, and there are 0; give fewer"):
+        go(tmp_path / "run")
     assert not (tmp_path / "run").exists()

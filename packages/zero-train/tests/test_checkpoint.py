@@ -1,8 +1,11 @@
 import errno
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -169,11 +172,120 @@ def test_damage_is_named(copy):
     with pytest.raises(CheckpointError, match=rf"{largest.name} is not what was written"):
         copy.restore(_state())
     largest.unlink()
-    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} is missing. Remove"):
+    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} is missing. Put"):
         copy.restore(_state())
     (folder / "manifest.json").write_text("{")
     with pytest.raises(CheckpointError, match="damaged: manifest.json cannot be read"):
         copy.restore(_state())
+
+
+def _flip(path: pathlib.Path, rng: np.random.Generator) -> None:
+    content = bytearray(path.read_bytes())
+    if content:
+        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+    path.write_bytes(content or b"\0")
+
+
+def _damages(folder: pathlib.Path) -> list[tuple[str, Callable[[pathlib.Path], None]]]:
+    """Whatever may happen to a checkpoint's files: what it is, and how to do it to a copy."""
+    found = []
+    for name in sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file()):
+        flips = 40 if name.name == "manifest.json" else 2
+        for seed in range(flips):
+            rng = np.random.default_rng(seed)
+            found.append((f"flip {name}", lambda at, n=name, rng=rng: _flip(at / n, rng)))
+        found.append((f"delete {name}", lambda at, n=name: (at / n).unlink()))
+        found.append((f"empty {name}", lambda at, n=name: (at / n).write_bytes(b"")))
+        cut = lambda at, n=name: (at / n).write_bytes((at / n).read_bytes()[:-1] or b"\0")
+        found.append((f"cut {name}", cut))
+        found.append((f"folder {name}", lambda at, n=name: ((at / n).unlink(), (at / n).mkdir())))
+    return found
+
+
+def _without_entries(manifest: dict) -> list[dict]:
+    """The manifest without each of its entries in turn."""
+    top = [{k: v for k, v in manifest.items() if k != gone} for gone in manifest]
+    files = [
+        {**manifest, "files": {k: v for k, v in manifest["files"].items() if k != gone}}
+        for gone in manifest["files"]
+    ]
+    leaves = []
+    for index, leaf in enumerate(manifest["leaves"]):
+        others = manifest["leaves"][:index], manifest["leaves"][index + 1 :]
+        leaves.append({**manifest, "leaves": [*others[0], *others[1]]})
+        for gone in leaf:
+            less = {k: v for k, v in leaf.items() if k != gone}
+            leaves.append({**manifest, "leaves": [*others[0], less, *others[1]]})
+    return [*top, *files, *leaves]
+
+
+def _falls_back(checkpoints: Checkpoints, what: object) -> None:
+    """One line names the damaged checkpoint and the one used, which is as it was saved."""
+    said = []
+    step, restored = checkpoints.restore_latest(_state(), tell=said.append)
+    assert step == 5 and len(said) == 1, what
+    assert "00000007 is damaged: " in said[0] and "checkpoint 5" in said[0], what
+    assert "\n" not in said[0], what
+    _assert_same(restored, _state())
+    with pytest.raises(CheckpointError, match="00000007 is damaged: ") as info:
+        checkpoints.restore(_state(), step=7)
+    assert "\n" not in str(info.value)
+
+
+def test_whatever_happens_to_a_file_the_checkpoint_before_is_used(copy):
+    copy.save(5, _state())
+    folder = copy.directory / "00000007"
+    whole = folder.with_name("whole")
+    folder.rename(whole)
+    damages = _damages(whole)
+    assert len(damages) > 100
+    for what, damage in damages:
+        shutil.copytree(whole, folder)
+        damage(folder)
+        _falls_back(copy, what)
+        shutil.rmtree(folder)
+
+
+def test_a_manifest_that_lacks_an_entry_is_damaged(copy):
+    copy.save(5, _state())
+    path = copy.directory / "00000007" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for changed in (*_without_entries(manifest), {**manifest, "step": 9}, [manifest], 1, "leaves"):
+        path.write_text(json.dumps(changed))
+        _falls_back(copy, changed)
+    path.write_text("[" * 200_000)
+    _falls_back(copy, "nested")
+    # Another spelling of the same manifest is the same manifest.
+    path.write_text(json.dumps(manifest))
+    _assert_same(copy.restore(_state()), _state())
+
+
+def test_a_checkpoint_under_another_step_is_damaged(copy):
+    copy.save(5, _state())
+    (copy.directory / "00000007").rename(copy.directory / "00000009")
+    said = []
+    assert copy.restore_latest(_state(), tell=said.append)[0] == 5
+    assert "00000009 is damaged: it was saved as step 7" in said[0]
+
+
+def test_where_all_checkpoints_are_damaged_one_line_says_so(copy):
+    with pytest.raises(CheckpointError, match="No checkpoint was found in .*nowhere"):
+        Checkpoints(copy.directory / "nowhere").restore_latest(_state(), tell=print)
+    copy.save(5, _state())
+    for step in (5, 7):
+        (copy.directory / f"0000000{step}" / "manifest.json").unlink()
+    said = []
+    with pytest.raises(CheckpointError, match="00000005 is damaged.*no other") as info:
+        copy.restore_latest(_state(), tell=said.append)
+    assert "00000007 is damaged: manifest.json" in str(info.value)
+    assert "\n" not in str(info.value) and said == []
+
+
+def test_another_configuration_is_no_damage(copy):
+    """The checkpoint before is of the same one, and must not be tried."""
+    copy.save(5, _state())
+    with pytest.raises(CheckpointError, match="00000007 is a checkpoint of another configuration"):
+        copy.restore_latest({"x": jnp.zeros(())}, tell=print)
 
 
 def test_what_the_store_raises_becomes_one_line(copy, monkeypatch):
@@ -181,7 +293,9 @@ def test_what_the_store_raises_becomes_one_line(copy, monkeypatch):
         raise RuntimeError("first line\nsecond line")
 
     monkeypatch.setattr(implementation, "_read", refuse)
-    with pytest.raises(CheckpointError, match="damaged: first line second line"):
+    with pytest.raises(
+        CheckpointError, match="00000007 could not be restored: first line second line"
+    ):
         copy.restore(_state())
 
 

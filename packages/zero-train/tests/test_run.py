@@ -17,6 +17,7 @@ from zero_train import (
     RunFolder,
     StopSignal,
 )
+from zero_train._metrics import cut_lines
 
 
 CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}
@@ -65,16 +66,67 @@ def test_rewinding_leaves_every_step_once(tmp_path):
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("irreplaceable")
-    with pytest.raises(RunError, match="is not empty; give another one, or --resume"):
+    # Neither message sends to the other.
+    with pytest.raises(RunError, match="is not empty, and holds no run to --resume; give another"):
         RunFolder.create(tmp_path, CONFIG)
-    with pytest.raises(RunError, match=r"no run to resume in .* \(no config.json\)"):
+    with pytest.raises(RunError, match=r"no run to resume in .* \(no config.json\)") as info:
         RunFolder.create(tmp_path, CONFIG, resume=True)
+    assert "leave out --resume" not in str(info.value)
     with pytest.raises(RunError, match="thesis.txt is a file; give a folder"):
         RunFolder.create(tmp_path / "thesis.txt", CONFIG)
     assert _names(tmp_path) == ["thesis.txt"]
     with pytest.raises(RunError, match="no run to resume"):
         RunFolder.create(tmp_path / "missing", CONFIG, resume=True)
     assert not (tmp_path / "missing").exists()
+    RunFolder.create(tmp_path / "run", CONFIG).close()
+    with pytest.raises(RunError, match="holds a run already; --resume goes on with it, or"):
+        RunFolder.create(tmp_path / "run", CONFIG)
+
+
+def test_a_folder_is_looked_at_without_touching_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    RunFolder.check(tmp_path / "new" / "run", CONFIG)
+    for path, resume in ((tmp_path, False), (tmp_path, True), (tmp_path / "file" / "run", False)):
+        with pytest.raises(RunError) as looked:
+            RunFolder.check(path, CONFIG, resume=resume)
+        with pytest.raises(RunError) as created:
+            RunFolder.create(path, CONFIG, resume=resume)
+        assert str(looked.value) == str(created.value)
+    assert _names(tmp_path) == ["file"]
+
+
+def test_a_start_killed_while_writing_its_configuration_does_not_count(tmp_path):
+    (tmp_path / ".config.json.tmp").write_text('{"seed"')
+    RunFolder.create(tmp_path, CONFIG).close()
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+
+
+def test_what_is_begun_again_is_set_aside(tmp_path):
+    with RunFolder.create(tmp_path, CONFIG) as run:
+        assert run.begin_again() is None and not list(tmp_path.glob("before*"))
+        for number in (1, 2):
+            run.log(1, {"loss": number}, {})
+            run.write("elo.json", "{}")
+            aside = run.begin_again()
+            assert aside is not None and aside.name == f"before-{number}"
+            assert _names(aside)[0] == "elo.json"
+            assert read_lines(aside / "metrics.jsonl") == [{"loss": number, "step": 1}]
+            assert read_lines(tmp_path / "metrics.jsonl") == []
+        run.log(1, {"loss": 3}, {})
+    assert read_lines(tmp_path / "metrics.jsonl") == [{"loss": 3, "step": 1}]
+    RunFolder.create(tmp_path, CONFIG, resume=True).close()
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path, existed):
+    folder = tmp_path / "run"
+    if existed:
+        folder.mkdir()
+    with RunFolder.create(folder, CONFIG) as run:
+        run.log(1, {}, {})
+        (folder / "checkpoints" / ".0.tmp").mkdir(parents=True)
+        run.discard()
+    assert folder.exists() == existed and list(tmp_path.rglob("*")) == [folder] * existed
 
 
 def test_another_configuration_names_the_keys(tmp_path):
@@ -95,11 +147,39 @@ def test_another_configuration_names_the_keys(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 1
 
 
-@pytest.mark.parametrize(("text", "match"), [("{", "cannot be read"), ("1", "a JSON object")])
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (b"{", "cannot be read"),
+        (b"1", "a JSON object"),
+        (b'{"seed": "\xff"}', "cannot be read"),
+        (b"[" * 200_000, "cannot be read: it is nested too deeply"),
+        (b'{"a":' * 200_000, "cannot be read: it is nested too deeply"),
+    ],
+)
 def test_a_broken_configuration(tmp_path, text, match):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(RunError, match=f"config.json .*{match}"):
+    (tmp_path / "config.json").write_bytes(text)
+    with pytest.raises(RunError, match=f"config.json .*{match}") as info:
         RunFolder.create(tmp_path, CONFIG, resume=True)
+    assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"step": 2, "loss": "\xff"}', b'{"step": 2, "lo\x00', b"[" * 200_000, b"3", b"{}"]
+)
+def test_a_damaged_line_is_named(tmp_path, line):
+    """Only the last one may be cut short, where a run was killed while writing it."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
+    before = path.read_bytes()
+    for use in (read_lines, lambda path: cut_lines(path, 1)):
+        with pytest.raises(RunError, match="line 2 of .*metrics.jsonl is damaged.*remove") as info:
+            use(path)
+        assert "\n" not in str(info.value) and len(str(info.value)) < 300
+    assert path.read_bytes() == before
+    path.write_bytes(b'{"step": 1}\n' + line)  # cut short
+    if line not in (b"3", b"{}"):
+        assert read_lines(path) == [{"step": 1}]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):

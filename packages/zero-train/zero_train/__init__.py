@@ -33,10 +33,7 @@ from ._aggregate import (
 )
 from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
 from ._best import BestSoFar as BestSoFar
-from ._checkpoint import (
-    CheckpointError as CheckpointError,
-    Checkpoints as Checkpoints,
-)
+from ._checkpoint import Checkpoints as Checkpoints
 from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
 from ._elo import (
     EloLadder as EloLadder,
@@ -72,6 +69,7 @@ from ._loop_state import (
     Released as Released,
     shardings as shardings,
 )
+from ._manifest import CheckpointError as CheckpointError
 from ._match import (
     match as match,
     MatchResult as MatchResult,
@@ -84,6 +82,7 @@ from ._metrics import (
     cut_lines as cut_lines,
     JsonLines as JsonLines,
     NonFiniteError as NonFiniteError,
+    read_json as read_json,
     read_lines as read_lines,
     RunError as RunError,
     Sink as Sink,

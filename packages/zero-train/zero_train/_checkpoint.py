@@ -1,13 +1,12 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
 import contextlib
-import json
 import logging
 import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,15 +15,18 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import changed, children, inventory, remove, sync, to_disk
+from ._disk import children, remove, sync, to_disk
+from ._manifest import (
+    check_leaves,
+    CheckpointError,
+    Damage,
+    read_manifest,
+    spec,
+    write_manifest,
+)
 
 
-_MANIFEST = "manifest.json"
 _ARRAYS = "arrays"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be saved or restored. Its message is one line for the user."""
 
 
 class Checkpoints:
@@ -77,8 +79,7 @@ class Checkpoints:
             _barrier("begin")
             _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
             if _is_writer():
-                manifest = {"step": step, "leaves": specs, "files": inventory(temporary)}
-                (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+                write_manifest(temporary, step, specs)
                 to_disk(temporary)
                 self._commit(step, temporary)
             _barrier("end")
@@ -97,22 +98,55 @@ class Checkpoints:
         - `step`: by default the latest.
 
         **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, files of
-        it are missing or damaged, or it holds another structure than `like`.
+        it are missing or damaged, the manifest among them, or it holds another structure than
+        `like`.
         """
-        folder = self._folder(step)
-        manifest = _read_manifest(folder)
-        if damage := changed(folder, manifest["files"]):
-            raise _damaged(folder, damage)
+        try:
+            return self._restore(self._step(step), like)
+        except Damage as e:
+            raise CheckpointError(f"{e}. Put a copy of it back, or use another one.") from e
+
+    def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
+        """The latest checkpoint that is as it was saved: its step, and the state.
+
+        **Arguments:**
+
+        - `like`: as for `restore`.
+        - `tell`: given one line where later checkpoints are damaged: what is wrong with them, and
+            which one is used.
+
+        **Raises:** [`zero_train.CheckpointError`][] where all are damaged, there is none, or the
+        latest holds another structure than `like`.
+        """
+        damages: list[str] = []
+        for step in reversed(self.steps()):
+            try:
+                state = self._restore(step, like)
+            except Damage as e:
+                damages.append(str(e))
+                continue
+            if damages:
+                tell(f"{'; '.join(damages)}; checkpoint {step} is used instead.")
+            return step, state
+        if damages:
+            raise CheckpointError(f"{'; '.join(damages)}; there is no other. Put a copy back.")
+        return self._step(None), None  # which complains that there is none
+
+    def _restore(self, step: int, like: PyTree) -> Any:
+        folder = self._folders()[step]
+        leaves = read_manifest(folder, step)
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
-        _check_leaves(folder, manifest["leaves"], [(_name(p), leaf) for p, leaf in paths])
+        check_leaves(folder, leaves, [(_name(p), leaf) for p, leaf in paths])
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)
-        except Exception as e:  # whatever Orbax's storage raises
-            raise _damaged(folder, " ".join(str(e).split())[:200]) from e
+        except Exception as e:  # whatever Orbax's storage raises, such as a lack of memory
+            # Every file is as it was written, so an earlier checkpoint would not do better.
+            reason = " ".join(str(e).split())[:200]
+            raise CheckpointError(f"{folder} could not be restored: {reason}.") from e
         restored = []
         for index, (_, leaf) in enumerate(paths):
-            impl = manifest["leaves"][index].get("key")
+            impl = leaves[index].get("key")
             if not leaf.size:
                 restored.append(_empty(leaf, impl))
             elif impl is None:
@@ -137,7 +171,8 @@ class Checkpoints:
                 found[int(match[1])] = path
         return found
 
-    def _folder(self, step: int | None) -> pathlib.Path:
+    def _step(self, step: int | None) -> int:
+        """The step asked for, or the latest."""
         folders = self._folders()
         if not folders:
             raise CheckpointError(
@@ -149,7 +184,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"Checkpoint {step} was not found in {self.directory}; it has {has}."
             )
-        return folders[step]
+        return step
 
     def _commit(self, step: int, temporary: pathlib.Path) -> None:
         final = self.directory / f"{step:08d}"
@@ -194,17 +229,13 @@ def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 f"{_name(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
                 "the state with equinox.filter(state, equinox.is_array)."
             )
-        spec: dict[str, Any] = {"path": _name(path), **_spec(leaf)}
+        said: dict[str, Any] = {"path": _name(path), **spec(leaf)}
         if _is_key(leaf):
-            spec["key"] = str(jax.random.key_impl(leaf))
+            said["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves[_label(index)] = leaf
-        specs.append(spec)
+        specs.append(said)
     return leaves, specs
-
-
-def _spec(leaf: Any) -> dict[str, Any]:
-    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -247,46 +278,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
-    try:
-        return json.loads((folder / _MANIFEST).read_text())
-    except (OSError, ValueError) as e:
-        raise _damaged(folder, f"{_MANIFEST} cannot be read") from e
-
-
-def _check_leaves(
-    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
-) -> None:
-    problem = None
-    for saved, (name, leaf) in zip(stored, wanted, strict=False):
-        if saved["path"] != name:
-            problem = f"it has {saved['path']} where {name} is expected"
-        elif (saved["shape"], saved["dtype"]) != tuple(_spec(leaf).values()):
-            problem = f"{name} is {_words(saved)} in it and {_words(_spec(leaf))} is expected"
-        if problem:
-            break
-    else:
-        if len(stored) > len(wanted):
-            problem = f"it has {stored[len(wanted)]['path']}, which is not expected"
-        elif len(stored) < len(wanted):
-            problem = f"it lacks {wanted[len(stored)][0]}"
-    if problem:
-        raise CheckpointError(
-            f"{folder} is a checkpoint of another configuration: {problem}. "
-            "Use the configuration it was saved with."
-        )
-
-
-def _words(spec: dict[str, Any]) -> str:
-    return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
-
-
-def _damaged(folder: pathlib.Path, what: str) -> CheckpointError:
-    return CheckpointError(
-        f"{folder} is damaged: {what}. Remove that folder to go on from the checkpoint before it."
-    )
 
 
 def _is_writer() -> bool:

@@ -9,13 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 def write_whole(path: pathlib.Path, text: str) -> None:
     """Replaces `path` at once: whoever reads it sees the old text or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    written = temporary(path)
     try:
-        temporary.write_text(text)
-        sync(temporary)
-        temporary.replace(path)
+        written.write_text(text)
+        sync(written)
+        written.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
+
+
+def temporary(path: pathlib.Path) -> pathlib.Path:
+    """Where a file is before it is whole."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def children(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -43,8 +48,11 @@ def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | N
             return f"{name} is missing"
         if path.stat().st_size != size:
             return f"{name} has {path.stat().st_size} bytes instead of {size}"
-        if checksum(path) != written:
-            return f"{name} is not what was written"
+        try:
+            if checksum(path) != written:
+                return f"{name} is not what was written"
+        except OSError as e:
+            return f"{name} cannot be read ({e.strerror})"
     return None
 
 

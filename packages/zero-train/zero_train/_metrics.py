@@ -101,32 +101,60 @@ class JsonLines:
             self._file.close()
 
 
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds.
+
+    **Raises:** [`zero_train.RunError`][] where it is no JSON, or cannot be read.
+    """
+    try:
+        return _parsed(pathlib.Path(path).read_bytes())
+    except (OSError, ValueError) as e:
+        raise RunError(f"{path} cannot be read: {e}.") from e
+
+
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The objects of a [`zero_train.JsonLines`][] file, in order; none where there is no file.
 
-    A line that was cut short by a crash is left out.
+    A last line that was cut short by a crash is left out.
+
+    **Raises:** [`zero_train.RunError`][] where another line is not as it was written.
     """
     return [row for _, row in _rows(pathlib.Path(path))]
 
 
 def cut_lines(path: str | os.PathLike[str], after: int) -> None:
-    """Drops, at once, every line whose step is later than `after`, and lines cut short."""
+    """Drops, at once, every line whose step is later than `after`, and a line cut short."""
     path = pathlib.Path(path)
     if path.exists():
-        kept = [line for line, row in _rows(path) if row.get("step", 0) <= after]
+        kept = [line for line, row in _rows(path) if row["step"] <= after]
         write_whole(path, "".join(f"{line}\n" for line in kept))
 
 
 def _rows(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
     rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate([*lines, last], start=1):
         try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            rows.append((line, row))
+            row = _parsed(line)
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                raise ValueError("it is no object with a step")
+        except ValueError as e:
+            if number > len(lines):
+                break
+            raise RunError(
+                f"line {number} of {path} is damaged: {e}. Put a copy of the file back, or remove "
+                "the line to go on without it."
+            ) from e
+        rows.append((line.decode(), row))
     return rows
+
+
+def _parsed(text: bytes) -> Any:
+    """**Raises:** `ValueError`, whatever is wrong with the text."""
+    try:
+        return json.loads(text.decode())
+    except RecursionError as e:
+        raise ValueError("it is nested too deeply") from e
 
 
 def _numpy(value: Any) -> np.ndarray:

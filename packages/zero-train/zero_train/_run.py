@@ -1,15 +1,18 @@
 """The folder of a run, and how a run is asked to stop."""
 
+import errno
+import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 from collections.abc import Collection, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
-from ._disk import write_whole
-from ._metrics import cut_lines, JsonLines, plain, RunError
+from ._disk import children, temporary, write_whole
+from ._metrics import cut_lines, JsonLines, plain, read_json, RunError
 
 
 _CONFIG = "config.json"
@@ -28,10 +31,11 @@ class RunFolder:
     Use `create`, and close it at the end or use it in a `with` statement.
     """
 
-    def __init__(self, path: pathlib.Path, config: dict[str, Any]):
+    def __init__(self, path: pathlib.Path, config: dict[str, Any], *, made: bool = False):
         self.path = path
         self.config = config
-        self._lines = {name: JsonLines(path / f"{name}.jsonl") for name in _LINES}
+        self._made = made
+        self._lines = _open(path)
 
     @classmethod
     def create(
@@ -53,20 +57,63 @@ class RunFolder:
         **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
         resume or one of another configuration, or cannot be written. Nothing is changed then.
         """
+        cls.check(path, config, resume=resume, may_differ=may_differ)
         path = pathlib.Path(path).absolute()
-        given: dict[str, Any] = json.loads(json.dumps(plain(config)))
-        if resume:
-            _check_config(path, given, _stored(path), may_differ)
-        else:
-            _check_empty(path)
+        given, made = _plain(config), not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
             write_whole(path / _CONFIG, json.dumps(given, indent=2) + "\n")
         except OSError as e:
-            raise RunError(
-                f"The run folder {path} cannot be written ({e.strerror}); give another one."
-            ) from e
-        return cls(path, given)
+            raise _unwritable(path, e) from e
+        return cls(path, given, made=made)
+
+    @staticmethod
+    def check(
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any],
+        *,
+        resume: bool = False,
+        may_differ: Collection[str] = (),
+    ) -> None:
+        """Looks, without changing anything, whether `create` would take the same arguments.
+
+        **Raises:** as `create`.
+        """
+        path = pathlib.Path(path).absolute()
+        try:
+            if resume:
+                _check_config(path, _plain(config), _stored(path), may_differ)
+            else:
+                _check_empty(path)
+        except OSError as e:
+            raise _unwritable(path, e) from e
+
+    def discard(self) -> None:
+        """Removes what a run wrote that could not begin, and the folder if `create` made it."""
+        self.close()
+        for path in children(self.path):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self._made:
+            self.path.rmdir()
+
+    def begin_again(self) -> pathlib.Path | None:
+        """Sets aside what a run wrote that has to go on from its beginning.
+
+        Returns the folder inside this one that everything but the configuration is in now; `None`
+        where no line had been written, and everything was left.
+        """
+        if not any(lines.path.stat().st_size for lines in self._lines.values()):
+            return None
+        self.close()
+        everything = children(self.path)
+        names = (self.path / f"before-{number}" for number in itertools.count(1))
+        aside = next(path for path in names if not path.exists())
+        aside.mkdir()
+        for path in everything:
+            if path.name != _CONFIG and not path.name.startswith("before-"):
+                path.rename(aside / path.name)
+        self._lines = _open(self.path)
+        return aside
 
     def rewind(self, step: int) -> None:
         """Drops every line after `step`: a resumed run writes those steps again."""
@@ -154,26 +201,51 @@ class StopSignal:
         self.name = signal.Signals(number).name
 
 
+def _open(path: pathlib.Path) -> dict[str, JsonLines]:
+    return {name: JsonLines(path / f"{name}.jsonl") for name in _LINES}
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` as it comes back from its file."""
+    return json.loads(json.dumps(plain(config)))
+
+
+def _unwritable(path: pathlib.Path, error: OSError) -> RunError:
+    return RunError(
+        f"The run folder {path} cannot be written ({error.strerror}); give another one."
+    )
+
+
 def _check_empty(path: pathlib.Path) -> None:
-    if path.exists() and not path.is_dir():
-        raise RunError(f"{path} is a file; give a folder for the run.")
-    if path.is_dir() and any(path.iterdir()):
+    there = path
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        if there == path:
+            raise RunError(f"{path} is a file; give a folder for the run.")
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if (path / _CONFIG).exists():
         raise RunError(
-            f"The run folder {path} is not empty; give another one, or --resume to go on with it."
+            f"The run folder {path} is not empty, it holds a run already; --resume goes on with "
+            "it, or give another one."
+        )
+    # A start that was killed at once leaves a temporary file, which the next one replaces.
+    if any(child.name != temporary(path / _CONFIG).name for child in children(path)):
+        raise RunError(
+            f"The run folder {path} is not empty, and holds no run to --resume; give another one."
         )
 
 
 def _stored(path: pathlib.Path) -> dict[str, Any]:
     file = path / _CONFIG
     if not file.is_file():
+        start = "" if children(path) else ", or leave out --resume to start one"
         raise RunError(
-            f"There is no run to resume in {path} (no {_CONFIG}); "
-            "give the folder of a run, or leave out --resume to start one."
+            f"There is no run to resume in {path} (no {_CONFIG}); give the folder of a run{start}."
         )
-    try:
-        config = json.loads(file.read_text())
-    except (OSError, ValueError) as e:
-        raise RunError(f"{file} cannot be read: {e}.") from e
+    config = read_json(file)
     if not isinstance(config, dict):
         raise RunError(f"{file} holds no configuration; it must be a JSON object.")
     return config

@@ -24,8 +24,10 @@ from ._command import (
 from ._config import (
     check_bounds as check_bounds,
     load_config as load_config,
+    load_player as load_player,
     Options as Options,
     RunConfig as RunConfig,
+    SEEDS as SEEDS,
 )
 from ._errors import (
     as_usage_error as as_usage_error,

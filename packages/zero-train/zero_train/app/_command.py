@@ -7,13 +7,15 @@ import io
 import itertools
 import pathlib
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
 
+import jax
 import tyro
 
-from .. import CheckpointError, NonFiniteError, RunError
-from ._config import flag, Options
+from .. import CheckpointError, NonFiniteError, RunError, RunFolder
+from ._config import check_bounds, flag, folder_of, Options
 from ._errors import UsageError
 
 
@@ -54,8 +56,8 @@ class _RunArguments(Generic[Config, Preset]):
 def main(
     prog: str, about: str, commands: Mapping[str, Command], words: Sequence[str] | None = None
 ) -> None:
-    """Runs one command of an app. Bad input ends the process with one line and exit code 2, an
-    interruption with 130.
+    """Runs one command of an app. Bad input, a lack of memory, and numbers that are too large only
+    together end the process with one line and exit code 2, an interruption with 130.
 
     **Arguments:**
 
@@ -66,24 +68,38 @@ def main(
     try:
         _dispatch(prog, about, commands, list(sys.argv[1:] if words is None else words))
     except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
-        print(f"{prog}: {e}", file=sys.stderr)
-        sys.exit(2)
+        _complain(prog, str(e))
+    except OverflowError as e:
+        _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
+    except (MemoryError, jax.errors.JaxRuntimeError) as e:
+        if not isinstance(e, MemoryError) and "RESOURCE_EXHAUSTED" not in str(e):
+            raise
+        _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
+def parse(
+    kind: type[Arguments],
+    prog: str,
+    words: Sequence[str],
+    bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({}),
+) -> Arguments:
     """What tyro makes of the words.
 
     **Arguments:**
 
     - `kind`: a dataclass with a flag for each field, documented by the string below it.
     - `prog`: the command as the user writes it, such as `othello eval`.
+    - `bounds`: what numbers may be, as for [`zero_train.app.check_bounds`][].
 
     **Raises:** [`zero_train.app.UsageError`][] in place of tyro's many lines, for an unknown flag
-    with the nearest one there is. `--help` raises `SystemExit`.
+    with the nearest one there is, and for a value that is not allowed. `--help` raises
+    `SystemExit`.
     """
-    return _parse(kind, prog, words, _names(kind))
+    arguments = _parse(kind, prog, words, _names(kind))
+    check_bounds(arguments, bounds)
+    return arguments
 
 
 def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
@@ -104,6 +120,9 @@ def parse_run(
     - `about`: what `--help` begins with.
     - `presets`: dataclasses of one kind.
     - `preset`: which of them where none is given.
+
+    **Raises:** [`zero_train.app.UsageError`][] as [`zero_train.app.parse`][], and
+    [`zero_train.RunError`][] where the run folder refuses.
     """
     # It must be known before all other flags.
     given = peek(_PresetOnly, prog, words).preset
@@ -121,7 +140,14 @@ def parse_run(
         default=_RunArguments(config, Options(out=pathlib.Path("runs") / preset), preset),
         description=about,
     )
+    # What cannot be trained is refused before anything is built, which may take long.
+    RunFolder.check(**folder_of(arguments.config, arguments.options))
     return arguments.config, arguments.options
+
+
+def _complain(prog: str, what: str) -> NoReturn:
+    print(f"{prog}: {' '.join(what.splitlines())}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _dispatch(prog: str, about: str, commands: Mapping[str, Command], words: list[str]) -> None:

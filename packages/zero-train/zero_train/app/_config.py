@@ -1,11 +1,12 @@
 """What a run is told: its configuration, and how it is run."""
 
 import dataclasses
+import importlib.util
 import inspect
-import json
 import math
 import os
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import (
     Any,
@@ -16,18 +17,31 @@ from typing import (
     Protocol,
     runtime_checkable,
     TypeVar,
+    Union,
 )
 
-from ._errors import UsageError
+import jax
+from jaxtyping import PyTree
+
+from .. import Checkpoints, read_json
+from ._errors import UsageError, warn
+from ._sinks import NO_WANDB
 
 
 Config = TypeVar("Config")
+
+#: What every `seed` may be: a key holds 32 bits of it.
+SEEDS = (0, 2**32 - 1)
+# What messages call a kind of number, and the largest that 32 bits hold.
+_NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
+_WORDS = {bool: "true or false", str: "a text"}
 
 
 @runtime_checkable
 class RunConfig(Protocol):
     """What [`zero_train.app.train`][] reads of an app's configuration: a frozen dataclass of
-    every hyperparameter, each of which is a flag and an entry of config.json."""
+    every hyperparameter, each of which is a flag and an entry of config.json. Its `__post_init__`
+    calls [`zero_train.app.check_bounds`][]."""
 
     @property
     def seed(self) -> int:
@@ -58,22 +72,91 @@ class Options:
     def __post_init__(self) -> None:
         limits = {} if self.max_minutes is None else {"max_minutes": (0, math.inf)}
         check_bounds(self, {"devices": (1, math.inf), **limits})
+        if self.wandb and importlib.util.find_spec("wandb") is None:
+            raise UsageError(NO_WANDB)
 
 
-def check_bounds(config: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-    """Looks at the values of a configuration, in its `__post_init__`.
+def folder_of(config: Any, options: Options) -> dict[str, Any]:
+    """What [`zero_train.RunFolder`][] is told of a run: to look at its folder before anything is
+    built, and to create it."""
+    return {
+        "path": options.out,
+        "config": dataclasses.asdict(config),
+        "resume": options.resume,
+        # A resumed run may save more or less often; everything else must be as it was.
+        "may_differ": ("checkpoint_every",),
+    }
+
+
+def check_bounds(
+    config: Any, bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({})
+) -> None:
+    """Looks at the values of a configuration, in its `__post_init__`: every field holds what it is
+    annotated with, and every number is one that can be computed with.
 
     **Arguments:**
 
-    - `bounds`: what each field may be, ends included. NaN and infinity never are.
+    - `config`: a dataclass, perhaps of dataclasses. Tuples are looked at element by element, and
+        `None` is left alone where it is allowed.
+    - `bounds`: what numbers may be, ends included. Without bounds an integer is at least 0. Never
+        is a number NaN or infinite, or an integer without an upper bound more than 32 bits hold; a
+        field `seed` is `SEEDS`.
 
     **Raises:** [`zero_train.app.UsageError`][], in the words of the command line.
     """
-    for name, (least, most) in bounds.items():
+    for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
-        if not least <= value <= most or value == math.inf:
-            allowed = f"at least {least}" if most == math.inf else f"{least} to {most}"
-            raise UsageError(f"{flag(name)} {value} was given; give {allowed}.")
+        if dataclasses.is_dataclass(value):
+            check_bounds(value, bounds)
+        else:
+            _check(flag(name), value, hint, bounds.get(name, SEEDS if name == "seed" else None))
+
+
+def _check(name: str, value: Any, hint: Any, bounds: tuple[float, float] | None) -> None:
+    """One value, which may be what `hint` says; `name` is how messages call it."""
+    kinds = get_args(hint)
+    if value is None and type(None) in kinds:
+        return
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (kind for kind in kinds if kind is not type(None))
+        _check(name, value, hint, bounds)
+    elif get_origin(hint) is tuple and isinstance(value, tuple):
+        for element in value:
+            _check(name, element, kinds[0], bounds)
+    elif get_origin(hint) is Literal:
+        if value not in kinds:
+            raise _refused(name, value, f"give one of {', '.join(map(str, kinds))}")
+    elif hint in _NUMBERS:
+        _check_number(name, value, hint, bounds)
+    elif hint in _WORDS and not isinstance(value, hint):
+        raise _refused(name, value, f"give {_WORDS[hint]}")
+
+
+def _check_number(
+    name: str, value: Any, kind: type[int] | type[float], bounds: tuple[float, float] | None
+) -> None:
+    what, largest = _NUMBERS[kind]
+    # JSON has one kind of number, and for Python true is one.
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+        raise _refused(name, value, f"give {what}")
+    usual = (0, math.inf) if kind is int else (-math.inf, math.inf)
+    least, most = usual if bounds is None else bounds
+    limit = largest if most == math.inf else most
+    if max(least, -largest) <= value <= limit:
+        return
+    if least == -math.inf:
+        allowed = "it must be finite"
+    elif most < math.inf or limit < value < math.inf:
+        allowed = f"give {least} to {limit}"
+    else:
+        allowed = f"give at least {least}"
+    raise _refused(name, value, allowed)
+
+
+def _refused(name: str, value: Any, allowed: str) -> UsageError:
+    shown = str(value) if isinstance(value, int | float) else repr(value)
+    shown = f"{shown[:40]}..." if len(shown) > 50 else shown
+    return UsageError(f"{name} {shown} was given; {allowed}.")
 
 
 def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -> Config:
@@ -81,7 +164,8 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
 
     **Arguments:**
 
-    - `kind`: the dataclass that the run's config.json was made of.
+    - `kind`: the dataclass that the run's config.json was made of, which looks at its own values
+        by [`zero_train.app.check_bounds`][].
     - `prog`: the app's command.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
@@ -93,20 +177,34 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
             f"as `{prog} train --out` made it."
         )
     try:
-        stored = json.loads(path.read_text())
+        stored = read_json(path)
+        if not isinstance(stored, dict):
+            raise ValueError("it is no JSON object")
         lacking = set(inspect.signature(kind).parameters) - set(stored)
         if lacking:
             raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
-        for name, hint in get_type_hints(kind).items():
-            if get_origin(hint) is Literal and stored[name] not in get_args(hint):
-                allowed = ", ".join(map(repr, get_args(hint)))
-                raise ValueError(f"{name} is {stored[name]!r}, none of {allowed}")
         return kind(**stored)
-    except (OSError, ValueError, TypeError) as e:
+    except (ValueError, TypeError) as e:
         raise UsageError(
             f"{path} is not the configuration of a run of `{prog} train`: "
-            f"{str(e).rstrip('.')}; give the folder of one."
+            f"{str(e).removeprefix(f'{path} ').rstrip('.')}; give the folder of one."
         ) from e
+
+
+def load_player(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
+    """The newest player of the run in `folder`, and the step it was saved at. Where it is damaged
+    it is the one before, which is said.
+
+    **Arguments:**
+
+    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.player` gave.
+
+    **Raises:** [`zero_train.CheckpointError`][] where there is no player that is not damaged, or
+    it is of another configuration.
+    """
+    players = Checkpoints(pathlib.Path(folder) / "players", keep=None)
+    step, player = players.restore_latest(like, tell=warn)
+    return step, jax.device_put(player)
 
 
 def flag(name: str) -> str:

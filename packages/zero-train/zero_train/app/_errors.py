@@ -1,6 +1,7 @@
 """What went wrong on the user's side."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 
@@ -15,3 +16,8 @@ def as_usage_error() -> Iterator[None]:
         yield
     except ValueError as e:
         raise UsageError(str(e)) from e
+
+
+def warn(line: str) -> None:
+    """Says what the user should know of, and need not mend, beside what a command prints."""
+    print(line, file=sys.stderr)

@@ -1,12 +1,11 @@
 """What a run folder tells of its run, and the parts of a report that every run has."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any
 
-from .. import read_lines
+from .. import read_json, read_lines
 from ._page import chart, charts
 from ._series import curve
 from ._view import clock, number
@@ -35,7 +34,7 @@ class Recorded:
         folder = pathlib.Path(folder)
         config = folder / "config.json"
         return cls(
-            config=json.loads(config.read_text()) if config.exists() else {},
+            config=read_json(config) if config.exists() else {},
             metrics=read_lines(folder / "metrics.jsonl"),
             timings=read_lines(folder / "timings.jsonl"),
             evaluations=read_lines(folder / "evaluations.jsonl"),

@@ -1,9 +1,8 @@
 """The loop around the loop, with the clock, the log and the disk."""
 
 import contextlib
-import dataclasses
-import importlib.util
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -21,20 +20,19 @@ from .. import (
     Loop,
     LoopState,
     read_lines,
+    RunError,
     RunFolder,
     Sink,
     StopSignal,
     template,
 )
-from ._config import check_bounds, Options, RunConfig
-from ._errors import UsageError
+from ._config import check_bounds, folder_of, Options, RunConfig
+from ._errors import UsageError, warn
 from ._run import AbstractRun, Records, Standing
-from ._sinks import NO_WANDB, TensorBoardSink, WandbSink
+from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
 
-#: A resumed run may save more or less often; everything else must be as it was.
-_MAY_DIFFER = ("checkpoint_every",)
 #: What [`zero_train.step`][] counts of each step; logged as totals, and by the second.
 _COUNTS = ("positions", "games")
 
@@ -50,7 +48,9 @@ def train(
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` goes on exactly where it was: the
-    lines of metrics.jsonl are those of a run that never stopped, byte for byte.
+    lines of metrics.jsonl are those of a run that never stopped, byte for byte. Where the latest
+    checkpoint is damaged it goes on from the one before, and where the run was killed before the
+    first, from the beginning.
 
     **Arguments:**
 
@@ -68,22 +68,22 @@ def train(
     if steps < 1:
         raise UsageError(f"--steps {steps} was given; give at least 1.")
     check_bounds(config, {"checkpoint_every": (1, math.inf)})
-    if options.wandb and importlib.util.find_spec("wandb") is None:
-        raise UsageError(NO_WANDB)
-    stored = dataclasses.asdict(config)  # pyright: ignore[reportArgumentType]
+    like = template(loop)
+    _check_memory(like)
     with (
         StopSignal() as stop,
-        RunFolder.create(
-            options.out, stored, resume=options.resume, may_differ=_MAY_DIFFER
-        ) as folder,
+        RunFolder.create(**folder_of(config, options)) as folder,
+        _discarded(folder, options),
     ):
         checkpoints = Checkpoints(folder.path / "checkpoints")
         players = Checkpoints(folder.path / "players", keep=None)
-        state, done = None, 0
-        if options.resume:
-            state, done = checkpoints.restore(template(loop)), checkpoints.latest or 0
-            folder.rewind(done)
-            players.rewind(done)
+        state, done, aside = None, 0, None
+        if checkpoints.steps():
+            done, state = checkpoints.restore_latest(like, tell=warn)
+            for kept in (checkpoints, folder, players):
+                kept.rewind(done)
+        elif options.resume:
+            aside = folder.begin_again()
         lines = read_lines(folder.path / "evaluations.jsonl")
         own = run(Records(folder, players, lines))
         with (
@@ -92,15 +92,16 @@ def train(
         ):
             books = _Books(own, folder, checkpoints, players)
             if state is None:
+                if options.resume:
+                    had = f"; what it had written is in {aside.name}" if aside else ""
+                    view.note(f"the run has no checkpoint yet and begins again{had}")
                 view.note("compiling, then filling the replay with the first games")
                 state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
-                books.save(0, state)
                 view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
+            # Also a player that was not yet saved with its checkpoint.
+            books.save(done, state)
             with _reported(own, folder):
-                began = time.perf_counter()
-                run_step = compiled_step(loop, state)
-                if not loop.actor_devices:
-                    view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
+                run_step = _compiled(loop, state, view)
                 while done < steps and not stop.requested:
                     if options.max_minutes is not None:
                         if time.monotonic() - started > 60 * options.max_minutes:
@@ -124,6 +125,41 @@ def train(
                 books.save(done, state)
 
 
+def _compiled(loop: Loop, state: LoopState, view: View) -> Callable[..., Any]:
+    began = time.perf_counter()
+    run_step = compiled_step(loop, state)
+    if not loop.actor_devices:
+        view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
+    return run_step
+
+
+def _check_memory(state: LoopState) -> None:
+    """**Raises:** [`zero_train.app.UsageError`][] where the state alone is more than the memory
+    there is; what acting and learning need besides shows when they are run."""
+    device, *others = jax.devices()
+    room = (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
+    if device.platform == "cpu":
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+    if room and size > room:
+        raise UsageError(
+            f"The games, replay and network of this run take {size / 1e9:,.0f} GB, and there are "
+            f"{room / 1e9:,.0f}; give fewer games, less replay or a smaller network."
+        )
+
+
+@contextlib.contextmanager
+def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
+    """Leaves no folder of a run that was not resumed and failed before anything of it was saved,
+    such as for lack of memory. One that was killed stays, and `--resume` begins again."""
+    try:
+        yield
+    except Exception:
+        if not options.resume and not Checkpoints(folder.path / "checkpoints").steps():
+            folder.discard()
+        raise
+
+
 @contextlib.contextmanager
 def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
     """Writes the report at the end. Where an error ends the run, it is that one which is raised,
@@ -131,7 +167,7 @@ def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RunError):
             own.report(folder.path)
         raise
     own.report(folder.path)
