@@ -12,22 +12,26 @@ from ._cells import (
     MGUCell as MGUCell,
     SimpleCell as SimpleCell,
 )
+from ._continuous import (
+    ClippedBeta as ClippedBeta,
+    Gaussian as Gaussian,
+    TanhGaussian as TanhGaussian,
+)
 from ._conv import (
     ChannelNorm as ChannelNorm,
     Conv as Conv,
     ResidualBlock as ResidualBlock,
 )
-from ._distributions import (
-    AbstractDistribution as AbstractDistribution,
+from ._discrete import (
     Categorical as Categorical,
-    ClippedBeta as ClippedBeta,
-    Deterministic as Deterministic,
     DiscreteValued as DiscreteValued,
     EpsilonGreedy as EpsilonGreedy,
-    Gaussian as Gaussian,
     MultiDiscrete as MultiDiscrete,
+)
+from ._distribution import (
+    AbstractDistribution as AbstractDistribution,
+    Deterministic as Deterministic,
     Postprocessed as Postprocessed,
-    TanhGaussian as TanhGaussian,
 )
 from ._inputs import (
     Concatenate as Concatenate,

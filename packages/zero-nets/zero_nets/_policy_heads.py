@@ -9,16 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._checks import as_features, check_each, check_sizes
-from ._distributions import (
-    Categorical,
-    ClippedBeta,
-    Deterministic,
-    Gaussian,
-    MultiDiscrete,
-    TanhGaussian,
-)
-from ._distributions._bounds import bounds
-from ._distributions._tanh_gaussian import EDGE
+from ._continuous import bounds, ClippedBeta, EDGE, Gaussian, TanhGaussian
+from ._discrete import Categorical, MultiDiscrete
+from ._distribution import Deterministic
 from ._layers import linear
 from ._precision import widen
 

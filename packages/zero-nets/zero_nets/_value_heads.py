@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._checks import as_features, check_each, subkeys
-from ._distributions import DiscreteValued, EpsilonGreedy
+from ._discrete import DiscreteValued, EpsilonGreedy
 from ._layers import maybe_noisy, NoisyLinear
 from ._precision import widen
 from ._torsos import MLP
