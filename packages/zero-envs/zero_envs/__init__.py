@@ -36,7 +36,7 @@ from ._jumanji import (
     JumanjiState as JumanjiState,
 )
 from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
-from ._mines import (
+from ._mine_posterior import (
     list_mines as list_mines,
     mine_posterior as mine_posterior,
     MinePosterior as MinePosterior,

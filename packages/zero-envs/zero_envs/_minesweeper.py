@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import AbstractHiddenEnvironment, Observation, Transition
 from ._foreign import raw_key
 from ._jumanji import JumanjiEnvironment
-from ._mines import check_max_states, mine_posterior, MinePosterior, sample_mines
+from ._mine_posterior import check_max_states, mine_posterior, MinePosterior, sample_mines
 
 
 # What `signal` says of a mine; below it are the numbers.
