@@ -32,10 +32,10 @@ from ._game2048 import (
 )
 from ._jumanji import (
     FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
+    HIDDEN_JUMANJI as HIDDEN_JUMANJI,
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
-from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
 from ._mine_posterior import (
     list_mines as list_mines,
     mine_posterior as mine_posterior,
