@@ -48,11 +48,9 @@ from ._minesweeper import (
 )
 from ._monsters import (
     Monsters as Monsters,
+    MONSTERS_WORDS as MONSTERS_WORDS,
     MonstersAfterstate as MonstersAfterstate,
     MonstersState as MonstersState,
-)
-from ._monsters_features import (
-    MONSTERS_WORDS as MONSTERS_WORDS,
     MonstersTokens as MonstersTokens,
 )
 from ._pgx import (
