@@ -1,5 +1,6 @@
 """Jumanji's Minesweeper as a hidden environment with an exact posterior."""
 
+import dataclasses
 import functools as ft
 from typing import Any
 
@@ -55,42 +56,36 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     or, if it is traced, terminates the episode with reward 0.
 
     The features are `{"board": int8[rows, columns], "num_mines": int32}`. Hidden cells are legal.
+
+    **Arguments:**
+
+    - `rows`, `columns`: the size of the board, at least 2 each.
+    - `num_mines`: the number of mines, less than the number of cells.
+    - `pays`: the reward. `"cells"` is 1 for a safe cell. `"fraction"` is 1 over the number of safe
+        cells for a safe cell, so the return of a win is 1. `"win"` is 1 for the last safe cell.
+    - `max_states`: see [`zero_envs.mine_posterior`][]. If a board needs more states, all cells of
+        the result of `resample` are mines.
+
+    **Raises:** `ValueError` for impossible arguments; `ImportError` if Jumanji is not installed.
     """
 
-    rows: int
-    columns: int
-    num_mines: int
-    pays: str
-    max_states: int
-    num_actions: int
-    num_signals: int
-    hidden: bool
-    _jumanji: JumanjiEnvironment
+    rows: int = 10
+    columns: int = 10
+    num_mines: int = 10
+    _: dataclasses.KW_ONLY
+    pays: str = "cells"
+    max_states: int = 512
+    num_actions: int = eqx.field(init=False)
+    num_signals: int = eqx.field(init=False, default=_MINE + 1)
+    hidden: bool = eqx.field(init=False, default=True)
 
-    def __init__(
-        self,
-        rows: int = 10,
-        columns: int = 10,
-        num_mines: int = 10,
-        *,
-        pays: str = "cells",
-        max_states: int = 512,
-    ):
-        """**Arguments:**
+    def __post_init__(self):
+        self.num_actions = self.rows * self.columns
 
-        - `rows`, `columns`: the size of the board, at least 2 each.
-        - `num_mines`: the number of mines, less than the number of cells.
-        - `pays`: the reward. `"cells"` is 1 for a safe cell. `"fraction"` is 1 over the number of
-            safe cells for a safe cell, so the return of a win is 1. `"win"` is 1 for the last safe
-            cell.
-        - `max_states`: see [`zero_envs.mine_posterior`][]. If a board needs more states, all cells
-            of the result of `resample` are mines.
-
-        **Raises:** `ValueError` for impossible arguments; `ImportError` if Jumanji is not
-        installed.
-        """
+    def __check_init__(self):
+        rows, columns, num_mines = self.rows, self.columns, self.num_mines
         call = f"Minesweeper(rows={rows}, columns={columns}, num_mines={num_mines})"
-        check_max_states("Minesweeper", max_states)
+        check_max_states("Minesweeper", self.max_states)
         if rows < 2 or columns < 2:
             raise ValueError(f"{call}: a board has at least 2 rows and 2 columns.")
         if not 0 <= num_mines < rows * columns:
@@ -98,22 +93,14 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
                 f"{call}: {rows * columns} cells hold 0 to {rows * columns - 1} mines, because at "
                 "least one cell is safe."
             )
-        if pays not in _PAYMENTS:
+        if self.pays not in _PAYMENTS:
             known = ", ".join(repr(name) for name in _PAYMENTS)
-            raise ValueError(f"Minesweeper(pays={pays!r}): must be one of {known}.")
-        self.rows = rows
-        self.columns = columns
-        self.num_mines = num_mines
-        self.pays = pays
-        self.max_states = max_states
-        self.num_actions = rows * columns
-        self.num_signals = _MINE + 1
-        self.hidden = True
-        self._jumanji = _jumanji(rows, columns, num_mines)
+            raise ValueError(f"Minesweeper(pays={self.pays!r}): must be one of {known}.")
+        _jumanji(rows, columns, num_mines)
 
     def init(self, *, key: PRNGKeyArray) -> MinesweeperState:
         """Draws a uniform layout of mines; all cells are hidden."""
-        dealt = self._jumanji.init(key=key).position
+        dealt = _jumanji(self.rows, self.columns, self.num_mines).init(key=key).position
         mines = jnp.zeros(self.num_actions, jnp.bool_).at[dealt.flat_mine_locations].set(True)
         return MinesweeperState(
             board=dealt.board.astype(jnp.int8),

@@ -38,18 +38,17 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     env: AbstractDiscreteEnvironment[State]
     max_steps: int
-    num_actions: int
-    hidden: bool
+    num_actions: int = eqx.field(init=False)
+    hidden: bool = eqx.field(init=False)
 
-    def __init__(self, env: AbstractDiscreteEnvironment[State], max_steps: int):
-        if max_steps < 1:
-            raise ValueError(f"TimeLimit(max_steps={max_steps}): an episode has at least 1 step.")
-        self.env = env
-        self.max_steps = max_steps
-        self.num_actions = env.num_actions
-        self.hidden = env.hidden
+    def __post_init__(self):
+        self.num_actions, self.hidden = self.env.num_actions, self.env.hidden
 
     def __check_init__(self):
+        if self.max_steps < 1:
+            raise ValueError(
+                f"TimeLimit(max_steps={self.max_steps}): an episode has at least 1 step."
+            )
         if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
             raise ValueError(
                 f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "

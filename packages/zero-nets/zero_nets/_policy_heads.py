@@ -59,10 +59,8 @@ class MultiDiscreteHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `num_actions`: the number of actions of each component.
-        - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         self.num_actions = tuple(num_actions)
         check_each(num_actions=self.num_actions)
@@ -97,12 +95,10 @@ class TanhGaussianHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `action_size`: the number of dimensions of an action.
         - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
         - `min_scale`: the minimum of the standard deviation before squashing.
-        - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
@@ -141,11 +137,8 @@ class BetaHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
-        - `action_size`: the number of dimensions of an action.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
-        - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `action_size`, `minimum`, `maximum`: see [`zero_nets.TanhGaussianHead`][].
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
@@ -179,12 +172,10 @@ class GaussianHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `action_size`: the number of dimensions of an action.
         - `init_scale`, `min_scale`: the standard deviation is initially about `init_scale`, and
             always greater than `min_scale`.
-        - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         if init_scale <= 0 or min_scale < 0:
@@ -225,12 +216,10 @@ class DeterministicHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `action_size`: the number of dimensions of an action.
         - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each, or `None`
             for an unbounded action.
-        - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, action_size, scale=scale, key=key)

@@ -27,11 +27,7 @@ class MixedPrecision(eqx.Module):
     """
 
     net: Callable[..., Any]
-    dtype: np.dtype = eqx.field(static=True)
-
-    def __init__(self, net: Callable[..., Any], dtype: DTypeLike):
-        self.net = net
-        self.dtype = computing(dtype)
+    dtype: DTypeLike = eqx.field(static=True, converter=lambda dtype: computing(dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         net, args, kwargs = cast((self.net, args, kwargs), self.dtype)

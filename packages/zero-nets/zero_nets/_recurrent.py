@@ -143,22 +143,17 @@ class Recurrent(eqx.Module):
     """A torso, an RNN and a head: a recurrent actor, critic, or both.
 
     The head may be a chain of another torso and a head, or an [`zero_nets.ActorCritic`][].
+
+    **Attributes:**
+
+    - `torso`: maps an observation to the input of the RNN.
+    - `rnn`: the recurrent part.
+    - `head`: maps the output of the RNN to the result.
     """
 
     torso: Callable[..., Any]
     rnn: RNN
     head: Callable[..., Any]
-
-    def __init__(self, torso: Callable[..., Any], rnn: RNN, head: Callable[..., Any]):
-        """**Arguments:**
-
-        - `torso`: maps an observation to the input of the RNN.
-        - `rnn`: the recurrent part.
-        - `head`: maps the output of the RNN to the result.
-        """
-        self.torso = torso
-        self.rnn = rnn
-        self.head = head
 
     def init(self) -> PyTree[Float[Array, " hidden_size"]]:
         """The carry before an episode."""
@@ -286,13 +281,7 @@ class MGUCell(eqx.Module):
         *,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `input_size`, `hidden_size`: the lengths of the input and of the hidden state.
-        - `use_bias`: whether to add a bias.
-        - `dtype`: the dtype of the parameters.
-        - `key`: for the initial parameters, uniform within `1 / sqrt(hidden_size)` of 0.
-        """
+        """See [`zero_nets.SimpleCell`][] for the arguments."""
         check_sizes(input_size=input_size, hidden_size=hidden_size)
         ikey, fkey, nkey, bkey = jr.split(key, 4)
         square = (hidden_size, hidden_size)

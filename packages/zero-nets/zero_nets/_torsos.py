@@ -240,8 +240,8 @@ class CNN(eqx.Module):
             dkey, wkey = jr.split(jr.fold_in(ckey, i))
             conv = Conv(depth, width, size, stride=stride, padding=padding, key=dkey)
             convs.append(orthogonal(conv, key=wkey))
-            rows, columns = (_strided(n, size, stride, padding) for n in (rows, columns))
-            depth = width
+            image = jax.ShapeDtypeStruct((rows, columns, depth), jnp.float32)
+            rows, columns, depth = jax.eval_shape(conv, image).shape
             if min(rows, columns) < 1:
                 raise ValueError(
                     f"`shape` is {shape}: too small for convolution {i}, of size {size}; use "
@@ -444,7 +444,3 @@ def _channels_last(
 ) -> Float[Array, "..."]:
     x = jnp.moveaxis(x, 0, -1) if channels_first else x
     return x / 255 if divide else x
-
-
-def _strided(n: int, size: int, stride: int, padding: str) -> int:
-    return -(-n // stride) if padding == "SAME" else (n - size) // stride + 1

@@ -1,5 +1,6 @@
 """The learned model of MuZero: representation, dynamics and reward."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -29,50 +30,35 @@ class WorldModel(eqx.Module):
         Chain(MLP(rnn.carry_size, (64,), key=tkey), LinearHead(64, key=vkey)),
     )
     ```
+
+    **Attributes:**
+
+    - `encoder`: maps an observation to a vector of length `rnn.carry_size`.
+    - `embedding`: maps an action to the input of `rnn`: an `equinox.nn.Embedding` for discrete
+        actions, an [`zero_nets.MLP`][] for continuous ones.
+    - `rnn`: the dynamics.
+    - `reward`: maps a hidden state to the reward of the step that led to it.
+    - `minimum`, `maximum`: the range of the hidden state.
+    - `epsilon`: see [`zero_nets.normalise_min_max`][].
     """
 
     encoder: Callable[..., Any]
     embedding: Callable[..., Any]
     rnn: RNN
     reward: Callable[..., Any]
-    minimum: float = eqx.field(static=True)
-    maximum: float = eqx.field(static=True)
-    epsilon: float = eqx.field(static=True)
+    _: dataclasses.KW_ONLY
+    minimum: float = eqx.field(static=True, default=-1.0)
+    maximum: float = eqx.field(static=True, default=1.0)
+    epsilon: float = eqx.field(static=True, default=1e-5)
 
-    def __init__(
-        self,
-        encoder: Callable[..., Any],
-        embedding: Callable[..., Any],
-        rnn: RNN,
-        reward: Callable[..., Any],
-        *,
-        minimum: float = -1.0,
-        maximum: float = 1.0,
-        epsilon: float = 1e-5,
-    ):
-        """**Arguments:**
-
-        - `encoder`: maps an observation to a vector of length `rnn.carry_size`.
-        - `embedding`: maps an action to the input of `rnn`: an `equinox.nn.Embedding` for discrete
-            actions, an [`zero_nets.MLP`][] for continuous ones.
-        - `rnn`: the dynamics.
-        - `reward`: maps a hidden state to the reward of the step that led to it.
-        - `minimum`, `maximum`: the range of the hidden state.
-        - `epsilon`: see [`zero_nets.normalise_min_max`][].
-        """
-        if not minimum < maximum:
+    def __check_init__(self):
+        if not self.minimum < self.maximum:
             raise ValueError(
-                f"`minimum` is {minimum} and `maximum` {maximum}; the first must be the smaller."
+                f"`minimum` is {self.minimum} and `maximum` {self.maximum}; the first must be the "
+                "smaller."
             )
-        if epsilon <= 0:
-            raise ValueError(f"`epsilon` is {epsilon}; it must be positive.")
-        self.encoder = encoder
-        self.embedding = embedding
-        self.rnn = rnn
-        self.reward = reward
-        self.minimum = minimum
-        self.maximum = maximum
-        self.epsilon = epsilon
+        if self.epsilon <= 0:
+            raise ValueError(f"`epsilon` is {self.epsilon}; it must be positive.")
 
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
