@@ -99,7 +99,7 @@ def mine_posterior(
     allowed. If the values are concrete, also if no layout is consistent with the board or if it
     overflows. If they are traced, `count` is 0 or NaN in these cases and `probability` is NaN.
     """
-    none = lambda cells: jnp.zeros((0, cells + 1), jnp.float32)
+    none = jnp.zeros((0, np.size(board) + 1), jnp.float32)
     return _posterior("mine_posterior", board, num_mines, drawn_layouts, none, max_states)[0]
 
 
@@ -125,9 +125,8 @@ def sample_mines(
     """
     if not isinstance(num, int | np.integer) or num < 0:
         raise ValueError(f"sample_mines(num={num!r}): must be an integer of at least 0.")
-    draw = lambda cells: jr.uniform(key, (num, cells + 1), jnp.float32)
-    walk = drawn_layouts
-    posterior, layouts = _posterior("sample_mines", board, num_mines, walk, draw, max_states)
+    draws, walk = jr.uniform(key, (num, np.size(board) + 1), jnp.float32), drawn_layouts
+    posterior, layouts = _posterior("sample_mines", board, num_mines, walk, draws, max_states)
     return layouts, posterior
 
 
@@ -154,10 +153,10 @@ def list_mines(
     """
     if not isinstance(num, int | np.integer) or not 1 <= num <= _MOST_LISTED:
         raise ValueError(f"list_mines(num={num!r}): must be an integer from 1 to {_MOST_LISTED}.")
-    ranks = jnp.arange(num, dtype=jnp.float32)
-    numbers = lambda cells: ranks[:, None]
-    walk = listed_layouts
-    posterior, layouts = _posterior("list_mines", board, num_mines, walk, numbers, max_states)
+    ranks, walk = jnp.arange(num, dtype=jnp.float32), listed_layouts
+    posterior, layouts = _posterior(
+        "list_mines", board, num_mines, walk, ranks[:, None], max_states
+    )
     # The rounding error of such a small count is far below a half.
     many = posterior.count > num + 0.5
     if not isinstance(many, Tracer) and many:
@@ -174,14 +173,13 @@ def _posterior(
     board: Array,
     num_mines: int | Array,
     walk: _Walk,
-    numbers: Callable[[int], Array],
+    numbers: Array,
     max_states: int,
 ) -> tuple[MinePosterior, Array]:
-    """`numbers(cells)` are the numbers from which `walk` makes the layouts."""
+    """The posterior, and the layouts that `walk` makes from the numbers."""
     _check_kinds(call, board, num_mines, max_states)
     board, num_mines = jnp.asarray(board, jnp.int32), jnp.asarray(num_mines, jnp.int32)
-    made = numbers(board.size)
-    posterior, layouts = _compiled(board, num_mines, made, walk, int(max_states))
+    posterior, layouts = _compiled(board, num_mines, numbers, walk, int(max_states))
     if not any(isinstance(x, Tracer) for x in (board, num_mines, posterior.count)):
         _check_values(call, np.asarray(board), int(num_mines), posterior, max_states)
     return posterior, layouts
@@ -193,17 +191,14 @@ def _compiled(
 ) -> tuple[MinePosterior, Array]:
     args = (board[None], num_mines[None], numbers[None])
     found = jax.tree.map(lambda x: x[0], _solver(max_states, walk)(*args))
-    return _reported(found), found.layouts
-
-
-def _reported(found: _Solution) -> MinePosterior:
     logarithm = jnp.log2(found.mantissa) + found.exponent.astype(jnp.float32)
-    return MinePosterior(
+    posterior = MinePosterior(
         count=jnp.ldexp(found.mantissa, found.exponent),
         log_count=logarithm * np.float32(np.log(2)),
         probability=found.probability,
         overflowed=jnp.isnan(found.mantissa),
     )
+    return posterior, found.layouts
 
 
 def check_max_states(call: str, max_states: int) -> None:
