@@ -14,9 +14,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from zero_envs import list_mines, mine_posterior, MinePosterior, sample_mines
-from zero_envs._mines._posterior import _check_values
-from zero_envs._mines._sweep import forward
-from zero_envs._mines._tables import tables
+from zero_envs._mine_posterior import _check_values
+from zero_envs._mine_sweep import forward, tables
 
 from . import mines_oracle as oracle
 

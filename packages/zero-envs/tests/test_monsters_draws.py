@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zero_envs import Monsters, MonstersState
-from zero_envs._monsters_rules import drawn, motion
+from zero_envs._monsters import drawn, motion
 
 
 SHARES = 2**14

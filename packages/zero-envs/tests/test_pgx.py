@@ -285,7 +285,7 @@ def test_every_game_is_in_its_list():
     [
         ("sparrow_mahjong", "3 players"),
         ("bridge_bidding", "data file"),
-        ("checkers", "no such game; allowed: 2048,"),
+        ("checkers", r"no such environment\..* Allowed: 2048,"),
     ],
 )
 def test_bad_games(game: str, message: str):

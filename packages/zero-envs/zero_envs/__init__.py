@@ -32,11 +32,11 @@ from ._game2048 import (
 )
 from ._jumanji import (
     FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
+    HIDDEN_JUMANJI as HIDDEN_JUMANJI,
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
-from ._jumanji_make import HIDDEN_JUMANJI as HIDDEN_JUMANJI
-from ._mines import (
+from ._mine_posterior import (
     list_mines as list_mines,
     mine_posterior as mine_posterior,
     MinePosterior as MinePosterior,
@@ -48,11 +48,9 @@ from ._minesweeper import (
 )
 from ._monsters import (
     Monsters as Monsters,
+    MONSTERS_WORDS as MONSTERS_WORDS,
     MonstersAfterstate as MonstersAfterstate,
     MonstersState as MonstersState,
-)
-from ._monsters_features import (
-    MONSTERS_WORDS as MONSTERS_WORDS,
     MonstersTokens as MonstersTokens,
 )
 from ._pgx import (

@@ -15,23 +15,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from ._environment import AbstractContinuousEnvironment, Observation, Transition
-from ._foreign import default_numerics, raw_key, strongly_typed, unknown
+from ._environment import (
+    absorbing_transition,
+    AbstractContinuousEnvironment,
+    Observation,
+    Transition,
+)
+from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
 
 
-#: The engines that brax has; not every environment has all of them.
+#: The physics backends of brax; not every environment supports all of them.
 BRAX_BACKENDS = ("generalized", "mjx", "positional", "spring")
 
-# In the paper all is trained on `spring`; only swimmer does not have it.
+# The paper uses `spring`; only swimmer does not support it.
 _DEFAULT_BACKENDS = ("spring", "generalized")
 
 _Bound = ArrayLike | Sequence[float]
 
 _KEYS = ("key", "rng")
 
-_MISSING = (
-    "BraxEnvironment needs brax, which is not installed: install zero-envs with its extra `brax`."
-)
 _NO_BOUNDS = (
     "BraxEnvironment(<{name}>): its actions have no bounds (low {low}, high {high}), so they "
     "cannot be mapped to [-1, 1]; pass bounds=(low, high), all finite and low below high."
@@ -39,17 +41,17 @@ _NO_BOUNDS = (
 
 
 class BraxState(eqx.Module):
-    """One moment.
+    """A state of a brax environment.
 
     **Attributes:**
 
     - `physics`: brax's pipeline state, the last finite one.
-    - `observation`: brax's observation, which it returns with the state and has no public way to
-        derive.
-    - `info`: what the environment itself remembers, without PRNG keys; those are `None`.
-    - `steps`: how many were taken.
-    - `over`: the state is final.
-    - `failed`: it is final because the physics returned something that is not a finite number.
+    - `observation`: brax's observation. brax returns it with the state and has no public function
+        to compute it.
+    - `info`: the environment's own information, in which PRNG keys are `None`.
+    - `steps`: the number of steps so far.
+    - `over`: whether the state is final.
+    - `failed`: whether it is final because the simulation returned a number that is not finite.
     """
 
     physics: Any
@@ -63,12 +65,12 @@ class BraxState(eqx.Module):
 class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
     """A brax environment without brax's wrappers.
 
-    - `init` resets for real. (brax's wrapper goes back to the first state again and again.)
-    - brax's `done` is an end. `max_steps` is a truncation: `last` with discount 1. What brax notes
-        as `time_out` is not looked at: its inverted pendulum notes that when it falls.
-    - Actions in [-1, 1] reach the bounds of each dimension; what lies beyond is cut off.
-    - Where a step leads to a number that is not finite, the episode ends as if truncated: the state
-        stays, the reward is 0 and `failed` is set, so that whoever counts can drop it.
+    - `init` draws a new initial state. (brax's own wrapper always returns to the first one.)
+    - brax's `done` is a termination. `max_steps` is a truncation: `last` with discount 1. brax's
+        `time_out` is ignored, because its inverted pendulum sets it when it falls.
+    - Actions in [-1, 1] are scaled to the bounds of each dimension, and others are clipped.
+    - If a step results in a number that is not finite, the episode is truncated: the state stays,
+        the reward is 0 and `failed` is set, so that the episode can be discarded.
     """
 
     env: Any = eqx.field(static=True)
@@ -88,16 +90,16 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
     ):
         """**Arguments:**
 
-        - `env`: a name out of brax's registry, for instance `"ant"`, or a `brax.envs.Env`, not
-            wrapped.
-        - `backend`: one of [`zero_envs.BRAX_BACKENDS`][], for a name. By default `"spring"`, and
+        - `env`: a name of brax's registry, for instance `"ant"`, or an unwrapped `brax.envs.Env`.
+        - `backend`: with a name, one of [`zero_envs.BRAX_BACKENDS`][]. By default `"spring"`, and
             `"generalized"` for `"swimmer"`, which has no other.
-        - `max_steps`: where an episode is truncated.
-        - `bounds`: the lowest and the highest action that `env.step` takes, numbers or one for each
-            dimension. Known for brax's own environments; else by default the actuators' range.
+        - `max_steps`: the number of steps after which an episode is truncated.
+        - `bounds`: the lowest and the highest action of `env.step`, each a number or one number for
+            each dimension. By default, [-1, 1] for brax's own environments and the actuators' range
+            for others.
 
-        **Raises:** `ValueError` for an unknown name, a backend that the environment does not have
-        and actions without bounds; `ImportError` naming the package to install.
+        **Raises:** `ValueError` for an unknown name, a backend that the environment does not
+        support and actions without bounds; `ImportError` if brax is not installed.
         """
         if max_steps < 1:
             raise ValueError(
@@ -117,7 +119,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         self._low, self._high = tuple(low.tolist()), tuple(high.tolist())
 
     def init(self, *, key: PRNGKeyArray) -> BraxState:
-        """A fresh episode."""
+        """Draws an initial state."""
         with _calling_brax():
             first = self.env.reset(raw_key(key))
         no = jnp.zeros((), jnp.bool_)
@@ -133,7 +135,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
     def step(
         self, state: BraxState, action: Float[Array, " action_size"], *, key: PRNGKeyArray
     ) -> tuple[BraxState, Transition]:
-        """Acts; `key` is for environments that draw numbers of their own."""
+        """Takes an action; `key` is for environments that draw random numbers."""
         low, high = jnp.asarray(self._low, jnp.float32), jnp.asarray(self._high, jnp.float32)
         action = low + (jnp.clip(action, -1.0, 1.0) + 1.0) * 0.5 * (high - low)
         before = self.raw(state)
@@ -153,34 +155,35 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         reward = jnp.asarray(after.reward, jnp.float32)
         failed = ~_finite((next_state.physics, next_state.observation, reward)) & ~state.over
         stays = state.over | failed
-        transition = Transition(
-            reward=jnp.where(stays, 0.0, reward).astype(jnp.float32),
-            discount=jnp.where(state.over | (ended & ~failed), 0.0, 1.0).astype(jnp.float32),
-            last=stays | next_state.over,
+        transition = absorbing_transition(
+            state.over,
+            jnp.where(failed, 0.0, reward),
+            terminated=ended & ~failed,
+            truncated=failed | next_state.over,
         )
         next_state = jax.tree.map(lambda old, new: jnp.where(stays, old, new), state, next_state)
         marks = (next_state.over | failed, next_state.failed | failed)
         return eqx.tree_at(lambda s: (s.over, s.failed), next_state, marks), transition
 
     def failed(self, state: BraxState) -> Bool[Array, ""]:
-        """Whether the physics returned something that is not a finite number."""
+        """Whether the simulation returned a number that is not finite."""
         return state.failed
 
     def observe(self, state: BraxState) -> Observation:
-        """brax's observation, as it is: an array, or a dictionary of arrays."""
+        """brax's observation: an array or a dictionary of arrays."""
         return Observation(features=state.observation, legal=None)
 
     def raw(self, state: BraxState) -> Any:
-        """brax's own state, for brax's tools; reward and metrics are those of no step: zero."""
+        """brax's own state, for brax's tools, in which reward and metrics are 0."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), _shapes(self.env))
-        # brax's environments write into these dictionaries.
+        # brax's environments write into these dictionaries, so they are copied.
         info = jax.tree.map(lambda x: x, state.info)
         return zeros.replace(pipeline_state=state.physics, obs=state.observation, info=info)
 
     def render(self, states: Sequence[BraxState], *, height: int = 480) -> str:
-        """An episode, one frame a step, as a page of HTML: brax's own viewer.
+        """An HTML page with brax's viewer of an episode, one frame for each state.
 
-        Whoever opens the page needs the network, for its JavaScript is not in it.
+        The page loads its JavaScript from the internet.
         """
         from brax.io import html
 
@@ -190,7 +193,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
 
 @ft.cache
 def _shapes(env: Any) -> Any:
-    """Of brax's state. Tracing a reset takes seconds, and every step needs them."""
+    """The shapes of brax's state. They are cached, because tracing a reset takes seconds."""
     with _calling_brax():
         return jax.eval_shape(env.reset, raw_key(jax.random.key(0)))
 
@@ -211,13 +214,14 @@ def _make(name: str, backend: str | None) -> Any:
 
 @ft.cache
 def _build(name: str, backend: str) -> Any:
-    """Always the same object, so that nothing is traced twice; none without that backend."""
+    """Returns the same object for the same arguments, so that nothing is traced twice, or `None` if
+    the environment does not support the backend."""
     from brax.io import mjcf
 
-    # brax's own: it is no dependency of ours.
+    # MuJoCo is a dependency of brax, not of this package.
     mujoco: Any = mjcf.mujoco
     before = mujoco.get_mju_user_warning()
-    # Else what it thinks of brax's own models goes to a file in the working folder.
+    # By default MuJoCo writes its warnings about brax's models to a file in the working folder.
     mujoco.set_mju_user_warning(lambda _: None)
     try:
         with _calling_brax():
@@ -229,20 +233,15 @@ def _build(name: str, backend: str) -> Any:
 
 
 def _envs() -> Any:
-    try:
-        # MuJoCo prints what it does without; standard output belongs to whoever runs this.
-        with _calling_brax(), contextlib.redirect_stdout(None):
-            from brax import envs
-    except ImportError as error:
-        raise ImportError(_MISSING) from error
-    return envs
+    # On import MuJoCo prints which optional parts are missing.
+    with _calling_brax(), contextlib.redirect_stdout(None):
+        return import_or_explain("brax.envs", "BraxEnvironment")
 
 
 def _mend_fluids() -> None:
-    """Lets brax call `jnp.clip` by the names that JAX has dropped.
+    """Lets brax call `jnp.clip` with argument names that JAX has removed.
 
-    brax 0.14.2 says `a_min` for `min` where it computes the forces of a fluid, and nowhere else;
-    of its environments only swimmer has one.
+    brax 0.14.2 uses `a_min` in its fluid forces, which only its swimmer needs.
     """
     fluid: Any = sys.modules.get("brax.fluid")
     dropped = "a_min" not in inspect.signature(jnp.clip).parameters
@@ -256,7 +255,7 @@ def _clip(x: Array, *bounds: Any, **named: Any) -> Array:
 
 @contextlib.contextmanager
 def _calling_brax() -> Iterator[None]:
-    """Without being told each time that brax, and what it uses, is no longer developed."""
+    """Suppresses the deprecation warnings of brax and of its dependencies."""
     with default_numerics(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Brax System", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -264,10 +263,9 @@ def _calling_brax() -> Iterator[None]:
 
 
 def _bounds(env: Any) -> tuple[_Bound, _Bound]:
-    """What `env.step` takes.
+    """The range of the actions of `env.step`.
 
-    brax's own environments take [-1, 1]: where their actuators have another range, they map it
-    themselves.
+    It is [-1, 1] for brax's own environments, which scale actions to other ranges themselves.
     """
     if type(env).__module__.startswith("brax.envs."):
         return -1.0, 1.0
@@ -283,5 +281,5 @@ def _finite(tree: Any) -> Bool[Array, ""]:
 
 
 def _with_keys(info: dict[str, Any], key: Array | None) -> dict[str, Any]:
-    """Puts `key` in the place of any PRNG key; without one, none stays."""
+    """Replaces every PRNG key by `key`."""
     return {name: key if name in _KEYS else value for name, value in info.items()}

@@ -1,4 +1,4 @@
-"""Two classic control problems in pure JAX, step by step those of Gymnasium."""
+"""Two classic control problems in pure JAX, equal to Gymnasium's step by step."""
 
 import math
 
@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._control_draw import draw_cart_pole, draw_pendulum, text_cart_pole, text_pendulum
+from ._drawing import add, line, markup, sheet
 from ._environment import (
+    absorbing_transition,
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     Observation,
@@ -16,19 +17,19 @@ from ._environment import (
 )
 
 
-# Metres and radians beyond which the pole counts as fallen.
+# The distance (m) and the angle (rad) beyond which the episode terminates.
 _TRACK = 2.4
 _FALLEN = math.radians(12)
 
 
 class CartPoleState(eqx.Module):
-    """A cart on a track, a pole on the cart.
+    """The state of a cart on a track, with a pole on the cart.
 
     **Attributes:**
 
-    - `motion`: the cart's position (m) and velocity (m/s), the pole's angle from upright (rad,
-        positive to the right) and angular velocity (rad/s). Its dtype is that of the physics.
-    - `steps`: how many were taken.
+    - `motion`: the cart's position (m) and velocity (m/s), and the pole's angle from upright (rad,
+        positive to the right) and angular velocity (rad/s). The physics is computed in its dtype.
+    - `steps`: the number of steps so far.
     """
 
     motion: Float[Array, " 4"]
@@ -38,66 +39,78 @@ class CartPoleState(eqx.Module):
 class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
     """Keep a pole upright by pushing its cart (Barto, Sutton and Anderson, 1983).
 
-    Gymnasium's `CartPole-v1`: action 0 pushes to the left, 1 to the right; every step pays 1, also
-    the last one; the episode ends when the pole leans more than 12 degrees or the cart is more than
-    2.4 m away. After `max_steps` steps it is truncated: `last` with discount 1, for the pole would
-    have stood on. The features are the state's `motion`.
+    This is Gymnasium's `CartPole-v1`. Action 0 pushes left and action 1 right. The reward of every
+    step is 1, including the last. The episode terminates if the pole leans more than 12 degrees or
+    the cart is more than 2.4 m from the centre. It is truncated (`last` with discount 1) after
+    `max_steps` steps. The features are the `motion` of the state.
     """
 
-    max_steps: int
-    num_actions: int
-    hidden: bool
+    max_steps: int = 500
+    num_actions: int = eqx.field(init=False, default=2)
+    hidden: bool = eqx.field(init=False, default=False)
 
-    def __init__(self, max_steps: int = 500):
-        _check_limit("CartPole", max_steps)
-        self.max_steps = max_steps
-        self.num_actions = 2
-        self.hidden = False
+    def __check_init__(self):
+        _check_limit("CartPole", self.max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> CartPoleState:
-        """Nearly at rest, each number uniform within 0.05 of 0."""
+        """Draws all four numbers uniformly within 0.05 of 0."""
         motion = jr.uniform(key, (4,), jnp.float32, minval=-0.05, maxval=0.05)
         return CartPoleState(motion, jnp.zeros((), jnp.int32))
 
     def step(
         self, state: CartPoleState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[CartPoleState, Transition]:
-        """Pushes for 0.02 s."""
+        """Pushes the cart for 0.02 s."""
         del key
         over = _fallen(state.motion) | (state.steps >= self.max_steps)
         motion = jnp.where(over, state.motion, _swing_cart(state.motion, action))
         steps = jnp.where(over, state.steps, state.steps + 1)
-        ended = over | _fallen(motion)
-        transition = Transition(
-            reward=(~over).astype(jnp.float32),
-            discount=(~ended).astype(jnp.float32),
-            last=ended | (steps >= self.max_steps),
+        transition = absorbing_transition(
+            over, 1.0, terminated=_fallen(motion), truncated=steps >= self.max_steps
         )
         return CartPoleState(motion, steps), transition
 
     def observe(self, state: CartPoleState) -> Observation:
-        """The motion; both pushes are always legal."""
+        """The motion; both actions are always legal."""
         return Observation(features=state.motion.astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
 
     def text(self, state: CartPoleState) -> str:
-        """Cart `O`, pole and track for a terminal."""
+        """A drawing for a terminal: the whole track, at 10 columns and 5 rows a metre; `O` is the
+        cart."""
         x, _, angle, _ = state.motion.tolist()
-        return text_cart_pole(x, angle, int(state.steps), _TRACK)
+        ground = f"   |{'-' * (round(20 * _TRACK) - 1)}|   "
+        rows = [*([" "] * len(ground) for _ in range(5)), list(ground)]
+        return _with_rod(rows, len(ground) // 2 + 10 * x, angle, self._caption(state))
 
     def render(self, state: CartPoleState, *, scale: float = 1.0) -> str:
-        """Cart, pole and track as an SVG image."""
+        """An SVG image of the whole track, at 100 units a metre."""
         x, _, angle, _ = state.motion.tolist()
-        return draw_cart_pole(x, angle, int(state.steps), _TRACK, scale)
+        reach, floor = 100 * _TRACK, 140
+        middle = reach + 40
+        svg = sheet(2 * middle, 180, scale, self._caption(state))
+        line(svg, "line", middle - reach, floor, middle + reach, floor)
+        for end in (middle - reach, middle + reach):
+            line(svg, "line", end, floor - 8, end, floor + 8)
+        cart, top = middle + 100 * x, floor - 15
+        add(svg, "rect", "ink", x=cart - 25, y=top, width=50, height=15)
+        # The pole is 1 m long.
+        line(svg, "rod", cart, top, cart + 100 * math.sin(angle), top - 100 * math.cos(angle))
+        return markup(svg)
+
+    def _caption(self, state: CartPoleState) -> str:
+        x, _, angle, _ = state.motion.tolist()
+        return f"step {int(state.steps)}, cart at {x:.2f} m, pole at {_degrees(angle)}"
 
 
 class PendulumState(eqx.Module):
-    """A rod that swings about one end.
+    """The state of a rod that swings about one end.
 
     **Attributes:**
 
-    - `angle`: from upright, in radians, with all turns counted. Its dtype is that of the physics.
-    - `velocity`: in rad/s, at most 8 either way.
-    - `steps`: how many were taken.
+    - `angle`: the angle from upright (rad), including full turns. The physics is computed in its
+        dtype.
+    - `velocity`: the angular velocity (rad/s), from -8 to 8.
+    - `steps`: the number of steps so far.
     """
 
     angle: Float[Array, ""]
@@ -106,27 +119,23 @@ class PendulumState(eqx.Module):
 
 
 class Pendulum(AbstractContinuousEnvironment[PendulumState]):
-    """Swing a rod up and hold it with a motor too weak to lift it.
+    """Swing a rod up and hold it with a motor that is too weak to lift it directly.
 
-    Gymnasium's `Pendulum-v1`: the action, one number, is the torque in units of 2 N m; what lies
-    beyond [-1, 1] is cut off. A step costs `angle**2 + 0.1 velocity**2 + 0.001 torque**2`, the
-    angle taken within half a turn of upright. Nothing ends an episode, so after `max_steps` steps
-    it is truncated: `last` with discount 1. The features are the angle's cosine and sine and the
-    velocity.
+    This is Gymnasium's `Pendulum-v1`. The action is one number, the torque in units of 2 N m, which
+    is clipped to [-1, 1]. The reward is `-(angle**2 + 0.1 velocity**2 + 0.001 torque**2)` with the
+    angle in [-pi, pi]. The episode never terminates; it is truncated (`last` with discount 1) after
+    `max_steps` steps. The features are the cosine and sine of the angle, and the velocity.
     """
 
-    max_steps: int
-    action_size: int
-    hidden: bool
+    max_steps: int = 200
+    action_size: int = eqx.field(init=False, default=1)
+    hidden: bool = eqx.field(init=False, default=False)
 
-    def __init__(self, max_steps: int = 200):
-        _check_limit("Pendulum", max_steps)
-        self.max_steps = max_steps
-        self.action_size = 1
-        self.hidden = False
+    def __check_init__(self):
+        _check_limit("Pendulum", self.max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> PendulumState:
-        """Any angle, and a velocity of at most 1 rad/s."""
+        """Draws a uniform angle, and a velocity uniformly within 1 rad/s of 0."""
         high = jnp.asarray([math.pi, 1.0], jnp.float32)
         angle, velocity = jnp.unstack(jr.uniform(key, (2,), jnp.float32, minval=-high, maxval=high))
         return PendulumState(angle, velocity, jnp.zeros((), jnp.int32))
@@ -134,13 +143,13 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
     def step(
         self, state: PendulumState, action: Float[Array, " 1"], *, key: PRNGKeyArray
     ) -> tuple[PendulumState, Transition]:
-        """Turns the motor for 0.05 s."""
+        """Applies the torque for 0.05 s."""
         del key
         over = state.steps >= self.max_steps
         torque = 2 * jnp.clip(action[0], -1.0, 1.0).astype(state.angle.dtype)
         angle = jnp.remainder(state.angle + math.pi, 2 * math.pi) - math.pi
         cost = angle**2 + 0.1 * state.velocity**2 + 0.001 * torque**2
-        # A rod of 1 kg and 1 m with g = 10 m/s^2; the new velocity moves it already.
+        # The rod is 1 kg and 1 m, and g = 10 m/s^2. The angle is updated by the new velocity.
         velocity = state.velocity + (15 * jnp.sin(state.angle) + 3 * torque) * 0.05
         velocity = jnp.clip(velocity, -8.0, 8.0)
         next_state = PendulumState(
@@ -148,31 +157,36 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
             velocity=jnp.where(over, state.velocity, velocity),
             steps=jnp.where(over, state.steps, state.steps + 1),
         )
-        transition = Transition(
-            reward=jnp.where(over, 0.0, -cost).astype(jnp.float32),
-            discount=(~over).astype(jnp.float32),
-            last=next_state.steps >= self.max_steps,
-        )
-        return next_state, transition
+        limit = next_state.steps >= self.max_steps
+        return next_state, absorbing_transition(over, -cost, terminated=False, truncated=limit)
 
     def observe(self, state: PendulumState) -> Observation:
-        """Cosine, sine and velocity."""
+        """The cosine and sine of the angle, and the velocity."""
         features = jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.velocity])
         return Observation(features=features.astype(jnp.float32), legal=None)
 
     def text(self, state: PendulumState) -> str:
-        """Axle `O` and rod for a terminal."""
-        return text_pendulum(state.angle.item(), state.velocity.item(), int(state.steps))
+        """A drawing for a terminal at 10 columns and 5 rows a metre; `O` is the axle. Positive
+        angles lean left, as in Gymnasium."""
+        rows = [[" "] * 21 for _ in range(11)]
+        return _with_rod(rows, 10, -state.angle.item(), self._caption(state))
 
     def render(self, state: PendulumState, *, scale: float = 1.0) -> str:
-        """The rod as an SVG image."""
-        return draw_pendulum(state.angle.item(), state.velocity.item(), int(state.steps), scale)
+        """An SVG image at 100 units a metre. Positive angles lean left, as in Gymnasium."""
+        svg, angle = sheet(260, 280, scale, self._caption(state)), state.angle.item()
+        line(svg, "rod", 130, 130, 130 - 100 * math.sin(angle), 130 - 100 * math.cos(angle))
+        add(svg, "circle", "ink", cx=130, cy=130, r=5)
+        return markup(svg)
+
+    def _caption(self, state: PendulumState) -> str:
+        angle = _degrees(state.angle.item())
+        return f"step {int(state.steps)}, {angle} from upright, {state.velocity.item():.2f} rad/s"
 
 
 def _swing_cart(motion: Float[Array, " 4"], action: Int[Array, ""]) -> Float[Array, " 4"]:
     """Euler's method on the equations of Florian (2007), without friction.
 
-    A cart of 1 kg, a pole of 0.1 kg and 1 m, g = 9.8 m/s^2, pushed with 10 N.
+    The cart is 1 kg, the pole 0.1 kg and 1 m, g = 9.8 m/s^2, and the force is 10 N.
     """
     _, speed, angle, turning = jnp.unstack(motion)
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
@@ -190,3 +204,21 @@ def _fallen(motion: Float[Array, " 4"]) -> Bool[Array, ""]:
 def _check_limit(name: str, max_steps: int) -> None:
     if max_steps < 1:
         raise ValueError(f"{name}(max_steps={max_steps}): an episode has at least 1 step.")
+
+
+def _degrees(angle: float) -> str:
+    return f"{math.degrees(math.remainder(angle, 2 * math.pi)):.0f}°"
+
+
+def _with_rod(rows: list[list[str]], column: float, angle: float, caption: str) -> str:
+    """Draws a rod of 1 m from `O` in row 5, which leans right by `angle`. A character is twice as
+    high as it is wide."""
+    across, up = 10 * math.sin(angle), 5 * math.cos(angle)
+    length = max(round(abs(across)), round(abs(up)))
+    # The symbol of the nearest multiple of 45 degrees.
+    symbol = "|/-\\"[round(angle / (math.pi / 4)) % 4]
+    for i in range(length, -1, -1):
+        x, y = round(column + across * i / length), round(5 - up * i / length)
+        if 0 <= x < len(rows[y]):
+            rows[y][x] = symbol if i else "O"
+    return "\n".join([*("".join(row).rstrip() for row in rows), caption])

@@ -1,9 +1,10 @@
-"""What an environment is: one example at a time, randomness passed in, signed discounts."""
+"""The environment interfaces: one example at a time, keys as arguments, signed discounts."""
 
 import abc
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 
@@ -12,13 +13,13 @@ Action = TypeVar("Action")
 
 
 class Observation(eqx.Module):
-    """What the player to move sees.
+    """The observation of the player to move.
 
     **Attributes:**
 
-    - `features`: any pytree of arrays, from the view of the player to move.
-    - `legal`: which discrete actions may be taken, or which values of their components; `None`
-        where actions are continuous.
+    - `features`: a pytree of arrays, from the view of the player to move.
+    - `legal`: a mask of the legal actions, or of the legal values of all components of an action;
+        `None` if actions are continuous.
     """
 
     features: PyTree[Array]
@@ -26,16 +27,17 @@ class Observation(eqx.Module):
 
 
 class Transition(eqx.Module):
-    """What one step returned.
+    """The result of one step.
 
     **Attributes:**
 
-    - `reward`: belongs to the player who just acted.
-    - `discount`: sign and end only. `+1` when the same player moves again, `-1` when the opponent
-        does, `0` where the game is over. A planner's or agent's gamma is its own affair.
-        `reward + gamma * discount * value(next)` is the value for the player who just acted.
-    - `last`: the next state is final, because the game ended (`discount` 0) or because it was
-        truncated (`discount` not 0: bootstrap from the next state).
+    - `reward`: the reward of the player who just acted.
+    - `discount`: `+1` if the same player moves next, `-1` if the opponent does, and `0` if the
+        episode terminated. It does not include the discount factor gamma of a planner or agent.
+        The value for the player who just acted is `reward + gamma * discount * value(next)`,
+        where `value(next)` is from the view of the player to move.
+    - `last`: whether the next state is final, because the episode terminated (`discount` is 0) or
+        was truncated (`discount` is not 0, so bootstrap from the next state).
     """
 
     reward: Float[Array, "*axes"]
@@ -43,45 +45,64 @@ class Transition(eqx.Module):
     last: Bool[Array, "*axes"]
 
 
-class AbstractEnvironment(eqx.Module, Generic[State, Action]):
-    """An environment for one example; callers `jax.vmap`.
+def absorbing_transition(
+    over: Bool[Array, ""],
+    reward: Float[Array, ""] | float,
+    *,
+    terminated: Bool[Array, ""] | bool,
+    truncated: Bool[Array, ""] | bool = False,
+    sign: Float[Array, ""] | float = 1.0,
+) -> Transition:
+    """The transition of a step, or reward 0, discount 0 and `last` if the episode is `over`.
 
-    No method keeps anything between calls and no state holds a PRNG key, so nobody who holds a
-    state can foresee its future.
+    `sign` is the discount of a step that does not terminate the episode.
+    """
+    ended = over | terminated
+    return Transition(
+        reward=jnp.where(over, 0.0, reward).astype(jnp.float32),
+        discount=jnp.where(ended, 0.0, sign).astype(jnp.float32),
+        last=ended | truncated,
+    )
+
+
+class AbstractEnvironment(eqx.Module, Generic[State, Action]):
+    """An environment for one example; use `jax.vmap` over a batch.
+
+    Methods are pure functions. A state holds no PRNG key, so the future cannot be predicted from
+    it.
     """
 
-    #: The state holds something the player to move cannot observe. Planners refuse such an
-    #: environment unless it is an [`zero_envs.AbstractHiddenEnvironment`][].
+    #: Whether the state holds something that the player to move cannot observe. Planners refuse
+    #: such an environment unless it is a [`zero_envs.AbstractHiddenEnvironment`][].
     hidden: eqx.AbstractVar[bool]
 
     @abc.abstractmethod
     def init(self, *, key: PRNGKeyArray) -> State:
-        """A fresh initial state."""
+        """Draws an initial state."""
 
     @abc.abstractmethod
     def step(self, state: State, action: Action, *, key: PRNGKeyArray) -> tuple[State, Transition]:
-        """Plays `action`. A final state is absorbing: reward 0, discount 0, `last` again."""
+        """Takes an action. Final states are absorbing: reward 0, discount 0 and `last`."""
 
     @abc.abstractmethod
     def observe(self, state: State) -> Observation:
-        """What the player to move sees in `state`."""
+        """The observation of the player to move."""
 
 
 @runtime_checkable
 class Fallible(Protocol):
-    """An environment whose simulation may break down, as physics may by returning NaN.
+    """An environment whose simulation may fail, for example by returning NaN.
 
-    A step that breaks down leaves the state as it was, pays nothing and is `last`.
+    A step that fails keeps the state, has reward 0 and is `last`.
     """
 
     def failed(self, state: Any) -> Bool[Array, ""]:
-        """Whether the simulation broke down in the step to `state`: the episode counts for
-        nothing."""
+        """Whether the simulation failed in the step to `state`, so that the episode is invalid."""
         ...
 
 
 class AbstractDiscreteEnvironment(AbstractEnvironment[State, Int[Array, ""]], Generic[State]):
-    """An environment whose actions are the integers below `num_actions`."""
+    """An environment whose actions are integers from 0 to `num_actions - 1`."""
 
     num_actions: eqx.AbstractVar[int]
 
@@ -97,55 +118,55 @@ class AbstractContinuousEnvironment(
 class AbstractFactoredEnvironment(
     AbstractEnvironment[State, Int[Array, " components"]], Generic[State]
 ):
-    """An environment whose actions are several integers at once: too many combinations for one
-    integer and a tree search, none too many for particles.
+    """An environment whose actions are vectors of integers.
 
-    Its observations' `legal` has the values of the first component, then those of the second, and
-    so on, as the logits of a `zero_nets.MultiDiscrete` do. It speaks of each component by itself:
-    a value is legal that belongs to some legal action. What a combination does that is illegal
-    although all of its values are legal is up to the rules.
+    It is meant for action spaces that are too large for a tree search, but not for sampled actions.
+    The `legal` mask of an observation is the concatenation of one mask for each component, in the
+    order of the logits of a `zero_nets.MultiDiscrete`. A value of a component is legal if it is
+    part of some legal action. The environment defines the effect of an illegal combination of legal
+    values.
     """
 
-    #: How many values each component has.
+    #: The number of values of each component.
     num_values: eqx.AbstractVar[tuple[int, ...]]
 
 
 class AbstractHiddenEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):
-    """A discrete environment whose state holds what the player cannot see."""
+    """A discrete environment whose state is only partly observable."""
 
-    #: The number of different signals.
+    #: The number of signals.
     num_signals: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def resample(self, state: State, *, key: PRNGKeyArray) -> State:
-        """Another state the player could not tell from this one, from the exact posterior."""
+        """Draws a state from the exact posterior given everything that the player observed."""
 
     @abc.abstractmethod
     def signal(self, state: State, action: Int[Array, ""], next_state: State) -> Int[Array, ""]:
-        """What the player learned from the step: an integer below `num_signals`.
+        """The information that the player received in a step, from 0 to `num_signals - 1`.
 
-        It tells the `discount` and `last` of the step, and unless the game is over all that can be
-        seen: states that looked alike, and gave the same signals to the same actions, look alike.
-        The reward need not be told.
+        If two states have equal observations, and the same action gives the same signal in both,
+        then the `discount` and `last` of the two steps are equal and, unless the game is over, so
+        are the next observations. Rewards may differ.
         """
 
 
 class AbstractChanceEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):
-    """A discrete environment that knows the probabilities of its own dice."""
+    """A discrete environment with known probabilities of finitely many chance outcomes."""
 
     #: The number of chance outcomes after any action.
     num_outcomes: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def afterstate(self, state: State, action: Int[Array, ""]) -> PyTree[Array]:
-        """The state between the action and the dice."""
+        """The state after the action and before the chance outcome."""
 
     @abc.abstractmethod
     def outcome_logits(self, afterstate: PyTree[Array]) -> Float[Array, " outcomes"]:
-        """Log-probabilities of the outcomes; `-inf` where one cannot happen."""
+        """The log-probabilities of the outcomes; `-inf` for impossible ones."""
 
     @abc.abstractmethod
     def resolve(
         self, afterstate: PyTree[Array], outcome: Int[Array, ""]
     ) -> tuple[State, Transition]:
-        """The state after a given outcome."""
+        """The next state and the transition for a given outcome."""

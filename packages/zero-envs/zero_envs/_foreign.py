@@ -1,9 +1,10 @@
-"""What every adapter to somebody else's environments needs."""
+"""Helpers of the adapters to other libraries."""
 
 import contextlib
 import difflib
+import importlib
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,32 +16,33 @@ _Tree = TypeVar("_Tree")
 
 @contextlib.contextmanager
 def default_numerics() -> Iterator[None]:
-    """Others mix dtypes and ranks freely, so they are traced under JAX's default rules."""
+    """Applies the default promotion of dtypes and ranks, on which other libraries rely."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 def raw_key(key: PRNGKeyArray) -> Array:
-    """The raw key that others are written for.
+    """The raw form of a typed key.
 
-    They pass keys through `lax.cond`, which under `vmap` selects between two copies of a typed
-    key, and `jax_debug_key_reuse` takes that for reuse. A raw key is always of JAX's default kind.
+    Other libraries pass keys through `lax.cond`, which under `jax.vmap` selects between two copies
+    of a typed key, and `jax_debug_key_reuse` reports that as reuse. A key that is not of JAX's
+    default implementation is returned as it is, because a raw key has no implementation.
     """
     default = jax.eval_shape(jax.random.key, 0).dtype
     return jax.random.key_data(key) if key.dtype == default else key
 
 
 def strongly_typed(tree: _Tree) -> _Tree:
-    """Gives every leaf a dtype of its own.
+    """Removes weak types from all leaves.
 
-    Others start with Python numbers, which are weakly typed and would make the second step trace
-    again.
+    Other libraries initialise states with Python numbers. These are weakly typed, so the second
+    step would be traced again.
     """
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
 def unknown(call: str, name: str, allowed: Iterable[str]) -> ValueError:
-    """There is nothing of that name; says what comes near, and what there is."""
+    """An error for an unknown name, with the closest names and all allowed ones."""
     allowed = sorted(allowed)
     folded = {known.lower(): known for known in allowed}
     near = [folded[known] for known in difflib.get_close_matches(name.lower(), folded, 3, 0.5)]
@@ -48,3 +50,19 @@ def unknown(call: str, name: str, allowed: Iterable[str]) -> ValueError:
     return ValueError(
         f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
     )
+
+
+def import_or_explain(module: str, call: str) -> Any:
+    """Imports a module of an optional dependency.
+
+    **Raises:** `ImportError` that names the extra to install.
+    """
+    name = module.partition(".")[0]
+    try:
+        importlib.import_module(name)
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{call} needs {name}, which is not installed: install zero-envs with its extra "
+            f"`{name}`."
+        ) from error

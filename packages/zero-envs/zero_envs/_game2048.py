@@ -1,4 +1,4 @@
-"""2048 as a game that knows its own dice; pgx has the same game without an afterstate."""
+"""2048 with known chance probabilities; pgx has the same game without afterstates."""
 
 from typing import Any
 
@@ -8,33 +8,44 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 
-from ._environment import AbstractChanceEnvironment, Observation, Transition
+from ._environment import (
+    absorbing_transition,
+    AbstractChanceEnvironment,
+    Observation,
+    Transition,
+)
 from ._pgx import PgxEnvironment, PgxState
 
 
-# Cells in the order that turns sliding left into sliding left, up, right or down, and back.
+# The order of cells in which sliding left means sliding left, up, right or down, and its inverse.
 _TURNED = np.stack([np.rot90(np.arange(16).reshape(4, 4), k).ravel() for k in range(4)])
 _BACK = np.argsort(_TURNED, axis=1)
-# pgx's observation has room for tiles up to 2^30.
+# pgx's observation has planes for tiles up to 2^30.
 _TILES = 31
 
 
 class Game2048State(eqx.Module):
-    """A board, row by row: 0 is empty, `k` is the tile `2^k`. Final where `over`."""
+    """A state of 2048.
+
+    **Attributes:**
+
+    - `board`: the cells row by row: 0 is empty, `k` is the tile `2^k`.
+    - `over`: whether the state is final.
+    """
 
     board: Int8[Array, "*axes 16"]
     over: Bool[Array, "*axes"]
 
 
 class Game2048Afterstate(eqx.Module):
-    """The board after the slide, before the new tile falls.
+    """The state after the slide and before the new tile.
 
     **Attributes:**
 
     - `board`: as in the state.
-    - `points`: what the slide earned.
-    - `over`: the game was over before, so nothing happens.
-    - `illegal`: the slide moved nothing, which ends the game.
+    - `points`: the reward of the slide.
+    - `over`: whether the game was already over.
+    - `illegal`: whether the slide moved nothing, which terminates the game.
     """
 
     board: Int8[Array, "*axes 16"]
@@ -44,29 +55,24 @@ class Game2048Afterstate(eqx.Module):
 
 
 class Game2048(AbstractChanceEnvironment[Game2048State]):
-    """pgx's `2048` with its dice in the open: same boards, points, ends and observations.
+    """pgx's `2048` with known chance probabilities.
 
     Action 0 slides left, 1 up, 2 right, 3 down. The reward is the sum of the merged tiles. Then a
-    tile falls on an empty cell: outcome `cell` a 2, with probability 0.9 over the number of empty
-    cells, and outcome `16 + cell` a 4, with 0.1. The game ends when nothing can be slid. As in
-    pgx, a slide that moves nothing costs 1 and ends the game; if no cell is empty then, or the
-    game was over before, outcome 0 is certain and no tile falls.
+    new tile appears on a uniformly drawn empty cell: chance outcome `cell` is a 2, with probability
+    0.9 over the number of empty cells, and `16 + cell` is a 4, with probability 0.1 over that
+    number. The game terminates if no slide is possible. As in pgx, a slide that moves nothing has
+    reward -1 and terminates the game. If there is no empty cell then, or if the game was already
+    over, outcome 0 has probability 1 and no tile appears.
 
-    Planners that use no afterstates play it too: `step` draws the outcome. `pgx` is needed for
-    drawing only.
+    `pgx` is needed for `raw` and `render` only.
     """
 
-    num_actions: int
-    num_outcomes: int
-    hidden: bool
-
-    def __init__(self):
-        self.num_actions = 4
-        self.num_outcomes = 32
-        self.hidden = False
+    num_actions: int = eqx.field(init=False, default=4)
+    num_outcomes: int = eqx.field(init=False, default=32)
+    hidden: bool = eqx.field(init=False, default=False)
 
     def init(self, *, key: PRNGKeyArray) -> Game2048State:
-        """Two tiles on an empty board."""
+        """Draws two tiles on an empty board."""
         board, no = jnp.zeros(16, jnp.int8), jnp.zeros((), jnp.bool_)
         for dkey in jr.split(key):
             after = Game2048Afterstate(board, jnp.zeros((), jnp.float32), no, no)
@@ -75,7 +81,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return Game2048State(board, no)
 
     def afterstate(self, state: Game2048State, action: Int[Array, ""]) -> Game2048Afterstate:
-        """Slides and merges."""
+        """Slides and merges the tiles."""
         lines = state.board[jnp.asarray(_TURNED)[action]].reshape(4, 4)
         slid, points = _slide(lines)
         board = slid.reshape(16)[jnp.asarray(_BACK)[action]]
@@ -87,7 +93,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         )
 
     def outcome_logits(self, afterstate: Game2048Afterstate) -> Float[Array, " outcomes"]:
-        """Every empty cell alike, a 2 nine times as often as a 4."""
+        """The log-probabilities of the new tile."""
         empty = (afterstate.board == 0) & ~afterstate.over
         number = jnp.sum(empty, dtype=jnp.int32).astype(jnp.float32)
         shares = jnp.log(jnp.asarray([[0.9], [0.1]], jnp.float32) / jnp.maximum(number, 1.0))
@@ -98,30 +104,26 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
     def resolve(
         self, afterstate: Game2048Afterstate, outcome: Int[Array, ""]
     ) -> tuple[Game2048State, Transition]:
-        """Lets the tile fall."""
+        """Places the new tile."""
         before, over = afterstate.board, afterstate.over
         cell = jnp.arange(16) == outcome % 16
         tile = (1 + outcome // 16).astype(jnp.int8)
         board = jnp.where(cell & (before == 0) & ~over, tile, before)
-        last = over | afterstate.illegal | ~jnp.any(_movable(board))
         reward = jnp.where(afterstate.illegal, -1.0, afterstate.points)
-        transition = Transition(
-            reward=jnp.where(over, 0.0, reward).astype(jnp.float32),
-            discount=jnp.where(last, 0.0, 1.0).astype(jnp.float32),
-            last=last,
-        )
-        return Game2048State(board, last), transition
+        ended = afterstate.illegal | ~jnp.any(_movable(board))
+        transition = absorbing_transition(over, reward, terminated=ended)
+        return Game2048State(board, transition.last), transition
 
     def step(
         self, state: Game2048State, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[Game2048State, Transition]:
-        """Slides, then draws where and which tile falls."""
+        """Slides the tiles, and draws the new tile."""
         after = self.afterstate(state, action)
         outcome = jr.categorical(key, self.outcome_logits(after))
         return self.resolve(after, outcome.astype(jnp.int32))
 
     def observe(self, state: Game2048State) -> Observation:
-        """Every cell one-hot, `[4, 4, 31]`; in a final position all is legal, as filler."""
+        """The one-hot tiles, `[4, 4, 31]`. In a final state every action is legal."""
         features = state.board[:, None] == jnp.arange(_TILES, dtype=jnp.int8)[None]
         legal = state.over | _movable(state.board)
         return Observation(features=features.reshape(4, 4, _TILES), legal=legal)
@@ -137,19 +139,19 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return env.raw(PgxState(position))
 
     def render(self, state: Game2048State, *, scale: float = 1.0) -> str:
-        """The position as an SVG image."""
+        """An SVG image of the state."""
         return self.raw(state).to_svg(scale=scale)
 
 
 def _slide(
     lines: Int8[Array, "lines 4"],
 ) -> tuple[Int8[Array, "lines 4"], Float[Array, ""]]:
-    """Lines slid to the left, with equal neighbours merged once, and the points of that."""
+    """Lines after sliding left and merging equal neighbours once, and the points."""
     a, b, c, d = _pack(*jnp.unstack(lines, axis=1))
     zero, points = jnp.zeros_like(a), jnp.zeros((), jnp.float32)
     merged = []
     for _ in range(4):
-        # The first two of what is left: they become one tile, or the first one stays.
+        # The first two remaining tiles are merged if they are equal; otherwise the first one stays.
         pair = (a > 0) & (a == b)
         tile = jnp.where(pair, a + jnp.int8(1), a)
         points += jnp.sum(jnp.where(pair, jnp.exp2(tile.astype(jnp.float32)), 0.0))
@@ -160,7 +162,7 @@ def _slide(
 
 
 def _pack(*line: Int8[Array, " lines"]) -> list[Int8[Array, " lines"]]:
-    """Moves the empty cells behind the tiles, which keep their order."""
+    """Moves the empty cells to the end, and keeps the order of the tiles."""
     cells = list(line)
     for last in range(3, 0, -1):
         for i in range(last):
@@ -172,7 +174,7 @@ def _pack(*line: Int8[Array, " lines"]) -> list[Int8[Array, " lines"]]:
 
 
 def _movable(board: Int8[Array, " 16"]) -> Bool[Array, " 4"]:
-    """Which slides change the board: a tile has a gap or its equal before it."""
+    """A mask of the slides that change the board: a tile follows a gap or an equal tile."""
     lines = board[jnp.asarray(_TURNED)].reshape(4, 4, 4)
     ahead, tile = lines[..., :-1], lines[..., 1:]
     moves = (tile > 0) & ((ahead == 0) | (ahead == tile))

@@ -1,5 +1,8 @@
 """Jumanji's environments (Bonnet et al., 2024, arXiv:2306.09884)."""
 
+import copy
+import functools as ft
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,31 +15,33 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from ._environment import (
+    absorbing_transition,
     AbstractDiscreteEnvironment,
     AbstractFactoredEnvironment,
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, raw_key, strongly_typed
-from ._jumanji_features import features_of
-from ._jumanji_legal import factored_legal, joint_legal
-from ._jumanji_make import is_hidden, make, name_of
+from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
+from ._sokoban import SokobanGenerator
 
 
-# Beyond, a policy head and the children of every node of a tree are mostly waste.
+#: The classes of Jumanji's environments whose state is only partly observable.
+HIDDEN_JUMANJI = frozenset({"Minesweeper", "RobotWarehouse"})
+
+# With more actions, most of a policy head and of the children of a search node are never used.
 _MOST_ACTIONS = 4_096
 
 
 class JumanjiState(eqx.Module):
-    """One position.
+    """A state of a Jumanji environment.
 
     **Attributes:**
 
-    - `position`: Jumanji's own state without its PRNG key; that field is `None`.
-    - `observation`: Jumanji's observation, which it returns with the state and has no public way
-        to derive.
-    - `steps`: how many were taken.
-    - `over`: the state is final.
+    - `position`: Jumanji's own state, in which the PRNG key is `None`.
+    - `observation`: Jumanji's observation. Jumanji returns it with the state and has no public
+        function to compute it.
+    - `steps`: the number of steps so far.
+    - `over`: whether the state is final.
     """
 
     position: Any
@@ -46,10 +51,10 @@ class JumanjiState(eqx.Module):
 
 
 class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
-    """A single-player environment of Jumanji whose actions are one integer or several.
+    """A single-player environment of Jumanji whose actions are vectors of integers.
 
-    As [`zero_envs.JumanjiEnvironment`][], but with actions as Jumanji has them, for those that have
-    too many to be numbered.
+    It is like [`zero_envs.JumanjiEnvironment`][], but does not flatten the actions of several
+    components, so the number of joint actions is not limited.
     """
 
     env: Any = eqx.field(static=True)
@@ -66,15 +71,15 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         hidden: bool | None = None,
         **options: Any,
     ):
-        """As for [`zero_envs.JumanjiEnvironment`][], with any number of joint actions."""
-        self.env, self.max_steps, self.num_values = make(env, options)
-        self.hidden = is_hidden(self.env) if hidden is None else hidden
-        self.features = features or features_of(name_of(self.env))
-        # Fails now rather than in the first step, where Jumanji's mask is not understood.
+        """See [`zero_envs.JumanjiEnvironment`][]."""
+        self.env, self.max_steps, self.num_values = _make(env, options)
+        self.hidden = _is_hidden(self.env) if hidden is None else hidden
+        self.features = features or _FEATURES.get(_name(self.env), _without_mask)
+        # If the shape of Jumanji's mask is unknown, this fails now and not in the first step.
         jax.eval_shape(lambda: self.observe(self.init(key=jax.random.key(0))))
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
-        """A fresh episode."""
+        """Draws an initial state."""
         with default_numerics():
             position, first = self.env.reset(raw_key(key))
         return JumanjiState(
@@ -87,11 +92,15 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
     def step(
         self, state: JumanjiState, action: Int[Array, " components"], *, key: PRNGKeyArray
     ) -> tuple[JumanjiState, Transition]:
-        """Plays `action`; `key` decides what chance does."""
+        """Takes an action.
+
+        **Raises:** `ValueError` if the action is out of range and not traced. With a traced action
+        out of range the state stays, the reward is 0 and the episode goes on.
+        """
         _check_bounds(self.env, action, self.num_values)
         values = np.asarray(self.num_values, np.int32)
         action = jnp.asarray(action, jnp.int32)
-        # Jumanji may clip an action outside, or pay for it; here it never reaches it.
+        # Jumanji may clip an action out of range or give a reward for it, so it gets another one.
         outside = jnp.any((action < 0) | (action >= values))
         spec = self.env.action_spec
         played = jnp.where(outside, 0, action).astype(spec.dtype).reshape(spec.shape)
@@ -107,47 +116,45 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
             steps=steps,
             over=last,
         )
-        over, kept = state.over, state.over | outside
+        kept = state.over | outside
         next_state = jax.tree.map(lambda old, new: jnp.where(kept, old, new), state, next_state)
-        # An environment that knows truncation itself says so by its discount.
-        ended = ended & (after.discount == 0) & ~outside
-        transition = Transition(
-            reward=jnp.where(kept, 0.0, after.reward).astype(jnp.float32),
-            discount=jnp.where(over | ended, 0.0, 1.0).astype(jnp.float32),
-            last=over | (last & ~outside),
+        # An environment that truncates by itself has a discount other than 0 then.
+        transition = absorbing_transition(
+            state.over,
+            jnp.where(outside, 0.0, after.reward),
+            terminated=ended & (after.discount == 0) & ~outside,
+            truncated=last & ~outside,
         )
         return next_state, transition
 
     def observe(self, state: JumanjiState) -> Observation:
-        """The features, and what Jumanji's mask allows each component."""
+        """The features, and the legal values of each component."""
         with default_numerics():
             features = self.features(state.observation)
-        legal = factored_legal(_mask(state), self.num_values)
-        return Observation(features=features, legal=legal)
+        return Observation(features=features, legal=_factored_legal(state, self.num_values))
 
     def raw(self, state: JumanjiState) -> Any:
-        """Jumanji's own state, for its viewers; its key is that of no episode."""
+        """Jumanji's own state, for its viewers, with an arbitrary key."""
         return state.position.replace(key=raw_key(jax.random.key(0)))
 
 
 class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
     """A single-player environment of Jumanji whose actions are discrete.
 
-    - Actions of several components are one integer, the last component the fastest, up to 4 096 of
-        them; for more see [`zero_envs.FactoredJumanjiEnvironment`][].
-    - An action outside is an error. Where actions are traced there can be none: then the step does
-        not happen. The state stays, the reward is 0 and nothing ends.
-    - Jumanji calls it an end when its `time_limit` runs out. Here that is a truncation: `last` with
-        the discount kept.
-    - Jumanji keeps a PRNG key in its state. Here there is none: chance follows the `key` that
-        `step` is given.
-    - Where Jumanji's mask allows nothing, or there is none, every action is legal. Where it has a
-        row for each component, that goes for each row.
+    - Actions of several components are flattened to one integer in row-major order. There may be
+        up to 4 096 of them; for more see [`zero_envs.FactoredJumanjiEnvironment`][].
+    - An action out of range raises a `ValueError`. If it is traced, the state stays, the reward is
+        0 and the episode goes on.
+    - Jumanji reports its `time_limit` as a termination. Here it is a truncation: `last` with
+        discount 1.
+    - Jumanji's state holds a PRNG key. Here it does not: chance depends on the `key` of `step`.
+    - If Jumanji has no mask, or the mask (or its row for a component) is false everywhere, all
+        actions (or values of that component) are legal.
 
     **Attributes:**
 
-    - `factored`: the same with actions as Jumanji has them.
-    - `num_actions`, `hidden`: as for all environments.
+    - `factored`: the same environment with unflattened actions.
+    - `num_actions`, `hidden`: see the interfaces.
     """
 
     factored: FactoredJumanjiEnvironment
@@ -164,22 +171,22 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
     ):
         """**Arguments:**
 
-        - `env`: an id out of `jumanji.registered_environments()`, for instance `"Snake-v1"`, or a
-            `jumanji.Environment`, its wrappers included. `"Sokoban-v0"` has the levels of a
+        - `env`: an id of `jumanji.registered_environments()`, for instance `"Snake-v1"`, or a
+            `jumanji.Environment`, possibly wrapped. `"Sokoban-v0"` draws its levels with a
             [`zero_envs.SokobanGenerator`][]; for Jumanji's data set, which is downloaded, pass its
             generator.
-        - `features`: makes of Jumanji's observation what networks take. By default one array of
-            planes, `[rows, columns, planes]`, for `Game2048`, `Snake` and `Sokoban`,
-            `[faces, rows, columns, colours]` for `RubiksCube`, and elsewhere a dictionary of all
-            that is observed but the mask.
-        - `hidden`: whether the state holds what the player cannot see. Known for Jumanji's own
-            environments, to be given for one of yours.
-        - `options`: with an id, what the environment itself takes: its `generator`, its
-            `reward_fn`, its `time_limit`, by the names that it has for them.
+        - `features`: maps Jumanji's observation to the features. By default these are one array
+            `[rows, columns, planes]` for `Game2048`, `Snake` and `Sokoban`, one array
+            `[faces, rows, columns, colours]` for `RubiksCube`, and a dictionary of all fields of
+            the observation but the mask for all others.
+        - `hidden`: whether the state is only partly observable. It is required for environments
+            that are not Jumanji's own.
+        - `options`: with an id, the arguments of the environment's constructor, such as
+            `generator`, `reward_fn` or `time_limit`.
 
         **Raises:** `ValueError` for an unknown id or option, for actions that are not discrete or
-        too many, for several rewards and for an environment of your own without `hidden`;
-        `ImportError` naming the package to install.
+        too many, for several rewards and for another's environment without `hidden`; `ImportError`
+        if Jumanji is not installed.
         """
         self.factored = FactoredJumanjiEnvironment(env, features=features, hidden=hidden, **options)
         self.hidden = self.factored.hidden
@@ -187,7 +194,7 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         self.num_actions = math.prod(values)
         if self.num_actions > _MOST_ACTIONS:
             raise ValueError(
-                f"JumanjiEnvironment(<{name_of(self.env)}>): its {len(values)} components make "
+                f"JumanjiEnvironment(<{_name(self.env)}>): its {len(values)} components make "
                 f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; use "
                 "FactoredJumanjiEnvironment, for particle search, or choose a smaller one."
             )
@@ -198,58 +205,228 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         return self.factored.env
 
     @property
-    def features(self) -> Callable[[Any], PyTree[Array]]:
-        """Makes of Jumanji's observation what networks take."""
-        return self.factored.features
-
-    @property
     def max_steps(self) -> int | None:
-        """The time limit, if there is one."""
+        """The time limit, or `None`."""
         return self.factored.max_steps
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
-        """A fresh episode."""
+        """Draws an initial state."""
         return self.factored.init(key=key)
 
     def step(
         self, state: JumanjiState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[JumanjiState, Transition]:
-        """Plays `action`; `key` decides what chance does."""
+        """Takes an action; see [`zero_envs.FactoredJumanjiEnvironment.step`][]."""
         _check_bounds(self.env, action, (self.num_actions,))
         action = jnp.asarray(action, jnp.int32)
         outside = (action < 0) | (action >= self.num_actions)
         parts = jnp.stack(jnp.unravel_index(action, self.factored.num_values))
-        # To where it is outside of each component.
+        # -1 is out of range for every component.
         return self.factored.step(state, jnp.where(outside, -1, parts), key=key)
 
     def observe(self, state: JumanjiState) -> Observation:
-        """The features, and Jumanji's mask over the flattened actions."""
-        with default_numerics():
-            features = self.features(state.observation)
-        legal = joint_legal(_mask(state), self.factored.num_values)
-        return Observation(features=features, legal=legal)
+        """The features, and the mask of the flattened actions."""
+        features = self.factored.observe(state).features
+        return Observation(features=features, legal=_joint_legal(state, self.factored.num_values))
 
     def raw(self, state: JumanjiState) -> Any:
-        """Jumanji's own state, for its viewers; its key is that of no episode."""
+        """Jumanji's own state, for its viewers, with an arbitrary key."""
         return self.factored.raw(state)
 
 
-def _mask(state: JumanjiState) -> Array | None:
-    return getattr(state.observation, "action_mask", None)
-
-
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
-    """Of an action that can be looked at."""
+    """Refuses an action out of range, unless it is traced."""
     if isinstance(action, Tracer):
         return
     given = np.ravel(np.asarray(action))
     if given.size != len(num_values):
         raise ValueError(
-            f"{name_of(env)}: the action {given.tolist()} has {given.size} components; it must "
+            f"{_name(env)}: the action {given.tolist()} has {given.size} components; it must "
             f"have {len(num_values)}. Use jax.vmap over a batch."
         )
     if np.any((given < 0) | (given >= np.asarray(num_values))):
         raise ValueError(
-            f"{name_of(env)}: the action {given.tolist()} is outside; each component must be from "
+            f"{_name(env)}: the action {given.tolist()} is outside; each component must be from "
             f"0 to {', '.join(str(n - 1) for n in num_values)}."
         )
+
+
+def _make(env: Any, options: dict[str, Any]) -> tuple[Any, int | None, tuple[int, ...]]:
+    """The environment without its time limit, the limit, and the number of values of each component
+    of an action."""
+    if isinstance(env, str):
+        env, limit = _configured(env, options) if options else _registered(env)
+    elif options:
+        raise ValueError(
+            f"JumanjiEnvironment(<{_name(env)}>, {', '.join(options)}): options belong to an id; "
+            "give them to the environment itself."
+        )
+    else:
+        env, limit = _unlimited(env)
+    num_values = _num_values(env)
+    with default_numerics():
+        reward = jax.eval_shape(lambda: env.reset(raw_key(jax.random.key(0)))[1].reward)
+    if reward.shape:
+        raise ValueError(
+            f"JumanjiEnvironment(<{_name(env)}>): it pays {reward.shape[0]} agents one reward "
+            "each; one player has one reward: wrap it in jumanji.wrappers.MultiToSingleWrapper, "
+            "which adds them up, or choose another."
+        )
+    return env, limit, num_values
+
+
+def _name(env: Any) -> str:
+    return type(env.unwrapped).__name__
+
+
+def _is_hidden(env: Any) -> bool:
+    for kind in (type(env), type(env.unwrapped)):
+        if not kind.__module__.startswith("jumanji."):
+            raise ValueError(
+                f"JumanjiEnvironment(<{kind.__name__}>): not one of Jumanji's own, so it is not "
+                "known whether its state is fully observable; pass hidden=True or False."
+            )
+    return _name(env) in HIDDEN_JUMANJI
+
+
+@ft.cache
+def _registered(name: str) -> tuple[Any, int | None]:
+    """Returns the same object for the same id, so that nothing is traced twice."""
+    return _unlimited(_construct(name, {}))
+
+
+def _configured(name: str, options: dict[str, Any]) -> tuple[Any, int | None]:
+    kind = type(_registered(name)[0].unwrapped)
+    allowed = list(inspect.signature(kind).parameters)
+    refused = [option for option in options if option not in allowed]
+    if refused:
+        raise ValueError(
+            f'JumanjiEnvironment("{name}", {", ".join(refused)}): {kind.__name__} takes '
+            f"{', '.join(allowed)}; for anything else pass a jumanji.wrappers.Wrapper of your own."
+        )
+    return _unlimited(_construct(name, options))
+
+
+def _construct(name: str, options: dict[str, Any]) -> Any:
+    registration = import_or_explain("jumanji.registration", "JumanjiEnvironment")
+    allowed = registration.registered_environments()
+    if name not in allowed:
+        raise unknown("JumanjiEnvironment", name, allowed)
+    with default_numerics():
+        if name == "Sokoban-v0" and "generator" not in options:
+            # Jumanji would download its own levels.
+            options = {"generator": SokobanGenerator(), **options}
+        return registration.make(name, **options)
+
+
+def _unlimited(env: Any) -> tuple[Any, int | None]:
+    """The environment without its time limit, and the limit.
+
+    With the limit, a termination at the limit could not be distinguished from a truncation.
+    """
+    limit = getattr(env, "time_limit", None)
+    if limit is None:
+        return env, None
+    env = copy.copy(env)
+    if env is not env.unwrapped and "time_limit" not in vars(env):
+        env._env, _ = _unlimited(env._env)
+    else:
+        env.time_limit = jnp.iinfo(jnp.int32).max
+    return env, int(limit)
+
+
+def _num_values(env: Any) -> tuple[int, ...]:
+    spec = env.action_spec
+    values = getattr(spec, "num_values", None)
+    if values is None and _counts_from_zero(spec):
+        values = np.broadcast_to(np.asarray(spec.maximum, np.int64) + 1, spec.shape)
+    if values is None:
+        raise ValueError(
+            f"JumanjiEnvironment(<{_name(env)}>): its actions are a {type(spec).__name__} of "
+            f"{np.dtype(spec.dtype).name}; they must be integers from 0 on. Choose another "
+            "environment."
+        )
+    return tuple(np.ravel(np.asarray(values)).tolist())
+
+
+def _counts_from_zero(spec: Any) -> bool:
+    """Whether a bounded spec is discrete, as that of `MultiCVRP` is."""
+    minimum = getattr(spec, "minimum", None)
+    return minimum is not None and np.issubdtype(spec.dtype, np.integer) and not np.any(minimum)
+
+
+def _joint_legal(state: JumanjiState, num_values: tuple[int, ...]) -> Bool[Array, " actions"]:
+    """The mask of joint actions. If Jumanji's has one row for each component, a joint action is
+    legal if all of its values are."""
+    mask = getattr(state.observation, "action_mask", None)
+    if mask is None:
+        return jnp.ones(math.prod(num_values), jnp.bool_)
+    if mask.shape != num_values:
+        mask = ft.reduce(jnp.logical_and.outer, _rows(mask, num_values))
+    return _all_if_none(jnp.ravel(mask))
+
+
+def _factored_legal(state: JumanjiState, num_values: tuple[int, ...]) -> Bool[Array, " values"]:
+    """The mask of the values of all components. If Jumanji's is over joint actions, a value is
+    legal if it is part of a legal action."""
+    mask = getattr(state.observation, "action_mask", None)
+    if mask is None:
+        return jnp.ones(sum(num_values), jnp.bool_)
+    if mask.shape != num_values:
+        return jnp.concatenate(_rows(mask, num_values))
+    axes = range(mask.ndim)
+    rows = [jnp.any(mask, axis=tuple(j for j in axes if j != i)) for i in axes]
+    return jnp.concatenate([_all_if_none(row) for row in rows])
+
+
+def _rows(mask: Array, num_values: tuple[int, ...]) -> list[Bool[Array, " values"]]:
+    """The legal values of each component. Values beyond the end of its row are illegal."""
+    if mask.ndim != 2 or len(mask) != len(num_values) or mask.shape[1] > max(num_values):
+        raise ValueError(
+            f"Jumanji's action mask has the shape {mask.shape} for actions of {num_values}; it "
+            "must be the same, or one row for each component."
+        )
+    width = mask.shape[1]
+    rows = [mask[i, :n] for i, n in enumerate(num_values)]
+    rows = [jnp.pad(row, (0, max(0, n - width))) for row, n in zip(rows, num_values, strict=True)]
+    return [_all_if_none(row) for row in rows]
+
+
+def _all_if_none(legal: Array) -> Bool[Array, " values"]:
+    """The mask, or all values if none is legal, because a softmax needs at least one."""
+    legal = legal.astype(jnp.bool_)
+    return legal | ~jnp.any(legal)
+
+
+def _without_mask(observation: Any) -> dict[str, PyTree[Array]]:
+    fields = observation._asdict()
+    fields.pop("action_mask", None)
+    return fields
+
+
+def _game_2048(observation: Any) -> Array:
+    # As in pgx, there are planes for tiles up to 2^30.
+    return jax.nn.one_hot(observation.board, 31, dtype=jnp.float32)
+
+
+def _snake(observation: Any) -> Array:
+    return observation.grid.astype(jnp.float32)
+
+
+def _rubiks_cube(observation: Any) -> Array:
+    return jax.nn.one_hot(observation.cube, 6, dtype=jnp.float32)
+
+
+def _sokoban(observation: Any) -> Array:
+    """Planes of the agent, boxes, walls and targets."""
+    moving, fixed = observation.grid[..., 0], observation.grid[..., 1]
+    planes = [moving == 3, moving == 4, fixed == 1, fixed == 2]
+    return jnp.stack(planes, axis=-1).astype(jnp.float32)
+
+
+_FEATURES = {
+    "Game2048": _game_2048,
+    "RubiksCube": _rubiks_cube,
+    "Snake": _snake,
+    "Sokoban": _sokoban,
+}

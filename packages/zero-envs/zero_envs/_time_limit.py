@@ -1,4 +1,4 @@
-"""Cutting episodes off after a number of steps."""
+"""A wrapper that truncates episodes after a number of steps."""
 
 from typing import Generic
 
@@ -19,7 +19,7 @@ from ._environment import (
 
 
 class TimeLimitState(eqx.Module, Generic[State]):
-    """The wrapped environment's state and how many steps were taken; all of them once final."""
+    """The state of the wrapped environment and the number of steps, `max_steps` if it is final."""
 
     inner: State
     steps: Int[Array, ""]
@@ -28,27 +28,27 @@ class TimeLimitState(eqx.Module, Generic[State]):
 class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[State]):
     """Truncates the episodes of `env` after `max_steps` steps.
 
-    The step that reaches the limit has `last` and keeps the discount `env` gave it, so the value of
-    what comes next is still bootstrapped. An episode that ends by itself there has discount 0. The
-    player does not see how many steps are left. Hidden, chance and fallible environments are
-    refused: without their `resample`, `outcome_logits` or `failed` the result could do less than
-    what it wraps.
+    The step that reaches the limit has `last` and keeps the discount of `env`, so agents bootstrap
+    from the next state. If the episode terminates in that step, its discount is 0. The number of
+    remaining steps is not observed.
+
+    **Raises:** `ValueError` for hidden, chance and fallible environments, because the wrapper does
+    not have their methods.
     """
 
     env: AbstractDiscreteEnvironment[State]
     max_steps: int
-    num_actions: int
-    hidden: bool
+    num_actions: int = eqx.field(init=False)
+    hidden: bool = eqx.field(init=False)
 
-    def __init__(self, env: AbstractDiscreteEnvironment[State], max_steps: int):
-        if max_steps < 1:
-            raise ValueError(f"TimeLimit(max_steps={max_steps}): an episode has at least 1 step.")
-        self.env = env
-        self.max_steps = max_steps
-        self.num_actions = env.num_actions
-        self.hidden = env.hidden
+    def __post_init__(self):
+        self.num_actions, self.hidden = self.env.num_actions, self.env.hidden
 
     def __check_init__(self):
+        if self.max_steps < 1:
+            raise ValueError(
+                f"TimeLimit(max_steps={self.max_steps}): an episode has at least 1 step."
+            )
         if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
             raise ValueError(
                 f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "
@@ -56,7 +56,7 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
             )
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
-        """A fresh episode with all its steps to go."""
+        """Draws an initial state."""
         return TimeLimitState(self.env.init(key=key), jnp.zeros((), jnp.int32))
 
     def step(
@@ -67,7 +67,7 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         inner, transition = self.env.step(state.inner, action, key=key)
         inner = jax.tree.map(lambda old, new: jnp.where(over, old, new), state.inner, inner)
         last = over | transition.last | (state.steps + 1 >= self.max_steps)
-        # Any end uses up the limit, so the state alone says that it is final.
+        # At any end the limit is used up, so the state alone shows that it is final.
         steps = jnp.where(last, self.max_steps, state.steps + 1).astype(jnp.int32)
         zero = jnp.zeros_like(transition.reward)
         transition = Transition(
@@ -78,5 +78,5 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         return TimeLimitState(inner, steps), transition
 
     def observe(self, state: TimeLimitState[State]) -> Observation:
-        """What the wrapped environment shows."""
+        """The observation of the wrapped environment."""
         return self.env.observe(state.inner)

@@ -8,26 +8,21 @@ from ._assemblies import (
     Chain as Chain,
     Ensemble as Ensemble,
 )
-from ._cells import (
-    MGUCell as MGUCell,
-    SimpleCell as SimpleCell,
-)
-from ._conv import (
-    ChannelNorm as ChannelNorm,
-    Conv as Conv,
-    ResidualBlock as ResidualBlock,
-)
-from ._distributions import (
-    AbstractDistribution as AbstractDistribution,
-    Categorical as Categorical,
+from ._continuous import (
     ClippedBeta as ClippedBeta,
-    Deterministic as Deterministic,
+    Gaussian as Gaussian,
+    TanhGaussian as TanhGaussian,
+)
+from ._discrete import (
+    Categorical as Categorical,
     DiscreteValued as DiscreteValued,
     EpsilonGreedy as EpsilonGreedy,
-    Gaussian as Gaussian,
     MultiDiscrete as MultiDiscrete,
+)
+from ._distribution import (
+    AbstractDistribution as AbstractDistribution,
+    Deterministic as Deterministic,
     Postprocessed as Postprocessed,
-    TanhGaussian as TanhGaussian,
 )
 from ._inputs import (
     Concatenate as Concatenate,
@@ -35,8 +30,11 @@ from ._inputs import (
     Select as Select,
 )
 from ._layers import (
+    ChannelNorm as ChannelNorm,
+    Conv as Conv,
     NoisyLinear as NoisyLinear,
     orthogonal as orthogonal,
+    ResidualBlock as ResidualBlock,
 )
 from ._policy_heads import (
     BetaHead as BetaHead,
@@ -48,14 +46,19 @@ from ._policy_heads import (
 )
 from ._precision import MixedPrecision as MixedPrecision
 from ._recurrent import (
+    MGUCell as MGUCell,
     Recurrent as Recurrent,
     RNN as RNN,
+    SimpleCell as SimpleCell,
 )
 from ._statistics import RunningStatistics as RunningStatistics
 from ._symmetry import BoardSymmetries as BoardSymmetries
 from ._torsos import (
+    CNN as CNN,
+    Downsample as Downsample,
     MLP as MLP,
     VectorResNet as VectorResNet,
+    VisualResNet as VisualResNet,
 )
 from ._value_heads import (
     C51Head as C51Head,
@@ -69,11 +72,6 @@ from ._value_support import (
     signed_hyperbolic as signed_hyperbolic,
     signed_parabolic as signed_parabolic,
     ValueSupport as ValueSupport,
-)
-from ._vision import (
-    CNN as CNN,
-    Downsample as Downsample,
-    VisualResNet as VisualResNet,
 )
 from ._world_model import (
     normalise_min_max as normalise_min_max,

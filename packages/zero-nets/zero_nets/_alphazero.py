@@ -8,20 +8,20 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import DTypeLike
 
-from ._checks import as_features, check_choice, check_sizes
-from ._conv import ChannelNorm, Conv, ResidualBlock
+from ._checks import as_features, check_board, check_choice, check_sizes
+from ._layers import ChannelNorm, Conv, ResidualBlock
 from ._precision import cast, computing, wide
 
 
 class AlphaZeroNet(eqx.Module):
     """A residual tower with policy and value heads, for boards of any shape.
 
-    The network of AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404) with
-    two changes: pre-activation blocks, and no statistics over the batch, so what it says of a
-    position does not depend on the positions beside it.
+    The network of AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404) with two
+    changes: the blocks are pre-activation, and there are no statistics over the batch, so the
+    output for one position does not depend on the others in its batch.
 
-    Every array of it is a float32 parameter and everything else is static: `eqx.partition(net,
-    eqx.is_array)` and `jax.grad` need no filter of their own.
+    All arrays are float32 parameters and everything else is static, so `jax.grad` and
+    `eqx.partition(net, eqx.is_array)` work without a filter.
     """
 
     stem: Conv
@@ -52,25 +52,20 @@ class AlphaZeroNet(eqx.Module):
         """**Arguments:**
 
         - `board_shape`: rows, columns and channels of one observation.
-        - `num_actions`: the length of the logits.
-        - `channels`, `blocks`: width and number of the residual blocks.
-        - `norm`: `"none"`, or `"layer"` to normalise every cell over its channels before every
-            convolution of a block. With 3 blocks of 32 channels on a CPU it cost 16 % of a
-            forward pass and 30 % of a gradient, and learned no more from as many updates (200 of
-            256 Othello positions, one seed); deeper towers may need it.
-        - `policy_channels`, `value_channels`: channels left by each head's 1x1 convolution.
-        - `value_width`: width of the value head's hidden layer.
-        - `dtype`: what the network computes in, e.g. `jnp.bfloat16` on a GPU. Parameters and
-            results are float32 all the same.
+        - `num_actions`: the number of actions, which is the length of the logits.
+        - `channels`, `blocks`: the width and number of the residual blocks.
+        - `norm`: `"none"`, or `"layer"` to normalise every cell over its channels before each
+            convolution of a block. With 3 blocks of 32 channels on a CPU, normalisation made a
+            forward pass 16 % and a gradient 30 % slower and did not improve learning (200 updates
+            of 256 Othello positions, one seed); deeper towers may need it.
+        - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
+        - `value_width`: the width of the value head's hidden layer.
+        - `dtype`: the dtype of the computation, e.g. `jnp.bfloat16` on a GPU. Parameters and
+            results are float32 regardless.
         - `key`: for the initial parameters.
         """
-        if len(board_shape) != 3 or min(board_shape) < 1:
-            raise ValueError(
-                f"`board_shape` is {board_shape}; it must be the rows, columns and channels of "
-                "one observation, each at least 1."
-            )
-        if blocks < 0:
-            raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
+        check_board("board_shape", board_shape)
+        check_sizes(0, blocks=blocks)
         check_choice(("none", "layer"), norm=norm)
         check_sizes(
             num_actions=num_actions,
@@ -101,17 +96,18 @@ class AlphaZeroNet(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-        """One observation's policy and value; `jax.vmap` it over a batch.
+        """The policy and value of one observation; use `jax.vmap` over a batch.
 
         **Arguments:**
 
-        - `features`: of shape `board_shape` and any dtype, seen by the player to move.
+        - `features`: an array of shape `board_shape` and any dtype, from the view of the player to
+            move.
         - `key`: ignored.
 
         **Returns:**
 
-        The logits of all actions, illegal ones not masked, and the value in [-1, 1] for the
-        player to move.
+        The logits of all actions, in which illegal actions are not masked, and the value in
+        [-1, 1] from the view of the player to move.
         """
         del key
         net = cast(self, self.dtype)
@@ -129,11 +125,11 @@ class AlphaZeroNet(eqx.Module):
 
 
 def _linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:
-    # Equinox's default would be float64 where that is enabled.
+    # By default Equinox would use float64 if that is enabled.
     return eqx.nn.Linear(in_size, out_size, dtype=jnp.float32, key=key)
 
 
 def _small(layer: eqx.nn.Linear) -> eqx.nn.Linear:
-    # A hundredth: near-uniform policies and near-zero values at the start, yet the tower gets a
-    # gradient from the first step on.
+    # With a hundredth of the weights the initial policy is nearly uniform and the initial value
+    # nearly 0, but the tower still receives a gradient.
     return jax.tree.map(lambda parameter: 0.01 * parameter, layer)

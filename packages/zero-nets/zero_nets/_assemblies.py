@@ -1,4 +1,4 @@
-"""Networks made of networks."""
+"""Compositions of networks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +12,9 @@ from ._checks import subkeys
 
 
 class Chain(eqx.Module):
-    """Layers one after another: an input, torsos and a head make an actor or a critic.
+    """Applies layers one after another: for example an input layer, a torso and a head.
 
-    Like `equinox.nn.Sequential`, except that the first layer gets all the inputs there are, so
+    It is like `equinox.nn.Sequential`, except that the first layer receives all inputs, so
     `Chain(Concatenate(), torso, head)(observation, action)` is a critic of actions.
     """
 
@@ -23,8 +23,8 @@ class Chain(eqx.Module):
     def __init__(self, *layers: Callable[..., Any]):
         """**Arguments:**
 
-        - `layers`: anything callable with a keyword `key`, such as the layers of this package
-            and of `equinox.nn`; `equinox.nn.Lambda` makes one of a plain function.
+        - `layers`: callables with a keyword argument `key`, such as the layers of this package and
+            of `equinox.nn`. Wrap a plain function in `equinox.nn.Lambda`.
         """
         if not layers:
             raise ValueError("`Chain()` has no layers; give it at least one.")
@@ -33,7 +33,7 @@ class Chain(eqx.Module):
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:
         """**Arguments:**
 
-        - `inputs`: all of what the first layer takes.
+        - `inputs`: the inputs of the first layer.
         - `key`: for layers that draw noise; without it there is none.
         """
         for layer, subkey in zip(self.layers, subkeys(key, len(self.layers)), strict=True):
@@ -42,11 +42,11 @@ class Chain(eqx.Module):
 
 
 class ActorCritic(eqx.Module):
-    """A policy and a value from one embedding.
+    """A policy and a value of one embedding.
 
-    With a torso, an actor-critic that shares it; without one, a pair of heads, or of separate
-    networks. Policies that are plain logits, `LinearHead(size, num_actions, scale=0.01)`, make it
-    a network for [`zero_train.AlphaZero`][], which takes `(logits, value)`.
+    With a torso it is an actor-critic with shared layers; without one, `policy` and `value` are
+    separate networks. If the policy is a `LinearHead(size, (num_actions,), scale=0.01)`, it is a
+    network for [`zero_train.AlphaZero`][], which expects `(logits, value)`.
     """
 
     torso: Callable[..., Any]
@@ -62,8 +62,8 @@ class ActorCritic(eqx.Module):
     ):
         """**Arguments:**
 
-        - `policy`, `value`: each maps the embedding to what it says about it.
-        - `torso`: maps the inputs to the embedding; `None` leaves a single input as it is.
+        - `policy`, `value`: each maps the embedding to its result.
+        - `torso`: maps the inputs to the embedding; with `None` the embedding is the one input.
         """
         self.torso = eqx.nn.Identity() if torso is None else torso
         self.policy = policy
@@ -72,12 +72,12 @@ class ActorCritic(eqx.Module):
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> tuple[Any, Any]:
         """**Arguments:**
 
-        - `inputs`: of the torso.
+        - `inputs`: the inputs of the torso.
         - `key`: for layers that draw noise; without it there is none.
 
         **Returns:**
 
-        What `policy` and `value` return.
+        The results of `policy` and of `value`.
         """
         tkey, pkey, vkey = subkeys(key, 3)
         embedding = self.torso(*inputs, key=tkey)
@@ -85,10 +85,10 @@ class ActorCritic(eqx.Module):
 
 
 class Ensemble(eqx.Module):
-    """Several networks of the same inputs, their results stacked along a new last axis.
+    """Several networks with the same inputs, whose results are stacked along a new last axis.
 
-    Twin critics are `Ensemble(first, second)`, whose result's `min(axis=-1)` is the pessimistic
-    one. The members may differ in everything but what they return.
+    For example, `Ensemble(first, second)` are twin critics, and the minimum over the last axis is
+    the pessimistic value. The members must return the same structure, shapes and dtypes.
     """
 
     members: tuple[Callable[..., Any], ...]
@@ -105,8 +105,8 @@ class Ensemble(eqx.Module):
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:
         """**Arguments:**
 
-        - `inputs`: of each member.
-        - `key`: for layers that draw noise; each member draws its own.
+        - `inputs`: the inputs of every member.
+        - `key`: for layers that draw noise, which is different for each member.
         """
         keys = subkeys(key, len(self.members))
         results = [net(*inputs, key=subkey) for net, subkey in zip(self.members, keys, strict=True)]

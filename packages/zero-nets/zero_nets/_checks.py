@@ -1,4 +1,4 @@
-"""What networks and distributions refuse, of their sizes, parameters and inputs."""
+"""Checks of the sizes, parameters and inputs of networks and distributions."""
 
 import jax.core
 import jax.random as jr
@@ -6,16 +6,24 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 
-def check_sizes(**sizes: int) -> None:
+def check_sizes(least: int = 1, /, **sizes: int) -> None:
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"`{name}` is {size}; it must be at least 1.")
+        if size < least:
+            raise ValueError(f"`{name}` is {size}; it must be at least {least}.")
 
 
 def check_each(**sizes: tuple[int, ...]) -> None:
     for name, size in sizes.items():
         if not size or min(size) < 1:
             raise ValueError(f"`{name}` is {size}; it must be one or more sizes, each at least 1.")
+
+
+def check_board(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or min(shape) < 1:
+        raise ValueError(
+            f"`{name}` is {shape}; it must be the rows, columns and channels of one observation, "
+            "each at least 1."
+        )
 
 
 def check_choice(choices: tuple[str, ...], **options: str) -> None:
@@ -41,13 +49,13 @@ def check_vector(name: str, x: Shaped[Array, "..."]) -> None:
 
 
 def concrete(x: ArrayLike) -> np.ndarray | None:
-    """The values of `x`, or `None` while JAX traces it."""
+    """The values of `x`, or `None` if it is traced."""
     return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
 
 
 def check_positive(name: str, x: Float[Array, "*dims"]) -> None:
     values = concrete(x)
-    # A NaN passes: whoever trains looks for those in the losses, with the step they came from.
+    # A NaN is accepted, because training loops detect it in the losses and report the step.
     if values is not None and np.any(values <= 0):
         raise ValueError(f"`{name}` is {values.tolist()}; it must be positive everywhere.")
 
@@ -55,11 +63,11 @@ def check_positive(name: str, x: Float[Array, "*dims"]) -> None:
 def as_features(
     features: Shaped[Array, "..."], shape: tuple[int, ...], dtype: np.dtype
 ) -> Float[Array, "..."]:
-    """The features, of the shape a network was built for, in the type of its parameters."""
+    """The features in the dtype of the parameters, once their shape has been checked."""
     check_shape("features", features, shape)
     return features.astype(dtype)
 
 
 def subkeys(key: PRNGKeyArray | None, num: int) -> list[PRNGKeyArray] | list[None]:
-    """A key for each layer, or none for any: a network without a key draws no noise."""
+    """One key for each layer, or `None` for each: without a key a network draws no noise."""
     return [None] * num if key is None else list(jr.split(key, num))

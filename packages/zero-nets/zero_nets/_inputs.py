@@ -1,4 +1,4 @@
-"""What a network reads: a part of an observation, or an observation together with an action."""
+"""Input layers: a part of an observation, or an observation together with an action."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ from ._checks import check_each
 
 
 class Select(eqx.Module):
-    """One part of a structured observation.
+    """Selects one part of a structured observation.
 
-    `Select("features")` is `observation.features`, `Select("camera", 0)` the first entry of
-    `observation.camera`, or of `observation["camera"]` if the observation is a mapping. No
-    arguments give the observation itself.
+    `Select("features")` returns `observation.features`. `Select("camera", 0)` returns the first
+    entry of `observation.camera`, or of `observation["camera"]` if the observation is a mapping.
+    `Select()` returns the observation itself.
     """
 
     path: tuple[str | int, ...] = eqx.field(static=True)
@@ -23,7 +23,7 @@ class Select(eqx.Module):
     def __init__(self, *path: str | int):
         """**Arguments:**
 
-        - `path`: attributes, keys or indices, from the outside in.
+        - `path`: attributes, keys or indices, the outermost first.
         """
         self.path = path
 
@@ -46,10 +46,10 @@ class Select(eqx.Module):
 
 
 class Concatenate(eqx.Module):
-    """All arrays of all inputs as one vector, in the order of their leaves.
+    """Concatenates all arrays of all inputs into one vector, in the order of their leaves.
 
-    An observation of several arrays, or `(embedding, action)` with a continuous action.
-    Booleans and integers become float32.
+    Use it for an observation of several arrays, or for an embedding and a continuous action.
+    Booleans and integers are cast to float32.
     """
 
     def __call__(
@@ -67,12 +67,12 @@ class Concatenate(eqx.Module):
 
 
 class ConcatenateOneHot(eqx.Module):
-    """An embedding and a discrete action as one vector, the action one-hot.
+    """Concatenates an embedding and the one-hot encoding of a discrete action.
 
     **Attributes:**
 
-    - `num_actions`: how many there are; a tuple for an action of several components, whose
-        one-hot vectors follow one another.
+    - `num_actions`: the number of actions, or a tuple with the number for each component of the
+        action, whose one-hot vectors are concatenated.
     """
 
     num_actions: int | tuple[int, ...] = eqx.field(static=True)
@@ -89,8 +89,8 @@ class ConcatenateOneHot(eqx.Module):
     ) -> Float[Array, " size_and_actions"]:
         """**Arguments:**
 
-        - `embedding`: the vector that the action joins.
-        - `action`: `[]`, or `[components]` for a tuple of `num_actions`.
+        - `embedding`: a vector.
+        - `action`: an integer, or `[components]` if `num_actions` is a tuple.
         - `key`: ignored.
         """
         del key
@@ -99,7 +99,7 @@ class ConcatenateOneHot(eqx.Module):
         if action.shape != expected:
             raise ValueError(
                 f"The action has shape {action.shape}; `num_actions` of {self.num_actions} needs "
-                f"{expected}. It takes one example: use `jax.vmap` over a batch."
+                f"{expected}. Use `jax.vmap` over a batch."
             )
         floating = jnp.issubdtype(embedding.dtype, jnp.floating)
         dtype = embedding.dtype if floating else jnp.dtype(jnp.float32)

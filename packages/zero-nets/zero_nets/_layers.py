@@ -1,31 +1,147 @@
-"""Layers that Equinox does not have, and the initial weights of those it has."""
+"""Layers that Equinox does not have, channels-last convolutions, and initial weights."""
 
 from typing import TypeVar
 
 import equinox as eqx
 import jax
+import jax.lax as lax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import check_sizes
-from ._conv import Conv
+from ._checks import as_features, check_choice, check_sizes
+from ._precision import wide, widen
 
 
-Layer = TypeVar("Layer", bound=eqx.nn.Linear | eqx.nn.Conv | Conv)
+class Conv(eqx.Module):
+    """A two-dimensional convolution with a square kernel, in channels-last layout.
+
+    It takes one example. Under `jax.vmap` with unmapped weights the batch becomes the batch axis of
+    the convolution, in the gradient too, so this is as fast as a batched layer.
+    """
+
+    weight: Float[Array, "size size in_channels out_channels"]
+    bias: Float[Array, " out_channels"]
+    stride: int = eqx.field(static=True)
+    padding: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        size: int = 3,
+        *,
+        stride: int = 1,
+        padding: str = "SAME",
+        scale: float = 1.0,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_channels`, `out_channels`: the number of channels of the input and of the output.
+        - `size`: the height and width of the kernel.
+        - `stride`: the step of the kernel in rows and columns.
+        - `padding`: `"SAME"` pads with zeros, so the output has `ceil(rows / stride)` rows;
+            `"VALID"` does not pad, so it has `(rows - size) // stride + 1`.
+        - `scale`: multiplies the initial weights of He et al. (https://arxiv.org/abs/1502.01852,
+            equation 10). With 0 the layer's initial output is 0.
+        - `key`: for the initial weights.
+        """
+        check_sizes(in_channels=in_channels, out_channels=out_channels, size=size, stride=stride)
+        check_choice(("SAME", "VALID"), padding=padding)
+        deviation = scale * (2 / (size * size * in_channels)) ** 0.5
+        shape = (size, size, in_channels, out_channels)
+        self.weight = deviation * jr.normal(key, shape, jnp.float32)
+        self.bias = jnp.zeros((out_channels,), jnp.float32)
+        self.stride = stride
+        self.padding = padding
+
+    def __call__(
+        self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "out_rows out_columns out_channels"]:
+        """`key` is ignored; every layer takes one, so that layers can be chained."""
+        del key
+        y = lax.conv_general_dilated(
+            x[None],
+            self.weight,
+            (self.stride, self.stride),
+            self.padding,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return y[0] + self.bias[None, None, :]
 
 
-def orthogonal(layer: Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> Layer:
-    """The same layer with orthogonal weights (https://arxiv.org/abs/1312.6120) and no bias.
+class ChannelNorm(eqx.Module):
+    """Layer normalisation (https://arxiv.org/abs/1607.06450) over the channels of each cell.
 
-    With the weights as a matrix `W` of outputs by everything else, `W @ W.T` is `scale**2` times
-    the identity, or `W.T @ W` if there are more outputs than inputs.
+    The statistics are computed in at least float32, whatever the dtype of the input.
+    """
+
+    scale: Float[Array, " channels"]
+    offset: Float[Array, " channels"]
+
+    def __init__(self, channels: int):
+        self.scale = jnp.ones((channels,), jnp.float32)
+        self.offset = jnp.zeros((channels,), jnp.float32)
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
+        y = x.astype(wide(x.dtype))
+        y = y - jnp.mean(y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
+        return y.astype(x.dtype) * self.scale[None, None, :] + self.offset[None, None, :]
+
+
+class ResidualBlock(eqx.Module):
+    """`x + conv(relu(norm(conv(relu(norm(x))))))` (https://arxiv.org/abs/1603.05027, figure 1b).
+
+    The weights of the last convolution are initially 0, so the block is initially the identity.
+    """
+
+    norms: tuple[ChannelNorm, ChannelNorm] | None
+    convs: tuple[Conv, Conv]
+
+    def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
+        check_sizes(channels=channels)
+        check_choice(("none", "layer"), norm=norm)
+        layer = norm == "layer"
+        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
+        first_key, last_key = jr.split(key)
+        self.convs = (
+            Conv(channels, channels, key=first_key),
+            Conv(channels, channels, scale=0.0, key=last_key),
+        )
+
+    def __call__(
+        self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "rows columns channels"]:
+        """`key` is ignored."""
+        del key
+        y = x
+        for i, conv in enumerate(self.convs):
+            if self.norms is not None:
+                y = self.norms[i](y)
+            y = conv(jax.nn.relu(y))
+        return x + y
+
+
+_Layer = TypeVar("_Layer", bound=eqx.nn.Linear | eqx.nn.Conv | Conv)
+
+
+def orthogonal(layer: _Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> _Layer:
+    """The same layer with orthogonal weights (https://arxiv.org/abs/1312.6120) and a bias of 0.
+
+    If `W` is the matrix of the weights, with one row for each output, `W @ W.T` is `scale**2` times
+    the identity, or `W.T @ W` is if there are more outputs than inputs.
 
     **Arguments:**
 
     - `layer`: an `equinox.nn.Linear`, a [`zero_nets.Conv`][] or an `equinox.nn.Conv`.
-    - `scale`: the square root of 2 keeps the variance through a ReLU; 0.01 is usual for policies
-        and 1 for values.
+    - `scale`: the square root of 2 preserves the variance through a ReLU; 0.01 is usual for
+        policies and 1 for values.
     - `key`: for the weights.
     """
     initialiser = jax.nn.initializers.orthogonal(scale, -1 if isinstance(layer, Conv) else 0)
@@ -40,11 +156,12 @@ class NoisyLinear(eqx.Module):
     """A linear layer with learned, factorised Gaussian noise on its parameters.
 
     Fortunato et al. 2018 (https://arxiv.org/abs/1706.10295, equations 9 to 11): weights
-    `weight + weight_noise * outer(f(e_out), f(e_in))` and biases `bias + bias_noise * f(e_out)`,
-    `f(e) = sign(e) * sqrt(abs(e))`, with fresh normal `e` for every key. No key, no noise.
+    `weight + weight_noise * outer(f(e_out), f(e_in))` and biases `bias + bias_noise * f(e_out)`
+    with `f(e) = sign(e) * sqrt(abs(e))` and standard normal `e` drawn from the key of each call.
+    Without a key there is no noise.
 
-    The noisy weights are never formed, so under `jax.vmap` a key for each example costs no more
-    than two matrix products.
+    The noisy weights are never formed, so under `jax.vmap` a separate key for each example costs
+    two matrix products only.
     """
 
     weight: Float[Array, "out_size in_size"]
@@ -55,9 +172,10 @@ class NoisyLinear(eqx.Module):
     def __init__(self, in_size: int, out_size: int, *, noise: float = 0.5, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `in_size`, `out_size`: lengths of what comes in and of what goes out.
-        - `noise`: the paper's `sigma_0`; the noise parameters start at `noise / sqrt(in_size)`,
-            the others uniform within `1 / sqrt(in_size)` of zero (section 3.2).
+        - `in_size`, `out_size`: the lengths of the input and of the output.
+        - `noise`: the paper's `sigma_0`. The noise parameters are initially
+            `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0
+            (section 3.2).
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, out_size=out_size)
@@ -110,3 +228,14 @@ def maybe_noisy(
     if noise is None:
         return linear(in_size, out_size, scale=scale, use_bias=use_bias, key=key)
     return NoisyLinear(in_size, out_size, noise=noise, key=key)
+
+
+def apply_head(
+    layer: eqx.nn.Linear | NoisyLinear,
+    embedding: Float[Array, "..."],
+    *,
+    key: PRNGKeyArray | None = None,
+) -> Float[Array, " size"]:
+    """The layer's output in at least float32: heads compute nothing in half precision."""
+    x = as_features(embedding, (layer.weight.shape[1],), layer.weight.dtype)
+    return widen(layer(x, key=key))

@@ -1,4 +1,4 @@
-"""Heads that turn an embedding into a distribution over actions."""
+"""Heads that map an embedding to a distribution over actions."""
 
 from collections.abc import Sequence
 
@@ -8,37 +8,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import as_features, check_each, check_sizes
-from ._distributions import (
-    Categorical,
-    ClippedBeta,
-    Deterministic,
-    Gaussian,
-    MultiDiscrete,
-    TanhGaussian,
-)
-from ._distributions._bounds import bounds
-from ._distributions._tanh_gaussian import EDGE
-from ._layers import linear
-from ._precision import widen
+from ._checks import check_each, check_sizes
+from ._continuous import bounds, ClippedBeta, EDGE, Gaussian, TanhGaussian
+from ._discrete import Categorical, MultiDiscrete
+from ._distribution import Deterministic
+from ._layers import apply_head, linear
 
 
-# A hundredth of an orthogonal matrix: whatever the embedding, the first policy is nearly uniform.
+# With a hundredth of an orthogonal matrix the initial policy hardly depends on the embedding.
 _SCALE = 0.01
 
 
 class CategoricalHead(eqx.Module):
-    """One of `num_actions` actions. Logits of illegal ones are not masked."""
+    """A categorical distribution over `num_actions` actions. Illegal actions are not masked."""
 
     linear: eqx.nn.Linear
 
     def __init__(self, in_size: int, num_actions: int, *, scale: float = _SCALE, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `num_actions`: length of the logits. For several choices at once see
-            [`zero_nets.MultiDiscreteHead`][].
-        - `scale`: of the orthogonal weights.
+        - `in_size`: the length of the embedding.
+        - `num_actions`: the number of actions.
+        - `scale`: the scale of the orthogonal weights.
         - `key`: for the initial weights.
         """
         check_sizes(in_size=in_size, num_actions=num_actions)
@@ -49,11 +40,11 @@ class CategoricalHead(eqx.Module):
     ) -> Categorical:
         """`key` is ignored."""
         del key
-        return Categorical(_apply(self.linear, embedding))
+        return Categorical(apply_head(self.linear, embedding))
 
 
 class MultiDiscreteHead(eqx.Module):
-    """Several independent discrete choices at once, which may differ in size."""
+    """Several independent categorical distributions, which may differ in size."""
 
     linear: eqx.nn.Linear
     num_actions: tuple[int, ...] = eqx.field(static=True)
@@ -68,10 +59,8 @@ class MultiDiscreteHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `num_actions`: how many actions each choice has.
-        - `scale`: of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `num_actions`: the number of actions of each component.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         self.num_actions = tuple(num_actions)
         check_each(num_actions=self.num_actions)
@@ -82,11 +71,11 @@ class MultiDiscreteHead(eqx.Module):
     ) -> MultiDiscrete:
         """`key` is ignored."""
         del key
-        return MultiDiscrete(_apply(self.linear, embedding), self.num_actions)
+        return MultiDiscrete(apply_head(self.linear, embedding), self.num_actions)
 
 
 class TanhGaussianHead(eqx.Module):
-    """A Gaussian squashed into bounds: `scale = softplus(.) + min_scale`, about 0.69 at first."""
+    """A squashed Gaussian with `scale = softplus(.) + min_scale`, initially about 0.69."""
 
     linear: eqx.nn.Linear
     minimum: tuple[float, ...] = eqx.field(static=True)
@@ -106,12 +95,10 @@ class TanhGaussianHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `action_size`: dimensions of an action.
+        - `action_size`: the number of dimensions of an action.
         - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
-        - `min_scale`: the least standard deviation before the squashing.
-        - `scale`: of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `min_scale`: the minimum of the standard deviation before squashing.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
@@ -125,14 +112,14 @@ class TanhGaussianHead(eqx.Module):
     ) -> TanhGaussian:
         """`key` is ignored."""
         del key
-        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
+        loc, spread = jnp.split(apply_head(self.linear, embedding), 2)
         spread = jax.nn.softplus(spread) + self.min_scale
         return TanhGaussian(loc, spread, np.asarray(self.minimum), np.asarray(self.maximum))
 
 
 class BetaHead(eqx.Module):
-    """A Beta distribution with one peak, stretched to bounds: both parameters are
-    `softplus(.) + 1`."""
+    """A Beta distribution stretched to bounds. Both of its parameters are `softplus(.) + 1`, so it
+    has one peak."""
 
     linear: eqx.nn.Linear
     minimum: tuple[float, ...] = eqx.field(static=True)
@@ -150,11 +137,8 @@ class BetaHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `action_size`: dimensions of an action.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
-        - `scale`: of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `action_size`, `minimum`, `maximum`: see [`zero_nets.TanhGaussianHead`][].
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
@@ -165,12 +149,12 @@ class BetaHead(eqx.Module):
     ) -> ClippedBeta:
         """`key` is ignored."""
         del key
-        alpha, beta = jnp.split(jax.nn.softplus(_apply(self.linear, embedding)) + 1, 2)
+        alpha, beta = jnp.split(jax.nn.softplus(apply_head(self.linear, embedding)) + 1, 2)
         return ClippedBeta(alpha, beta, np.asarray(self.minimum), np.asarray(self.maximum))
 
 
 class GaussianHead(eqx.Module):
-    """An unbounded Gaussian: `scale = init_scale / softplus(0) * softplus(.) + min_scale`."""
+    """An unbounded Gaussian with `scale = init_scale / softplus(0) * softplus(.) + min_scale`."""
 
     linear: eqx.nn.Linear
     init_scale: float = eqx.field(static=True)
@@ -188,12 +172,10 @@ class GaussianHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `action_size`: dimensions of an action.
-        - `init_scale`, `min_scale`: the standard deviation is about `init_scale` at first, and
-            always more than `min_scale`.
-        - `scale`: of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `action_size`: the number of dimensions of an action.
+        - `init_scale`, `min_scale`: the standard deviation is initially about `init_scale`, and
+            always greater than `min_scale`.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         if init_scale <= 0 or min_scale < 0:
@@ -210,14 +192,14 @@ class GaussianHead(eqx.Module):
     ) -> Gaussian:
         """`key` is ignored."""
         del key
-        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
+        loc, spread = jnp.split(apply_head(self.linear, embedding), 2)
         # softplus(0) = log(2)
         spread = self.init_scale / np.log(2).item() * jax.nn.softplus(spread) + self.min_scale
         return Gaussian(loc, spread)
 
 
 class DeterministicHead(eqx.Module):
-    """One action: linear in the embedding or, with bounds, squashed into them by a tanh."""
+    """A single action, linear in the embedding or, if there are bounds, squashed by a tanh."""
 
     linear: eqx.nn.Linear
     bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = eqx.field(static=True)
@@ -234,12 +216,10 @@ class DeterministicHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `action_size`: dimensions of an action.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each; `None`
-            for both is an unbounded action.
-        - `scale`: of the orthogonal weights.
-        - `key`: for the initial weights.
+        - `action_size`: the number of dimensions of an action.
+        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each, or `None`
+            for an unbounded action.
+        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, action_size, scale=scale, key=key)
@@ -257,17 +237,11 @@ class DeterministicHead(eqx.Module):
     ) -> Deterministic:
         """`key` is ignored."""
         del key
-        action = _apply(self.linear, embedding)
+        action = apply_head(self.linear, embedding)
         if self.bounds is None:
             return Deterministic(action)
         low, high = np.asarray(self.bounds, action.dtype)
         return Deterministic((high + low) / 2 + (high - low) / 2 * jnp.tanh(action))
-
-
-def _apply(layer: eqx.nn.Linear, embedding: Float[Array, "..."]) -> Float[Array, " size"]:
-    """A head's own arithmetic, from its linear layer on, is never in half precision."""
-    x = as_features(embedding, (layer.weight.shape[1],), layer.weight.dtype)
-    return widen(layer(x))
 
 
 def _bounds(
@@ -277,7 +251,7 @@ def _bounds(
     *,
     margin: float = 0.0,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The bounds of every dimension, as what can be static."""
+    """The bounds of every dimension as tuples, which are hashable and thus can be static."""
     like = np.zeros(action_size)
     low, high = bounds(np.asarray(minimum), np.asarray(maximum), like, margin=margin)
     return tuple(low.tolist()), tuple(high.tolist())

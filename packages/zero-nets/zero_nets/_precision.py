@@ -1,4 +1,4 @@
-"""Computing in one floating-point type while parameters and results keep another."""
+"""Computation in one floating-point dtype while parameters and results keep another."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,24 +14,20 @@ Tree = TypeVar("Tree")
 
 
 class MixedPrecision(eqx.Module):
-    """Any network, computing in another floating-point type.
+    """Wraps a network to compute in another floating-point dtype.
 
-    Parameters and floating-point inputs are cast on the way in and every result that is narrower
-    than float32 on the way out, so the parameters, their gradients and what the network says stay
-    float32. Wrap a torso and leave its heads as they are to keep the last layers exact.
+    Parameters and floating-point inputs are cast to `dtype`, and results narrower than float32 are
+    cast to float32. The parameters, their gradients and the results therefore stay float32. To keep
+    the last layers exact, wrap a torso and not its heads.
 
     **Attributes:**
 
-    - `net`: any callable pytree; its arguments are passed on.
-    - `dtype`: what it computes in, e.g. `jnp.bfloat16`.
+    - `net`: the network, which receives all arguments of a call.
+    - `dtype`: the dtype of the computation, e.g. `jnp.bfloat16`.
     """
 
     net: Callable[..., Any]
-    dtype: np.dtype = eqx.field(static=True)
-
-    def __init__(self, net: Callable[..., Any], dtype: DTypeLike):
-        self.net = net
-        self.dtype = computing(dtype)
+    dtype: DTypeLike = eqx.field(static=True, converter=lambda dtype: computing(dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         net, args, kwargs = cast((self.net, args, kwargs), self.dtype)
@@ -40,24 +36,26 @@ class MixedPrecision(eqx.Module):
 
 def cast(tree: Tree, dtype: DTypeLike) -> Tree:
     """The same tree with its floating-point arrays in `dtype`."""
-    return jax.tree.map(lambda x: x.astype(dtype) if _is_floating(x) else x, tree)
+    return jax.tree.map(lambda x: x.astype(dtype) if is_floating(x) else x, tree)
 
 
 def widen(tree: Tree) -> Tree:
-    """The same tree with no floating-point array narrower than float32."""
-    return jax.tree.map(lambda x: x.astype(wide(x.dtype)) if _is_floating(x) else x, tree)
+    """The same tree with the floating-point arrays in at least float32."""
+    return jax.tree.map(lambda x: x.astype(wide(x.dtype)) if is_floating(x) else x, tree)
 
 
-def _is_floating(x: Any) -> bool:
-    return isinstance(x, jax.Array | np.ndarray) and jnp.issubdtype(x.dtype, jnp.floating)
+def is_floating(x: Any) -> bool:
+    """Whether `x` is a floating-point array or `jax.ShapeDtypeStruct`."""
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def wide(dtype: np.dtype) -> np.dtype:
-    """The same dtype, or float32 if that is wider."""
+    """The wider one of `dtype` and float32."""
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
 def computing(dtype: DTypeLike) -> np.dtype:
+    """The dtype of a computation, once it has been checked."""
     dtype = jnp.dtype(dtype)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(f"`dtype` is {dtype}; it must be a floating-point type.")

@@ -1,4 +1,4 @@
-"""Recurrent networks: one step at a time to act, a whole sequence to learn."""
+"""Recurrent networks and their cells: one step at a time to act, a whole sequence to learn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ from ._precision import cast, computing, wide, widen
 
 
 class RNN(eqx.Module):
-    """Recurrent cells on top of each other: each reads what the one below it says.
+    """A stack of recurrent cells, each of which reads the output of the one below.
 
-    A *reset* marks the first step of an episode: the carry is set to zeros before the step that
-    carries it, so nothing of the old episode reaches that step or any later one.
+    A *reset* marks the first step of an episode. The carry is set to zero before that step, so
+    nothing of the previous episode reaches it or any later step.
 
     **Attributes:**
 
-    - `in_size`, `out_size`: lengths of the input and of the output.
+    - `in_size`, `out_size`: the lengths of the input and of the output.
     """
 
     cells: tuple[Callable[..., Any], ...]
@@ -44,14 +44,14 @@ class RNN(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the input.
-        - `hidden_size`: length of each cell's hidden state, and of the output.
-        - `layers`: how many cells.
-        - `cell`: `equinox.nn.LSTMCell`, whose four gates are one matrix product, `GRUCell`,
-            [`zero_nets.MGUCell`][], [`zero_nets.SimpleCell`][], or another that is called like
-            them and carries one vector of `hidden_size`.
-        - `dtype`: what the cells compute in. Parameters, carry and output are float32 all the
-            same.
+        - `in_size`: the length of the input.
+        - `hidden_size`: the length of each cell's hidden state, and of the output.
+        - `layers`: the number of cells.
+        - `cell`: `equinox.nn.LSTMCell`, `equinox.nn.GRUCell`, [`zero_nets.MGUCell`][],
+            [`zero_nets.SimpleCell`][], or another class with the same signature whose carry is one
+            vector of `hidden_size`.
+        - `dtype`: the dtype of the cells' computation. Parameters, carry and output are float32
+            regardless.
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, hidden_size=hidden_size, layers=layers)
@@ -70,11 +70,11 @@ class RNN(eqx.Module):
 
     @property
     def carry_size(self) -> int:
-        """How many numbers the carry holds."""
+        """The total number of elements of the carry."""
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init)))
 
     def init(self) -> PyTree[Float[Array, " hidden_size"]]:
-        """The carry before an episode: zeros, a pair of vectors for each LSTM."""
+        """The carry before an episode: one vector of zeros for each cell, two for an LSTM."""
         zeros = jnp.zeros((self.out_size,), wide(self.dtype))
         return tuple(
             (zeros, zeros) if isinstance(cell, eqx.nn.LSTMCell) else zeros for cell in self.cells
@@ -92,9 +92,9 @@ class RNN(eqx.Module):
 
         **Arguments:**
 
-        - `x`: of shape `[in_size]`.
-        - `carry`: from the step before, or `init()`.
-        - `reset`: whether this step is the first of an episode; `None` is no.
+        - `x`: an array of shape `[in_size]`.
+        - `carry`: the carry from the previous step, or `init()`.
+        - `reset`: whether this step is the first of an episode; `None` means that it is not.
         - `key`: ignored.
 
         **Returns:**
@@ -118,13 +118,13 @@ class RNN(eqx.Module):
         resets: Bool[Array, " time"],
         carry: PyTree[Float[Array, " hidden_size"]],
     ) -> tuple[Float[Array, "time out_size"], PyTree[Float[Array, " hidden_size"]]]:
-        """All the steps of a sequence, as `__call__` would take them one by one.
+        """All steps of a sequence, equal to calling `__call__` for each.
 
         **Arguments:**
 
         - `xs`: the inputs.
         - `resets`: which steps are the first of an episode.
-        - `carry`: from before the first step.
+        - `carry`: the carry before the first step.
 
         **Returns:**
 
@@ -140,25 +140,20 @@ class RNN(eqx.Module):
 
 
 class Recurrent(eqx.Module):
-    """A torso, an RNN, and a head on what it says: a recurrent actor, critic, or both.
+    """A torso, an RNN and a head: a recurrent actor, critic, or both.
 
     The head may be a chain of another torso and a head, or an [`zero_nets.ActorCritic`][].
+
+    **Attributes:**
+
+    - `torso`: maps an observation to the input of the RNN.
+    - `rnn`: the recurrent part.
+    - `head`: maps the output of the RNN to the result.
     """
 
     torso: Callable[..., Any]
     rnn: RNN
     head: Callable[..., Any]
-
-    def __init__(self, torso: Callable[..., Any], rnn: RNN, head: Callable[..., Any]):
-        """**Arguments:**
-
-        - `torso`: maps an observation to the RNN's input.
-        - `rnn`: carries what is to be remembered.
-        - `head`: maps the RNN's output to the result.
-        """
-        self.torso = torso
-        self.rnn = rnn
-        self.head = head
 
     def init(self) -> PyTree[Float[Array, " hidden_size"]]:
         """The carry before an episode."""
@@ -172,18 +167,18 @@ class Recurrent(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Any, PyTree[Float[Array, " hidden_size"]]]:
-        """One step, to act.
+        """One step, for acting.
 
         **Arguments:**
 
-        - `observation`: what the torso takes.
-        - `carry`: from the step before, or `init()`.
-        - `reset`: whether this step is the first of an episode; `None` is no.
+        - `observation`: the input of the torso.
+        - `carry`: the carry from the previous step, or `init()`.
+        - `reset`: whether this step is the first of an episode; `None` means that it is not.
         - `key`: for layers that draw noise; without it there is none.
 
         **Returns:**
 
-        What the head says, and the carry for the next step.
+        The result of the head, and the carry for the next step.
         """
         tkey, hkey = subkeys(key, 2)
         y, carry = self.rnn(self.torso(observation, key=tkey), carry, reset)
@@ -197,22 +192,122 @@ class Recurrent(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Any, PyTree[Float[Array, " hidden_size"]]]:
-        """All the steps of a sequence, to learn.
+        """All steps of a sequence, for learning.
 
-        Only the RNN itself runs step by step: torso and head take all steps at once.
+        Only the RNN runs step by step; torso and head process all steps at once.
 
         **Arguments:**
 
-        - `observations`: with a leading axis of time.
+        - `observations`: the inputs of the torso, with a leading time axis.
         - `resets`: which steps are the first of an episode.
-        - `carry`: from before the first step.
-        - `key`: for layers that draw noise, the same for all steps.
+        - `carry`: the carry before the first step.
+        - `key`: for layers that draw noise, which is the same for all steps.
 
         **Returns:**
 
-        What the head says, with a leading axis of time, and the carry after the last step.
+        The results of the head, with a leading time axis, and the carry after the last step.
         """
         tkey, hkey = subkeys(key, 2)
         xs = eqx.filter_vmap(lambda x: self.torso(x, key=tkey))(observations)
         ys, carry = self.rnn.scan(xs, resets, carry)
         return eqx.filter_vmap(lambda y: self.head(y, key=hkey))(ys), carry
+
+
+class SimpleCell(eqx.Module):
+    """Elman's recurrent unit, `h' = tanh(W x + U h + b)`, with the interface of
+    `equinox.nn.GRUCell`."""
+
+    weight_ih: Float[Array, "hidden_size input_size"]
+    weight_hh: Float[Array, "hidden_size hidden_size"]
+    bias: Float[Array, " hidden_size"] | None
+    hidden_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        use_bias: bool = True,
+        dtype: Any = jnp.float32,
+        *,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `input_size`, `hidden_size`: the lengths of the input and of the hidden state.
+        - `use_bias`: whether to add a bias.
+        - `dtype`: the dtype of the parameters.
+        - `key`: for the initial parameters, uniform within `1 / sqrt(hidden_size)` of 0.
+        """
+        check_sizes(input_size=input_size, hidden_size=hidden_size)
+        ikey, hkey, bkey = jr.split(key, 3)
+        self.weight_ih = _uniform(ikey, (hidden_size, input_size), hidden_size, dtype)
+        self.weight_hh = _uniform(hkey, (hidden_size, hidden_size), hidden_size, dtype)
+        self.bias = _uniform(bkey, (hidden_size,), hidden_size, dtype) if use_bias else None
+        self.hidden_size = hidden_size
+
+    def __call__(
+        self,
+        input: Float[Array, " input_size"],
+        hidden: Float[Array, " hidden_size"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, " hidden_size"]:
+        """The next hidden state; `key` is ignored."""
+        del key
+        total = self.weight_ih @ input + self.weight_hh @ hidden
+        return jnp.tanh(total if self.bias is None else total + self.bias)
+
+
+class MGUCell(eqx.Module):
+    """The minimal gated unit, a GRU with a single gate `f` that both forgets and updates.
+
+    Zhou et al. 2016 (https://arxiv.org/abs/1603.09420): with
+    `f = sigmoid(W_f [h, x] + b_f)` and `n = tanh(W_h [f * h, x] + b_h)`, the next hidden state
+    is `(1 - f) * h + f * n`.
+    """
+
+    weight_ih: Float[Array, "both_sizes input_size"]
+    weight_fh: Float[Array, "hidden_size hidden_size"]
+    weight_nh: Float[Array, "hidden_size hidden_size"]
+    bias: Float[Array, " both_sizes"] | None
+    hidden_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        use_bias: bool = True,
+        dtype: Any = jnp.float32,
+        *,
+        key: PRNGKeyArray,
+    ):
+        """See [`zero_nets.SimpleCell`][] for the arguments."""
+        check_sizes(input_size=input_size, hidden_size=hidden_size)
+        ikey, fkey, nkey, bkey = jr.split(key, 4)
+        square = (hidden_size, hidden_size)
+        self.weight_ih = _uniform(ikey, (2 * hidden_size, input_size), hidden_size, dtype)
+        self.weight_fh = _uniform(fkey, square, hidden_size, dtype)
+        self.weight_nh = _uniform(nkey, square, hidden_size, dtype)
+        self.bias = _uniform(bkey, (2 * hidden_size,), hidden_size, dtype) if use_bias else None
+        self.hidden_size = hidden_size
+
+    def __call__(
+        self,
+        input: Float[Array, " input_size"],
+        hidden: Float[Array, " hidden_size"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, " hidden_size"]:
+        """The next hidden state; `key` is ignored."""
+        del key
+        total = self.weight_ih @ input
+        total = total if self.bias is None else total + self.bias
+        gate, new = jnp.split(total, 2)
+        gate = jax.nn.sigmoid(gate + self.weight_fh @ hidden)
+        new = jnp.tanh(new + self.weight_nh @ (gate * hidden))
+        return hidden + gate * (new - hidden)
+
+
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], hidden_size: int, dtype: Any) -> Array:
+    bound = hidden_size**-0.5
+    return jr.uniform(key, shape, dtype, -bound, bound)

@@ -1,4 +1,4 @@
-"""Means and deviations of everything seen so far, to normalise inputs by."""
+"""Running means and standard deviations, for normalising inputs."""
 
 import dataclasses
 import math
@@ -11,23 +11,26 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PyTree, Shaped
 
+from ._precision import is_floating
+
 
 class RunningStatistics(eqx.Module):
-    """Mean and variance of every element of a pytree, over all batches so far.
+    """The mean and variance of every element of a pytree over all batches so far.
 
-    Batches are merged as by Chan, Golub and LeVeque (1983,
-    https://doi.org/10.1080/00031305.1983.10483115, equation 2.1), each by its own mean, so that
-    float32 is enough far from 0 as well. An update is ordinary code on a global batch: if that is
-    split over a mesh, under `jit`, the compiler adds the reduction over the devices.
+    Batches are merged by the formula of Chan, Golub and LeVeque (1983,
+    https://doi.org/10.1080/00031305.1983.10483115, equation 2.1), which uses the mean of each batch
+    and is therefore accurate in float32 also for means far from 0. An update takes a global batch:
+    if it is split over a mesh, the compiler adds the reduction over devices under `jit`.
 
-    It is state: keep it where the parameters are kept, but apart from what is differentiated.
+    The statistics are state. Keep them beside the parameters, but do not differentiate them.
 
     **Attributes:**
 
-    - `count`: the number of examples seen, or the sum of their weights.
-    - `mean`, `variance`: of every leaf that is followed, `None` for the others; 0 and 1 at first.
+    - `count`: the number of examples so far, or the sum of their weights.
+    - `mean`, `variance`: the statistics of every followed leaf, initially 0 and 1; `None` for other
+        leaves.
     - `structure`: the `PyTreeDef` of one example.
-    - `min_std`, `max_std`: what `std` is clipped to.
+    - `min_std`, `max_std`: the range to which `std` is clipped.
     """
 
     count: Float[Array, ""]
@@ -46,28 +49,27 @@ class RunningStatistics(eqx.Module):
         min_std: float = 1e-6,
         max_std: float = 1e6,
     ) -> "RunningStatistics":
-        """Statistics of nothing yet: normalising by them changes nothing.
+        """The statistics before any batch, with which `normalise` is the identity.
 
         **Arguments:**
 
-        - `example`: one example, without batch axes; only shapes and types are read, so
-            `jax.eval_shape` can provide it.
-        - `filter_spec`: which leaves to follow: `True` or `False` for each or for whole branches,
-            or functions of a leaf, as in `equinox.filter`. Only floating-point leaves are ever
-            followed; all others pass through `normalise` untouched.
-        - `min_std`, `max_std`: what standard deviations are clipped to.
+        - `example`: one example without batch axes, or its `jax.eval_shape`.
+        - `filter_spec`: the leaves to follow, as in `equinox.filter`: `True`, `False` or a function
+            of a leaf, for each leaf or for whole branches. Only floating-point leaves are ever
+            followed; `normalise` returns all others unchanged.
+        - `min_std`, `max_std`: the range to which standard deviations are clipped.
 
-        Raises a `ValueError` where this leaves nothing to follow.
+        **Raises:** `ValueError` if no leaf is followed.
         """
         if not 0 < min_std <= max_std:
             raise ValueError(
-                f"`min_std` is {min_std} and `max_std` {max_std}; it takes 0 < min_std <= max_std."
+                f"`min_std` is {min_std} and `max_std` {max_std}; 0 < min_std <= max_std must hold."
             )
-        followed = eqx.filter(eqx.filter(example, filter_spec), _is_floating)
+        followed = eqx.filter(eqx.filter(example, filter_spec), is_floating)
         if not jax.tree.leaves(followed):
             raise ValueError(
-                "There is no floating-point leaf to follow in "
-                f"{jax.tree.structure(example)} under `filter_spec={filter_spec}`."
+                f"There is no floating-point leaf to follow in {jax.tree.structure(example)} with "
+                f"`filter_spec={filter_spec}`."
             )
         return cls(
             count=jnp.zeros((), jnp.result_type(float)),
@@ -89,14 +91,14 @@ class RunningStatistics(eqx.Module):
         min_std: float = 5e-4,
         max_std: float = 5e4,
     ) -> "RunningStatistics":
-        """Statistics of a first batch: of random play, say, that nothing is learned from.
+        """The statistics of a first batch, for example of random play before learning.
 
         **Arguments:**
 
-        - `batch`, `weights`: as `update` takes them.
-        - `num_axes`: how many leading axes of every leaf are the batch's.
-        - `filter_spec`, `min_std`, `max_std`: as `init` takes them. The deviations are clipped
-            sooner, as few examples may happen to be all the same.
+        - `batch`, `weights`: see `update`.
+        - `num_axes`: the number of batch axes, which lead the axes of every leaf.
+        - `filter_spec`, `min_std`, `max_std`: see `init`. The default range of standard deviations
+            is narrower, because a few examples may happen to be equal.
         """
         example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[num_axes:], x.dtype), batch)
         start = cls.init(example, filter_spec=filter_spec, min_std=min_std, max_std=max_std)
@@ -114,15 +116,15 @@ class RunningStatistics(eqx.Module):
         batch: PyTree[Shaped[Array, "..."]],
         weights: Float[Array, "*batch"] | None = None,
     ) -> "RunningStatistics":
-        """The statistics with another batch in them.
+        """The statistics including another batch.
 
         **Arguments:**
 
-        - `batch`: the structure of the example, with batch axes before every leaf's own.
-        - `weights`: how often each example counts, at least 0; once if not given. What has a
-            weight of 0 is not looked at and may be anything, NaN included.
+        - `batch`: a pytree like the example, with the same batch axes before the axes of each leaf.
+        - `weights`: the weight of each example, at least 0; by default 1. Examples of weight 0 are
+            ignored, even if they are NaN.
 
-        Raises a `ValueError` where structure or shapes are not those of the example.
+        **Raises:** `ValueError` if the structure or a shape does not match the example.
         """
         leaves, axes = self._leaves(batch)
         if weights is not None and weights.shape != axes:
@@ -150,15 +152,15 @@ class RunningStatistics(eqx.Module):
     def normalise(
         self, x: PyTree[Shaped[Array, "..."]], max_abs: PyTree[float | None] = None
     ) -> PyTree[Shaped[Array, "..."]]:
-        """`(x - mean) / std` of every leaf that is followed, in its own type; others as they are.
+        """`(x - mean) / std` for every followed leaf, in its own dtype; other leaves are unchanged.
 
         **Arguments:**
 
-        - `x`: the structure of the example, with or without batch axes.
-        - `max_abs`: clip what is normalised to `[-max_abs, max_abs]`: one number, or one or `None`
-            for each leaf or whole branch of `x`.
+        - `x`: a pytree like the example, with or without batch axes.
+        - `max_abs`: normalised values are clipped to `[-max_abs, max_abs]`. It is a number, or a
+            tree prefix of `x` with a number or `None` (no clipping) for each branch.
 
-        Raises a `ValueError` where structure or shapes are not those of the example.
+        **Raises:** `ValueError` if the structure or a shape does not match the example.
         """
         scaled = self._each(lambda leaf, mean, std: (leaf - mean) / std, x)
         if max_abs is None:
@@ -176,28 +178,28 @@ class RunningStatistics(eqx.Module):
         return jax.tree.map(clip, max_abs, scaled, self.mean, is_leaf=lambda limit: limit is None)
 
     def denormalise(self, x: PyTree[Shaped[Array, "..."]]) -> PyTree[Shaped[Array, "..."]]:
-        """`x * std + mean`: what `normalise` was given, if it did not clip."""
+        """`x * std + mean`, the inverse of `normalise` without clipping."""
         return self._each(lambda leaf, mean, std: leaf * std + mean, x)
 
     def _each(self, function: Callable[[Array, Array, Array], Array], x: PyTree) -> PyTree:
-        """A function of every followed leaf, its mean and its standard deviation."""
+        """Applies a function to every followed leaf, its mean and its standard deviation."""
         leaves, axes = self._leaves(x)
         new_axes = tuple(range(len(axes)))
         means, stds = self._flat(self.mean), self._flat(self.std)
         for i, (mean, std, leaf) in enumerate(zip(means, stds, leaves, strict=True)):
             if mean is not None:
-                # By hand, as rank promotion may be forbidden.
+                # Rank promotion may be forbidden, so broadcasting is explicit.
                 mean, std = (jnp.expand_dims(y, new_axes) for y in (mean, std))
                 dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
                 leaves[i] = function(leaf.astype(mean.dtype), mean, std).astype(dtype)
         return self.structure.unflatten(leaves)
 
     def _flat(self, tree: PyTree) -> list:
-        """Its part for every leaf of the example, `None` for one that is not followed."""
+        """The subtree for each leaf of the example, `None` if the leaf is not followed."""
         return self.structure.flatten_up_to(tree)
 
     def _leaves(self, x: PyTree) -> tuple[list, tuple[int, ...]]:
-        """The leaves of `x` and its batch axes, if it is what these statistics are of."""
+        """The leaves of `x` and its batch axes, once they have been checked."""
         structure = jax.tree.structure(x)
         if structure != self.structure:
             raise ValueError(f"These statistics are of {self.structure}; given was {structure}.")
@@ -209,7 +211,7 @@ class RunningStatistics(eqx.Module):
             split = leaf.ndim - mean.ndim
             if axes is None:
                 axes = leaf.shape[: max(split, 0)]
-            if leaf.shape != (*axes, *mean.shape) or not _is_floating(leaf):
+            if leaf.shape != (*axes, *mean.shape) or not is_floating(leaf):
                 raise ValueError(
                     f"Leaf `{jtu.keystr(path)}` is {leaf.dtype}{list(leaf.shape)}; expected is "
                     f"floating point of shape {list(mean.shape)} after the batch's axes, "
@@ -219,12 +221,8 @@ class RunningStatistics(eqx.Module):
         return [leaf for _, leaf in paths_and_leaves], axes
 
 
-def _is_floating(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
 def _wide(dtype: Any) -> Any:
-    # Half precision is for networks: a mean of a thousand of its numbers would not be one.
+    # Half precision is too inaccurate for the mean of many numbers.
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     return max(dtype, jnp.result_type(float), key=lambda dtype: dtype.itemsize)
 
@@ -232,7 +230,7 @@ def _wide(dtype: Any) -> Any:
 def _moments(
     x: Float[Array, "..."], weights: Float[Array, "*batch"] | None, num_axes: int
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Weighted mean and variance over the leading axes, both 0 if there is no weight."""
+    """The weighted mean and variance over the leading axes, both 0 if all weights are 0."""
     axes = tuple(range(num_axes))
     if weights is None:
         total = max(math.prod(x.shape[:num_axes]), 1)
@@ -247,8 +245,8 @@ def _moments(
 
     mean = mean_of(x)
     rest = x - mean
-    # What rounding left in the mean of many numbers: without it a variance far below the squared
-    # mean would be mostly error.
+    # This corrects the rounding error of the mean. Without it, a variance far below the squared
+    # mean would be dominated by that error.
     correction = mean_of(rest)
     variance = jnp.maximum(mean_of(rest**2) - correction**2, 0)
     return jnp.squeeze(mean + correction, axes), jnp.squeeze(variance, axes)

@@ -1,4 +1,4 @@
-"""The symmetries of a board, acting on observations and on actions alike."""
+"""The symmetries of a board, applied to observations and to actions."""
 
 import functools as ft
 import operator
@@ -12,18 +12,19 @@ from jaxtyping import Array, Int, Shaped
 class BoardSymmetries(eqx.Module):
     """The rotations and reflections of a rectangular board.
 
-    Eight of a square board, four of any other (a quarter turn would change its shape). The
-    first `rows * columns` actions are the cells, row by row; the rest (a pass) stay where they
-    are. Symmetry `index` mirrors left and right if `index >= size / 2`, then turns
-    counterclockwise `index % (size / 2)` times, by 90 degrees on a square board and by 180 on
-    any other; 0 is the identity. For one example: callers `jax.vmap` over examples and indices.
+    A square board has eight, any other board four (a quarter turn would change its shape). The
+    first `rows * columns` actions are the cells, row by row; any other actions, such as a pass, do
+    not move. Symmetry `index` mirrors left and right if `index >= size / 2`, and then turns
+    counterclockwise `index % (size / 2)` times, by 90 degrees on a square board and by 180 degrees
+    on any other. Index 0 is the identity. Methods take one example and one index; use `jax.vmap`
+    over batches.
 
-    Whether a game has these symmetries is the game's affair: `step` must commute with them.
+    The game must have these symmetries: `step` must commute with them.
 
     **Attributes:**
 
-    - `rows`, `columns`: the board.
-    - `num_actions`: cells and the actions that are not cells.
+    - `rows`, `columns`: the size of the board.
+    - `num_actions`: the number of actions, including those that are not cells.
     """
 
     rows: int
@@ -40,13 +41,13 @@ class BoardSymmetries(eqx.Module):
 
     @property
     def size(self) -> int:
-        """The number of symmetries: indices are below it."""
+        """The number of symmetries."""
         return 8 if self.rows == self.columns else 4
 
     def features(
         self, x: Shaped[Array, "rows columns *rest"], index: Int[Array, ""] | int | np.integer
     ) -> Shaped[Array, "rows columns *rest"]:
-        """The board `x` seen through a symmetry; whatever is in a cell moves as one."""
+        """Applies a symmetry to the board `x`; the trailing axes are the contents of a cell."""
         if x.shape[:2] != (self.rows, self.columns):
             raise ValueError(
                 f"The features have shape {x.shape}; their first two axes must be "
@@ -59,7 +60,7 @@ class BoardSymmetries(eqx.Module):
     def actions(
         self, x: Shaped[Array, " actions"], index: Int[Array, ""] | int | np.integer
     ) -> Shaped[Array, " actions"]:
-        """Weights, logits or a mask over all actions, seen through a symmetry."""
+        """Applies a symmetry to weights, logits or a mask over all actions."""
         if x.shape != (self.num_actions,):
             raise ValueError(
                 f"The actions' values have shape {x.shape}, expected {(self.num_actions,)}. "
@@ -71,7 +72,7 @@ class BoardSymmetries(eqx.Module):
     def action(
         self, action: Int[Array, ""], index: Int[Array, ""] | int | np.integer
     ) -> Int[Array, ""]:
-        """The one action that `action` becomes: `actions(x, i)[action(a, i)] == x[a]`."""
+        """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`."""
         target = self._row(_targets(self.rows, self.columns, self.num_actions), index)
         return target[action].astype(action.dtype)
 
@@ -85,7 +86,7 @@ class BoardSymmetries(eqx.Module):
         try:
             number = operator.index(index)
         except TypeError:
-            number = 0  # A traced index cannot be checked; JAX clamps it.
+            number = 0  # A traced index cannot be checked; JAX clips it.
         if not 0 <= number < self.size:
             raise ValueError(f"There is no symmetry of index {number}: use 0 to {self.size - 1}.")
         return jnp.asarray(table)[index]
@@ -93,7 +94,7 @@ class BoardSymmetries(eqx.Module):
 
 @ft.lru_cache
 def _sources(rows: int, columns: int, num_actions: int) -> Int[np.ndarray, "size actions"]:
-    # [symmetry, new place] -> old place.
+    # [symmetry, new action] -> old action.
     grid = np.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
     turns = range(4) if rows == columns else (0, 2)
     boards = [np.rot90(b, k).reshape(-1) for b in (grid, np.fliplr(grid)) for k in turns]
@@ -103,13 +104,13 @@ def _sources(rows: int, columns: int, num_actions: int) -> Int[np.ndarray, "size
 
 @ft.lru_cache
 def _targets(rows: int, columns: int, num_actions: int) -> Int[np.ndarray, "size actions"]:
-    # [symmetry, old place] -> new place.
+    # [symmetry, old action] -> new action.
     return np.argsort(_sources(rows, columns, num_actions), axis=1).astype(np.int32)
 
 
 @ft.lru_cache
 def _inverses(rows: int, columns: int) -> Int[np.ndarray, " size"]:
-    # Turning back undoes a turn; a reflection, turned or not, undoes itself.
+    # The inverse of a rotation is the opposite rotation; a reflection is its own inverse.
     half = 4 if rows == columns else 2
     turns = np.arange(half, dtype=np.int32)
     return np.concatenate([-turns % half, half + turns]).astype(np.int32)

@@ -1,25 +1,26 @@
-"""Torsos for observations that are vectors."""
+"""Torsos: networks that map an observation, a vector or an image, to an embedding."""
 
+import functools as ft
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
+import jax.lax as lax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from ._checks import as_features, check_choice, check_each, check_sizes, subkeys
-from ._layers import linear, maybe_noisy, NoisyLinear
+from ._checks import as_features, check_board, check_choice, check_each, check_sizes, subkeys
+from ._layers import Conv, linear, maybe_noisy, NoisyLinear, orthogonal, ResidualBlock
 
 
 class MLP(eqx.Module):
     """A multi-layer perceptron whose layers may differ in width, be normalised, or be noisy.
 
-    (`equinox.nn.MLP` has one width for all hidden layers and no normalisation.)
-
     **Attributes:**
 
-    - `in_size`, `out_size`: lengths of the features and of the embedding.
+    - `in_size`, `out_size`: the lengths of the features and of the embedding.
     """
 
     layers: tuple[eqx.nn.Linear | NoisyLinear, ...]
@@ -42,15 +43,14 @@ class MLP(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the features.
-        - `widths`: of every layer, the last one included.
-        - `activation`: any function of an array, e.g. `jax.nn.silu`.
-        - `activate_final`: whether the last layer is normalised and activated like the others;
-            if not, its result is linear.
-        - `norm`: `"layer"` normalises (https://arxiv.org/abs/1607.06450) what every activation
-            gets, in place of the layer's bias; `"none"` does not.
-        - `noise`: a number makes every layer a [`zero_nets.NoisyLinear`][] with that initial
-            noise. `None` is no noise, and orthogonal weights of scale `sqrt(2)`.
+        - `in_size`: the length of the features.
+        - `widths`: the widths of all layers, including the last one.
+        - `activation`: a function of an array, e.g. `jax.nn.silu`.
+        - `activate_final`: whether the last layer is normalised and activated like the others.
+        - `norm`: `"layer"` normalises (https://arxiv.org/abs/1607.06450) the input of every
+            activation, in place of the layer's bias; `"none"` does not.
+        - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
+            noise. Otherwise the layers have orthogonal weights of scale `sqrt(2)`.
         - `key`: for the initial parameters.
         """
         widths = tuple(widths)
@@ -80,7 +80,7 @@ class MLP(eqx.Module):
     ) -> Float[Array, " out_size"]:
         """**Arguments:**
 
-        - `features`: of shape `[in_size]` and any dtype.
+        - `features`: an array of shape `[in_size]` and any dtype.
         - `key`: for the noise of noisy layers; without it there is none.
         """
         x = as_features(features, (self.in_size,), self.layers[0].weight.dtype)
@@ -98,12 +98,12 @@ class VectorResNet(eqx.Module):
     """A linear layer, then residual blocks of two linear layers each, then an activation.
 
     The blocks are pre-activation, `x + linear(act(norm(linear(act(norm(x))))))`
-    (https://arxiv.org/abs/1603.05027), and their last layer starts at zero, so every block starts
-    as the identity.
+    (https://arxiv.org/abs/1603.05027). The weights of their last layer are initially 0, so every
+    block is initially the identity.
 
     **Attributes:**
 
-    - `in_size`, `out_size`: lengths of the features and of the embedding.
+    - `in_size`, `out_size`: the lengths of the features and of the embedding.
     """
 
     stem: eqx.nn.Linear
@@ -126,17 +126,16 @@ class VectorResNet(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the features.
-        - `width`: of every layer.
-        - `blocks`: how many residual blocks; 0 is a single activated layer.
-        - `activation`: any function of an array.
-        - `norm`: `"none"`, or `"layer"` to normalise what every activation gets.
+        - `in_size`: the length of the features.
+        - `width`: the width of every layer.
+        - `blocks`: the number of residual blocks; with 0 there is a single activated layer.
+        - `activation`: a function of an array.
+        - `norm`: `"none"`, or `"layer"` to normalise the input of every activation.
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, width=width)
         check_choice(("none", "layer"), norm=norm)
-        if blocks < 0:
-            raise ValueError(f"`blocks` is {blocks}; it must be at least 0.")
+        check_sizes(0, blocks=blocks)
         stem_key, tower_key = jr.split(key)
         self.stem = linear(in_size, width, key=stem_key)
         pairs = [jr.split(jr.fold_in(tower_key, i)) for i in range(blocks)]
@@ -156,7 +155,7 @@ class VectorResNet(eqx.Module):
     ) -> Float[Array, " out_size"]:
         """**Arguments:**
 
-        - `features`: of shape `[in_size]` and any dtype.
+        - `features`: an array of shape `[in_size]` and any dtype.
         - `key`: ignored.
         """
         del key
@@ -172,3 +171,276 @@ class VectorResNet(eqx.Module):
 
 def _norm(width: int) -> eqx.nn.LayerNorm:
     return eqx.nn.LayerNorm(width, dtype=jnp.float32)
+
+
+class CNN(eqx.Module):
+    """Activated convolutions, whose flattened result is the input of an MLP.
+
+    The defaults are the network of Mnih et al. 2015 (https://doi.org/10.1038/nature14236) with
+    orthogonal weights of scale `sqrt(2)`.
+
+    **Attributes:**
+
+    - `shape`: the shape of the features.
+    - `out_size`: the length of the embedding.
+    """
+
+    convs: tuple[Conv, ...]
+    norms: tuple[eqx.nn.LayerNorm, ...]
+    mlp: MLP | None
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+    channels_first: bool = eqx.field(static=True)
+    divide: bool = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        *,
+        channels: Sequence[int] = (32, 64, 64),
+        sizes: Sequence[int] = (8, 4, 3),
+        strides: Sequence[int] = (4, 2, 1),
+        padding: str = "VALID",
+        widths: Sequence[int] = (512,),
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        norm: str = "none",
+        channels_first: bool = False,
+        divide: bool = False,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `shape`: the rows, columns and channels of one observation.
+        - `channels`, `sizes`, `strides`: one entry for each convolution.
+        - `padding`: `"VALID"` or `"SAME"`, as in [`zero_nets.Conv`][].
+        - `widths`: the widths of the layers after the convolutions; if it is empty, the embedding
+            is the flattened result of the convolutions.
+        - `activation`: a function of an array.
+        - `norm`: `"layer"` normalises the input of every activation (the result of a convolution
+            over rows, columns and channels together); `"none"` does not.
+        - `channels_first`: whether `shape` is channels, rows and columns. The features are then
+            transposed; the convolutions are always channels-last.
+        - `divide`: whether to divide the features by 255.
+        - `key`: for the initial parameters.
+        """
+        check_board("shape", shape)
+        rows, columns, depth = (*shape[1:], shape[0]) if channels_first else shape
+        channels, sizes, strides = tuple(channels), tuple(sizes), tuple(strides)
+        if not len(channels) == len(sizes) == len(strides):
+            raise ValueError(
+                f"`channels`, `sizes` and `strides` are {channels}, {sizes} and {strides}; each "
+                "must have one entry for every convolution."
+            )
+        check_each(channels=channels, sizes=sizes, strides=strides)
+        check_choice(("none", "layer"), norm=norm)
+        ckey, mkey = jr.split(key)
+        convs, norms = [], []
+        for i, (width, size, stride) in enumerate(zip(channels, sizes, strides, strict=True)):
+            dkey, wkey = jr.split(jr.fold_in(ckey, i))
+            conv = Conv(depth, width, size, stride=stride, padding=padding, key=dkey)
+            convs.append(orthogonal(conv, key=wkey))
+            image = jax.ShapeDtypeStruct((rows, columns, depth), jnp.float32)
+            rows, columns, depth = jax.eval_shape(conv, image).shape
+            if min(rows, columns) < 1:
+                raise ValueError(
+                    f"`shape` is {shape}: too small for convolution {i}, of size {size}; use "
+                    'smaller `sizes` or `strides`, or padding="SAME".'
+                )
+            if norm == "layer":
+                norms.append(eqx.nn.LayerNorm((rows, columns, depth), dtype=jnp.float32))
+        flat = rows * columns * depth
+        self.convs = tuple(convs)
+        self.norms = tuple(norms)
+        self.mlp = None
+        if widths:
+            self.mlp = MLP(flat, widths, activation=activation, norm=norm, key=mkey)
+        self.activation = activation
+        self.channels_first = channels_first
+        self.divide = divide
+        self.shape = tuple(shape)
+        self.out_size = self.mlp.out_size if self.mlp else flat
+
+    def __call__(
+        self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " out_size"]:
+        """**Arguments:**
+
+        - `features`: an array of shape `shape` and any dtype.
+        - `key`: ignored.
+        """
+        del key
+        x = as_features(features, self.shape, self.convs[0].weight.dtype)
+        x = _channels_last(x, self.channels_first, self.divide)
+        for i, conv in enumerate(self.convs):
+            x = conv(x)
+            x = self.activation(self.norms[i](x) if self.norms else x)
+        x = x.reshape(-1)
+        return x if self.mlp is None else self.mlp(x)
+
+
+DOWNSAMPLING = ("max_pool", "average_pool", "conv", "norm_conv")
+
+
+class VisualResNet(eqx.Module):
+    """Groups of residual blocks, each at half the rows and columns of the group before.
+
+    The defaults are the large network of Espeholt et al. 2018 (https://arxiv.org/abs/1802.01561,
+    figure 3) without its LSTM, except that every residual block is initially the identity. The
+    result of the last block is activated, flattened, and passed through an activated linear layer.
+
+    **Attributes:**
+
+    - `shape`: the shape of the features.
+    - `out_size`: the length of the embedding.
+    """
+
+    groups: tuple[tuple["Downsample", tuple[ResidualBlock, ...]], ...]
+    final_norm: eqx.nn.LayerNorm | None
+    linear: eqx.nn.Linear
+    channels_first: bool = eqx.field(static=True)
+    divide: bool = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        *,
+        channels: Sequence[int] = (16, 32, 32),
+        blocks: Sequence[int] = (2, 2, 2),
+        downsampling: str = "max_pool",
+        norm: str = "none",
+        width: int = 256,
+        channels_first: bool = False,
+        divide: bool = False,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `shape`: the rows, columns and channels of one observation.
+        - `channels`, `blocks`: the channels and the number of residual blocks of each group.
+        - `downsampling`: the first layer of each group; see [`zero_nets.Downsample`][].
+        - `norm`: `"layer"` normalises every cell over its channels before each convolution of a
+            block, and the whole image before the linear layer; `"none"` does not.
+        - `width`: the length of the embedding.
+        - `channels_first`: whether `shape` is channels, rows and columns.
+        - `divide`: whether to divide the features by 255.
+        - `key`: for the initial parameters.
+        """
+        check_board("shape", shape)
+        rows, columns, depth = (*shape[1:], shape[0]) if channels_first else shape
+        channels, blocks = tuple(channels), tuple(blocks)
+        check_each(channels=channels)
+        check_sizes(width=width)
+        if len(blocks) != len(channels) or min(blocks) < 0:
+            raise ValueError(
+                f"`blocks` is {blocks} for {len(channels)} groups; it must have one number of "
+                "residual blocks, at least 0, for every entry of `channels`."
+            )
+        gkey, lkey = jr.split(key)
+        groups = []
+        for i, (group_width, num) in enumerate(zip(channels, blocks, strict=True)):
+            dkey, bkey = jr.split(jr.fold_in(gkey, i))
+            first = Downsample((rows, columns, depth), group_width, downsampling, key=dkey)
+            rest = (ResidualBlock(group_width, norm, key=jr.fold_in(bkey, j)) for j in range(num))
+            groups.append((first, tuple(rest)))
+            rows, columns, depth = -(-rows // 2), -(-columns // 2), group_width
+        self.groups = tuple(groups)
+        end = (rows, columns, depth)
+        self.final_norm = eqx.nn.LayerNorm(end, dtype=jnp.float32) if norm == "layer" else None
+        self.linear = linear(rows * columns * depth, width, key=lkey)
+        self.channels_first = channels_first
+        self.divide = divide
+        self.shape = tuple(shape)
+        self.out_size = width
+
+    def __call__(
+        self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " out_size"]:
+        """**Arguments:**
+
+        - `features`: an array of shape `shape` and any dtype.
+        - `key`: ignored.
+        """
+        del key
+        x = as_features(features, self.shape, self.linear.weight.dtype)
+        x = _channels_last(x, self.channels_first, self.divide)
+        for first, rest in self.groups:
+            x = first(x)
+            for block in rest:
+                x = block(x)
+        x = x if self.final_norm is None else self.final_norm(x)
+        return jax.nn.relu(self.linear(jax.nn.relu(x).reshape(-1)))
+
+
+class Downsample(eqx.Module):
+    """Halves the rows and columns of an image, rounding up, and changes its channels.
+
+    - `"max_pool"`: a 3x3 convolution, then the maximum over 3x3 cells at stride 2.
+    - `"average_pool"`: the same with the average, ignoring cells beyond the edge.
+    - `"conv"`: a 3x3 convolution of stride 2.
+    - `"norm_conv"`: layer normalisation over the whole image, a ReLU, and that convolution.
+    """
+
+    conv: Conv
+    norm: eqx.nn.LayerNorm | None
+    kind: str = eqx.field(static=True)
+
+    def __init__(self, shape: tuple[int, int, int], channels: int, kind: str, *, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `shape`: the rows, columns and channels of the input.
+        - `channels`: the channels of the output.
+        - `kind`: `"max_pool"`, `"average_pool"`, `"conv"` or `"norm_conv"`.
+        - `key`: for the initial parameters.
+        """
+        check_choice(DOWNSAMPLING, downsampling=kind)
+        self.conv = Conv(
+            shape[2], channels, stride=2 if kind in ("conv", "norm_conv") else 1, key=key
+        )
+        self.norm = eqx.nn.LayerNorm(shape, dtype=jnp.float32) if kind == "norm_conv" else None
+        self.kind = kind
+
+    def __call__(
+        self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "half_rows half_columns channels"]:
+        """`key` is ignored."""
+        del key
+        if self.norm is not None:
+            x = jax.nn.relu(self.norm(x))
+        x = self.conv(x)
+        if self.kind == "max_pool":
+            return _max_pool(x)
+        if self.kind == "average_pool":
+            return _sum_pool(x) / _sum_pool(jnp.ones_like(x))
+        return x
+
+
+def _max_pool(
+    x: Float[Array, "rows columns channels"],
+) -> Float[Array, "half_rows half_columns channels"]:
+    # The maximum of three shifted slices, along rows and then along columns. On a CPU the gradient
+    # of `lax.reduce_window` with `max` takes at least four times as long.
+    for axis in (0, 1):
+        half = (x.shape[axis] + 1) // 2
+        width = [(0, 0, 0)] * 3
+        width[axis] = (x.shape[axis] % 2, 1, 0)
+        x = lax.pad(x, np.asarray(-np.inf, x.dtype), width)
+        first, *others = (lax.slice_in_dim(x, i, i + 2 * half - 1, 2, axis) for i in range(3))
+        x = ft.reduce(jnp.maximum, others, first)
+    return x
+
+
+def _sum_pool(
+    x: Float[Array, "rows columns channels"],
+) -> Float[Array, "half_rows half_columns channels"]:
+    zero = np.asarray(0, x.dtype)
+    return lax.reduce_window(x, zero, lax.add, (3, 3, 1), (2, 2, 1), "SAME")
+
+
+def _channels_last(
+    x: Float[Array, "..."], channels_first: bool, divide: bool
+) -> Float[Array, "..."]:
+    x = jnp.moveaxis(x, 0, -1) if channels_first else x
+    return x / 255 if divide else x

@@ -1,4 +1,4 @@
-"""Heads that turn an embedding into values: of a state, or of every action."""
+"""Heads that map an embedding to the value of a state or to the values of all actions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,16 +9,15 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import as_features, check_each, subkeys
-from ._distributions import DiscreteValued, EpsilonGreedy
-from ._layers import maybe_noisy, NoisyLinear
-from ._precision import widen
+from ._checks import check_each, subkeys
+from ._discrete import DiscreteValued, EpsilonGreedy
+from ._layers import apply_head, maybe_noisy, NoisyLinear
 from ._torsos import MLP
 from ._value_support import ValueSupport
 
 
 class LinearHead(eqx.Module):
-    """Numbers of any shape, linear in the embedding; by default a single one, a value.
+    """An array of any shape that is linear in the embedding; by default a scalar value.
 
     `shape=(num_actions,)` and `scale=0.01` give the logits of a policy.
     """
@@ -37,11 +36,12 @@ class LinearHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `shape`: of the result: `()` a scalar, `(actions,)` a value for every action,
-            `(actions, atoms)` a distribution or the quantiles for each.
-        - `scale`: of the orthogonal weights.
-        - `noise`: a number makes the layer a [`zero_nets.NoisyLinear`][] with that initial noise.
+        - `in_size`: the length of the embedding.
+        - `shape`: the shape of the result: `()` for a scalar, `(actions,)` for the value of every
+            action, `(actions, atoms)` for a distribution or the quantiles of each.
+        - `scale`: the scale of the orthogonal weights.
+        - `noise`: if it is a number, the layer is a [`zero_nets.NoisyLinear`][] with that initial
+            noise.
         - `key`: for the initial weights.
         """
         self.shape = tuple(shape)
@@ -53,16 +53,14 @@ class LinearHead(eqx.Module):
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*shape"]:
         """`key` is for the noise of a noisy layer; without it there is none."""
-        weight = self.linear.weight
-        x = as_features(embedding, (weight.shape[1],), weight.dtype)
-        return widen(self.linear(x, key=key)).reshape(self.shape)
+        return apply_head(self.linear, embedding, key=key).reshape(self.shape)
 
 
 class Dueling(eqx.Module):
-    """A value for every action as `V + A - mean A`, `V` and `A` from streams of their own.
+    """The values of all actions as `V + A - mean A`, where `V` and `A` have separate streams.
 
-    Wang et al. 2016 (https://arxiv.org/abs/1511.06581, equation 9). Of shape
-    `(actions, atoms)` the mean is over actions for each atom, as in Rainbow
+    Wang et al. 2016 (https://arxiv.org/abs/1511.06581, equation 9). With the shape
+    `(actions, atoms)` the mean over actions is taken for each atom, as in Rainbow
     (https://arxiv.org/abs/1710.02298).
     """
 
@@ -83,13 +81,13 @@ class Dueling(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `shape`: `(actions,)`, or `(actions, atoms)`.
-        - `widths`: of the hidden layers that each stream has.
-        - `activation`: of those layers.
-        - `noise`: a number makes every layer a [`zero_nets.NoisyLinear`][] with that initial
+        - `in_size`: the length of the embedding.
+        - `shape`: `(actions,)` or `(actions, atoms)`.
+        - `widths`: the widths of the hidden layers of each stream.
+        - `activation`: the activation of those layers.
+        - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
             noise.
-        - `scale`: of the orthogonal weights of the last layers.
+        - `scale`: the scale of the orthogonal weights of the last layers.
         - `key`: for the initial weights.
         """
         check_each(shape=tuple(shape))
@@ -122,9 +120,9 @@ class Dueling(eqx.Module):
 class DiscreteValuedHead(eqx.Module):
     """A distribution over evenly spaced values, whose mean is the value.
 
-    On an embedding of observation and action it is the critic of a continuous C51. For values
-    under MuZero's transform take the logits of a `LinearHead(size, (num_atoms,))` and leave the
-    rest to a [`zero_nets.ValueSupport`][].
+    With an embedding of observation and action it is the distributional critic of a continuous
+    action (as in D4PG, https://arxiv.org/abs/1804.08617). For values under MuZero's transform use
+    a `LinearHead(size, (num_atoms,))` and a [`zero_nets.ValueSupport`][] instead.
     """
 
     linear: LinearHead
@@ -141,10 +139,11 @@ class DiscreteValuedHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: length of the embedding.
-        - `support`: the values; by default the 601 whole numbers from -300 to 300.
-        - `scale`: of the orthogonal weights.
-        - `noise`: a number makes the layer a [`zero_nets.NoisyLinear`][] with that initial noise.
+        - `in_size`: the length of the embedding.
+        - `support`: the values; by default the 601 integers from -300 to 300.
+        - `scale`: the scale of the orthogonal weights.
+        - `noise`: if it is a number, the layer is a [`zero_nets.NoisyLinear`][] with that initial
+            noise.
         - `key`: for the initial weights.
         """
         self.support = ValueSupport() if support is None else support
@@ -161,14 +160,14 @@ class DiscreteValuedHead(eqx.Module):
 
 
 class EpsilonGreedyHead(eqx.Module):
-    """The policy that mostly plays the action of the greatest value.
+    """The epsilon-greedy policy of a network of action values.
 
     **Attributes:**
 
     - `qvalues`: maps the embedding to `[actions]`, e.g. a [`zero_nets.LinearHead`][] or a
         [`zero_nets.Dueling`][].
-    - `epsilon`: the probability of exploring. Where it changes over time, make
-        `EpsilonGreedy(policy.qvalues, epsilon)` of what this returns.
+    - `epsilon`: the probability of exploring. If it changes over time, use
+        `EpsilonGreedy(policy.qvalues, epsilon)` with the `policy` that this head returns.
     """
 
     qvalues: Callable[..., Float[Array, " actions"]]
@@ -182,7 +181,7 @@ class EpsilonGreedyHead(eqx.Module):
 
 
 class C51Head(eqx.Module):
-    """A distribution over returns for every action, and the policy greedy in their means.
+    """A distribution over returns for every action, and the policy that is greedy in its mean.
 
     Bellemare et al. 2017 (https://arxiv.org/abs/1707.06887, section 4).
 
@@ -190,7 +189,7 @@ class C51Head(eqx.Module):
 
     - `logits`: maps the embedding to `[actions, atoms]`, e.g. a [`zero_nets.LinearHead`][] or a
         [`zero_nets.Dueling`][] of that shape.
-    - `support`: the returns that the atoms stand for.
+    - `support`: the returns of the atoms.
     - `epsilon`: the probability of exploring.
     """
 
@@ -206,12 +205,12 @@ class C51Head(eqx.Module):
     ) -> tuple[EpsilonGreedy, DiscreteValued]:
         """**Arguments:**
 
-        - `embedding`: what `logits` takes.
+        - `embedding`: the input of `logits`.
         - `key`: for layers that draw noise; without it there is none.
 
         **Returns:**
 
-        The policy, and the distributions over returns with a leading axis of actions.
+        The policy, and the distributions over returns with a leading actions axis.
         """
         logits = self.logits(embedding, key=key)
         _check_table("logits", logits)
@@ -227,10 +226,10 @@ class C51Head(eqx.Module):
 
 
 class QuantileHead(eqx.Module):
-    """Quantiles of the return of every action, and the policy greedy in their means.
+    """Quantiles of the return of every action, and the policy that is greedy in their mean.
 
-    Dabney et al. 2018 (https://arxiv.org/abs/1710.10044): of `n` quantiles, the `i`-th is that of
-    the fraction `(i + 1/2) / n`.
+    Dabney et al. 2018 (https://arxiv.org/abs/1710.10044): the `i`-th of `n` quantiles is at the
+    probability `(i + 1/2) / n`, counted from 0.
 
     **Attributes:**
 
@@ -247,7 +246,7 @@ class QuantileHead(eqx.Module):
     ) -> tuple[EpsilonGreedy, Float[Array, "actions quantiles"]]:
         """**Arguments:**
 
-        - `embedding`: what `quantiles` takes.
+        - `embedding`: the input of `quantiles`.
         - `key`: for layers that draw noise; without it there is none.
 
         **Returns:**
@@ -262,8 +261,8 @@ class QuantileHead(eqx.Module):
 def _check_support(support: ValueSupport) -> None:
     if support.transform:
         raise ValueError(
-            "A distribution over values needs a `ValueSupport` with `transform=False`: under the "
-            "transform its mean is not the value."
+            "A distribution over values needs a `ValueSupport` with `transform=False`, because the "
+            "mean of transformed values is not the value."
         )
 
 

@@ -1,4 +1,4 @@
-"""Scalars as categorical distributions: the two-hot encoding, and MuZero's scaling of values."""
+"""Scalars as categorical distributions: the two-hot encoding and MuZero's value transform."""
 
 import equinox as eqx
 import jax
@@ -10,11 +10,12 @@ from ._checks import check_shape
 
 
 def signed_hyperbolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[Array, "*axes"]:
-    """`h(x) = sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x`: small values as they are, large ones
-    by their root (Pohlen et al. 2018, https://arxiv.org/abs/1805.11593, proposition A.2; MuZero,
+    """The value transform `h(x) = sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x`, which compresses
+    large values (Pohlen et al. 2018, https://arxiv.org/abs/1805.11593, proposition A.2; MuZero,
     Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265, appendix F).
     """
-    # Neither a difference that loses the digits of a small x nor a sign without a slope at 0.
+    # This form has neither a difference, which would lose the digits of a small x, nor a sign,
+    # which has no gradient at 0.
     return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + epsilon * x
 
 
@@ -27,17 +28,17 @@ def signed_parabolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[A
 
 
 class ValueSupport(eqx.Module):
-    """Evenly spaced atoms, and scalars as probabilities over them.
+    """Encodes scalars as probabilities over evenly spaced atoms, and decodes them.
 
-    A scalar is shared between the two atoms beside it so that the mean is the scalar again
-    (MuZero, https://arxiv.org/abs/1911.08265, appendix F). One outside the support counts as the
-    end it is nearest to.
+    The probability of a scalar is split between its two neighbouring atoms so that the mean is the
+    scalar (MuZero, https://arxiv.org/abs/1911.08265, appendix F). A scalar outside the support is
+    clipped.
 
     **Attributes:**
 
-    - `num_atoms`: how many atoms.
-    - `minimum`, `maximum`: the first and the last; of transformed values if `transform`.
-    - `transform`: whether the atoms stand for `signed_hyperbolic(value)` rather than the value.
+    - `num_atoms`: the number of atoms.
+    - `minimum`, `maximum`: the first and the last atom; transformed values if `transform`.
+    - `transform`: whether the atoms are values of `signed_hyperbolic(value)`.
     """
 
     num_atoms: int = eqx.field(static=True)
@@ -55,12 +56,12 @@ class ValueSupport(eqx.Module):
     ):
         """**Arguments:**
 
-        - `num_atoms`: how many atoms, at least 2.
-        - `maximum`: the last atom; `(num_atoms - 1) / 2` if not given, one unit between atoms.
-        - `minimum`: the first atom; `-maximum` if not given.
-        - `transform`: whether the atoms stand for `signed_hyperbolic(value)`. Values that spread
-            over orders of magnitude then need few atoms, but the mean is right only of a value
-            whose distribution is narrow.
+        - `num_atoms`: the number of atoms, at least 2.
+        - `maximum`: the last atom; by default `(num_atoms - 1) / 2`, which makes the spacing 1.
+        - `minimum`: the first atom; by default `-maximum`.
+        - `transform`: whether the atoms are values of `signed_hyperbolic(value)`. Then few atoms
+            suffice for values that span orders of magnitude, but the decoded mean is accurate only
+            for narrow distributions.
         """
         self.num_atoms = num_atoms
         self.maximum = (num_atoms - 1) / 2 if maximum is None else maximum
@@ -76,38 +77,40 @@ class ValueSupport(eqx.Module):
 
     @property
     def atoms(self) -> Float[np.ndarray, " atoms"]:
-        """The atoms themselves, as the network counts: transformed if `transform`."""
+        """The atoms; transformed values if `transform`."""
         return np.linspace(self.minimum, self.maximum, self.num_atoms)
 
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
-        """The probabilities of the atoms that stand for `value`: two of them, or one, not 0."""
+        """The two-hot probabilities of `value`."""
         check_shape("value", value, ())
         atoms = jnp.asarray(self.atoms, value.dtype)
         if self.transform:
             value = signed_hyperbolic(value)
         value = jnp.clip(value, atoms[0], atoms[-1])
-        # A tent over each atom that reaches the ground at its neighbours. Its slopes are divided
-        # by the very differences they are made of, so an atom encodes as exactly one-hot.
+        # The probability of an atom falls linearly from 1 at the atom to 0 at its neighbours. The
+        # slopes are divided by the gaps themselves, so an atom is encoded as exactly one-hot.
         gaps = jnp.diff(atoms)
         rising = jnp.append(1.0, (value - atoms[:-1]) / gaps)
         falling = jnp.append((atoms[1:] - value) / gaps, 1.0)
         return jnp.clip(jnp.minimum(rising, falling), 0, 1)
 
     def decode(self, probs: Float[Array, " atoms"]) -> Float[Array, ""]:
-        """The scalar that probabilities over the atoms stand for: their mean, transformed back.
+        """The scalar of probabilities over the atoms: their mean, transformed back if `transform`.
 
-        Of a network's logits, take `jax.nn.softmax` first.
+        Apply `jax.nn.softmax` to the logits of a network first.
         """
         check_shape("probs", probs, (self.num_atoms,))
-        # A sum, as a dot product would be rounded to bfloat16 or TF32 on accelerators.
+        # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.
         mean = jnp.sum(probs * jnp.asarray(self.atoms, probs.dtype))
         return signed_parabolic(mean) if self.transform else mean
 
     def cross_entropy(
         self, logits: Float[Array, " atoms"], value: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """The loss of logits for a target: summed over the atoms, in nats. No gradient reaches
-        the target."""
+        """The cross-entropy loss of logits for the target `value`, in nats.
+
+        The target receives no gradient.
+        """
         check_shape("logits", logits, (self.num_atoms,))
         target = jax.lax.stop_gradient(self.encode(value))
         return -jnp.sum(target * jax.nn.log_softmax(logits))

@@ -1,5 +1,6 @@
-"""The learned model of MuZero: a hidden state, what an action makes of it, and its reward."""
+"""The learned model of MuZero: representation, dynamics and reward."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +16,10 @@ from ._recurrent import RNN
 class WorldModel(eqx.Module):
     """Representation and dynamics of MuZero (https://arxiv.org/abs/1911.08265, appendix G).
 
-    The hidden state is the carry of an RNN as one vector, scaled into `[minimum, maximum]`. A
-    step lets the RNN read the embedded action, adds the hidden state it came from, and scales
-    the sum; the reward is read from the result. Policies and values are networks of the hidden
-    state, trained beside this one.
+    The hidden state is the carry of an RNN as one vector, scaled to `[minimum, maximum]`. In a step
+    the RNN reads the embedded action, its new carry is added to the previous hidden state, and the
+    sum is scaled; the reward is a function of the result. Policies and values are separate networks
+    of the hidden state.
 
     ```python
     rnn = RNN(16, 64, layers=2, key=rkey)
@@ -29,51 +30,35 @@ class WorldModel(eqx.Module):
         Chain(MLP(rnn.carry_size, (64,), key=tkey), LinearHead(64, key=vkey)),
     )
     ```
+
+    **Attributes:**
+
+    - `encoder`: maps an observation to a vector of length `rnn.carry_size`.
+    - `embedding`: maps an action to the input of `rnn`: an `equinox.nn.Embedding` for discrete
+        actions, an [`zero_nets.MLP`][] for continuous ones.
+    - `rnn`: the dynamics.
+    - `reward`: maps a hidden state to the reward of the step that led to it.
+    - `minimum`, `maximum`: the range of the hidden state.
+    - `epsilon`: see [`zero_nets.normalise_min_max`][].
     """
 
     encoder: Callable[..., Any]
     embedding: Callable[..., Any]
     rnn: RNN
     reward: Callable[..., Any]
-    minimum: float = eqx.field(static=True)
-    maximum: float = eqx.field(static=True)
-    epsilon: float = eqx.field(static=True)
+    _: dataclasses.KW_ONLY
+    minimum: float = eqx.field(static=True, default=-1.0)
+    maximum: float = eqx.field(static=True, default=1.0)
+    epsilon: float = eqx.field(static=True, default=1e-5)
 
-    def __init__(
-        self,
-        encoder: Callable[..., Any],
-        embedding: Callable[..., Any],
-        rnn: RNN,
-        reward: Callable[..., Any],
-        *,
-        minimum: float = -1.0,
-        maximum: float = 1.0,
-        epsilon: float = 1e-5,
-    ):
-        """**Arguments:**
-
-        - `encoder`: maps an observation to a vector of `rnn.carry_size`.
-        - `embedding`: maps an action to the input of `rnn`: an `equinox.nn.Embedding` of a
-            discrete one, an [`zero_nets.MLP`][] of a continuous one.
-        - `rnn`: the dynamics.
-        - `reward`: maps a hidden state to the reward of the step that led there.
-        - `minimum`, `maximum`: the range of the hidden state.
-        - `epsilon`: the least range that is scaled up, see
-            [`zero_nets.normalise_min_max`][].
-        """
-        if not minimum < maximum:
+    def __check_init__(self):
+        if not self.minimum < self.maximum:
             raise ValueError(
-                f"`minimum` is {minimum} and `maximum` {maximum}; the first must be the smaller."
+                f"`minimum` is {self.minimum} and `maximum` {self.maximum}; the first must be the "
+                "smaller."
             )
-        if epsilon <= 0:
-            raise ValueError(f"`epsilon` is {epsilon}; it must be positive.")
-        self.encoder = encoder
-        self.embedding = embedding
-        self.rnn = rnn
-        self.reward = reward
-        self.minimum = minimum
-        self.maximum = maximum
-        self.epsilon = epsilon
+        if self.epsilon <= 0:
+            raise ValueError(f"`epsilon` is {self.epsilon}; it must be positive.")
 
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
@@ -82,31 +67,31 @@ class WorldModel(eqx.Module):
 
         **Arguments:**
 
-        - `observation`: what the encoder takes.
+        - `observation`: the input of the encoder.
         - `key`: for layers that draw noise; without it there is none.
         """
         hidden = self.encoder(observation, key=key)
         if hidden.shape != (self.rnn.carry_size,):
             raise ValueError(
                 f"The encoder's result has shape {hidden.shape}; it must be "
-                f"({self.rnn.carry_size},), the numbers that `rnn` carries."
+                f"({self.rnn.carry_size},), the size of the carry of `rnn`."
             )
         return self._scaled(hidden)
 
     def step(
         self, hidden: Float[Array, " hidden"], action: PyTree, *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " hidden"], Any]:
-        """What an action makes of a hidden state.
+        """The hidden state and the reward after an action.
 
         **Arguments:**
 
-        - `hidden`: from `represent` or the step before.
-        - `action`: what the embedding takes.
+        - `hidden`: a hidden state from `represent` or `step`.
+        - `action`: the input of the embedding.
         - `key`: for layers that draw noise; without it there is none.
 
         **Returns:**
 
-        The next hidden state, and what the reward network says of it.
+        The next hidden state, and the reward network's result for it.
         """
         akey, rkey = subkeys(key, 2)
         _, unravel = ravel_pytree(self.rnn.init())
@@ -126,14 +111,14 @@ def normalise_min_max(
     *,
     epsilon: float = 1e-5,
 ) -> Float[Array, " size"]:
-    """A vector shifted and scaled so that its least entry is `minimum` and its greatest `maximum`.
+    """Shifts and scales a vector so that its smallest entry is `minimum` and its largest `maximum`.
 
     **Arguments:**
 
     - `x`: the vector.
-    - `minimum`, `maximum`: the range to fill.
-    - `epsilon`: a vector whose entries differ by less is scaled as if they differed by that much,
-        so a constant one becomes `minimum` everywhere and its gradient stays finite.
+    - `minimum`, `maximum`: the range of the result.
+    - `epsilon`: if the range of `x` is smaller than this, it is scaled as if it were this large.
+        Therefore a constant vector becomes `minimum` everywhere, with a finite gradient.
     """
     check_vector("x", x)
     least = jnp.min(x)

@@ -1,9 +1,13 @@
-"""Small exact games, and the check that an environment keeps its promises."""
+"""Games with known values, and checks that an environment satisfies its interface."""
 
 from ._check import check_environment as check_environment, EnvironmentReport as EnvironmentReport
-from ._corridor import Corridor as Corridor, CorridorState as CorridorState
+from ._games import (
+    Corridor as Corridor,
+    CorridorState as CorridorState,
+    Nim as Nim,
+    NimState as NimState,
+)
 from ._monsters_oracle import (
     MonstersEpisode as MonstersEpisode,
     MonstersOracle as MonstersOracle,
 )
-from ._nim import Nim as Nim, NimState as NimState

@@ -1,6 +1,6 @@
-"""Does an environment keep the promises that planners, buffers and training loops rely on?"""
+"""Checks that an environment satisfies its interface."""
 
-from collections.abc import Callable
+import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -18,31 +18,35 @@ from .._environment import (
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
     Observation,
+    Transition,
 )
 from ._check_chance import check_chance
 from ._check_hidden import check_hidden
 from ._check_parts import (
+    batched,
+    BrokenPromiseError,
     check_laws,
     check_pure,
     check_same,
     check_signature,
-    check_transition,
     fail,
-    is_key,
+    key_leaf,
+    kind,
     leaves,
 )
 
 
 class EnvironmentReport(eqx.Module):
-    """What [`zero_envs.testing.check_environment`][] saw on the way.
+    """The statistics of a run of [`zero_envs.testing.check_environment`][].
 
     **Attributes:**
 
-    - `steps`: steps taken before the episodes' ends.
-    - `terminated`, `truncated`: episodes that ended each way. Where both are 0 no end was checked:
-        raise `num_steps`.
-    - `same_player`, `opponent`: steps after which the same player, or the opponent, moved next.
-    - `state_bytes`: the size of one state, which a search keeps for each of its nodes.
+    - `steps`: the number of steps before the ends of episodes.
+    - `terminated`, `truncated`: the number of episodes that ended each way. If both are 0, no end
+        was checked, so increase `num_steps`.
+    - `same_player`, `opponent`: the number of steps after which the same player or the opponent
+        moves next.
+    - `state_bytes`: the size of one state, which a search stores in each node.
     """
 
     steps: int
@@ -60,56 +64,61 @@ def check_environment(
     num_steps: int = 64,
     num_envs: int = 8,
 ) -> EnvironmentReport:
-    """Plays random legal actions and checks every promise of [`zero_envs.AbstractEnvironment`][].
+    """Plays random legal actions and checks the interface [`zero_envs.AbstractEnvironment`][].
 
-    - `init`, `step` and `observe` work under `jax.jit` and `jax.vmap`, and need to be traced only
-      once: `step` returns the structure, shapes and dtypes of `init`, none weakly typed.
-    - No PRNG key is part of a state.
-    - Nothing but the arguments decides the result.
+    - `init`, `step` and `observe` work under `jax.jit` and `jax.vmap`, and are traced only once:
+        `step` keeps the structure, shapes and dtypes of `init`, and no leaf is weakly typed.
+    - No state holds a PRNG key.
+    - Methods are pure functions.
     - Rewards and discounts are floating-point scalars, rewards and features are finite, a discount
-      is -1, 0 or 1, and discount 0 comes with `last`.
-    - Every state that is not final has a legal action: a legal value of each component where
-        actions are factored.
-    - A final state is absorbing: reward 0, discount 0, `last` again.
+        is -1, 0 or 1, and a step with discount 0 is `last`.
+    - Every state that is not final has a legal action, or a legal value of each component.
+    - Final states are absorbing: reward 0, discount 0 and `last`.
 
-    Of an [`zero_envs.AbstractChanceEnvironment`][] also, at the first, a middle and the last step:
+    For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step:
 
-    - Nothing in an afterstate is random, and no PRNG key is part of one.
-    - The outcomes' probabilities add up to 1.
-    - `resolve` returns what `step` returns, with the same structure, shapes and dtypes, and every
-      possible outcome keeps the promises above.
-    - `step` leads where possible outcomes lead, as often as they are probable. A right
-      environment fails this with a probability below one in 10^8.
+    - Afterstates are deterministic and hold no PRNG key.
+    - The probabilities of the outcomes add up to 1.
+    - `resolve` returns the structure, shapes and dtypes of `step`, and every possible outcome
+        satisfies the conditions above.
+    - `step` results in possible outcomes, with their frequencies. A correct environment fails this
+        check with a probability below 10^-8.
 
-    Of an [`zero_envs.AbstractHiddenEnvironment`][] also, at every step, where `resample` draws two
-    other states that look alike:
+    For an [`zero_envs.AbstractHiddenEnvironment`][], also at every step, with two results of
+    `resample`:
 
-    - `resample` keeps structure, shapes and dtypes, and all that is seen to the last bit: features
-      and legal actions.
-    - It does change something, unless `hidden` is False. Whether it draws from the exact posterior
-      is **not checked**.
+    - `resample` keeps structure, shapes and dtypes, and the observation is bitwise equal.
+    - It changes some state, unless `hidden` is `False`. It is **not checked** that it draws from
+        the exact posterior.
     - A signal is an integer from 0 to `num_signals - 1`.
-    - Where states that look alike give the same signal to the same action, whatever the keys of
-      `step`, `discount` and `last` are equal, and unless the game is over they look alike again.
+    - If states with equal observations give the same signal for the same action, then `discount`
+        and `last` are equal and, unless the game is over, the next observations are equal.
 
     **Arguments:**
 
-    - `env`: the environment, discrete, factored or continuous.
+    - `env`: a discrete, factored or continuous environment.
     - `key`: decides the episodes.
-    - `num_steps`, `num_envs`: how many episodes are played at once, and for how long. They are not
-        reset, so what comes after an end is checked too.
+    - `num_steps`, `num_envs`: the number of steps and of parallel episodes. Episodes are not reset,
+        so steps from final states are checked too.
 
     **Returns:** an [`zero_envs.testing.EnvironmentReport`][].
 
-    **Raises:** `AssertionError` with the first promise that does not hold.
+    **Raises:** `AssertionError` with the first condition that does not hold.
     """
+    try:
+        return _check(env, key, num_steps, num_envs)
+    except BrokenPromiseError as error:
+        raise AssertionError(f"check_environment({type(env).__name__}): {error}") from None
+
+
+def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> EnvironmentReport:
     _check_attributes(env)
-    init, step, observe = _batched(env)
+    init, step, observe = (jax.jit(batched(env, name)) for name in ("init", "step", "observe"))
     ikey, akey, skey = jr.split(key, 3)
     ikeys = jr.split(ikey, num_envs)
     state = init(ikeys)
-    check_same(env, "init", state, init(jr.clone(ikeys)))
-    _check_state(env, state)
+    check_same("init", state, init(jr.clone(ikeys)))
+    _check_state(state)
     observation = observe(state)
     _check_observation(env, observation, num_envs)
     over = np.zeros(num_envs, np.bool_)
@@ -120,21 +129,18 @@ def check_environment(
         skeys = jr.split(jr.fold_in(skey, i), num_envs)
         next_state, transition = step(state, action, skeys)
         if i == 0:
-            check_signature(env, "step", state, next_state)
-            check_transition(env, transition, num_envs)
-            again = step(state, action, jr.clone(skeys))
-            check_same(env, "step", (next_state, transition), again)
-            check_pure(
-                env,
-                lambda: dict(zip(("init", "step", "observe"), _functions(env), strict=True)),
-                ((ikeys,), (state, action, skeys), (state,)),
-            )
+            check_signature("step", state, next_state)
+            _check_transition(transition, num_envs)
+            check_same("step", (next_state, transition), step(state, action, jr.clone(skeys)))
+            check_pure("init", ft.partial(batched, env, "init"), ikeys)
+            check_pure("step", ft.partial(batched, env, "step"), state, action, skeys)
+            check_pure("observe", ft.partial(batched, env, "observe"), state)
         if i in (0, num_steps // 2, num_steps - 1):
             looked.append((state, action, over))
         if isinstance(env, AbstractHiddenEnvironment):
             played.append((state, action))
         state, observation = next_state, observe(next_state)
-        counts += check_laws(env, f"step {i}", over, transition)
+        counts += check_laws(f"step {i}", over, transition)
         over = over | np.asarray(transition.last)
         _check_values(env, i, over, observation)
     if isinstance(env, AbstractChanceEnvironment):
@@ -144,26 +150,6 @@ def check_environment(
         check_hidden(env, step, observe, played, key=jr.fold_in(skey, num_steps + 1))
     size = sum(x.nbytes for x in jax.tree.leaves(state)) // num_envs
     return EnvironmentReport(*(int(count) for count in counts), state_bytes=size)
-
-
-def _functions(env: Any) -> tuple[Callable, Callable, Callable]:
-    """Fresh functions, so that `jax.jit` cannot remember having traced them."""
-
-    def init(key):
-        return env.init(key=key)
-
-    def step(state, action, key):
-        return env.step(state, action, key=key)
-
-    def observe(state):
-        return env.observe(state)
-
-    return jax.vmap(init), jax.vmap(step), jax.vmap(observe)
-
-
-def _batched(env: Any) -> tuple[Callable, Callable, Callable]:
-    init, step, observe = _functions(env)
-    return jax.jit(init), jax.jit(step), jax.jit(observe)
 
 
 def _random_action(env: Any, observation: Observation, num_envs: int, key: PRNGKeyArray) -> Array:
@@ -181,7 +167,7 @@ def _random_action(env: Any, observation: Observation, num_envs: int, key: PRNGK
 
 
 def _components(env: Any, legal: Array) -> list[Array]:
-    """`[num_envs, values]` of each component: one, where an action is one integer."""
+    """The mask of each component, `[num_envs, values]`; a discrete action has one component."""
     if isinstance(env, AbstractDiscreteEnvironment):
         return [legal]
     return jnp.split(legal, np.cumsum(env.num_values)[:-1], axis=-1)
@@ -197,68 +183,70 @@ def _check_attributes(env: Any) -> None:
             name = "num_values"
         case _:
             fail(
-                env,
                 "must be an AbstractDiscreteEnvironment, an AbstractFactoredEnvironment or an "
-                "AbstractContinuousEnvironment; derive from one of them.",
+                "AbstractContinuousEnvironment; derive from one of them."
             )
     size = getattr(env, name)
     if name == "num_values":
         if type(size) is not tuple or not size or any(type(n) is not int or n < 1 for n in size):
-            fail(env, f"{name} is {size!r}; it must be a tuple of Python ints of at least 1.")
+            fail(f"{name} is {size!r}; it must be a tuple of Python ints of at least 1.")
     elif type(size) is not int or size < 1:
-        fail(env, f"{name} is {size!r}; it must be a Python int of at least 1.")
+        fail(f"{name} is {size!r}; it must be a Python int of at least 1.")
     if type(env.hidden) is not bool:
-        fail(env, f"hidden is {env.hidden!r}; it must be True or False.")
+        fail(f"hidden is {env.hidden!r}; it must be True or False.")
 
 
-def _check_state(env: Any, state: Any) -> None:
+def _check_state(state: Any) -> None:
+    if name := key_leaf(state):
+        fail(
+            f"state{name} is a PRNG key, so whoever holds a state can foresee its future; use the "
+            "key that step is given."
+        )
     for name, leaf in leaves(state):
-        if is_key(name, leaf):
-            fail(
-                env,
-                f"state{name} is a PRNG key, so whoever holds a state can foresee its future; use "
-                "the key that step is given.",
-            )
         if leaf.weak_type:
             fail(
-                env,
                 f"state{name} of init is weakly typed, so the second step is traced again; give it "
-                "a dtype, for instance jnp.zeros((), jnp.int32).",
+                "a dtype, for instance jnp.zeros((), jnp.int32)."
             )
+
+
+def _check_transition(transition: Any, num_envs: int) -> None:
+    if not isinstance(transition, Transition):
+        fail(f"step returns a {type(transition).__name__}; return (state, Transition).")
+    for name, dtype in (("reward", jnp.floating), ("discount", jnp.floating), ("last", jnp.bool_)):
+        leaf = getattr(transition, name)
+        if leaf.shape != (num_envs,) or not jnp.issubdtype(leaf.dtype, dtype):
+            fail(f"{name} is {kind(leaf)}; it must be a {dtype.__name__} scalar.")
 
 
 def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
     if not isinstance(observation, Observation):
-        fail(
-            env, f"observe returns a {type(observation).__name__}; return a zero_envs.Observation."
-        )
+        fail(f"observe returns a {type(observation).__name__}; return a zero_envs.Observation.")
     if not jax.tree.leaves(observation.features):
-        fail(env, "observe returns no features; return at least one array.")
+        fail("observe returns no features; return at least one array.")
     legal = observation.legal
     if isinstance(env, AbstractContinuousEnvironment):
         if legal is not None:
-            fail(env, "observe returns a legal mask; with continuous actions it must be None.")
+            fail("observe returns a legal mask; with continuous actions it must be None.")
         return
     discrete = isinstance(env, AbstractDiscreteEnvironment)
     size = env.num_actions if discrete else sum(env.num_values)
     if legal is None or legal.dtype != jnp.bool_ or legal.shape != (num_envs, size):
-        got = "None" if legal is None else f"{legal.dtype}{list(legal.shape[1:])}"
-        fail(env, f"the legal mask is {got}; it must be bool[{size}].")
+        got = "None" if legal is None else kind(legal)
+        fail(f"the legal mask is {got}; it must be bool[{size}].")
     if _stuck(env, legal).any():
-        fail(env, "an initial state has no legal action; every state that is not final needs one.")
+        fail("an initial state has no legal action; every state that is not final needs one.")
 
 
 def _check_values(env: Any, i: int, over: np.ndarray, observation: Observation) -> None:
     for name, leaf in leaves(observation.features):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
-            fail(env, f"step {i}: features{name} are not finite.")
-    if observation.legal is None:
-        return
-    if (_stuck(env, observation.legal) & ~over).any():
-        fail(env, f"step {i}: a state that is not final has no legal action.")
+            fail(f"step {i}: features{name} are not finite.")
+    if observation.legal is not None and (_stuck(env, observation.legal) & ~over).any():
+        fail(f"step {i}: a state that is not final has no legal action.")
 
 
 def _stuck(env: Any, legal: Array) -> np.ndarray:
-    """Where a component has no legal value."""
+    """The rows in which some component has no legal value."""
     playable = [np.asarray(row).any(axis=-1) for row in _components(env, legal)]
     return ~np.all(playable, axis=0)

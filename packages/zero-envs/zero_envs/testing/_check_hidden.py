@@ -1,5 +1,6 @@
-"""Does what a hidden environment hides stay hidden, and do its signals tell what is learned?"""
+"""Checks of hidden environments: nothing hidden is observed, and signals are sufficient."""
 
+import functools as ft
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from .._environment import AbstractHiddenEnvironment, Observation, Transition
-from ._check_parts import check_pure, check_same, check_signature, fail, leaves
+from ._check_parts import batched, check_pure, check_same, check_signature, fail, kind, leaves
 
 
-# Other states drawn for each.
+# The number of states that are resampled from each.
 _TWINS = 2
 
 
@@ -28,13 +29,13 @@ def check_hidden(
 ) -> None:
     """Checks the states of `played`, each with the action taken in it.
 
-    `step` and `observe` are batched and compiled. They are asked about a state and its twins one
-    after another: only what the same program says of the same row is equal to the last bit.
+    `step` and `observe` are batched and compiled. They are called separately for a state and for
+    each of its twins, because only results of the same row of the same program are bitwise equal.
     """
     number = env.num_signals
     if type(number) is not int or number < 1:
-        fail(env, f"num_signals is {number!r}; it must be a Python int of at least 1.")
-    resample, signal = map(jax.jit, _functions(env).values())
+        fail(f"num_signals is {number!r}; it must be a Python int of at least 1.")
+    resample, signal = (jax.jit(batched(env, name)) for name in ("resample", "signal"))
 
     def look(state: Any, action: Array, key: Array) -> _Look:
         after, transition = step(state, action, key)
@@ -49,44 +50,38 @@ def check_hidden(
     changed = False
     for i, (state, action) in enumerate(played):
         if i == 0:
-            after, _ = step(state, action, next(keys))
-            _check_functions(env, resample, signal, next(keys), (state, action, after))
+            args = (state, action, step(state, action, next(keys))[0])
+            twin_key = next(keys)
+            twin = resample(state, twin_key)
+            check_signature("resample", state, twin)
+            check_same("resample", twin, resample(state, jr.clone(twin_key)))
+            check_same("signal", signal(*args), signal(*args))
+            check_pure("resample", ft.partial(batched, env, "resample"), state, twin_key)
+            check_pure("signal", ft.partial(batched, env, "signal"), *args)
         real = look(state, action, next(keys))
-        _check_signal(env, i, real.signal, len(action))
+        _check_signal(i, real.signal, len(action), number)
         for _ in range(_TWINS):
             twin = resample(state, next(keys))
             changed |= bool(_differing(dict(leaves(state)), dict(leaves(twin))))
             other = look(twin, action, next(keys))
-            _check_seen(env, i, real, other)
-            _check_signal(env, i, other.signal, len(action))
-            _check_learned(env, i, action, real, other)
+            for name in _differing(real.seen, other.seen):
+                fail(f"step {i}: resample changes {name}; it must keep what the player sees.")
+            _check_signal(i, other.signal, len(action), number)
+            _check_learned(i, action, real, other)
     if env.hidden and not changed:
         fail(
-            env,
             f"resample never changed a state in {len(played)} steps; it must draw anew what the "
-            "player cannot see.",
+            "player cannot see."
         )
 
 
 class _Look(NamedTuple):
-    """What was seen before a step, what it told, and what there was to learn from it."""
+    """The observation before a step, its signal and end, and the observation after it."""
 
     seen: dict[str, Array]
     signal: Array
     ends: dict[str, Array]
     after: dict[str, Array]
-
-
-def _functions(env: Any) -> dict[str, Callable]:
-    """Fresh batched functions, so that `jax.jit` cannot remember having traced them."""
-
-    def resample(state, key):
-        return env.resample(state, key=key)
-
-    def signal(state, action, after):
-        return env.signal(state, action, after)
-
-    return {"resample": jax.vmap(resample), "signal": jax.vmap(signal)}
 
 
 def _seen(observation: Observation) -> dict[str, Array]:
@@ -95,7 +90,7 @@ def _seen(observation: Observation) -> dict[str, Array]:
 
 
 def _differing(first: dict[str, Array], second: dict[str, Array]) -> dict[str, np.ndarray]:
-    """In which rows, by the name of what differs in any."""
+    """The rows in which two batches differ, by the name of each leaf that differs in any."""
     found = {}
     for name, x in first.items():
         x, y = np.asarray(x), np.asarray(second[name])
@@ -106,47 +101,26 @@ def _differing(first: dict[str, Array], second: dict[str, Array]) -> dict[str, n
     return found
 
 
-def _check_functions(
-    env: Any, resample: Callable, signal: Callable, key: Array, step: tuple[Any, Array, Any]
-) -> None:
-    state, _, _ = step
-    twin = resample(state, key)
-    check_signature(env, "resample", state, twin)
-    check_same(env, "resample", twin, resample(state, jr.clone(key)))
-    check_same(env, "signal", signal(*step), signal(*step))
-    check_pure(env, lambda: _functions(env), ((state, key), step))
-
-
-def _check_seen(env: Any, i: int, real: _Look, other: _Look) -> None:
-    for name in _differing(real.seen, other.seen):
-        fail(env, f"step {i}: resample changes {name}; it must keep what the player sees.")
-
-
-def _check_signal(env: Any, i: int, signal: Array, rows: int) -> None:
+def _check_signal(i: int, signal: Array, rows: int, number: int) -> None:
     if signal.shape != (rows,) or not jnp.issubdtype(signal.dtype, jnp.integer):
+        fail(f"signal is {kind(signal)}; it must be an integer scalar.")
+    values = np.asarray(signal)
+    for value in values[(values < 0) | (values >= number)]:
         fail(
-            env,
-            f"signal is {signal.dtype}{list(signal.shape[1:])}; it must be an integer scalar.",
-        )
-    known = (signal >= 0) & (signal < env.num_signals)
-    if not known.all():
-        fail(
-            env,
-            f"step {i}: a signal is {np.asarray(signal)[~np.asarray(known)][0]}; with "
-            f"num_signals={env.num_signals} it must be from 0 to {env.num_signals - 1}.",
+            f"step {i}: a signal is {value}; with num_signals={number} it must be from 0 to "
+            f"{number - 1}."
         )
 
 
-def _check_learned(env: Any, i: int, action: Array, real: _Look, other: _Look) -> None:
+def _check_learned(i: int, action: Array, real: _Look, other: _Look) -> None:
     told = np.asarray(real.signal == other.signal)
-    # Nobody looks at what comes after the end of a game.
+    # Observations after the end of a game do not matter.
     goes_on = np.asarray(real.ends["discount"]) != 0
     checks = ((told, real.ends, other.ends), (told & goes_on, real.after, other.after))
     for where, first, second in checks:
         for name, rows in _differing(first, second).items():
             for row in np.flatnonzero(where & rows):
                 fail(
-                    env,
                     f"step {i}: two states that looked alike gave signal {real.signal[row]} to "
-                    f"action {action[row]}, and then {name} differed; signals must tell it.",
+                    f"action {action[row]}, and then {name} differed; signals must tell it."
                 )

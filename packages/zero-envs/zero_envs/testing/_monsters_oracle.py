@@ -1,21 +1,27 @@
-"""Exact values of `Monsters`, by dynamic programming over every state."""
+"""Exact values of `Monsters`, by dynamic programming over all states.
 
+The rules are implemented a second time, as NumPy tables that are independent of the environment.
+"""
+
+import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._monsters import Monsters, MonstersState
-from ._monsters_tables import layouts, motion, MOVES, neighbours, symmetries
 
 
-# Some minutes.
+# So many states take some minutes.
 _MOST_STATES = 2**22
 _TOLERANCE = 1e-9
+# Stay, up, down, left, right.
+_MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0))
 
 
 class MonstersEpisode(NamedTuple):
-    """What one episode, cut off after some steps, is expected to bring."""
+    """The expected results of an episode with a limited number of steps."""
 
     return_mean: float
     win_rate: float
@@ -23,17 +29,17 @@ class MonstersEpisode(NamedTuple):
 
 
 class MonstersOracle:
-    """Values of every state of a [`zero_envs.Monsters`][], and of what one can do there.
+    """The exact values of all states and actions of a [`zero_envs.Monsters`][], without its time
+    limit.
 
-    For tests and for measuring regret. It is made of tables that were written from the rules, not
-    from the environment's `step`. The eight symmetries of the board save most of the work: the
-    1 122 304 states of 6 x 6 take about three seconds on a CPU.
-
-    The time limit is left out: values are those of a game without one.
+    It is for tests and for measuring regret. The rules are implemented independently of the
+    environment's `step`. Because of the eight symmetries of the board, the 1 122 304 states of
+    6 x 6 take about three seconds on a CPU.
 
     **Arguments:**
 
-    - `env`: of at most about four million states: 6 x 6 and smaller, larger with fewer pieces.
+    - `env`: an environment with at most about four million states: up to 6 x 6, or larger with
+        fewer pieces.
     """
 
     def __init__(self, env: Monsters):
@@ -47,14 +53,13 @@ class MonstersOracle:
                 f"{_MOST_STATES} fit; take a smaller board or fewer pieces."
             )
         self.env = env
-        self._near = neighbours(side)
-        # Of moves of monsters, from the second cell to the third; and as they lie in memory for a
-        # product from the other side.
-        self._to = motion(side, env.sight, env.aggression)
+        self._near = _neighbours(side)
+        # The transition probabilities of a monster, and their transpose contiguous in memory.
+        self._to = _motion(side, env.sight, env.aggression)
         self._from = self._to.swapaxes(1, 2).copy()
-        self._turns = symmetries(side)
-        self._items = layouts(cells, env.bad_item, self._turns.cells)
-        # The symmetry that brings a cell to the one that stands for all that are like it.
+        self._turns = _symmetries(side)
+        self._items = _layouts(cells, env.bad_item, self._turns.cells)
+        # The symmetry that maps each cell to the representative of its class.
         self._turn = np.argmin(self._turns.cells, axis=0)
         self._alike, self._class, self._count = np.unique(
             np.min(self._turns.cells, axis=0), return_inverse=True, return_counts=True
@@ -67,21 +72,23 @@ class MonstersOracle:
     def qvalues(
         self, state: MonstersState, *, gamma: float = 0.99
     ) -> Float[np.ndarray, "batch actions"]:
-        """The value of each action and the best play ever after; the first call takes seconds.
+        """The value of each action with optimal play afterwards; the first call takes seconds.
 
         **Arguments:**
 
         - `state`: a batch of states.
-        - `gamma`: the discount of one step, below 1.
+        - `gamma`: the discount factor, below 1.
 
-        **Returns:** expected discounted sums of rewards, to 1e-9: -inf for illegal actions; in a
-        final state 0 for all.
+        **Returns:** the expected discounted sums of rewards, with an error below 1e-9; -inf for
+        illegal actions, and 0 for all actions of a final state.
+
+        **Raises:** `ValueError` for states that are not part of the environment's game.
         """
         pieces = np.asarray(state.pieces, np.int64)
         over = np.asarray(state.over)
         inside = np.max(pieces, axis=1) < len(self._near)
         agent, target, distractor, good, bad = np.where((over | ~inside)[:, None], 0, pieces).T
-        # Final states are looked up at a place where something is, and then overwritten.
+        # Final states are looked up at a valid index, and overwritten below.
         layout = self._items.number[good, bad, np.where(over, 0, np.asarray(state.held))]
         layout = np.where(over, 0, layout)
         alive = (pieces[:, : 2 + self.env.distractor] >= 0).all(axis=1)
@@ -106,24 +113,26 @@ class MonstersOracle:
         *,
         gamma: float = 0.99,
     ) -> Float[np.ndarray, " batch"]:
-        """What is lost by `action` and the best play after it, against the best play at once."""
+        """The difference between the value of the best action and that of `action`."""
         qvalues = self.qvalues(state, gamma=gamma)
         chosen = np.take_along_axis(qvalues, np.asarray(action)[:, None], axis=1)[:, 0]
         return np.max(qvalues, axis=1) - chosen
 
     def start_value(self, *, gamma: float = 0.99) -> float:
-        """The value of a fresh start under the best play, on average over all starts."""
+        """The value of optimal play, averaged over all initial states."""
         return float(np.sum(self._start * np.max(self._solve(gamma), axis=1)))
 
     def rollout(
         self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
     ) -> float:
-        """The expected sum of rewards in `num_steps` steps, a fresh start following every end.
+        """The expected sum of rewards in `num_steps` steps, with a new episode after every end.
 
         **Arguments:**
 
-        - `policy`: `"optimal"`, which knows how many steps are left; `"greedy"`, which does not and
-            plays what `qvalues(gamma=gamma)` says is best; or `"random"`.
+        - `num_steps`: the number of steps, below the environment's time limit.
+        - `policy`: `"optimal"`, which depends on the number of remaining steps; `"greedy"`, which
+            plays the best action by `qvalues(gamma=gamma)`; or `"random"`.
+        - `gamma`: the discount factor of the greedy policy.
         """
         self._check(num_steps, policy)
         values, start = self._zeros(), 0.0
@@ -136,10 +145,9 @@ class MonstersOracle:
     def episode(
         self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
     ) -> MonstersEpisode:
-        """What one episode brings, that ends or is cut off after `num_steps` steps.
+        """The expected results of one episode of at most `num_steps` steps.
 
-        The optimal policy is that of the largest expected sum of rewards, which knows how many
-        steps are left. The others are those of `rollout`.
+        The arguments are those of `rollout`. The optimal policy maximises the sum of rewards.
         """
         self._check(num_steps, policy)
         returns = wins = losses = self._zeros()
@@ -169,9 +177,9 @@ class MonstersOracle:
             raise ValueError(f"MonstersOracle: gamma={gamma}; it must be at least 0 and below 1.")
         if gamma not in self._solved:
             values, qvalues = self._zeros(), np.empty(0)
-            # Taken items do not come back. So first come games in which none is left: one that
-            # cannot be won any more may go on for long, and these are few.
-            # What is still to come is at most a geometric series.
+            # Taken items do not return, so layouts without items are solved first. Games that can
+            # no longer be won take many sweeps, but there are few such states. The remaining error
+            # is bounded by a geometric series.
             enough = _TOLERANCE * (1 - gamma) / max(gamma, _TOLERANCE)
             for number in self._items.stages:
                 change = np.inf
@@ -187,8 +195,8 @@ class MonstersOracle:
     def _follow(
         self, policy: str, gamma: float, first: np.ndarray, *others: np.ndarray
     ) -> list[np.ndarray]:
-        """Values of states, of values of actions: where `first` is best, or those with gamma, or
-        anywhere."""
+        """The values of states under a policy, for each of several tables of action values. The
+        optimal policy maximises `first`."""
         if policy != "random":
             lead = first if policy == "optimal" else self._solve(gamma)
             best = np.argmax(lead, axis=1)[:, None]
@@ -204,18 +212,16 @@ class MonstersOracle:
         step: float,
         gamma: float = 1.0,
     ) -> Float[np.ndarray, "classes 5 layouts cells others"]:
-        """One step: `won` or `lost` at its end, or else `step` and then `gamma * values`.
-
-        The first few layouts are enough.
-        """
+        """The action values of one step: `won` or `lost` if the episode ends, and otherwise
+        `step + gamma * values`. `values` may have the first layouts only."""
         number, others = values.shape[1], self.env.distractor
         armed = self._items.armed[:number]
-        qvalues = np.full((len(values), len(MOVES), *values.shape[1:]), -np.inf)
+        qvalues = np.full((len(values), len(_MOVES), *values.shape[1:]), -np.inf)
         for i, move in np.argwhere(self._open).tolist():
             old = int(self._alike[i])
             new = int(self._near[old, move])
             arrives = np.zeros(values.shape[-1])
-            # By what is held, where target and distractor are after their moves.
+            # The result by the layout and the cells of target and distractor after their moves.
             landed = values[self._class[new]].ravel()[self._gather[new][:number]] * gamma + step
             landed[:, new, :] = np.where(armed, won, lost)[:, None]
             if others:
@@ -225,7 +231,7 @@ class MonstersOracle:
             if self.env.moving and others:
                 landed = landed @ self._from[old]
                 arrives = self._from[old, new]
-            # Before their moves: who beat the target may yet meet the distractor.
+            # Before the monsters' moves. An agent that beats the target may meet the distractor.
             after = won + (lost - won) * arrives
             landed[:, new, :] = np.where(armed[:, None], after, lost)
             if others:
@@ -237,7 +243,7 @@ class MonstersOracle:
         return np.zeros(self._start.shape)
 
     def _starts(self, cells: int) -> Float[np.ndarray, "classes layouts cells others"]:
-        """The probability that a game starts in a state, or in one like it."""
+        """The probability that a game starts in a state of each class."""
         free, apart = self._items.free, ~np.eye(cells, dtype=np.bool_)
         agent = self._count[:, None] * (free[:, self._alike].T & self._items.intact)
         monster = free[None] & apart[self._alike][:, None]
@@ -247,9 +253,114 @@ class MonstersOracle:
         return start / np.sum(start)
 
     def _turned(self, cell: int) -> Int[np.ndarray, "layouts cells others"]:
-        """Where in a table of values an agent at `cell` finds its own."""
+        """The indices into a table of values for an agent at `cell`."""
         g = self._turn[cell]
         cells = self._turns.cells[g]
         others = cells if self.env.distractor else np.zeros(1, np.int64)
         indices = np.ix_(self._items.turned[g], cells, others)
         return np.ravel_multi_index(np.broadcast_arrays(*indices), self._start.shape[1:])
+
+
+class _Layouts(NamedTuple):
+    """All layouts of the items. In a game the index of the layout never increases.
+
+    **Attributes:**
+
+    - `number`: the index of a layout by the good item's cell, the bad item's cell (-1 if it is
+        taken) and the held item.
+    - `free`: the cells without an item.
+    - `armed`: whether the good item is held.
+    - `intact`: whether no item has been taken.
+    - `stages`: the number of layouts with at most 0, 1, ... remaining items, which come first.
+    - `taken`: the layout after the agent enters a cell.
+    - `turned`: the layout after a symmetry.
+    """
+
+    number: Int[np.ndarray, "places places 3"]
+    free: Bool[np.ndarray, "layouts cells"]
+    armed: Bool[np.ndarray, " layouts"]
+    intact: Bool[np.ndarray, " layouts"]
+    stages: Int[np.ndarray, " stages"]
+    taken: Int[np.ndarray, "layouts cells"]
+    turned: Int[np.ndarray, "symmetries layouts"]
+
+
+class _Symmetries(NamedTuple):
+    """The eight symmetries of the board, applied to cells and to moves."""
+
+    cells: Int[np.ndarray, "symmetries cells"]
+    moves: Int[np.ndarray, "symmetries 5"]
+
+
+def _neighbours(side: int) -> Int[np.ndarray, "cells 5"]:
+    """The cell after each move, -1 for a wall."""
+    table = np.full((side**2, len(_MOVES)), -1)
+    for y, x in np.ndindex(side, side):
+        for i, (dx, dy) in enumerate(_MOVES):
+            if 0 <= x + dx < side and 0 <= y + dy < side:
+                table[y * side + x, i] = (y + dy) * side + x + dx
+    return table
+
+
+def _motion(side: int, sight: float, aggression: float) -> Float[np.ndarray, "prey cells cells"]:
+    """The probability that a monster moves from one cell to another, for each cell of its prey."""
+    odds, near = np.zeros((side**2,) * 3), _neighbours(side)
+    where = [(cell % side, cell // side) for cell in range(side**2)]
+    for prey, cell in itertools.product(range(side**2), repeat=2):
+        distance = math.dist(where[cell], where[prey])
+        anywhere = [c for c in near[cell] if c >= 0]
+        closer = [c for c in anywhere if math.dist(where[c], where[prey]) < distance <= sight]
+        for c in closer:
+            odds[prey, cell, c] += aggression / len(closer)
+        for c in anywhere:
+            odds[prey, cell, c] += (1 - aggression if closer else 1) / len(anywhere)
+    return odds
+
+
+def _symmetries(side: int) -> _Symmetries:
+    """Four rotations of the board and of its mirror image."""
+    board = np.arange(side**2).reshape(side, side)
+    turned = [np.rot90(b, k).ravel() for b in (board, board.T) for k in range(4)]
+    # `turned` maps new cells to old ones; its inverse maps old cells to new ones.
+    cells = np.argsort(turned, axis=1)
+    near = _neighbours(side)
+    moves = np.zeros((len(cells), len(_MOVES)), np.int64)
+    for g, i in np.ndindex(*moves.shape):
+        start = int(np.flatnonzero(near[:, i] >= 0)[0])
+        (moves[g, i],) = np.flatnonzero(near[cells[g, start]] == cells[g, near[start, i]])
+    return _Symmetries(cells, moves)
+
+
+def _layouts(cells: int, bad_item: bool, turns: Int[np.ndarray, "symmetries cells"]) -> _Layouts:
+    """All consistent combinations of the items' cells and the held item."""
+    each, taken = range(cells), -1
+    found = [(taken, taken, 1)]
+    if bad_item:
+        found += [(taken, taken, 2)]
+        found += [(taken, bad, 1) for bad in each] + [(good, taken, 2) for good in each]
+        found += [(good, bad, 0) for good in each for bad in each if good != bad]
+    else:
+        found += [(good, taken, 0) for good in each]
+    left = [(good != taken) + (bad != taken) for good, bad, _ in found]
+    number = np.full((cells + 1, cells + 1, 3), -1)
+    for i, layout in enumerate(found):
+        number[layout] = i
+
+    def arrive(good: int, bad: int, held: int, agent: int) -> tuple[int, int, int]:
+        if agent == good:
+            return taken, bad, 1
+        return (good, taken, 2) if agent == bad else (good, bad, held)
+
+    def turn(good: int, bad: int, held: int, g: np.ndarray) -> tuple[int, int, int]:
+        # The index -1 selects the appended entry, so taken items stay taken.
+        return int([*g, taken][good]), int([*g, taken][bad]), held
+
+    return _Layouts(
+        number=number,
+        free=np.asarray([[cell not in (good, bad) for cell in each] for good, bad, _ in found]),
+        armed=np.asarray([held == 1 for _, _, held in found]),
+        intact=np.asarray([held == 0 for _, _, held in found]),
+        stages=np.cumsum(np.bincount(left)),
+        taken=np.asarray([[number[arrive(*x, agent)] for agent in each] for x in found]),
+        turned=np.asarray([[number[turn(*x, g)] for x in found] for g in turns]),
+    )

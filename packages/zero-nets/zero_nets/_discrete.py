@@ -1,0 +1,262 @@
+"""Distributions over finitely many actions or values."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from ._checks import check_each, check_shape, check_vector, concrete
+from ._distribution import AbstractDistribution
+
+
+# distreqx's `Categorical` draws int8, so actions above 127 come out negative, and an infinite
+# divergence has a NaN gradient.
+class Categorical(AbstractDistribution):
+    """The actions 0 to n - 1 with probabilities `softmax(logits)`.
+
+    A logit of -inf marks an illegal action: it has probability 0, it is never drawn, and it causes
+    no NaN in any value or gradient. If no action is legal (as in a row of filler), every
+    log-probability is -inf, and the sample, the mode and the entropy are 0.
+
+    **Attributes:**
+
+    - `logits`: unnormalised log-probabilities.
+    """
+
+    logits: Float[Array, " actions"]
+
+    def __check_init__(self):
+        check_vector("logits", self.logits)
+
+    @property
+    def log_probs(self) -> Float[Array, " actions"]:
+        """The log-probabilities of all actions, -inf for illegal ones."""
+        legal = self.logits > -jnp.inf
+        # The softmax of a row without a legal action would be NaN.
+        logits = jnp.where(jnp.any(legal), self.logits, jnp.zeros_like(self.logits))
+        return jnp.where(legal, jax.nn.log_softmax(logits), -jnp.inf)
+
+    @property
+    def probs(self) -> Float[Array, " actions"]:
+        """The probabilities of all actions."""
+        return jnp.exp(self.log_probs)
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
+        return jr.categorical(key, self.logits)
+
+    def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
+        """The log-probability of `action`: -inf if it is illegal or out of range."""
+        check_shape("action", action, ())
+        exists = (action >= 0) & (action < self.logits.size)
+        return jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
+
+    def mode(self) -> Int[Array, ""]:
+        """The most likely action; the first one if several are equal."""
+        return jnp.argmax(self.logits)
+
+    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        del key
+        log_probs = self.log_probs
+        return -jnp.sum(self.probs * jnp.where(log_probs > -jnp.inf, log_probs, 0.0))
+
+    def kl(self, other: "Categorical") -> Float[Array, ""]:
+        """`KL(self || other)`. It is infinite, with a zero gradient, if `other` gives probability 0
+        to an action that `self` can draw."""
+        if other.logits.shape != self.logits.shape:
+            raise ValueError(
+                f"A KL divergence of {self.logits.size} actions to {other.logits.size}; both "
+                "distributions must have the same number."
+            )
+        mine, theirs = self.log_probs, other.log_probs
+        possible = mine > -jnp.inf
+        shared = possible & (theirs > -jnp.inf)
+        difference = jnp.where(shared, mine, 0.0) - jnp.where(shared, theirs, 0.0)
+        return jnp.where(jnp.any(possible & ~shared), jnp.inf, jnp.sum(self.probs * difference))
+
+
+class MultiDiscrete(AbstractDistribution):
+    """Several independent categorical distributions, which may differ in size.
+
+    **Attributes:**
+
+    - `logits`: the logits of the first component, then those of the second, and so on; -inf marks
+        an illegal action.
+    - `num_actions`: the number of actions of each component.
+    """
+
+    logits: Float[Array, " logits"]
+    num_actions: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_each(num_actions=self.num_actions)
+        if self.logits.shape != (sum(self.num_actions),):
+            raise ValueError(
+                f"The logits have shape {self.logits.shape}; `num_actions={self.num_actions}` "
+                f"needs {(sum(self.num_actions),)}. Use `jax.vmap` over a batch."
+            )
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, " components"]:
+        keys = jr.split(key, len(self.num_actions))
+        return jax.vmap(lambda part, key: part.sample(key=key))(self._parts(), keys)
+
+    def log_prob(self, action: Int[Array, " components"]) -> Float[Array, ""]:
+        return jnp.sum(jax.vmap(Categorical.log_prob)(self._parts(), action))
+
+    def mode(self) -> Int[Array, " components"]:
+        return jax.vmap(Categorical.mode)(self._parts())
+
+    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        del key
+        return jnp.sum(jax.vmap(lambda part: part.entropy())(self._parts()))
+
+    def kl(self, other: "MultiDiscrete") -> Float[Array, " components"]:
+        """`KL(self || other)` of each component."""
+        if other.num_actions != self.num_actions:
+            raise ValueError(
+                f"A KL divergence of {self.num_actions} actions to {other.num_actions}; both "
+                "distributions must have the same numbers."
+            )
+        return jax.vmap(Categorical.kl)(self._parts(), other._parts())
+
+    def _parts(self) -> Categorical:
+        """A batch of one distribution per component, padded with illegal actions."""
+        sizes = np.asarray(self.num_actions)[:, None]
+        columns = np.arange(sizes.max())[None, :]
+        index = np.where(columns < sizes, np.cumsum(sizes)[:, None] - sizes + columns, 0)
+        logits = jnp.where(columns < sizes, self.logits[index], -jnp.inf)
+        return jax.vmap(Categorical)(logits)
+
+
+class DiscreteValued(AbstractDistribution):
+    """A categorical distribution over real numbers, such as returns (Bellemare et al. 2017,
+    https://arxiv.org/abs/1707.06887) or a grid of continuous actions.
+
+    **Attributes:**
+
+    - `logits`: unnormalised log-probabilities of the values.
+    - `values`: the support, strictly increasing.
+    """
+
+    logits: Float[Array, " atoms"]
+    values: Float[Array | np.ndarray, " atoms"]
+
+    def __check_init__(self):
+        check_shape("values", self.values, self.logits.shape)
+        values = concrete(self.values)
+        if values is not None and not np.all(np.diff(values) > 0):
+            raise ValueError(f"`values` is {values.tolist()}; it must be strictly increasing.")
+
+    @classmethod
+    def from_probs(
+        cls, probs: Float[Array, " atoms"], values: Float[Array | np.ndarray, " atoms"]
+    ) -> "DiscreteValued":
+        """The distribution with the given probabilities, which may be 0, in place of logits."""
+        return cls(_log(probs), values)
+
+    @property
+    def probs(self) -> Float[Array, " atoms"]:
+        """The probabilities of all values."""
+        return self._categorical.probs
+
+    def mean(self) -> Float[Array, ""]:
+        """The expected value."""
+        return jnp.sum(self.probs * self.values)
+
+    def variance(self) -> Float[Array, ""]:
+        """The expected squared distance from the mean."""
+        return jnp.sum(self.probs * (self.values - self.mean()) ** 2)
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        return jnp.asarray(self.values)[self._categorical.sample(key=key)]
+
+    def log_prob(self, action: Float[Array, ""]) -> Float[Array, ""]:
+        """The log-probability of the value `action`: -inf if it is not in the support."""
+        found = self.values == action
+        return self._categorical.log_prob(jnp.where(jnp.any(found), jnp.argmax(found), -1))
+
+    def mode(self) -> Float[Array, ""]:
+        """The most likely value; the lowest one if several are equal."""
+        return jnp.asarray(self.values)[self._categorical.mode()]
+
+    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        del key
+        return self._categorical.entropy()
+
+    def kl(self, other: "DiscreteValued") -> Float[Array, ""]:
+        """`KL(self || other)` of two distributions over the same values.
+
+        **Raises:** `ValueError` if the values are known to differ (traced values are not compared).
+        """
+        mine, theirs = concrete(self.values), concrete(other.values)
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
+            raise ValueError(
+                f"A KL divergence of values {mine.tolist()} to {theirs.tolist()}; it needs the "
+                "same support."
+            )
+        return self._categorical.kl(other._categorical)
+
+    @property
+    def _categorical(self) -> Categorical:
+        return Categorical(self.logits)
+
+
+class EpsilonGreedy(AbstractDistribution):
+    """With probability `epsilon` a uniform legal action, otherwise a greedy one.
+
+    Greedy actions of equal value share their probability equally.
+
+    **Attributes:**
+
+    - `qvalues`: the value of every action for the player who acts; -inf marks an illegal action.
+    - `epsilon`: the probability of exploring, in [0, 1].
+    """
+
+    qvalues: Float[Array, " actions"]
+    epsilon: Float[Array, ""]
+
+    def __init__(self, qvalues: Float[Array, " actions"], epsilon: Float[ArrayLike, ""]):
+        """**Arguments:**
+
+        - `qvalues`, `epsilon`: the attributes. A Python number is cast to the dtype of `qvalues`.
+        """
+        check_vector("qvalues", qvalues)
+        value = concrete(epsilon)
+        if value is not None and not np.all((value >= 0) & (value <= 1)):
+            raise ValueError(f"`epsilon` is {value.tolist()}; it must be in [0, 1].")
+        self.qvalues = qvalues
+        self.epsilon = jnp.asarray(epsilon, qvalues.dtype)
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
+        return self._categorical.sample(key=key)
+
+    def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
+        return self._categorical.log_prob(action)
+
+    def mode(self) -> Int[Array, ""]:
+        """The greedy action; the first one if several are equal."""
+        return jnp.argmax(self.qvalues)
+
+    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        del key
+        return self._categorical.entropy()
+
+    def kl(self, other: "EpsilonGreedy") -> Float[Array, ""]:
+        return self._categorical.kl(other._categorical)
+
+    @property
+    def _categorical(self) -> Categorical:
+        legal = self.qvalues > -jnp.inf
+        best = legal & (self.qvalues == jnp.max(self.qvalues))
+        probs = jnp.zeros_like(self.qvalues)
+        for chosen, total in ((best, 1 - self.epsilon), (legal, self.epsilon)):
+            number = jnp.maximum(jnp.sum(chosen, dtype=total.dtype), 1)
+            probs += jnp.where(chosen, total / number, 0.0)
+        return Categorical(_log(probs))
+
+
+def _log(probs: Float[Array, " atoms"]) -> Float[Array, " atoms"]:
+    """The logarithm, -inf at 0, without a NaN in the gradient."""
+    possible = probs > 0
+    return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
