@@ -13,7 +13,7 @@ import pytest
 
 import zero_search.mctx as dropin
 from zero_search import AbstractQTransform, ByParentAndSiblings, MuZeroPUCT, TreeSearch
-from zero_search.mctx import _recurrent
+from zero_search.mctx import _nodes
 
 from .helpers import Jitted, othello_positions, quick_jit, RandomTree
 
@@ -38,7 +38,7 @@ def loose():
 @pytest.fixture
 def quiet(monkeypatch):
     """Neither engine breaks ties at random; all other noise stays."""
-    monkeypatch.setattr(_recurrent, "TIE_BREAK", 0.0)
+    monkeypatch.setattr(_nodes, "TIE_BREAK", 0.0)
     monkeypatch.setattr(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape))
 
 
