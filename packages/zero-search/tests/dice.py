@@ -25,18 +25,22 @@ class RandomDice(AbstractChanceModel[Node, Node]):
     """
 
     tree: RandomTree
-    num_outcomes: int = 3
+    sides: int = 3
     certain: float = 0.0
+
+    @property
+    def num_outcomes(self):
+        return self.sides
 
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return sampled_step(self, state, action, key=key)
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
 
-    def afterstate(self, state, action):
-        name = _mix(state.name * jnp.uint32(37) + action.astype(jnp.uint32) + jnp.uint32(5))
-        return Node(name, state.depth, state.done)
+    def afterstate(self, node, action):
+        name = _mix(node.name * jnp.uint32(37) + action.astype(jnp.uint32) + jnp.uint32(5))
+        return Node(name, node.depth, node.done)
 
     def outcome_logits(self, afterstate):
         lanes = jnp.arange(self.num_outcomes, dtype=jnp.uint32)[None] + jnp.uint32(3)
@@ -50,8 +54,8 @@ class RandomDice(AbstractChanceModel[Node, Node]):
     def resolve(self, afterstate, outcome):
         return self.tree.step(afterstate, outcome, key=UNUSED)
 
-    def predict(self, state, *, key):
-        return self.tree.predict(state, key=key)
+    def predict(self, node, *, key):
+        return self.tree.predict(node, key=key)
 
 
 class Die(AbstractPriorModel[jax.Array]):
@@ -60,13 +64,13 @@ class Die(AbstractPriorModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key)
         reward = face.astype(jnp.float32)
         return face, reward, jnp.zeros_like(reward), jnp.ones_like(face, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape)
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.zeros(node.shape)
 
 
 class OtherDice(AbstractChanceModel[Node, Node]):
@@ -87,11 +91,11 @@ class OtherDice(AbstractChanceModel[Node, Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return sampled_step(self, state, action, key=key)
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
 
-    def afterstate(self, state, action):
-        return self.dice.afterstate(state, action)
+    def afterstate(self, node, action):
+        return self.dice.afterstate(node, action)
 
     def outcome_logits(self, afterstate):
         return self._maybe("outcome_logits", self.dice.outcome_logits(afterstate))
@@ -104,8 +108,8 @@ class OtherDice(AbstractChanceModel[Node, Node]):
     def resolve(self, afterstate, outcome):
         return self._maybe("resolve", self.dice.resolve(afterstate, outcome))
 
-    def predict(self, state, *, key):
-        return self._maybe("predict", self.dice.predict(state, key=key))
+    def predict(self, node, *, key):
+        return self._maybe("predict", self.dice.predict(node, key=key))
 
 
 def judged(dice: RandomDice) -> OtherDice:

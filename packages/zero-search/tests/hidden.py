@@ -53,30 +53,30 @@ class Tiger(AbstractHiddenModel[Doors]):
             over=zeros > 0,
         )
 
-    def step(self, state, action, *, key):
-        now = jnp.arange(self.horizon, dtype=jnp.int32)[None] == state.time[:, None]
-        lie = jnp.any(now & state.lies, axis=1)
+    def step(self, node, action, *, key):
+        now = jnp.arange(self.horizon, dtype=jnp.int32)[None] == node.time[:, None]
+        lie = jnp.any(now & node.lies, axis=1)
         if self.noisy:
             lie = jax.vmap(lambda k: jr.bernoulli(k, 1 - HONEST))(key)
-        roar = jnp.where(lie, 1 - state.tiger, state.tiger)
-        listens = (action == LISTEN) & ~state.over
-        heard = state.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
-        reward = jnp.where(action - 1 == state.tiger, -100.0, 10.0)
+        roar = jnp.where(lie, 1 - node.tiger, node.tiger)
+        listens = (action == LISTEN) & ~node.over
+        heard = node.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
+        reward = jnp.where(action - 1 == node.tiger, -100.0, 10.0)
         reward = jnp.where(action == LISTEN, -1.0, reward)
-        time = jnp.minimum(state.time + 1, self.horizon)
-        over = state.over | (action != LISTEN) | (time == self.horizon)
-        after = Doors(state.tiger, state.lies, heard, time, over)
-        return after, jnp.where(state.over, 0.0, reward), jnp.where(over, 0.0, self.gamma), over
+        time = jnp.minimum(node.time + 1, self.horizon)
+        over = node.over | (action != LISTEN) | (time == self.horizon)
+        after = Doors(node.tiger, node.lies, heard, time, over)
+        return after, jnp.where(node.over, 0.0, reward), jnp.where(over, 0.0, self.gamma), over
 
-    def signal(self, state, action, next_state):
-        more = (next_state.heard - state.heard) > 0
+    def signal(self, node, action, next_node):
+        more = (next_node.heard - node.heard) > 0
         return jnp.where(more[:, 0], 0, jnp.where(more[:, 1], 1, 2))
 
-    def predict(self, state, *, key):
-        doors = (state.time >= self.locked)[:, None]
+    def predict(self, node, *, key):
+        doors = (node.time >= self.locked)[:, None]
         legal = jnp.concatenate([jnp.ones_like(doors), doors, doors], axis=1)
-        legal = legal & ~state.over[:, None]
-        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.time.shape, jnp.float32)
+        legal = legal & ~node.over[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(node.time.shape, jnp.float32)
 
     def root(self, state, obs, *, key):
         def one(state, key):

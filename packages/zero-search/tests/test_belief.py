@@ -1,6 +1,7 @@
 """Belief trees: against dynamic programming over beliefs, Bayes' rule and their reductions."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -116,8 +117,8 @@ def test_one_particle_is_a_search_of_that_state():
 
 def test_gumbel_search_approaches_the_best_over_beliefs():
     # So soft a policy that inside the tree, too, everything is tried.
-    parts = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.01))
-    parts = parts | dict(backup=MaxBackup(), outcomes="weighted")
+    parts: dict[str, Any] = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.01))
+    parts |= dict(backup=MaxBackup(), outcomes="weighted")
     exact, model, belief = np.asarray(tiger_values(TIGER)), BeliefModel(TIGER), TIGER.belief(1)
 
     @quick_jit
@@ -208,18 +209,18 @@ class Known(AbstractHiddenModel[Doors]):
     def num_signals(self):
         return 3
 
-    def step(self, state, action, *, key):
-        return self.tiger.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.tiger.step(node, action, key=key)
 
     def root(self, state, obs, *, key):
         return self.tiger.root(state, obs, key=key)
 
-    def signal(self, state, action, next_state):
-        return self.tiger.signal(state, action, next_state)
+    def signal(self, node, action, next_node):
+        return self.tiger.signal(node, action, next_node)
 
-    def predict(self, state, *, key):
-        logits, _ = self.tiger.predict(state, key=key)
-        return logits, 1.0 + state.tiger.astype(jnp.float32)
+    def predict(self, node, *, key):
+        logits, _ = self.tiger.predict(node, key=key)
+        return logits, 1.0 + node.tiger.astype(jnp.float32)
 
 
 def test_the_evaluator_is_asked_about_a_particle_drawn_by_weight():
@@ -298,9 +299,9 @@ class Torn(AbstractHiddenModel[Doors]):
     def num_signals(self):
         return 3
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = TIGER.step(state, action, key=key)
-        lied = state.lies[:, 0]
+    def step(self, node, action, *, key):
+        after, reward, discount, last = TIGER.step(node, action, key=key)
+        lied = node.lies[:, 0]
         if self.rule == "last":
             last = last | lied
         if self.rule == "discount":
@@ -310,14 +311,14 @@ class Torn(AbstractHiddenModel[Doors]):
     def root(self, state, obs, *, key):
         return TIGER.root(state, obs, key=key)
 
-    def signal(self, state, action, next_state):
-        signal = TIGER.signal(state, action, next_state)
+    def signal(self, node, action, next_node):
+        signal = TIGER.signal(node, action, next_node)
         if self.rule == "range":
-            signal = jnp.where(state.lies[:, 0], 3 - 4 * state.tiger, signal)
+            signal = jnp.where(node.lies[:, 0], 3 - 4 * node.tiger, signal)
         return signal
 
-    def predict(self, state, *, key):
-        return TIGER.predict(state, key=key)
+    def predict(self, node, *, key):
+        return TIGER.predict(node, key=key)
 
 
 def half_believed() -> Belief:
@@ -375,11 +376,11 @@ class _Plain(AbstractPriorModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return state, jnp.zeros_like(state), jnp.zeros_like(state), jnp.ones_like(state, bool)
+    def step(self, node, action, *, key):
+        return node, jnp.zeros_like(node), jnp.zeros_like(node), jnp.ones_like(node, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.zeros_like(node)
 
 
 @pytest.mark.slow

@@ -222,7 +222,7 @@ def test_gumbel_search_approaches_expectimax(actions, outcomes):
     )
     model, state, rows = RandomDice(tree, outcomes, certain=0.2), tree.start(32), jnp.arange(32)
     # So soft a policy that inside the tree, too, everything is tried.
-    parts = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.02))
+    parts: dict[str, Any] = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.02))
     few, many = (TreeSearch.gumbel(number, **parts) for number in (16, 1024))
     # Of a tree that is complete, nothing but the best counts.
     whole = dataclasses.replace(many, outcomes="weighted", backup=MaxBackup())
@@ -314,11 +314,11 @@ class Filler(AbstractChanceModel[Node, Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return sampled_step(self, state, action, key=key)
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
 
-    def afterstate(self, state, action):
-        return self.dice.afterstate(state, action)
+    def afterstate(self, node, action):
+        return self.dice.afterstate(node, action)
 
     def outcome_logits(self, afterstate):
         return self.dice.outcome_logits(afterstate)
@@ -329,9 +329,9 @@ class Filler(AbstractChanceModel[Node, Node]):
     def resolve(self, afterstate, outcome):
         return self.dice.resolve(afterstate, outcome)
 
-    def predict(self, state, *, key):
-        logits, value = self.dice.predict(state, key=key)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), value
+    def predict(self, node, *, key):
+        logits, value = self.dice.predict(node, key=key)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), value
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_sampled_outcomes_follow_the_odds():
     # Rows do not draw alike: else the same rank would come up in each.
     assert len(np.unique(np.asarray(visits), axis=0)) > batch / 2
     again = run(jr.split(jr.key(0), batch))
-    assert all(jnp.array_equal(x, y) for x, y in zip(again, (visits, chance, first, probs)))
+    assert equal(again, (visits, chance, first, probs))
     other = run(jr.split(jr.key(1), batch))
     assert np.mean(np.any(np.asarray(other[0] != visits), axis=1)) > 0.9
 
@@ -482,12 +482,12 @@ class Thrower(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         outcome = jax.vmap(lambda k: jr.randint(k, (), 0, self.dice.num_outcomes))(key)
-        return self.dice.resolve(self.dice.afterstate(state, action), outcome)
+        return self.dice.resolve(self.dice.afterstate(node, action), outcome)
 
-    def predict(self, state, *, key):
-        return self.dice.predict(state, key=key)
+    def predict(self, node, *, key):
+        return self.dice.predict(node, key=key)
 
 
 class Thrown(AbstractChanceModel[Node, Node]):
@@ -503,11 +503,11 @@ class Thrown(AbstractChanceModel[Node, Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return self.thrower.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.thrower.step(node, action, key=key)
 
-    def afterstate(self, state, action):
-        return self.thrower.dice.afterstate(state, action)
+    def afterstate(self, node, action):
+        return self.thrower.dice.afterstate(node, action)
 
     def outcome_logits(self, afterstate):
         self.asked.append(1)
@@ -519,8 +519,8 @@ class Thrown(AbstractChanceModel[Node, Node]):
     def resolve(self, afterstate, outcome):
         return self.thrower.dice.resolve(afterstate, outcome)
 
-    def predict(self, state, *, key):
-        return self.thrower.predict(state, key=key)
+    def predict(self, node, *, key):
+        return self.thrower.predict(node, key=key)
 
 
 def test_determinised_dice_are_searched_without_their_odds():

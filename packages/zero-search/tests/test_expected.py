@@ -69,9 +69,9 @@ def test_impossible_outcomes_and_ends_may_be_judged_anyhow():
     """Neither a NaN of an impossible outcome's state nor one behind an end gets into the mean."""
 
     class Spoilt(RandomDice):
-        def predict(self, state, *, key):
-            logits, value = DICE.predict(state, key=key)
-            return logits, jnp.where(state.done, jnp.nan, value)
+        def predict(self, node, *, key):
+            logits, value = DICE.predict(node, key=key)
+            return logits, jnp.where(node.done, jnp.nan, value)
 
     short = RandomTree(3, (1.0,), horizon=1, gamma=0.7)
     state = short.start(32)

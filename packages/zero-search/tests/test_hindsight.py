@@ -224,7 +224,8 @@ def test_a_tree_is_kept_if_its_future_came_true():
     grown, advanced = carry.tree, run.advance(carry, plan.action, last)
     flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
     rows = jax.tree.map(lambda x: jnp.repeat(x, trees, axis=0), after)
-    kept = quick_jit(lambda c, s: _kept(*flat((c.tree, c.reached)), s))(advanced, rows)
+    kept = lambda c, s: _kept(flat(c.tree), flat(c.reached), s)
+    kept = quick_jit(kept)(advanced, rows)
     kept = kept.node[:, 0, COUNT].reshape(batch, trees)
     assert grown.parent.shape == (batch, trees, 25) and advanced.ply.shape == (batch, trees)
     stayed = 0
@@ -251,13 +252,13 @@ class Filler(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return self.dice.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.dice.step(node, action, key=key)
 
-    def predict(self, state, *, key):
-        logits, value = self.dice.predict(state, key=key)
-        ill = self.sick & (state.name % jnp.uint32(3) == 0)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), jnp.where(ill, jnp.nan, value)
+    def predict(self, node, *, key):
+        logits, value = self.dice.predict(node, key=key)
+        ill = self.sick & (node.name % jnp.uint32(3) == 0)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), jnp.where(ill, jnp.nan, value)
 
 
 HOT = Temperature(first=0.5, then=0.1, moves=1)

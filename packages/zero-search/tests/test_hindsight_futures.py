@@ -89,19 +89,19 @@ class Hidden(AbstractHiddenModel[Secret]):
     def num_signals(self):
         return 1
 
-    def step(self, state, action, *, key):
-        reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]
-        return state, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
+    def step(self, node, action, *, key):
+        reward = jnp.take_along_axis(node.prize, action[:, None], axis=1)[:, 0]
+        return node, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
 
-    def predict(self, state, *, key):
-        barred = self.strict & (state.prize < 0)
-        return jnp.where(barred, -jnp.inf, 0.0), jnp.zeros(state.seen.shape, jnp.float32)
+    def predict(self, node, *, key):
+        barred = self.strict & (node.prize < 0)
+        return jnp.where(barred, -jnp.inf, 0.0), jnp.zeros(node.seen.shape, jnp.float32)
 
     def root(self, state, obs, *, key):
         win = jax.vmap(lambda k: jr.bernoulli(k, 0.7))(key)
         return state._replace(prize=state.prize.at[:, 1].set(jnp.where(win, 1.0, -1.0)))
 
-    def signal(self, state, action, next_state):
+    def signal(self, node, action, next_node):
         return jnp.zeros_like(action)
 
 

@@ -101,8 +101,8 @@ def test_any_model_may_be_searched_by_several_trees(inner, model):
         carry = planner.advance(carry, plan.action, jnp.zeros((2,), bool))
         return planner.plan(model, state, carry, key=key)[0]
 
-    plan = jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
-    assert plan.weights.shape == plan.visits.shape and plan.action.shape == (2,)
+    found = jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
+    assert found.weights.shape == found.visits.shape and found.action.shape == (2,)
 
 
 def test_carries_and_moves_of_other_games_are_named(unhooked):

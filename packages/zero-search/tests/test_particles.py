@@ -201,12 +201,12 @@ class Chain(AbstractPriorModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        of = lambda row: jnp.asarray(row)[state]
-        return state + 1, of(self.rewards), self.gamma * of(self.discounts), of(self.lasts)
+    def step(self, node, action, *, key):
+        of = lambda row: jnp.asarray(row)[node]
+        return node + 1, of(self.rewards), self.gamma * of(self.discounts), of(self.lasts)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.asarray(self.values)[state]
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.asarray(self.values)[node]
 
 
 ALIVE, ON = (1.0,) * 4, (False,) * 4
@@ -254,12 +254,12 @@ class Bandit(AbstractPriorModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        reward = jnp.where(state == 0, 1 - action, 0).astype(jnp.float32)
-        return state + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+    def step(self, node, action, *, key):
+        reward = jnp.where(node == 0, 1 - action, 0).astype(jnp.float32)
+        return node + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 3)), jnp.zeros(state.shape, jnp.float32)
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 3)), jnp.zeros(node.shape, jnp.float32)
 
 
 def test_one_step_is_a_softmax_of_advantages():
@@ -367,13 +367,13 @@ def test_copies_meet_different_futures():
         def root(self, state, obs, *, key):
             return state
 
-        def step(self, state, action, *, key):
+        def step(self, node, action, *, key):
             face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key).astype(jnp.float32)
-            reward = jnp.where(state == 1, face, 0.0)
-            return state + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+            reward = jnp.where(node == 1, face, 0.0)
+            return node + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
 
-        def predict(self, state, *, key):
-            return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape, jnp.float32)
+        def predict(self, node, *, key):
+            return jnp.zeros((*node.shape, 1)), jnp.zeros(node.shape, jnp.float32)
 
     planner = ParticleSearch(2, 2, resample=ResampleEvery(1), resampling=Multinomial())
     plan = search(planner, Dice(), jnp.zeros((3000,), jnp.int32))
@@ -387,14 +387,14 @@ def test_illegal_actions_are_never_tried_and_rows_without_any_are_filler():
         def root(self, state, obs, *, key):
             return state
 
-        def step(self, state, action, *, key):
-            bad = jnp.where((action == 1) | (state < 0), jnp.nan, 1.0)
-            return state, bad, jnp.ones_like(bad), jnp.zeros_like(bad, bool)
+        def step(self, node, action, *, key):
+            bad = jnp.where((action == 1) | (node < 0), jnp.nan, 1.0)
+            return node, bad, jnp.ones_like(bad), jnp.zeros_like(bad, bool)
 
-        def predict(self, state, *, key):
+        def predict(self, node, *, key):
             row = jnp.array([0.0, -jnp.inf, 0.0])
-            logits = jnp.where(state[:, None] < 0, -jnp.inf, row)
-            return logits, jnp.zeros(state.shape, jnp.float32)
+            logits = jnp.where(node[:, None] < 0, -jnp.inf, row)
+            return logits, jnp.zeros(node.shape, jnp.float32)
 
     planner = ParticleSearch(16, 3, noise=Noise(), resample=ResampleEvery(1))
     plan = search(planner, Masked(), jnp.array([0, -1, 0], jnp.int32))

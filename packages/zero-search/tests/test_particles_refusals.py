@@ -88,13 +88,13 @@ class Line(AbstractProposalModel[jax.Array]):
     def wrong(self, state, what, x):
         return jnp.where((state[:, 0] < 0) & (self.what == what), jnp.nan, x)
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state + action, self.wrong(state, "reward", -ones), ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node + action, self.wrong(node, "reward", -ones), ones, ones == 0
 
-    def propose(self, state, *, key):
-        loc = self.wrong(state, "action", jnp.ones(state.shape[0]))
-        return Point(loc[:, None]), self.wrong(state, "value", jnp.ones(state.shape[0]))
+    def propose(self, node, *, key):
+        loc = self.wrong(node, "action", jnp.ones(node.shape[0]))
+        return Point(loc[:, None]), self.wrong(node, "value", jnp.ones(node.shape[0]))
 
 
 class Counting(AbstractProposalModel[jax.Array]):
@@ -103,12 +103,12 @@ class Counting(AbstractProposalModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
 
-    def propose(self, state, *, key):
-        return Point(jnp.zeros(state.shape[0], jnp.int32)), state[:, 0]
+    def propose(self, node, *, key):
+        return Point(jnp.zeros(node.shape[0], jnp.int32)), node[:, 0]
 
 
 class Raw(AbstractProposalModel[jax.Array]):
@@ -117,13 +117,13 @@ class Raw(AbstractProposalModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
 
-    def propose(self, state, *, key):
-        policy: Any = state
-        return policy, state[:, 0]
+    def propose(self, node, *, key):
+        policy: Any = node
+        return policy, node[:, 0]
 
 
 class Broken(AbstractProposalModel[jax.Array]):
@@ -134,11 +134,11 @@ class Broken(AbstractProposalModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
 
-    def propose(self, state, *, key):
+    def propose(self, node, *, key):
         return Point(jnp.zeros((7,))), jnp.zeros(self.value_shape)
 
 
@@ -146,9 +146,9 @@ class Blind(AbstractModel[jax.Array]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
 
 
 def plan(planner, model, state):

@@ -61,17 +61,17 @@ class Stuck(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = self.tree.step(state, action, key=key)
-        bad = jnp.where(state.done | ~self.moves(state), jnp.nan, 0.0)
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node, action, key=key)
+        bad = jnp.where(node.done | ~self.moves(node), jnp.nan, 0.0)
         return after, reward + bad, discount + bad, last
 
     def moves(self, state):
         return state.name % jnp.uint32(5) != 0
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        return jnp.where(self.moves(state)[:, None], logits, -jnp.inf), value
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        return jnp.where(self.moves(node)[:, None], logits, -jnp.inf), value
 
 
 TREE = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.1, illegal=0.3, gamma=0.8)
@@ -159,11 +159,11 @@ class Uniform(AbstractPriorModel[Node]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
         return jnp.where(logits > -jnp.inf, 0.0, -jnp.inf), jnp.full_like(value, jnp.nan)
 
 
@@ -177,13 +177,13 @@ def test_rules_spare_the_model(bootstrap):
         def root(self, state, obs, *, key):
             return state
 
-        def step(self, state, action, *, key):
+        def step(self, node, action, *, key):
             jax.debug.callback(lambda: stepped.append(1))
-            return TREE.step(state, action, key=key)
+            return TREE.step(node, action, key=key)
 
-        def predict(self, state, *, key):
+        def predict(self, node, *, key):
             jax.debug.callback(lambda: asked.append(1))
-            return TREE.predict(state, key=key)
+            return TREE.predict(node, key=key)
 
     state, values, calls = TREE.start(6), [], []
     for rules in (None, Uniform(TREE)):
@@ -238,16 +238,16 @@ class Veiled(AbstractHiddenModel[jax.Array]):
     def num_signals(self):
         return 1
 
-    def step(self, state, action, *, key):
-        return state, state, jnp.zeros_like(state), jnp.ones_like(state, bool)
+    def step(self, node, action, *, key):
+        return node, node, jnp.zeros_like(node), jnp.ones_like(node, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.zeros_like(node)
 
     def root(self, state, obs, *, key):
         return jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
 
-    def signal(self, state, action, next_state):
+    def signal(self, node, action, next_node):
         return jnp.zeros_like(action)
 
 
