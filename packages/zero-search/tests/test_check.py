@@ -15,7 +15,9 @@ from zero_search import (
     AbstractBackup,
     AbstractPriorModel,
     AbstractQTransform,
+    AbstractReadout,
     AbstractRootNoise,
+    AbstractRootRule,
     AbstractSelection,
     ByMinMax,
     ByParentAndSiblings,
@@ -264,9 +266,55 @@ class BadNoise(AbstractRootNoise):
         return logits[:, :-1]
 
 
+class BadRoot(AbstractRootRule):
+    """A rule for the root that gets one thing wrong."""
+
+    wrong: str
+
+    def prior(self, logits, *, key):
+        return logits, (logits[:, 0] if self.wrong == "gumbel" else jnp.zeros_like(logits))
+
+    def choose(self, simulation, num_simulations, root, started, inside):
+        return inside[:, None] if self.wrong == "shape" else inside.astype(jnp.float32)
+
+
+class BadReadout(AbstractReadout):
+    """A readout that gets one thing wrong, the value if no other."""
+
+    wrong: str
+
+    def __call__(self, root, *, key):
+        action, weights = jnp.argmax(root.node.visits, axis=1), jnp.zeros_like(root.logits)
+        if self.wrong == "action":
+            action = action.astype(jnp.float32)
+        if self.wrong == "weights":
+            weights = weights[:, 1:]
+        return action, weights, root.node.value[:, None]
+
+
 @pytest.mark.parametrize(
     "planner, message",
     [
+        (
+            TreeSearch(4, root=BadRoot("gumbel")),
+            r"`BadRoot.prior` returned float32\[3\] for 3 rows; it must return float32\[3,6\]: "
+            "logits and noise",
+        ),
+        (
+            TreeSearch(4, root=BadRoot("shape")),
+            r"`BadRoot.choose` returned int32\[3,1\] for 3 rows; it must return int32\[3\]",
+        ),
+        (TreeSearch(4, root=BadRoot("kind")), r"`BadRoot.choose` returned float32\[3\]"),
+        (
+            TreeSearch(4, readout=BadReadout("action")),
+            r"`BadReadout.__call__` returned float32\[3\] for 3 rows; it must return int32\[3\]",
+        ),
+        (
+            Hindsight(TreeSearch(4, readout=BadReadout("weights")), 2),
+            r"`BadReadout.__call__` returned float32\[3,5\] for 3 rows; it must return "
+            r"float32\[3,6\]: one weight",
+        ),
+        (TreeSearch(4, readout=BadReadout("value")), r"must return float32\[3\]: one value"),
         (
             TreeSearch(4, BadPart("prepare")),
             r"`BadPart.prepare` returned float32\[1,6\] for 1 rows; it must return "

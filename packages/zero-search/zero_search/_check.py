@@ -65,6 +65,15 @@ def check_result(part: Any, method: str, result: Any, shape: tuple[Any, ...], ea
         )
 
 
+def check_choice(part: Any, method: str, action: Any, batch: int) -> None:
+    """An action a row, which a replaceable part has chosen."""
+    if jnp.shape(action) != (batch,) or not _is(action, jnp.integer):
+        raise ValueError(
+            f"`{type(part).__name__}.{method}` returned {_show(action)} for {batch} rows; it must "
+            f"return int32[{batch}]: one action for every row."
+        )
+
+
 def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
     """That a carry is for `batch` games and its trees, if any, have the shapes `wanted`."""
     hint = "use what this planner's `init` or `advance` returned for these very games"

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from ._check import batch_size, check_count, check_keys, check_kinds, check_move
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, make_plan, Plan
+from ._readout import read_out
 from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
 from ._tree_search import SearchCarry, TreeSearch
@@ -118,7 +119,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         depth = {"depth": _mean(stats.pop("depth"))}
         mean = self._mean_root(found)
         read_key = jax.vmap(lambda k: own(k, 0)[2])(key)
-        action, weights, value = self.planner.readout(mean, key=read_key)
+        action, weights, value = read_out(self.planner.readout, mean, read_key)
         stats = depth | {name: jnp.sum(x, axis=1) for name, x in stats.items()}
         return make_plan(mean, action, weights, value, stats), self._fold(rows), grown
 

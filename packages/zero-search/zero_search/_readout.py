@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from ._check import check_kinds, check_range
+from ._check import check_choice, check_kinds, check_range, check_result
 from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._root import best_due
 from ._sample import safe_softmax, sample_action, Temperature
@@ -104,6 +104,18 @@ class SoftmaxQ(AbstractReadout):
         # A row of filler has no policy.
         value = jnp.where(jnp.any(weights > 0, axis=1), worth, root.node.value)
         return sample_action(weights, 1.0, key=key), weights, value
+
+
+def read_out(
+    readout: AbstractReadout, root: RootStatistics, key: Key[Array, " batch"]
+) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
+    """What `readout` returns, if it has the right shapes."""
+    action, weights, value = readout(root, key=key)
+    shape = root.logits.shape
+    check_choice(readout, "__call__", action, shape[0])
+    check_result(readout, "__call__", weights, shape, "one weight for every action of every row")
+    check_result(readout, "__call__", value, shape[:1], "one value for every row")
+    return action, weights, value
 
 
 def _check_temperature(owner: str, heat: float | Float[Array, ""] | Temperature) -> None:

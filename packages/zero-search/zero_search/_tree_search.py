@@ -13,6 +13,7 @@ from ._chance import chance_nodes, ChanceNode
 from ._check import (
     batch_size,
     check_carry,
+    check_choice,
     check_count,
     check_keys,
     check_kinds,
@@ -20,13 +21,14 @@ from ._check import (
     check_move,
     check_prediction,
     check_range,
+    check_result,
 )
 from ._engine import search
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, make_plan, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
-from ._readout import AbstractReadout, ImprovedPolicy, VisitCounts
+from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
 from ._root import AbstractRootRule, PriorRoot, SequentialHalving
 from ._rules import RULES, Rules
 from ._sample import split_rows, Temperature
@@ -245,7 +247,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         root_key, search_key, read_key = split_rows(key, 3)
         node = model.root(state, obs, key=root_key)
         root, stats, carry, tree = self.explore(model, node, carry, key=search_key)
-        action, weights, value = self.readout(root, key=read_key)
+        action, weights, value = read_out(self.readout, root, read_key)
         return make_plan(root, action, weights, value, stats), carry, tree
 
     def explore(
@@ -267,6 +269,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_prediction(logits, value, batch, None)
         logits, value, invalid = masked_prediction(logits, value)
         prior, gumbel = self.root.prior(logits, key=noise_key)
+        for x in (prior, gumbel):
+            each = "logits and noise, one for every action of every row"
+            check_result(self.root, "prior", x, logits.shape, each)
         world, node, rules, tree = self._world(model, node, logits.shape[1])
         if carry.tree is None or carry.reached is None:
             check_carry(carry.ply, None, None, batch)
@@ -281,7 +286,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         def choose(simulation, node, started, inside):
             number = self.num_simulations
-            return self.root.choose(simulation, number, known(node), started, inside)
+            action = self.root.choose(simulation, number, known(node), started, inside)
+            check_choice(self.root, "choose", action, batch)
+            return action
 
         at_first = rules.decisions(statistics(planted))
         inside = jnp.zeros_like(carry.ply)
