@@ -362,7 +362,8 @@ def _widened(fixed: _Fixed) -> _Fixed:
         return each_leaf(step_key, leaves).reshape(-1), each_leaf(predict_key, leaves).reshape(-1)
 
     base, alive = jnp.tile(fixed.base, number), jnp.tile(fixed.alive, number)
-    return dataclasses.replace(fixed, key=keys, base=base, alive=alive)
+    kept = jnp.tile(fixed.kept, (number, 1))
+    return dataclasses.replace(fixed, key=keys, kept=kept, base=base, alive=alive)
 
 
 def _descend(fixed: _Fixed, tree: Tree, notes: _Notes) -> tuple[_Notes, _Walk]:
@@ -625,7 +626,7 @@ def _with_losses(
     )
 
 
-def _scored(tree: Tree) -> tuple[Array, Array, Array]:
+def _scored(tree: Tree) -> tuple[Any, Any, Any]:
     """What scoring changes of a tree."""
     return tree.step, tree.node, tree.edge
 

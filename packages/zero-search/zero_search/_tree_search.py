@@ -204,9 +204,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             return SearchCarry(ply, None, None)
 
         def shapes(state):
-            keys = jr.split(jr.key(0), ply.shape[0])
-            node = model.root(state, None, key=keys)
-            return node, model.predict(node, key=keys)[0]
+            root_key, predict_key = jr.split(jr.key(0), (2, ply.shape[0]))
+            node = model.root(state, None, key=root_key)
+            return node, model.predict(node, key=predict_key)[0]
 
         node, logits = eqx.filter_eval_shape(shapes, state)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), node)
