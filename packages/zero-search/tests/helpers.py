@@ -9,18 +9,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
 from zero_search import (
-    _tree_planner,
     AbstractPriorModel,
     AbstractRootNoise,
-    GumbelSearch,
     Plan,
+    PUCT,
+    SequentialHalving,
     TreeSearch,
 )
-from zero_search._root import make_plan
 
 
 # Compiling is what these tests cost, not running: LLVM need not try hard.
@@ -44,34 +42,39 @@ class Othello(AbstractPriorModel[Slim]):
     weights: jax.Array
     env: Any
     template: Any
+    gamma: float = 1.0
 
-    def step(self, state, action, *, key):
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
+
+    def step(self, node, action, *, key):
         del key
 
-        def one(state, action):
+        def one(node, action):
             x = self.template._x._replace(
-                board=state.board.astype(jnp.int32), passed=state.passed, turn=state.turn
+                board=node.board.astype(jnp.int32), passed=node.passed, turn=node.turn
             )
             after = self.env.step(
                 self.template.replace(
-                    current_player=state.player,
-                    legal_action_mask=state.legal,
-                    terminated=state.terminated,
+                    current_player=node.player,
+                    legal_action_mask=node.legal,
+                    terminated=node.terminated,
                     _x=x,
                 ),
                 action,
             )
-            discount = jnp.where(after.terminated, 0.0, -1.0)
-            return self.slim(after), after.rewards[state.player], discount, after.terminated
+            discount = jnp.where(after.terminated, 0.0, -self.gamma)
+            return self.slim(after), after.rewards[node.player], discount, after.terminated
 
         # pgx promotes types freely.
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            return jax.vmap(one)(state, action)
+            return jax.vmap(one)(node, action)
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
-        out = state.board.astype(jnp.float32) @ self.weights
-        return jnp.where(state.legal, out[:, :65], -jnp.inf), jnp.tanh(out[:, 65])
+        out = node.board.astype(jnp.float32) @ self.weights
+        return jnp.where(node.legal, out[:, :65], -jnp.inf), jnp.tanh(out[:, 65])
 
     def slim(self, state) -> Slim:
         return Slim(
@@ -84,7 +87,7 @@ class Othello(AbstractPriorModel[Slim]):
         )
 
 
-def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
+def othello_positions(batch: int, seed: int, gamma: float = 1.0) -> tuple[Othello, Slim]:
     """A model and positions after up to 55 random plies."""
     import pgx  # starts the backend
 
@@ -92,7 +95,7 @@ def othello_positions(batch: int, seed: int) -> tuple[Othello, Slim]:
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         template = env.init(jr.key(0))
     weights = 0.2 * jr.normal(jr.key(seed), (64, 66))
-    model = Othello(weights=weights, env=env, template=template)
+    model = Othello(weights=weights, env=env, template=template, gamma=gamma)
     first = jax.tree.map(
         lambda x: jnp.broadcast_to(jnp.asarray(x)[None], (batch, *jnp.shape(x))),
         model.slim(template),
@@ -122,7 +125,7 @@ class Node(NamedTuple):
 class RandomTree(AbstractPriorModel[Node]):
     """A deterministic tree whose rewards, turns, ends and priors are hashes of the path.
 
-    Final states stay, with reward 0 and the discount `after_end`.
+    `gamma` multiplies every discount. Final states stay, with reward 0 and discount `after_end`.
     """
 
     num_actions: int = 6
@@ -133,33 +136,39 @@ class RandomTree(AbstractPriorModel[Node]):
     noise: float = 1.0
     sharpness: float = 3.0
     after_end: float = 0.0
+    gamma: float = 1.0
 
-    def root(self, batch: int, seed: int = 0) -> Node:
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
+
+    def start(self, batch: int, seed: int = 0) -> Node:
+        """Different first states for every `batch` and `seed`."""
         name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
         return Node(name, jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), bool))
 
-    def step(self, state, action, *, key):
+    def step(self, node, action, *, key):
         del key
-        name = _mix(state.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
+        name = _mix(node.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
         reward = jnp.where(_unit(name, 1) < 0.5, 2 * _unit(name, 2) - 1, 0.0)
         which = (_unit(name, 3) * len(self.discounts)).astype(jnp.int32)
         discount = jnp.asarray(self.discounts, jnp.float32)[which]
-        depth = state.depth + 1
+        depth = node.depth + 1
         discount = jnp.where(depth >= self.horizon, 0.0, discount)
         last = (discount == 0) | (_unit(name, 4) < self.truncate)
-        done = state.done
-        after = Node(jnp.where(done, state.name, name), depth, done | last)
+        done = node.done
+        after = Node(jnp.where(done, node.name, name), depth, done | last)
         reward, discount = jnp.where(done, 0.0, reward), jnp.where(done, self.after_end, discount)
-        return after, reward, discount, done | last
+        return after, reward, self.gamma * discount, done | last
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
         lanes = jnp.arange(self.num_actions, dtype=jnp.uint32)[None] + jnp.uint32(11)
-        each = _mix(state.name[:, None] * jnp.uint32(17) + lanes)
+        each = _mix(node.name[:, None] * jnp.uint32(17) + lanes)
         legal = _unit(each, 5) >= self.illegal
         legal = legal.at[:, 0].set(legal[:, 0] | ~jnp.any(legal, axis=1))
         logits = self.sharpness * _unit(each, 6)
-        value = self.noise * (2 * _unit(state.name, 7) - 1)
+        value = self.noise * (2 * _unit(node.name, 7) - 1)
         return jnp.where(legal, logits, -jnp.inf), value
 
 
@@ -178,16 +187,20 @@ def _unit(x, salt: int):
 class Nim(AbstractPriorModel[jax.Array]):
     """Take 1 to 3; whoever takes the last one wins. The evaluator knows nothing."""
 
-    def step(self, state, action, *, key):
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
+
+    def step(self, node, action, *, key):
         del key
-        left = jnp.maximum(state - action - 1, 0)
+        left = jnp.maximum(node - action - 1, 0)
         over = left == 0
         return left, jnp.where(over, 1.0, 0.0), jnp.where(over, 0.0, -1.0), over
 
-    def predict(self, state, *, key):
+    def predict(self, node, *, key):
         del key
-        legal = jnp.arange(3, dtype=jnp.int32)[None] < state[:, None]
-        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.shape, jnp.float32)
+        legal = jnp.arange(3, dtype=jnp.int32)[None] < node[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(node.shape, jnp.float32)
 
 
 class Jitted:
@@ -208,28 +221,8 @@ class Jitted:
     def fresh(self, state, seed: int = 0) -> Plan:
         return self.plan(state, self.planner.init(self.model, state), jr.key(seed))[0]
 
-    def visits(self, state) -> tuple[np.ndarray, Plan]:
-        """Root visits as well, which the weights of a Gumbel plan do not tell."""
-        seen = []
 
-        def spy(root, *args, **kwargs):
-            seen.append(root.visits)
-            return make_plan(root, *args, **kwargs)
-
-        def run(state, key):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_tree_planner, "make_plan", spy)
-                plan, _ = self.planner.plan(
-                    self.model, state, self.planner.init(self.model, state), key=key
-                )
-            return seen[-1], plan
-
-        batch = jax.tree.leaves(state)[0].shape[0]
-        visits, plan = quick_jit(run)(state, jr.split(jr.key(0), batch))
-        return np.asarray(visits), plan
-
-
-def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> jax.Array:
+def exact_values(model: RandomTree, state: Node, levels: int) -> jax.Array:
     """Optimal Q-values of every root action, `-inf` where illegal; all ends after `levels`, and
     where an episode is cut off the evaluator's value counts.
     """
@@ -239,22 +232,22 @@ def exact_values(model: RandomTree, state: Node, gamma: float, levels: int) -> j
     unused: Any = None  # this model draws nothing
     after, total, discount, last = model.step(wide, actions, key=unused)
     if levels > 1:
-        best = jnp.max(exact_values(model, after, gamma, levels - 1), axis=1)
-        total += gamma * discount * jnp.where(last, model.predict(after, key=unused)[1], best)
+        best = jnp.max(exact_values(model, after, levels - 1), axis=1)
+        total += discount * jnp.where(last, model.predict(after, key=unused)[1], best)
     legal = jnp.isfinite(model.predict(state, key=unused)[0])
     return jnp.where(legal, total.reshape(batch, n), -jnp.inf)
 
 
 class Reference:
-    """A search with one Python object a node, for AlphaZero's PUCT and for Gumbel search without
-    noise: the oracle for everything mctx has not.
+    """A search with one Python object a node: PUCT or Gumbel MuZero's rule inside, either of them
+    or sequential halving at the root, no noise. It is the oracle for everything mctx has not.
 
     `backup` is the planner's, for one node: from its statistics and the outcome to its new value.
     """
 
     def __init__(
         self,
-        planner: TreeSearch | GumbelSearch,
+        planner: TreeSearch,
         model: RandomTree,
         backup: Callable[[dict, float], float] | None = None,
     ):
@@ -288,10 +281,10 @@ class Reference:
         return 1 + sum(self.size(c[0]) for c in node["children"].values())
 
     def select(self, root, node) -> int:
-        if isinstance(self.planner, TreeSearch):
-            score = self.puct(node)
-        elif node is root:
+        if node is root and isinstance(self.planner.root, SequentialHalving):
             score = self.halving(node)
+        elif isinstance(self.planner.selection, PUCT):
+            score = self.puct(node)
         else:
             score = self.improved(node) - node["visits"] / (1 + node["visits"].sum())
         return int(np.argmax(np.where(node["legal"], score, -np.inf)))
@@ -306,28 +299,28 @@ class Reference:
         c = self.planner.selection.c * np.sqrt(count)
         return scaled + c * node["prior"] / (node["visits"] + 1)
 
-    def transformed(self, node) -> np.ndarray:
+    def transformed(self, node, rule) -> np.ndarray:
         seen, visits = node["visits"] > 0, node["visits"]
         average = np.average(node["q"][seen], weights=node["prior"][seen]) if seen.any() else 0.0
         mixed = (node["raw"] + visits.sum() * average) / (1 + visits.sum())
         q = np.where(seen, node["q"], mixed)
-        rule = self.planner.qtransform
         if rule.rescale_values:
             q = (q - q.min()) / max(q.max() - q.min(), 1e-8)
         return (rule.maxvisit_init + visits.max()) * rule.value_scale * q
 
     def improved(self, node) -> np.ndarray:
-        scores = node["logits"] + self.transformed(node)
+        scores = node["logits"] + self.transformed(node, self.planner.selection.qtransform)
         weights = np.exp(scores - scores.max())
         return weights / weights.sum()
 
     def halving(self, root) -> np.ndarray:
-        considered = min(int(root["legal"].sum()), self.planner.max_num_considered_actions)
+        rule = self.planner.root
+        considered = min(int(root["legal"].sum()), rule.max_num_considered_actions)
         schedule = get_sequence_of_considered_visits(considered, self.planner.num_simulations)
         # Only what this move's search added: visits kept from the move before do not count.
         visits = root["visits"] - root["kept"]
         due = schedule[int(visits.sum())] if visits.sum() < len(schedule) else visits.max()
-        scores = root["logits"] + self.transformed(root)
+        scores = root["logits"] + self.transformed(root, rule.qtransform)
         return np.where(visits == due, scores, -np.inf)
 
     def search(self, root: dict) -> dict:
@@ -352,7 +345,7 @@ class Reference:
         else:
             after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
             child = self.node(after, bool(last[0]))
-            reward, discount = float(r[0]), self.planner.gamma * float(d[0])
+            reward, discount = float(r[0]), float(d[0])
             outcome = mean = child["raw"]
             stored = self.size(root) < self.max_nodes
             whole = stored and node["visits"][action] == 0

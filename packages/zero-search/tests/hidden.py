@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from zero_search import AbstractHiddenModel, AbstractPriorModel, Belief
+from zero_search import AbstractHiddenModel, Belief
 
 
 LISTEN, LEFT, RIGHT = range(3)
@@ -25,16 +25,19 @@ class Doors(NamedTuple):
     over: jax.Array
 
 
-class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+class Tiger(AbstractHiddenModel[Doors]):
     """The tiger problem of Kaelbling, Littman and Cassandra 1998, until a door is opened.
 
     All that is random is hidden in the state, or with `noisy` drawn as it happens. After `horizon`
-    moves it is over. In the first `locked` moves there is only listening.
+    moves it is over. In the first `locked` moves there is only listening. Where it `leaks`, a root
+    is the true state.
     """
 
     horizon: int = 3
     noisy: bool = False
     locked: int = 0
+    gamma: float = 1.0
+    leaks: bool | jax.Array = False
 
     @property
     def num_signals(self):
@@ -50,32 +53,32 @@ class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
             over=zeros > 0,
         )
 
-    def step(self, state, action, *, key):
-        now = jnp.arange(self.horizon, dtype=jnp.int32)[None] == state.time[:, None]
-        lie = jnp.any(now & state.lies, axis=1)
+    def step(self, node, action, *, key):
+        now = jnp.arange(self.horizon, dtype=jnp.int32)[None] == node.time[:, None]
+        lie = jnp.any(now & node.lies, axis=1)
         if self.noisy:
             lie = jax.vmap(lambda k: jr.bernoulli(k, 1 - HONEST))(key)
-        roar = jnp.where(lie, 1 - state.tiger, state.tiger)
-        listens = (action == LISTEN) & ~state.over
-        heard = state.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
-        reward = jnp.where(action - 1 == state.tiger, -100.0, 10.0)
+        roar = jnp.where(lie, 1 - node.tiger, node.tiger)
+        listens = (action == LISTEN) & ~node.over
+        heard = node.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
+        reward = jnp.where(action - 1 == node.tiger, -100.0, 10.0)
         reward = jnp.where(action == LISTEN, -1.0, reward)
-        time = jnp.minimum(state.time + 1, self.horizon)
-        over = state.over | (action != LISTEN) | (time == self.horizon)
-        after = Doors(state.tiger, state.lies, heard, time, over)
-        return after, jnp.where(state.over, 0.0, reward), jnp.where(over, 0.0, 1.0), over
+        time = jnp.minimum(node.time + 1, self.horizon)
+        over = node.over | (action != LISTEN) | (time == self.horizon)
+        after = Doors(node.tiger, node.lies, heard, time, over)
+        return after, jnp.where(node.over, 0.0, reward), jnp.where(over, 0.0, self.gamma), over
 
-    def signal(self, state, action, next_state):
-        more = (next_state.heard - state.heard) > 0
+    def signal(self, node, action, next_node):
+        more = (next_node.heard - node.heard) > 0
         return jnp.where(more[:, 0], 0, jnp.where(more[:, 1], 1, 2))
 
-    def predict(self, state, *, key):
-        doors = (state.time >= self.locked)[:, None]
+    def predict(self, node, *, key):
+        doors = (node.time >= self.locked)[:, None]
         legal = jnp.concatenate([jnp.ones_like(doors), doors, doors], axis=1)
-        legal = legal & ~state.over[:, None]
-        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(state.time.shape, jnp.float32)
+        legal = legal & ~node.over[:, None]
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(node.time.shape, jnp.float32)
 
-    def resample(self, state, *, key):
+    def root(self, state, obs, *, key):
         def one(state, key):
             tkey, lkey = jr.split(key)
             told = state.heard[0] - state.heard[1]
@@ -84,7 +87,8 @@ class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
             return tiger, jr.bernoulli(lkey, 1 - HONEST, (self.horizon,))
 
         tiger, lies = jax.vmap(one)(state, key)
-        return state._replace(tiger=tiger, lies=lies)
+        tiger = jnp.where(self.leaks, state.tiger, tiger)
+        return state._replace(tiger=tiger, lies=jnp.where(self.leaks, state.lies, lies))
 
     def belief(self, batch: int) -> Belief:
         """Everything that may be hidden at the start, with its probability."""
@@ -100,7 +104,7 @@ class Tiger(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
         return Belief(particles, rows(weights), jnp.zeros((batch,), jnp.uint32))
 
 
-def tiger_values(tiger: Tiger, gamma: float) -> list[float]:
+def tiger_values(tiger: Tiger) -> list[float]:
     """Exact Q-values at the start: dynamic programming over the belief that the tiger is left."""
 
     @functools.cache
@@ -110,7 +114,7 @@ def tiger_values(tiger: Tiger, gamma: float) -> list[float]:
         total = -1.0
         for likely in (HONEST, 1 - HONEST):  # of a roar from the left
             chance = likely * left + (1 - likely) * (1 - left)
-            total += gamma * chance * max(qvalues(likely * left / chance, time + 1))
+            total += tiger.gamma * chance * max(qvalues(likely * left / chance, time + 1))
         if time < tiger.locked:
             return (total,)
         return total, 10 - 110 * left, 10 - 110 * (1 - left)
@@ -118,7 +122,7 @@ def tiger_values(tiger: Tiger, gamma: float) -> list[float]:
     return list(qvalues(0.5, 0))
 
 
-def expectimax(model: Any, belief: Any, gamma: float, levels: int) -> jax.Array:
+def expectimax(model: Any, belief: Any, levels: int) -> jax.Array:
     """Q-values of a chance model by its public methods, over all actions and outcomes."""
     keys = lambda n: jr.split(jr.key(0), n)
     batch = jax.tree.leaves(belief)[0].shape[0]
@@ -132,10 +136,10 @@ def expectimax(model: Any, belief: Any, gamma: float, levels: int) -> jax.Array:
     wide = repeat(after, outcomes)
     landed, total, discount, last = model.resolve(wide, each(outcomes, batch * actions))
     if levels > 1:
-        best = jnp.max(expectimax(model, landed, gamma, levels - 1), axis=1)
+        best = jnp.max(expectimax(model, landed, levels - 1), axis=1)
     else:
         best = model.predict(landed, key=keys(total.shape[0]))[1]
     judged = jnp.where(last, model.predict(landed, key=keys(total.shape[0]))[1], best)
-    total += gamma * jnp.where(discount == 0, 0.0, discount * judged)
+    total += jnp.where(discount == 0, 0.0, discount * judged)
     total = jnp.sum(probs * total.reshape(probs.shape), axis=1).reshape(batch, actions)
     return jnp.where(legal, total, -jnp.inf)

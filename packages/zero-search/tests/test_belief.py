@@ -1,5 +1,8 @@
 """Belief trees: against dynamic programming over beliefs, Bayes' rule and their reductions."""
 
+import dataclasses
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,12 +15,10 @@ from zero_search import (
     AbstractPriorModel,
     Belief,
     BeliefModel,
-    BeliefSearch,
-    ChanceSearch,
     check_plan,
+    CompletedByMixedValue,
     Hindsight,
     MaxBackup,
-    Playout,
     PlayoutModel,
     PUCT,
     SoftmaxQ,
@@ -29,12 +30,12 @@ from .hidden import Doors, expectimax, HONEST, LEFT, LISTEN, RIGHT, Tiger, tiger
 
 
 GAMMA = 0.95
-TIGER = Tiger(3)
+TIGER = Tiger(3, gamma=GAMMA)
 
 
 # Sees all of the tiger's tree, and leaves nothing in its values but what is there.
-WHOLE = TreeSearch(400, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())
-TREE = TreeSearch(80, PUCT(50.0), gamma=GAMMA, backup=MaxBackup())  # of one hidden state
+WHOLE = TreeSearch(400, PUCT(50.0), backup=MaxBackup(), outcomes="weighted")
+TREE = TreeSearch(80, PUCT(50.0), backup=MaxBackup())  # of one hidden state
 
 
 def keys(seed: int, number: int):
@@ -49,22 +50,22 @@ def first_plan(planner, model, state, seed: int = 0):
 
 @pytest.mark.parametrize("locked", [0, 1])
 def test_expectimax_over_beliefs_is_the_dynamic_programme(locked):
-    tiger = Tiger(3, locked=locked)
-    run = quick_jit(lambda b: expectimax(BeliefModel(tiger), b, GAMMA, 3))
+    tiger = Tiger(3, locked=locked, gamma=GAMMA)
+    run = quick_jit(lambda b: expectimax(BeliefModel(tiger), b, 3))
     exact = np.full(3, -np.inf)
-    exact[: 3 - 2 * locked] = tiger_values(tiger, GAMMA)
+    exact[: 3 - 2 * locked] = tiger_values(tiger)
     assert np.allclose(run(tiger.belief(1))[0], exact, atol=1e-4)
 
 
 @pytest.mark.parametrize("locked", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_search_over_all_that_may_be_hidden_is_exact(locked):
     # The last row knows nothing: filler.
-    tiger = Tiger(3, locked=locked)
+    tiger = Tiger(3, locked=locked, gamma=GAMMA)
     belief = tiger.belief(3)
     belief = eqx.tree_at(lambda b: b.weights, belief, belief.weights.at[2].set(0.0))
-    plan = first_plan(ChanceSearch(WHOLE, "weighted"), BeliefModel(tiger), belief)
+    plan = first_plan(WHOLE, BeliefModel(tiger), belief)
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
-    exact = np.asarray([tiger_values(tiger, GAMMA)])
+    exact = np.asarray([tiger_values(tiger)])
     assert np.allclose(plan.qvalues[:2, : exact.size], exact, atol=1e-3)
     assert np.allclose(plan.value[:2], exact.max(), atol=1e-3)
     assert np.all(plan.weights[:, exact.size :] == 0) and np.all(plan.stats["invalid"] == 0)
@@ -73,26 +74,26 @@ def test_search_over_all_that_may_be_hidden_is_exact(locked):
 
 def test_search_finds_what_listening_is_worth_and_hindsight_does_not():
     # The tiger in hand, every tree opens the right door after whatever it hears.
-    exact, batch = np.asarray(tiger_values(TIGER, GAMMA)), 16
-    planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 400)
-    seen = first_plan(planner, TIGER, TIGER.start(batch))
+    exact, batch = np.asarray(tiger_values(TIGER)), 16
+    seen = first_plan(WHOLE, BeliefModel(TIGER, 400), TIGER.start(batch))
     assert np.all(seen.action == LISTEN)
     found = np.asarray(seen.qvalues)
     error = found.std(axis=0) / np.sqrt(batch)
     assert np.all(np.abs(found.mean(axis=0) - exact) < 4 * error + 0.5)
     assert np.all(np.abs(found[:, LISTEN] - exact[LISTEN]) < 4)
-    foreseen = first_plan(Hindsight(TREE, 8, resample=True), TIGER, TIGER.start(batch))
+    foreseen = first_plan(Hindsight(TREE, 8), TIGER, TIGER.start(batch))
     assert np.allclose(foreseen.qvalues[:, LISTEN], -1 + GAMMA * 10, atol=1e-3)
     assert exact[LISTEN] < 2.4
 
 
 def test_the_mean_of_few_particles_is_too_high():
     # One particle is hindsight; the more there are, the less is foreseen.
-    tiger = Tiger(2, noisy=True)
-    model, exact = BeliefModel(tiger), tiger_values(tiger, GAMMA)[LISTEN]
+    tiger = Tiger(2, noisy=True, gamma=GAMMA)
+    exact = tiger_values(tiger)[LISTEN]
 
     def listening(number: int, batch: int):
-        run = lambda k: expectimax(model, model.sample(tiger.start(batch), number, key=k), GAMMA, 2)
+        model = BeliefModel(tiger, number)
+        run = lambda k: expectimax(model, model.root(tiger.start(batch), None, key=k), 2)
         found = np.asarray(quick_jit(run)(keys(number, batch))[:, LISTEN])
         return found.mean(), found.std() / np.sqrt(batch)
 
@@ -107,24 +108,44 @@ def test_one_particle_is_a_search_of_that_state():
     state = TIGER.start(4)._replace(tiger=jnp.asarray([0, 1, 0, 1], jnp.int32))
     state = state._replace(lies=jnp.asarray([[0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 1, 1]], bool))
     alone = jax.tree.map(lambda x: x[:, None], state)
-    belief = Belief(alone, jnp.full((4, 1), 0.3), jnp.zeros((4,), jnp.uint32))
-    inner = TreeSearch(40, PUCT(1.3), gamma=GAMMA, temperature=1.0)
-    seen = first_plan(inner, TIGER, state)
-    assert equal(first_plan(ChanceSearch(inner), BeliefModel(TIGER), belief), seen)
+    belief = Belief(alone, jnp.full((4, 1), 0.25), jnp.zeros((4,), jnp.uint32))
+    planner = TreeSearch.alphazero(40, c=1.3, temperature=1.0)
+    # The state itself, where `root` would guess another one.
+    seen = first_plan(planner, Tiger(3, gamma=GAMMA, leaks=True), state)
+    assert equal(first_plan(planner, BeliefModel(TIGER), belief), seen)
+
+
+def test_gumbel_search_approaches_the_best_over_beliefs():
+    # So soft a policy that inside the tree, too, everything is tried.
+    parts: dict[str, Any] = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.01))
+    parts |= dict(backup=MaxBackup(), outcomes="weighted")
+    exact, model, belief = np.asarray(tiger_values(TIGER)), BeliefModel(TIGER), TIGER.belief(1)
+
+    @quick_jit
+    def run(belief):
+        planners = [TreeSearch.gumbel(number, **parts) for number in (8, 400)]
+        return [fresh(x, model, belief, keys(0, 1))[0] for x in planners]
+
+    plans = run(belief)
+    errors = [np.max(np.abs(plan.qvalues[0] - exact)) for plan in plans]
+    assert errors[0] > 2 and errors[1] < 1e-3
+    assert plans[-1].action[0] == LISTEN == np.argmax(exact)
+    assert np.argmax(plans[-1].weights[0]) == LISTEN
 
 
 def test_nothing_of_what_is_hidden_reaches_a_plan():
-    planner, traces = BeliefSearch(ChanceSearch(TreeSearch(24, temperature=1.0)), 16), []
+    planner, traces = TreeSearch.alphazero(24, temperature=1.0), []
+    model = BeliefModel(TIGER, 16)
 
     @quick_jit
     def run(state, carry, key):
         traces.append(1)
-        plan, carry, tree = planner.grow(TIGER, state, carry, key=key)
-        return plan, planner.advance(carry, plan.action, state, state.over), tree
+        plan, carry, tree = planner.grow(model, state, carry, key=key)
+        return plan, planner.advance(carry, plan.action, state.over), tree
 
     over = jnp.asarray([False, False, False, True, False])
     start = TIGER.start(5)._replace(heard=jnp.asarray([[i, 1] for i in range(5)], jnp.int32))
-    start, carry, plans = start._replace(over=over), planner.init(TIGER, start), []
+    start, carry, plans = start._replace(over=over), planner.init(model, start), []
     for tiger in (0, 1):
         for lie in (False, True):
             hidden = TIGER.start(5, tiger, lie)
@@ -179,7 +200,7 @@ def test_a_signal_that_nobody_gave_is_the_end(listened):
     assert np.all(np.isneginf(logits)) and np.all(value == 0)
 
 
-class Known(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+class Known(AbstractHiddenModel[Doors]):
     """The tiger, its evaluator telling where it is: 1 or 2 behind the doors."""
 
     tiger: Tiger
@@ -188,18 +209,18 @@ class Known(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     def num_signals(self):
         return 3
 
-    def step(self, state, action, *, key):
-        return self.tiger.step(state, action, key=key)
+    def step(self, node, action, *, key):
+        return self.tiger.step(node, action, key=key)
 
-    def resample(self, state, *, key):
-        return self.tiger.resample(state, key=key)
+    def root(self, state, obs, *, key):
+        return self.tiger.root(state, obs, key=key)
 
-    def signal(self, state, action, next_state):
-        return self.tiger.signal(state, action, next_state)
+    def signal(self, node, action, next_node):
+        return self.tiger.signal(node, action, next_node)
 
-    def predict(self, state, *, key):
-        logits, _ = self.tiger.predict(state, key=key)
-        return logits, 1.0 + state.tiger.astype(jnp.float32)
+    def predict(self, node, *, key):
+        logits, _ = self.tiger.predict(node, key=key)
+        return logits, 1.0 + node.tiger.astype(jnp.float32)
 
 
 def test_the_evaluator_is_asked_about_a_particle_drawn_by_weight():
@@ -223,25 +244,25 @@ def test_a_belief_in_too_few_is_worth_what_the_evaluator_says(listened):
     belief, after, resolved = listened
     left = np.sum(np.asarray(resolved[0][0].weights) > 0, axis=1)
     for least in (1, int(left.min()) + 1, 100):
-        model = BeliefModel(TIGER, least)
+        model = BeliefModel(TIGER, 100, least)
         _, reward, discount, last = model.resolve(after, jnp.zeros((3,), jnp.int32))
         assert np.array_equal(last, left < least)
-        assert np.all(discount == 1) and np.all(reward == -1)
+        assert np.allclose(discount, GAMMA) and np.all(reward == -1)
 
 
 @pytest.mark.slow
 def test_nothing_is_planned_beyond_a_belief_in_too_few():
     # After one roar fewer particles are left than there were.
-    planner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 8, min_particles=8)
-    plan = first_plan(planner, Known(TIGER), TIGER.start(6))
+    model = BeliefModel(Known(TIGER), 8, min_particles=8)
+    plan = first_plan(WHOLE, model, TIGER.start(6))
     told = (np.asarray(plan.qvalues)[:, LISTEN] + 1) / GAMMA  # of where the tiger is: 1 or 2
     assert np.all((told > 1 - 1e-3) & (told < 2 + 1e-3))
 
 
 def test_every_particle_has_a_frozen_future_of_its_own():
     tiger, batch, number = Tiger(3, noisy=True), 3, 1500
-    model, steps = BeliefModel(tiger), 3
-    belief = quick_jit(lambda k: model.sample(tiger.start(batch), number, key=k))(keys(0, batch))
+    model, steps = BeliefModel(tiger, number), 3
+    belief = quick_jit(lambda k: model.root(tiger.start(batch), None, key=k))(keys(0, batch))
 
     @quick_jit
     def listen(belief):
@@ -269,7 +290,7 @@ def test_every_particle_has_a_frozen_future_of_its_own():
     assert np.array_equal(opened.seed, listen(belief)[0].seed)
 
 
-class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
+class Torn(AbstractHiddenModel[Doors]):
     """A tiger that breaks a rule of signals: in rows of an honest first roar none is broken."""
 
     rule: str = eqx.field(static=True)
@@ -278,26 +299,26 @@ class Torn(AbstractPriorModel[Doors], AbstractHiddenModel[Doors]):
     def num_signals(self):
         return 3
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = TIGER.step(state, action, key=key)
-        lied = state.lies[:, 0]
+    def step(self, node, action, *, key):
+        after, reward, discount, last = TIGER.step(node, action, key=key)
+        lied = node.lies[:, 0]
         if self.rule == "last":
             last = last | lied
         if self.rule == "discount":
             discount = jnp.where(lied, -discount, discount)
         return after, reward, discount, last
 
-    def resample(self, state, *, key):
-        return TIGER.resample(state, key=key)
+    def root(self, state, obs, *, key):
+        return TIGER.root(state, obs, key=key)
 
-    def signal(self, state, action, next_state):
-        signal = TIGER.signal(state, action, next_state)
+    def signal(self, node, action, next_node):
+        signal = TIGER.signal(node, action, next_node)
         if self.rule == "range":
-            signal = jnp.where(state.lies[:, 0], 3 - 4 * state.tiger, signal)
+            signal = jnp.where(node.lies[:, 0], 3 - 4 * node.tiger, signal)
         return signal
 
-    def predict(self, state, *, key):
-        return TIGER.predict(state, key=key)
+    def predict(self, node, *, key):
+        return TIGER.predict(node, key=key)
 
 
 def half_believed() -> Belief:
@@ -317,7 +338,7 @@ def test_signals_that_tell_too_little_are_no_law(rule):
 
 @pytest.mark.slow
 def test_signals_that_tell_too_little_are_counted():
-    plan = first_plan(ChanceSearch(TreeSearch(12)), BeliefModel(Torn("last")), half_believed())
+    plan = first_plan(TreeSearch(12), BeliefModel(Torn("last")), half_believed())
     assert plan.stats["invalid"][0] > 0 and plan.stats["invalid"][1] == 0
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match="`model.signal` of a hidden model must tell"):
@@ -329,7 +350,7 @@ def test_weights_that_are_none_are_counted():
     belief = TIGER.belief(5)
     weights = belief.weights.at[0].set(jnp.nan).at[1, 3].set(-0.1).at[2, 3].set(jnp.inf)
     belief = eqx.tree_at(lambda b: b.weights, belief, weights.at[3].set(0.0))
-    plan = first_plan(ChanceSearch(TreeSearch(4)), BeliefModel(TIGER), belief)
+    plan = first_plan(TreeSearch(4), BeliefModel(TIGER), belief)
     assert np.array_equal(np.asarray(plan.stats["invalid"]) > 0, [True, True, True, False, False])
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match="in rows .0, 1, 2.: .* weights of a `Belief`"):
@@ -338,8 +359,9 @@ def test_weights_that_are_none_are_counted():
 
 def test_leaves_may_be_judged_by_playouts():
     # A playout from one particle is an unbiased sample: its mean is that over the belief.
-    model = PlayoutModel(TIGER, Playout(3))
-    assert model.num_signals == 3 and PlayoutModel(_Plain(), Playout(1)).num_signals == 0
+    model = PlayoutModel(Tiger(3), 3)
+    assert model.num_signals == 3 and model.num_outcomes == 0
+    assert PlayoutModel(_Plain(), 1).num_signals == 0
     number = 3000
     rows = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), TIGER.belief(1))
     value = quick_jit(lambda k: BeliefModel(model).predict(rows, key=k)[1])(keys(0, number))
@@ -351,17 +373,20 @@ def test_leaves_may_be_judged_by_playouts():
 
 
 class _Plain(AbstractPriorModel[jax.Array]):
-    def step(self, state, action, *, key):
-        return state, jnp.zeros_like(state), jnp.zeros_like(state), jnp.ones_like(state, bool)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+    def step(self, node, action, *, key):
+        return node, jnp.zeros_like(node), jnp.zeros_like(node), jnp.ones_like(node, bool)
+
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.zeros_like(node)
 
 
 @pytest.mark.slow
 def test_a_policy_by_values_over_several_beliefs():
-    inner = BeliefSearch(ChanceSearch(WHOLE, "weighted"), 50)
-    plan = first_plan(Hindsight(inner, 4, SoftmaxQ()), TIGER, TIGER.start(3))
+    inner = dataclasses.replace(WHOLE, readout=SoftmaxQ())
+    plan = first_plan(Hindsight(inner, 4), BeliefModel(TIGER, 50), TIGER.start(3))
     assert np.array_equal(plan.weights, np.eye(3)[[LISTEN] * 3])
     assert np.allclose(plan.value, plan.qvalues[:, LISTEN])
     assert np.allclose(plan.qvalues[:, LEFT] + plan.qvalues[:, RIGHT], -90, atol=1e-2)

@@ -9,15 +9,7 @@ import jax.random as jr
 import jaxtyping
 import pytest
 
-from zero_search import (
-    Belief,
-    BeliefModel,
-    BeliefSearch,
-    ChanceSearch,
-    Playout,
-    PlayoutModel,
-    TreeSearch,
-)
+from zero_search import Belief, BeliefModel, PlayoutModel, TreeSearch
 
 from .helpers import RandomTree
 from .hidden import Tiger
@@ -31,17 +23,16 @@ def unhooked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-CHANCE, TIGER, TREE = ChanceSearch(TreeSearch(4)), Tiger(2), RandomTree(2)
+PLANNER, TIGER, TREE = TreeSearch(4), Tiger(2), RandomTree(2)
+MODEL = BeliefModel(TIGER, 4)
 ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [
-    (BeliefSearch, (CHANCE, 0), r"`BeliefSearch\(num_particles=0\)`: must be an integer, 1 or"),
-    (BeliefSearch, (CHANCE, 2.5), r"`BeliefSearch\(num_particles=2.5\)`: must be an integer"),
-    (BeliefSearch, (CHANCE, 4, 0), r"`BeliefSearch\(min_particles=0\)`: must be an integer, 1"),
-    (BeliefSearch, (CHANCE, 4, 5), r"`BeliefSearch\(num_particles=4, min_particles=5\)`: no bel"),
-    (BeliefSearch, (TreeSearch(4), 4), r"must be an instance of `zero_search.ChanceSearch`"),
-    (BeliefSearch, (ChanceSearch(TreeSearch(4, reuse=True)), 4), "with `reuse=True`: every move"),
-    (BeliefModel, (TREE,), r"`BeliefModel\(model=RandomTree\)`: must be able to `resample`"),
-    (BeliefModel, (TIGER, 0), r"`BeliefModel\(min_particles=0\)`: must be an integer"),
-    (BeliefModel, (PlayoutModel(TREE, Playout(1)),), "has `num_signals=0`, so it tells the"),
+    (BeliefModel, (TIGER, 0), r"`BeliefModel\(num_particles=0\)`: must be an integer, 1 or"),
+    (BeliefModel, (TIGER, 2.5), r"`BeliefModel\(num_particles=2.5\)`: must be an integer"),
+    (BeliefModel, (TIGER, 4, 0), r"`BeliefModel\(min_particles=0\)`: must be an integer, 1"),
+    (BeliefModel, (TIGER, 4, 5), r"`BeliefModel\(num_particles=4, min_particles=5\)`: no bel"),
+    (BeliefModel, (TREE,), r"`BeliefModel\(model=RandomTree.*subclass of .*AbstractHiddenModel`"),
+    (BeliefModel, (MODEL,), r"`BeliefModel\(model=BeliefModel.*of `?.*AbstractHiddenModel`"),
+    (BeliefModel, (PlayoutModel(TREE, 1),), "has `num_signals=0`, so it tells the"),
 ]
 
 
@@ -52,29 +43,16 @@ def test_bad_arguments_are_named(part, fields, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_model_without_signals_is_named_before_any_move():
-    with pytest.raises(ValueError, match=r"`BeliefModel\(model=RandomTree\)`"):
-        BeliefSearch(CHANCE, 4).init(TREE, TREE.root(2))
-
-
 KEYS = jr.split(jr.key(0), 2)
 
 
 @pytest.mark.parametrize("key", [jr.key(0), jr.split(jr.key(0), 3), jnp.zeros((2,), jnp.uint32)])
 def test_wrong_keys_are_named(key):
-    start, planner = TIGER.start(2), BeliefSearch(CHANCE, 4)
+    start = TIGER.start(2)
     with pytest.raises(ValueError, match=r"`key` is .* for 2 states; .* shape \(2,\)"):
-        planner.plan(TIGER, start, planner.init(TIGER, start), key=key)
+        PLANNER.plan(MODEL, start, PLANNER.init(MODEL, start), key=key)
     with pytest.raises(ValueError, match=r"`key` is .* for 2 states"):
-        BeliefModel(TIGER).sample(start, 4, key=key)
-
-
-@pytest.mark.parametrize("number", [0, -1, 2.0])
-def test_a_wrong_number_of_particles_is_named(number):
-    with pytest.raises(
-        ValueError, match=r"`BeliefModel.sample\(num_particles=.*must be an integer"
-    ):
-        BeliefModel(TIGER).sample(TIGER.start(2), number, key=KEYS)
+        MODEL.root(start, None, key=key)
 
 
 @pytest.mark.parametrize(
@@ -109,27 +87,15 @@ def test_a_belief_of_wrong_shapes_is_named(where, what, message):
 def test_wrong_actions_are_named(action):
     with pytest.raises(ValueError, match=r"`action` is .* of 2 games; it must be int of shape"):
         BeliefModel(TIGER).afterstate(TIGER.belief(2), action)
-    planner = BeliefSearch(CHANCE, 4)
-    carry = planner.init(TIGER, TIGER.start(2))
+    carry = PLANNER.init(MODEL, TIGER.start(2))
     with pytest.raises(ValueError, match="`action` is .* for a carry of 2 games"):
-        planner.advance(carry, action, TIGER.start(2), jnp.zeros((2,), bool))
+        PLANNER.advance(carry, action, jnp.zeros((2,), bool))
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x[:, None], lambda x: x.astype(jnp.float32)])
 def test_a_wrong_signal_is_named(monkeypatch, spoil):
     right = Tiger.signal
     monkeypatch.setattr(Tiger, "signal", lambda self, *step: spoil(right(self, *step)))
-    planner = BeliefSearch(CHANCE, 4)
-    plan = lambda s, k: planner.plan(TIGER, s, planner.init(TIGER, s), key=k)[0]
+    plan = lambda s, k: PLANNER.plan(MODEL, s, PLANNER.init(MODEL, s), key=k)[0]
     with pytest.raises(ValueError, match=r"`model.signal` returned .* for 8 steps; .* \(8,\)"):
         jax.eval_shape(plan, TIGER.start(2), KEYS)
-
-
-def test_resampling_into_another_shape_is_named(monkeypatch):
-    right = Tiger.resample
-    longer = lambda s: s._replace(time=s.time[:, None])
-    monkeypatch.setattr(Tiger, "resample", lambda self, s, *, key: longer(right(self, s, key=key)))
-    with pytest.raises(
-        ValueError, match=r"`model.resample` turned the leaf `state.time` from int32"
-    ):
-        BeliefModel(TIGER).sample(TIGER.start(2), 4, key=KEYS)

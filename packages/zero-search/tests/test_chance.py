@@ -1,5 +1,6 @@
 """Chance nodes: against expectimax, mctx and the search without chance; reuse and laws."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,17 +13,22 @@ import pytest
 
 from zero_search import (
     AbstractChanceModel,
-    ChanceSearch,
+    AbstractPriorModel,
     check_plan,
-    MuZeroPUCT,
+    CompletedByMixedValue,
+    Determinised,
+    MaxBackup,
     PUCT,
     read_tree,
+    sampled_step,
     TreeSearch,
 )
+from zero_search._chance import chance_nodes, ChanceNodes
 from zero_search._tree import COUNT
+from zero_search._tree_search import _kept
 
-from .dice import expectimax, JudgedDice, RandomDice
-from .helpers import Jitted, Node, Noise, quick_jit, RandomTree
+from .dice import expectimax, judged, OtherDice, RandomDice
+from .helpers import chi_squared, equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -54,17 +60,16 @@ def thorough(request):
     """
     outcomes, leaves = request.param
     rule = PUCT(4.0 if outcomes == "sampled" else 1.0)
-    inner = TreeSearch(3000, rule, gamma=0.8, max_nodes=57, num_leaves=leaves)
-    planner = ChanceSearch(inner, outcomes)
+    planner = TreeSearch(3000, rule, outcomes=outcomes, max_nodes=57, num_leaves=leaves)
 
     @quick_jit
     def run(discounts):
-        tree = RandomTree(2, discounts, horizon=2, sharpness=0.0, noise=0.0, illegal=0.2)
+        tree = RandomTree(2, discounts, 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8)
         model = RandomDice(tree, certain=0.2)
-        state = tree.root(48)
+        state = tree.start(48)
         carry = planner.init(model, state)
         plan, _ = planner.plan(model, state, carry, key=jr.split(jr.key(0), 48))
-        return expectimax(model, state, 0.8, levels=2), plan
+        return expectimax(model, state, levels=2), plan
 
     return run
 
@@ -88,17 +93,17 @@ def test_pure_chance_is_an_expectation():
     # is off by 1/n or so, that of sampled ones by 1/sqrt(n). Walks that wait for their leaves
     # count as visits: only those to an afterstate that none has stored yet are lost.
     tree = RandomTree(1, (0.0,))
-    model, state = RandomDice(tree, 5), tree.root(48)
+    model, state = RandomDice(tree, 5), tree.start(48)
 
     @quick_jit
     def run(state):
         searches = (("proportional", 1), ("proportional", 4), ("sampled", 1))
         plans = []
         for outcomes, leaves in searches:
-            planner = ChanceSearch(TreeSearch(100, num_leaves=leaves), outcomes)
+            planner = TreeSearch(100, num_leaves=leaves, outcomes=outcomes)
             carry, keys = planner.init(model, state), jr.split(jr.key(0), 48)
             plans.append(planner.plan(model, state, carry, key=keys)[0].qvalues[:, 0])
-        exact = expectimax(model, state, 1.0, levels=1)[:, 0]
+        exact = expectimax(model, state, levels=1)[:, 0]
         return [jnp.abs(value - exact) for value in plans]
 
     proportional, together, sampled = run(state)
@@ -106,35 +111,36 @@ def test_pure_chance_is_an_expectation():
     assert 0.5 / 10 < sampled.mean() * 4 < 3 / 10
 
 
-@pytest.mark.parametrize("model", [RandomDice, pytest.param(JudgedDice, marks=pytest.mark.slow)])
-def test_outcomes_are_visited_by_their_probabilities(model):
+@pytest.mark.parametrize("own_value", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_outcomes_are_visited_by_their_probabilities(own_value):
     # Apportionment by largest `p / (n + 1)` never gives an outcome less than its quota's floor.
     tree = RandomTree(2)
     dice = RandomDice(tree, 4)
-    model = dice if model is RandomDice else JudgedDice(dice)
-    planner = ChanceSearch(TreeSearch(200, reuse=True))
-    run, state = Jitted(planner, model), tree.root(32)
+    model = judged(dice) if own_value else dice
+    planner = TreeSearch(200, reuse=True)
+    run, state = Jitted(planner, model), tree.start(32)
     _, carry = run.plan(state, planner.init(model, state), jr.key(0))
     grown = carry.tree
     assert grown is not None
     node = grown.state
     flat = lambda x: jax.tree.map(lambda y: y.reshape(-1), x)
     probs = jax.nn.softmax(dice.outcome_logits(flat(node.afterstate)))
-    visits = grown.edge[:, :, 0, 2:].reshape(-1, 4)
+    visits = grown.edge[:, :, 0].reshape(-1, 4)
     first = jax.nn.one_hot(jnp.argmax(probs, axis=1), 4) if model is dice else 0.0
     counted = visits + first
-    chance = flat(node.chance)
+    chance = flat(node.chance) > 0
     assert jnp.sum(chance) > 500
     quota = probs * jnp.sum(counted, axis=1, keepdims=True)
     assert jnp.all((counted > quota - 1) | ~chance[:, None])
-    assert jnp.all(grown.edge[:, :, 0, :2].reshape(-1, 2)[chance] == 0)
+    # A decision has no third or fourth action.
+    assert jnp.all(visits[~chance, 2:] == 0)
 
 
 def test_visits_equal_mctx(monkeypatch):
     simulations, gamma = 48, 0.9
-    tree = RandomTree(3, (1.0, -1.0, -1.0), illegal=0.3)
-    model, state = JudgedDice(RandomDice(tree, 4)), tree.root(100)
-    planner = ChanceSearch(TreeSearch(simulations, MuZeroPUCT(), gamma=gamma))
+    tree = RandomTree(3, (1.0, -1.0, -1.0), illegal=0.3, gamma=gamma)
+    model, state = judged(RandomDice(tree, 4)), tree.start(100)
+    planner = TreeSearch.muzero(simulations)
     plan = Jitted(planner, model).fresh(state)
 
     def decide(_, key, action, state):
@@ -148,7 +154,7 @@ def test_visits_equal_mctx(monkeypatch):
         state, reward, discount, _ = model.resolve(afterstate, outcome)
         logits, value = model.predict(state, key=key)
         return ENGINE.ChanceRecurrentFnOutput(
-            action_logits=logits, value=value, reward=reward, discount=gamma * discount
+            action_logits=logits, value=value, reward=reward, discount=discount
         ), state
 
     def run(state):
@@ -169,46 +175,102 @@ def test_visits_equal_mctx(monkeypatch):
     assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("leaves", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_without_chance_it_is_the_given_search(leaves):
-    tree = RandomTree(4, truncate=0.1)
-    model = RandomDice(tree, 3, certain=1.0)
-    planner = TreeSearch(40, PUCT(1.3), Noise(), gamma=0.9, num_leaves=leaves)
-    state = tree.root(64)
-    plain = Jitted(planner, model).fresh(state)
-    chance = Jitted(ChanceSearch(planner), model).fresh(state)
-    for x, y in zip(jax.tree.leaves(plain), jax.tree.leaves(chance), strict=True):
-        assert jnp.array_equal(x, y)
+PARTS = {
+    "puct": TreeSearch(40, PUCT(3.0)),
+    "gumbel": TreeSearch.gumbel(40, max_num_considered_actions=5),
+}
+
+
+@pytest.mark.parametrize(
+    "name, leaves, actions, outcomes",
+    [
+        ("puct", 1, 4, 3),
+        ("puct", 1, 3, 5),
+        ("gumbel", 1, 5, 2),
+        ("gumbel", 1, 3, 5),
+        pytest.param("puct", 4, 3, 5, marks=pytest.mark.slow),
+        pytest.param("gumbel", 4, 5, 2, marks=pytest.mark.slow),
+        pytest.param("gumbel", 4, 3, 5, marks=pytest.mark.slow),
+    ],
+)
+def test_without_chance_it_is_the_plain_search_edge_by_edge(name, leaves, actions, outcomes):
+    """No column that a node has no use for may reach what a rule makes of its Q-values."""
+    tree = RandomTree(actions, truncate=0.1, illegal=0.0, sharpness=0.5, gamma=0.9)
+    model, planner = RandomDice(tree, outcomes, certain=1.0), PARTS[name]
+    planner = dataclasses.replace(planner, num_leaves=leaves)
+    run = lambda model: quick_jit(lambda s, k: fresh(planner, model, s, k))(
+        tree.start(64), jr.split(jr.key(0), 64)
+    )
+    (plain, alone), (chance, grown) = run(Determinised(model)), run(model)
+    assert equal(plain, chance)
+    assert alone.child.shape[2] == actions and grown.child.shape[2] == max(actions, outcomes)
+    for x in ("step", "node", "parent", "size"):
+        assert jnp.array_equal(getattr(alone, x), getattr(grown, x)), x
+    assert equal(alone.state, grown.state.node)
+    for x in ("edge", "child", "prior"):
+        assert jnp.array_equal(getattr(alone, x), getattr(grown, x)[..., :actions]), x
+    visits = jnp.sum(grown.edge[:, :, 0], axis=1)
+    assert jnp.all(visits[:, actions:] == 0)
+    # There are nodes all of whose actions were visited: no unvisited one had hidden a column.
+    assert jnp.sum(jnp.all(alone.edge[:, :, 0] > 0, axis=2)) > 64
+
+
+@pytest.mark.parametrize("actions, outcomes", [(2, 5), pytest.param(4, 2, marks=pytest.mark.slow)])
+def test_gumbel_search_approaches_expectimax(actions, outcomes):
+    tree = RandomTree(
+        actions, (1.0, -1.0), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8
+    )
+    model, state, rows = RandomDice(tree, outcomes, certain=0.2), tree.start(32), jnp.arange(32)
+    # So soft a policy that inside the tree, too, everything is tried.
+    parts: dict[str, Any] = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.02))
+    few, many = (TreeSearch.gumbel(number, **parts) for number in (16, 1024))
+    # Of a tree that is complete, nothing but the best counts.
+    whole = dataclasses.replace(many, outcomes="weighted", backup=MaxBackup())
+
+    @quick_jit
+    def run(state):
+        plans = [fresh(x, model, state, jr.split(jr.key(0), 32))[0] for x in (few, many, whole)]
+        return expectimax(model, state, levels=2), plans
+
+    exact, plans = run(state)
+    best = jnp.argmax(exact, axis=1)
+    regrets = [float(jnp.mean(exact[rows, best] - exact[rows, x.action])) for x in plans]
+    errors = [jnp.abs(x.qvalues - exact)[rows, best] for x in plans]
+    assert regrets[0] >= regrets[1] >= 0 and regrets[1] < 0.01 and regrets[2] < 1e-6
+    at_first, later = (float(jnp.mean(x)) for x in errors[:2])
+    assert later < 0.25 * at_first and later < 0.04 and jnp.max(errors[2]) < 1e-5
 
 
 @pytest.fixture(scope="module")
 def moved():
-    """A planner that reuses, a plan, the outcomes that really happened and where they led.
+    """A planner that reuses, its carry, the outcomes that really happened and where they led.
 
     Every fourth row was given an outcome that no search knows.
     """
     tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
-    run = Jitted(ChanceSearch(TreeSearch(60, reuse=True)), RandomDice(tree, certain=0.3))
-    state = tree.root(40)
+    run = Jitted(TreeSearch(60, reuse=True), RandomDice(tree, certain=0.3))
+    state = tree.start(40)
     state = state._replace(depth=jnp.full((40,), jnp.nan))  # as good a stored number as any
     plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
     after, _, _, last = run.step(state, plan.action)
     strange = jnp.where(jnp.arange(40) % 4 == 0, after.name + jnp.uint32(1), after.name)
     after = Node(strange, after.depth, after.done)
-    return run, plan, carry, after, last, run.advance(carry, plan.action, after, last)
+    return run, carry, after, last, run.advance(carry, plan.action, last)
 
 
 def counts(tree, row):
     """Visits of every node that decides, by its state's name."""
     size = int(tree.size[row])
-    node = ~tree.state.chance[row, :size]
-    names, visits = tree.state.state.name[row, :size], tree.node[row, :size, COUNT]
+    node = tree.state.chance[row, :size] == 0
+    names, visits = tree.state.node.name[row, :size], tree.node[row, :size, COUNT]
     return dict(zip(names[node], visits[node], strict=True))
 
 
 def test_the_subtree_of_the_realised_outcome_stays(moved):
-    run, _, carry, after, last, kept = moved
-    grown, left, stayed = *jax.tree.map(np.asarray, (carry.tree, kept.tree)), 0
+    # No new simulation, so that what is left is what was kept.
+    run, carry, after, last, advanced = moved
+    kept = quick_jit(lambda c, s: _kept(c.tree, c.reached, ChanceNodes.decision(world(run), s)))
+    grown, left, stayed = *jax.tree.map(np.asarray, (carry.tree, kept(advanced, after))), 0
     for row in range(40):
         old, new = counts(grown, row), counts(left, row)
         name = int(after.name[row])
@@ -218,16 +280,20 @@ def test_the_subtree_of_the_realised_outcome_stays(moved):
             assert new[name] == old[name] == left.edge[row, 0, 0].sum() + 1
             assert new.items() <= old.items()
             stayed += new[name] > 2
-    assert stayed > 10 and jnp.all(kept.tree.size[::4] == 0)
-    again, _ = run.plan(after, kept, jr.key(1))
-    assert jnp.array_equal(again.stats["reused"], jnp.sum(kept.tree.edge[:, 0, 0], axis=1))
-    assert jnp.array_equal(kept.ply, jnp.where(last, 0, 1))
+    assert stayed > 10 and np.all(left.size[::4] == 0)
+    again, _ = run.plan(after, advanced, jr.key(1))
+    assert jnp.array_equal(again.stats["reused"], np.sum(left.edge[:, 0, 0], axis=1))
+    assert jnp.array_equal(advanced.ply, jnp.where(last, 0, 1))
+
+
+def world(run):
+    return chance_nodes(run.model, run.model.tree.start(40), 2, "proportional")[0]
 
 
 def test_a_reused_tree_is_consistent(moved):
     # As in a fresh tree: a child that is stored is visited as often as its edge.
-    run, _, _, after, _, kept = moved
-    _, carry = run.plan(after, kept, jr.key(1))
+    run, _, after, _, advanced = moved
+    _, carry = run.plan(after, advanced, jr.key(1))
     tree = carry.tree
     lane = jnp.arange(40)[:, None, None]
     stored = tree.child >= 0
@@ -241,18 +307,31 @@ class Filler(AbstractChanceModel[Node, Node]):
 
     dice: RandomDice
 
-    def afterstate(self, state, action):
-        return self.dice.afterstate(state, action)
+    @property
+    def num_outcomes(self):
+        return self.dice.num_outcomes
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
+
+    def afterstate(self, node, action):
+        return self.dice.afterstate(node, action)
 
     def outcome_logits(self, afterstate):
         return self.dice.outcome_logits(afterstate)
 
+    def afterstate_value(self, afterstate, *, key):
+        return None
+
     def resolve(self, afterstate, outcome):
         return self.dice.resolve(afterstate, outcome)
 
-    def predict(self, state, *, key):
-        logits, value = self.dice.predict(state, key=key)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), value
+    def predict(self, node, *, key):
+        logits, value = self.dice.predict(node, key=key)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), value
 
 
 @pytest.mark.parametrize(
@@ -263,11 +342,11 @@ def test_laws_of_a_plan(outcomes, getkey):
     # Weights are a distribution over legal actions alone; filler gives no NaN; traced once.
     tree = RandomTree(5, illegal=0.6)
     model = Filler(RandomDice(tree, certain=0.3))
-    inner = TreeSearch(20, noise=Noise(), temperature=1.0, reuse=True, max_nodes=30)
-    run = Jitted(ChanceSearch(inner, outcomes), model)
-    carry = run.planner.init(model, tree.root(16))
+    parts = dict(reuse=True, max_nodes=30, outcomes=outcomes)
+    run = Jitted(TreeSearch.alphazero(20, noise=Noise(), temperature=1.0, **parts), model)
+    carry = run.planner.init(model, tree.start(16))
     for seed in (0, 1):
-        root = tree.root(16, seed)
+        root = tree.start(16, seed)
         state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
         legal = jnp.isfinite(model.predict(state, key=UNUSED)[0])
@@ -279,11 +358,10 @@ def test_laws_of_a_plan(outcomes, getkey):
         grown = read_tree(carry.tree, 1)
         for node in grown.nodes():
             edges = grown.actions(node.node)
-            assert not any(edge.legal for edge in edges[5 + 3 :])
+            assert len(edges) == 5
             if any(edge.legal for edge in edges):
                 assert sum(edge.prior for edge in edges) == pytest.approx(1.0, abs=1e-5)
-        after, _, _, _ = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, after, jnp.zeros((16,), bool))
+        carry = run.advance(carry, plan.action, jnp.zeros((16,), bool))
         assert jnp.all(carry.ply == seed + 1)
     assert run.traces == 1
     again = [run.plan(state, carry, jr.key(i))[0].weights for i in (3, 3)]
@@ -295,7 +373,7 @@ def test_step_draws_from_the_probabilities():
 
     @quick_jit
     def run(key):
-        state = jax.tree.map(lambda x: jnp.repeat(x, number), dice.tree.root(1))
+        state = jax.tree.map(lambda x: jnp.repeat(x, number), dice.tree.start(1))
         first = jnp.zeros((number,), jnp.int32)
         after = dice.step(state, first, key=jr.split(key, number))[0]
         between = dice.afterstate(state, first)
@@ -306,29 +384,6 @@ def test_step_draws_from_the_probabilities():
     names, landed, probs = run(jr.key(0))
     shares = np.mean(np.asarray(names)[:, None] == np.asarray(landed)[None, :3], axis=0)
     assert np.all(np.abs(shares - probs) < 5 * np.sqrt(probs * (1 - probs) / number))
-
-
-class Broken(AbstractChanceModel[Node, Node]):
-    """Dice with one method's result spoilt."""
-
-    dice: RandomDice
-    method: str
-    spoil: Any = eqx.field(static=True)
-
-    def _maybe(self, method, result):
-        return self.spoil(result) if method == self.method else result
-
-    def afterstate(self, state, action):
-        return self.dice.afterstate(state, action)
-
-    def outcome_logits(self, afterstate):
-        return self._maybe("outcome_logits", self.dice.outcome_logits(afterstate))
-
-    def resolve(self, afterstate, outcome):
-        return self._maybe("resolve", self.dice.resolve(afterstate, outcome))
-
-    def predict(self, state, *, key):
-        return self.dice.predict(state, key=key)
 
 
 @pytest.mark.parametrize(
@@ -346,27 +401,27 @@ class Broken(AbstractChanceModel[Node, Node]):
         ),
         ("resolve", lambda x: (*x[:3], x[1]), r"`model.resolve` returned `last` float32\[2\]"),
         ("resolve", lambda x: (x[0].name, *x[1:]), "`model.resolve` turned a state of structure"),
+        (
+            "afterstate_value",
+            lambda x: x[:, None],
+            r"`model.afterstate_value` returned .* shape \(2,\): one",
+        ),
+        (
+            "afterstate_value",
+            lambda x: x > 0,
+            r"`model.afterstate_value` returned .* shape \(2,\): one",
+        ),
     ],
 )
 def test_a_bad_model_is_named(method, spoil, message):
     dice = RandomDice(RandomTree(2))
-    model, state = Broken(dice, method, spoil), dice.tree.root(2)
-    planner = ChanceSearch(TreeSearch(4))
+    model, state = OtherDice(dice, method, spoil), dice.tree.start(2)
+    planner = TreeSearch(4)
 
     def plan(state, key):
         return planner.plan(model, state, planner.init(model, state), key=key)[0]
 
     with pytest.raises(ValueError, match=message):
-        jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
-
-
-@pytest.mark.parametrize("spoil", [lambda x: x[:, None], lambda x: x > 0])
-def test_a_bad_value_of_afterstates_is_named(spoil):
-    tree = RandomTree(2)
-    model, state = JudgedDice(RandomDice(tree), spoil), tree.root(2)
-    planner = ChanceSearch(TreeSearch(4))
-    plan = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
-    with pytest.raises(ValueError, match=r"`model.afterstate_value` returned .* shape \(2,\): one"):
         jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
 
 
@@ -377,10 +432,10 @@ def test_a_law_that_is_none_is_counted():
         nothing(x.at[0, 1].set(jnp.nan).at[2, 1].set(-jnp.inf).at[3, 2].set(jnp.inf), 1), 4
     )
     tree = RandomTree(2, (1.0, -1.0), horizon=50)
-    root = tree.root(6)
+    root = tree.start(6)
     state = root._replace(depth=root.depth.at[4].set(49))
-    model = Broken(RandomDice(tree), "outcome_logits", spoil)
-    plan = Jitted(ChanceSearch(TreeSearch(4)), model).fresh(state)
+    model = OtherDice(RandomDice(tree), "outcome_logits", spoil)
+    plan = Jitted(TreeSearch(4), model).fresh(state)
     assert plan.stats["invalid"].tolist() == [4, 4, 0, 4, 0, 0]
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match=r"12 evaluations, in rows \[0, 1, 3\].*outcome_logits"):
@@ -389,4 +444,96 @@ def test_a_law_that_is_none_is_counted():
 
 def test_unknown_outcomes_are_refused():
     with pytest.raises(ValueError, match="must be one of 'proportional', 'weighted', 'sampled'"):
-        ChanceSearch(TreeSearch(4), "exact")
+        TreeSearch(4, outcomes="exact")
+
+
+def test_sampled_outcomes_follow_the_odds():
+    # Chi-squared over 400 rows with one afterstate each, and 5 outcomes: 4 degrees of freedom a
+    # row. One outcome of a row's 60 is what its afterstate was first resolved to.
+    tree, batch = RandomTree(1, (0.0,)), 400
+    model, state = RandomDice(tree, 5), tree.start(batch)
+    planner = TreeSearch(61, outcomes="sampled")
+
+    @quick_jit
+    def run(key):
+        grown = fresh(planner, model, state, key)[1]
+        after = jax.tree.map(lambda x: x[:, 1], grown.state)
+        probs = jax.nn.softmax(model.outcome_logits(after.afterstate))
+        return grown.edge[:, 1, 0], after.chance, after.node.name, probs
+
+    visits, chance, first, probs = run(jr.split(jr.key(0), batch))
+    assert jnp.all(chance > 0) and jnp.all(jnp.sum(visits, axis=1) == 60)
+    total = chi_squared(np.asarray(visits), 60 * np.asarray(probs))
+    freedom = 4 * batch
+    assert abs(total - freedom) < 5 * np.sqrt(2 * freedom)
+    # Rows do not draw alike: else the same rank would come up in each.
+    assert len(np.unique(np.asarray(visits), axis=0)) > batch / 2
+    again = run(jr.split(jr.key(0), batch))
+    assert equal(again, (visits, chance, first, probs))
+    other = run(jr.split(jr.key(1), batch))
+    assert np.mean(np.any(np.asarray(other[0] != visits), axis=1)) > 0.9
+
+
+class Thrower(AbstractPriorModel[Node]):
+    """Dice that are thrown without a look at the odds; the outcomes are equally likely."""
+
+    dice: RandomDice
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        outcome = jax.vmap(lambda k: jr.randint(k, (), 0, self.dice.num_outcomes))(key)
+        return self.dice.resolve(self.dice.afterstate(node, action), outcome)
+
+    def predict(self, node, *, key):
+        return self.dice.predict(node, key=key)
+
+
+class Thrown(AbstractChanceModel[Node, Node]):
+    """The same, which knows its odds."""
+
+    thrower: Thrower
+    asked: list[int] = eqx.field(static=True)
+
+    @property
+    def num_outcomes(self):
+        return self.thrower.dice.num_outcomes
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        return self.thrower.step(node, action, key=key)
+
+    def afterstate(self, node, action):
+        return self.thrower.dice.afterstate(node, action)
+
+    def outcome_logits(self, afterstate):
+        self.asked.append(1)
+        return jnp.zeros((*afterstate.name.shape, self.num_outcomes))
+
+    def afterstate_value(self, afterstate, *, key):
+        return None
+
+    def resolve(self, afterstate, outcome):
+        return self.thrower.dice.resolve(afterstate, outcome)
+
+    def predict(self, node, *, key):
+        return self.thrower.predict(node, key=key)
+
+
+def test_determinised_dice_are_searched_without_their_odds():
+    tree, asked = RandomTree(3, (1.0, -1.0)), []
+    thrower, state = Thrower(RandomDice(tree, 4)), tree.start(8)
+    model, planner = Thrown(thrower, asked), TreeSearch(16, reuse=True)
+
+    @quick_jit
+    def run(key):
+        return [fresh(planner, m, state, jr.clone(key)) for m in (Determinised(model), thrower)]
+
+    frozen, plain = run(jr.split(jr.key(0), 8))
+    assert equal(frozen, plain) and not asked
+    # Otherwise they are asked for.
+    jax.eval_shape(lambda k: fresh(planner, model, state, k), jr.split(jr.key(0), 8))
+    assert asked

@@ -1,25 +1,27 @@
 """Afterstates judged by all of their outcomes: the sum by hand, and what one visit then tells."""
 
+from typing import Any, cast
+
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import numpy as np
 import pytest
 
-from zero_search import ChanceSearch, ExpectedModel, PlainQ, PUCT, TreeSearch
+from zero_search import ExpectedModel, PlainQ, PUCT, TreeSearch
 
 from .dice import branches, RandomDice, UNUSED
 from .helpers import quick_jit, RandomTree
 
 
-GAMMA = 0.7
-TREE = RandomTree(3, (1.0, -1.0), illegal=0.3)
+TREE = RandomTree(3, (1.0, -1.0), illegal=0.3, gamma=0.7)
 DICE = RandomDice(TREE, 4, certain=0.2)
 
 
 @pytest.fixture(scope="module")
 def expected():
     """Q-values one step ahead, `[batch, actions]`, by a loop over what can happen."""
-    state = TREE.root(64)
+    state = TREE.start(64)
     landed, *facts, legal = branches(DICE, state)
     reward, discount, probs = (np.asarray(x, np.float64) for x in facts)
     value = np.asarray(DICE.predict(landed, key=UNUSED)[1]).reshape(reward.shape)
@@ -28,13 +30,13 @@ def expected():
         total = 0.0
         for outcome in np.flatnonzero(probs[row, action]):
             at = row, action, outcome
-            total += probs[at] * (reward[at] + GAMMA * discount[at] * value[at])
+            total += probs[at] * (reward[at] + discount[at] * value[at])
         table[row, action] = total
     return table
 
 
 def test_an_afterstate_is_worth_the_mean_of_its_outcomes(expected):
-    state, model = TREE.root(64), ExpectedModel(DICE, GAMMA)
+    state, model = TREE.start(64), ExpectedModel(DICE)
     for action in range(3):
         taken = jnp.full((64,), action, jnp.int32)
         after = model.afterstate(state, taken)
@@ -47,8 +49,8 @@ def test_an_afterstate_is_worth_the_mean_of_its_outcomes(expected):
 def test_one_visit_tells_all_that_is_one_step_ahead(expected):
     """Untried actions first: after a visit each, Q-values are exact expectations. Without the
     model a visit tells of the likeliest outcome alone."""
-    planner = ChanceSearch(TreeSearch(3, PUCT(1.0, PlainQ(100.0)), gamma=GAMMA))
-    state = TREE.root(64)
+    planner = TreeSearch(3, PUCT(1.0, PlainQ(100.0)))
+    state = TREE.start(64)
 
     def qvalues(model):
         plan = lambda s: (
@@ -59,9 +61,7 @@ def test_one_visit_tells_all_that_is_one_step_ahead(expected):
     # Where an action is illegal another one is visited twice, and sees further.
     whole = np.all(np.isfinite(expected), axis=1)
     assert 10 < whole.sum()
-    np.testing.assert_allclose(
-        qvalues(ExpectedModel(DICE, GAMMA))[whole], expected[whole], atol=1e-5
-    )
+    np.testing.assert_allclose(qvalues(ExpectedModel(DICE))[whole], expected[whole], atol=1e-5)
     assert np.abs(qvalues(DICE)[whole] - expected[whole]).mean() > 0.1
 
 
@@ -69,17 +69,25 @@ def test_impossible_outcomes_and_ends_may_be_judged_anyhow():
     """Neither a NaN of an impossible outcome's state nor one behind an end gets into the mean."""
 
     class Spoilt(RandomDice):
-        def predict(self, state, *, key):
-            logits, value = DICE.predict(state, key=key)
-            return logits, jnp.where(state.done, jnp.nan, value)
+        def predict(self, node, *, key):
+            logits, value = DICE.predict(node, key=key)
+            return logits, jnp.where(node.done, jnp.nan, value)
 
-    short = RandomTree(3, (1.0,), horizon=1)
-    state = short.root(32)
-    model = ExpectedModel(Spoilt(short, 4, certain=0.5), GAMMA)
+    short = RandomTree(3, (1.0,), horizon=1, gamma=0.7)
+    state = short.start(32)
+    model = ExpectedModel(Spoilt(short, 4, certain=0.5))
     after = model.afterstate(state, jnp.zeros(32, jnp.int32))
     assert jnp.all(jnp.isfinite(model.afterstate_value(after, key=jr.split(jr.key(0), 32))))
 
 
-def test_a_gamma_above_one_is_refused():
-    with pytest.raises(ValueError, match="gamma=1.5"):
-        ExpectedModel(DICE, 1.5)
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_a_model_without_odds_is_refused(unhooked):
+    with pytest.raises(ValueError, match=r"`ExpectedModel\(model=RandomTree.*AbstractChanceModel`"):
+        ExpectedModel(cast(Any, TREE))

@@ -1,45 +1,49 @@
 """Hindsight: against its inner planner and a NumPy loop; trees that are kept; its laws."""
 
+import contextlib
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import numpy as np
 import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    AbstractTreePlanner,
-    ChanceSearch,
     check_plan,
-    GumbelSearch,
+    Determinised,
     Hindsight,
     NodeStatistics,
-    Outlook,
+    PriorRoot,
     PUCT,
+    RootStatistics,
+    SearchCarry,
     SoftmaxQ,
     Temperature,
     TreeSearch,
     VisitCounts,
 )
-from zero_search._root import first_carry, play_visits
-from zero_search._tree import empty
+from zero_search._tree import COUNT
+from zero_search._tree_search import _kept
 
-from .dice import Die, RandomDice, UNUSED
+from .dice import RandomDice, UNUSED
 from .helpers import equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
 
 
 @pytest.mark.parametrize(
     "planner",
-    [TreeSearch(24, PUCT(1.3), gamma=0.9), GumbelSearch(24, 3, gumbel_scale=0.0, gamma=0.9)],
+    [
+        TreeSearch(24, PUCT(1.3)),
+        TreeSearch.gumbel(24, max_num_considered_actions=3, gumbel_scale=0.0),
+    ],
     ids=["puct", "gumbel"],
 )
 def test_equal_trees_are_the_inner_planner(planner):
     # Nothing is random, so seven trees are one, to the last bit: no rounding in means.
-    model = RandomTree(5, (1.0, -1.0, -1.0), truncate=0.1)
-    state = model.root(16)
+    model = RandomTree(5, (1.0, -1.0, -1.0), truncate=0.1, gamma=0.9)
+    state = model.start(16)
 
     @quick_jit
     def run(state):
@@ -57,21 +61,22 @@ def test_equal_trees_are_the_inner_planner(planner):
 
 
 @pytest.mark.parametrize(
-    "planner",
+    "given",
     [
-        TreeSearch(16, noise=Noise(), temperature=1.0),
-        pytest.param(GumbelSearch(16, 3), marks=pytest.mark.slow),
-        pytest.param(ChanceSearch(TreeSearch(16), "sampled"), marks=pytest.mark.slow),
+        (TreeSearch.alphazero(16, noise=Noise(), temperature=1.0), Determinised),
+        (TreeSearch.gumbel(16, max_num_considered_actions=3), Determinised),
+        pytest.param((TreeSearch(16, outcomes="sampled"), lambda x: x), marks=pytest.mark.slow),
     ],
     ids=["puct", "gumbel", "chance"],
 )
-def test_one_tree_is_the_inner_planner(planner):
+def test_one_tree_is_the_inner_planner(given):
     # With all noise on, given the documented key.
-    model = RandomDice(RandomTree(4, (1.0, -1.0)))
+    dice = RandomDice(RandomTree(4, (1.0, -1.0)))
+    planner, model = given[0], given[1](dice)
 
     @quick_jit
     def run(seeds):
-        state, keys = model.tree.root(12), jax.vmap(jr.key)(seeds)
+        state, keys = dice.tree.start(12), jax.vmap(jr.key)(seeds)
         first = jax.vmap(lambda k: jr.fold_in(k, 0))(keys)
         one = fresh(Hindsight(planner, 1), model, state, keys)[0]
         return one, fresh(planner, model, state, first)[0]
@@ -82,26 +87,8 @@ def test_one_tree_is_the_inner_planner(planner):
 TREES, ROWS, ACTIONS = 5, 40, 6
 
 
-class Given(AbstractTreePlanner[AbstractPriorModel]):
-    """Has found out what it is told to have found out."""
-
-    outlook: Outlook
-
-    def init(self, model, state):
-        return first_carry(state)
-
-    def explore(self, model, state, carry, *, key):
-        return self.outlook, carry, empty(state, PUCT(), 1, ACTIONS)
-
-    def decide(self, outlook):
-        return play_visits(outlook.root.visits, 0.0, outlook.ply, outlook.key)
-
-    def advance(self, carry, action, next_state, last):
-        return carry
-
-
 @pytest.fixture(scope="module")
-def sparse() -> Outlook:
+def sparse() -> RootStatistics:
     """Trees that have seen few of the actions, and little good. The last row is filler."""
     rng = np.random.default_rng(0)
     rows, shape = ROWS * TREES, (ROWS * TREES, ACTIONS)
@@ -119,26 +106,39 @@ def sparse() -> Outlook:
         value=f32(rng.uniform(-1, 1, rows)),
         raw_value=f32(rng.uniform(-1, 1, rows)),
     )
-    zeros = jnp.zeros(shape, jnp.float32)
-    stats = {"depth": zeros[:, 0] + 1, "nodes": root.count, "invalid": zeros[:, 0]}
-    ply, key = jnp.zeros((rows,), jnp.int32), jr.split(jr.key(0), rows)
-    return Outlook(root, zeros, zeros, ply, key, stats)
+    zeros, ply = jnp.zeros(shape, jnp.float32), jnp.zeros((rows,), jnp.int32)
+    logits = jnp.where(root.prior[:, 0] > -jnp.inf, 0.0, -jnp.inf)
+    return RootStatistics(root, logits, root.visits > 0, zeros, zeros, ply)
 
 
-def plans(outlook, unvisited):
-    """By every readout."""
+def plans(found, unvisited):
+    """By every readout, of trees that have found out what they are told."""
 
-    def run(outlook):
-        model, state, found = Die(), jnp.zeros((ROWS,), jnp.int32), []
-        for seed, readout in enumerate((None, SoftmaxQ(0.5), SoftmaxQ())):
-            fresh_keys = jr.split(jr.key(seed), ROWS * TREES)
-            given = Given(eqx.tree_at(lambda x: x.key, outlook, fresh_keys))
-            planner = Hindsight(given, TREES, readout, unvisited)
-            carry, keys = planner.init(model, state), jr.split(jr.key(seed), ROWS)
-            found.append(planner.plan(model, state, carry, key=keys)[0])
-        return found
+    def run(found):
+        stats = {"depth": found.node.value, "nodes": found.node.count}
+        stats["invalid"] = jnp.zeros((ROWS * TREES,), jnp.int32)
+        carry = SearchCarry(found.ply, None, None)
+        model, read = RandomTree(ACTIONS), []
+        for seed, readout in enumerate((VisitCounts(), SoftmaxQ(0.5), SoftmaxQ())):
+            planner = Hindsight(TreeSearch(1, readout=readout), TREES, unvisited)
+            state, keys = model.start(ROWS), jr.split(jr.key(seed), ROWS)
+            with pytest.MonkeyPatch.context() as patch:
+                explored = lambda *_, **__: (found, dict(stats), carry, None)
+                patch.setattr(TreeSearch, "explore", explored)
+                grown = planner.grow(model, state, planner.init(model, state), key=keys)
+            read.append(grown[0])
+        return read
 
-    return quick_jit(run)(outlook)
+    with jaxtyping_off():
+        return quick_jit(run)(found)
+
+
+@contextlib.contextmanager
+def jaxtyping_off():
+    """There is no tree to return."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def looped(found, unvisited):
@@ -161,7 +161,7 @@ def looped(found, unvisited):
 
 @pytest.mark.parametrize("unvisited", ["masked", "zero"])
 def test_means_equal_a_loop(sparse, unvisited):
-    found = jax.tree.map(np.asarray, sparse.root)
+    found = jax.tree.map(np.asarray, sparse.node)
     visits, qvalues, value = looped(found, unvisited)
     known, legal = np.isfinite(qvalues), found.prior[::TREES, 0] > -np.inf
     seen = found.visits.reshape(ROWS, TREES, ACTIONS) > 0
@@ -216,24 +216,30 @@ def test_the_order_of_trees_is_nothing(sparse, unvisited):
 def test_a_tree_is_kept_if_its_future_came_true():
     trees, batch = 6, 16
     tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
-    run = Jitted(Hindsight(TreeSearch(12, reuse=True), trees), RandomDice(tree))
-    state = tree.root(batch)
+    model = Determinised(RandomDice(tree))
+    run = Jitted(Hindsight(TreeSearch(12, reuse=True), trees), model)
+    state = tree.start(batch)
     plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
     after, _, _, last = run.step(state, plan.action)
-    grown, kept = carry.trees.tree, run.advance(carry, plan.action, after, last).trees
-    assert grown.parent.shape == (batch, trees, 25) and kept.ply.shape == (batch, trees)
+    grown, advanced = carry.tree, run.advance(carry, plan.action, last)
+    flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    rows = jax.tree.map(lambda x: jnp.repeat(x, trees, axis=0), after)
+    kept = lambda c, s: _kept(flat(c.tree), flat(c.reached), s)
+    kept = quick_jit(kept)(advanced, rows)
+    kept = kept.node[:, 0, COUNT].reshape(batch, trees)
+    assert grown.parent.shape == (batch, trees, 25) and advanced.ply.shape == (batch, trees)
     stayed = 0
     for row, k in itertools.product(range(batch), range(trees)):
         child = int(grown.child[row, k, 0, plan.action[row]])
         came_true = child > 0 and bool(grown.state.name[row, k, child] == after.name[row])
         came_true &= not bool(last[row])
         visits = int(grown.edge[row, k, 0, 0, plan.action[row]])
-        count = int(kept.tree.node[row, k, 0, 0])
+        count = int(kept[row, k])
         assert count == (visits if came_true else 0)
         stayed += came_true
     assert 10 < stayed < batch * trees - 30
-    again, _ = run.plan(after, run.advance(carry, plan.action, after, last), jr.key(1))
-    reused = np.maximum(np.asarray(kept.tree.node[:, :, 0, 0]) - 1, 0).sum(axis=1)
+    again, _ = run.plan(after, advanced, jr.key(1))
+    reused = np.maximum(np.asarray(kept) - 1, 0).sum(axis=1)
     assert np.array_equal(again.stats["reused"], reused) and reused.sum() > 20
 
 
@@ -243,35 +249,40 @@ class Filler(AbstractPriorModel[Node]):
     dice: RandomDice
     sick: bool = False
 
-    def step(self, state, action, *, key):
-        return self.dice.step(state, action, key=key)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        logits, value = self.dice.predict(state, key=key)
-        ill = self.sick & (state.name % jnp.uint32(3) == 0)
-        return jnp.where(state.done[:, None], -jnp.inf, logits), jnp.where(ill, jnp.nan, value)
+    def step(self, node, action, *, key):
+        return self.dice.step(node, action, key=key)
+
+    def predict(self, node, *, key):
+        logits, value = self.dice.predict(node, key=key)
+        ill = self.sick & (node.name % jnp.uint32(3) == 0)
+        return jnp.where(node.done[:, None], -jnp.inf, logits), jnp.where(ill, jnp.nan, value)
 
 
 HOT = Temperature(first=0.5, then=0.1, moves=1)
 
 
 @pytest.mark.parametrize(
-    "inner, readout, unvisited",
+    "inner, unvisited",
     [
-        (TreeSearch(6, noise=Noise()), SoftmaxQ(HOT), "zero"),
-        pytest.param(TreeSearch(6, reuse=True), VisitCounts(HOT), "masked", marks=pytest.mark.slow),
-        pytest.param(GumbelSearch(6), None, "masked", marks=pytest.mark.slow),
+        (TreeSearch(6, root=PriorRoot(Noise()), readout=SoftmaxQ(HOT)), "zero"),
+        pytest.param(
+            TreeSearch(6, readout=VisitCounts(HOT), reuse=True), "masked", marks=pytest.mark.slow
+        ),
+        pytest.param(TreeSearch.gumbel(6), "masked", marks=pytest.mark.slow),
     ],
     ids=["softmax", "reuse", "gumbel"],
 )
-def test_laws_of_a_plan(inner, readout, unvisited, getkey):
+def test_laws_of_a_plan(inner, unvisited, getkey):
     # Weights are a distribution over legal actions alone; filler gives no NaN; traced once.
     tree = RandomTree(5, illegal=0.6)
     model = Filler(RandomDice(tree))
-    run = Jitted(Hindsight(inner, 3, readout, unvisited), model)
-    carry = run.planner.init(model, tree.root(16))
+    run = Jitted(Hindsight(inner, 3, unvisited), model)
+    carry = run.planner.init(model, tree.start(16))
     for seed in (0, 1):
-        root = tree.root(16, seed)
+        root = tree.start(16, seed)
         state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
         legal = jnp.isfinite(model.predict(state, key=UNUSED)[0])
@@ -279,11 +290,10 @@ def test_laws_of_a_plan(inner, readout, unvisited, getkey):
         assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
         assert not jnp.any((plan.weights > 0) & ~legal)
         assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
-        after, _, _, _ = run.step(state, plan.action)
-        carry = run.advance(carry, plan.action, after, jnp.zeros((16,), bool))
-        assert jnp.all(carry.trees.ply == seed + 1)
+        carry = run.advance(carry, plan.action, jnp.zeros((16,), bool))
+        assert jnp.all(carry.ply == seed + 1)
         assert all(x.shape[:2] == (16, 3) for x in jax.tree.leaves(carry))
-    assert jnp.all(run.advance(carry, plan.action, after, ~jnp.zeros((16,), bool)).trees.ply == 0)
+    assert jnp.all(run.advance(carry, plan.action, ~jnp.zeros((16,), bool)).ply == 0)
     assert run.traces == 1
 
 
@@ -291,7 +301,7 @@ def test_what_is_not_finite_is_counted_in_all_trees():
     tree = RandomTree(3, (1.0, -1.0))  # a final state would be asked for again
     model, planner = Filler(RandomDice(tree), sick=True), Hindsight(TreeSearch(8), 4)
     plan, grown = quick_jit(lambda s, k: fresh(planner, model, s, k))(
-        tree.root(10), jr.split(jr.key(0), 10)
+        tree.start(10), jr.split(jr.key(0), 10)
     )
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     stored = np.arange(grown.parent.shape[1])[None] < np.asarray(grown.size)[:, None]
@@ -303,11 +313,12 @@ def test_what_is_not_finite_is_counted_in_all_trees():
 
 @pytest.mark.slow
 def test_devices_share_the_games_out():
-    model, mesh = RandomDice(RandomTree(4)), jax.make_mesh((2,), ("data",))
-    planner = Hindsight(TreeSearch(8), 3, SoftmaxQ(0.5))
+    tree, mesh = RandomTree(4), jax.make_mesh((2,), ("data",))
+    model = Determinised(RandomDice(tree))
+    planner = Hindsight(TreeSearch(8, readout=SoftmaxQ(0.5)), 3)
     rows = jax.sharding.PartitionSpec("data")
     run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)
-    given = model.tree.root(6), jr.split(jr.key(0), 6)
+    given = tree.start(6), jr.split(jr.key(0), 6)
     sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
     shared, _ = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
     whole, _ = quick_jit(run)(*given)

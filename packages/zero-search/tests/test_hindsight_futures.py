@@ -11,7 +11,7 @@ import numpy as np
 
 from zero_search import (
     AbstractHiddenModel,
-    AbstractPriorModel,
+    Determinised,
     Hindsight,
     MaxBackup,
     PUCT,
@@ -54,18 +54,18 @@ def test_converges_to_the_value_in_hindsight():
     # Games of two moves, every future of which a tree sees to the end: what is left is the luck of
     # 600 futures. The value of a player who foresees is above that of one who cannot.
     games, trees = 4, 600
-    tree = RandomTree(3, (1.0,), horizon=2, sharpness=0.0, noise=0.0, illegal=0.2)
+    tree = RandomTree(3, (1.0,), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8)
     model = RandomDice(tree)
-    planner = Hindsight(TreeSearch(40, PUCT(50.0), gamma=0.8, backup=MaxBackup()), trees)
-    state = tree.root(games, 3)
-    run = quick_jit(lambda s, k: fresh(planner, model, s, k))
+    planner = Hindsight(TreeSearch(40, PUCT(50.0), backup=MaxBackup()), trees)
+    state = tree.start(games, 3)
+    run = quick_jit(lambda s, k: fresh(planner, Determinised(model), s, k))
     plan, grown = run(state, jr.split(jr.key(0), games))
     legal = np.isfinite(np.asarray(model.predict(state, key=UNUSED)[0]))
     each = np.asarray(statistics(grown).qvalues).reshape(games, trees, 3)
     assert np.all(np.asarray(statistics(grown).visits).reshape(each.shape).min(axis=1)[legal] > 0)
     error = each.std(axis=1)[legal] / np.sqrt(trees)
-    foreseen = hindsight(model, state, 0.8)[legal]
-    fair = np.asarray(quick_jit(lambda s: expectimax(model, s, 0.8, 2))(state))[legal]
+    foreseen = hindsight(model, state)[legal]
+    fair = np.asarray(quick_jit(lambda s: expectimax(model, s, 2))(state))[legal]
     off = (np.asarray(plan.qvalues)[legal] - foreseen) / error
     assert np.all(np.abs(off) < 4) and np.sqrt(np.mean(off**2)) < 1.6
     gap = (foreseen - fair) / error
@@ -79,31 +79,35 @@ class Secret(NamedTuple):
     prize: jax.Array
 
 
-class Hidden(AbstractPriorModel[Secret], AbstractHiddenModel[Secret]):
-    """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1."""
+class Hidden(AbstractHiddenModel[Secret]):
+    """One move. The prize of action 0 is known, that of action 1 is 1 or -1, more often 1. With
+    `strict` action 1 may only be taken where it wins."""
+
+    strict: bool = False
 
     @property
     def num_signals(self):
         return 1
 
-    def step(self, state, action, *, key):
-        reward = jnp.take_along_axis(state.prize, action[:, None], axis=1)[:, 0]
-        return state, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
+    def step(self, node, action, *, key):
+        reward = jnp.take_along_axis(node.prize, action[:, None], axis=1)[:, 0]
+        return node, reward, jnp.zeros_like(reward), jnp.ones_like(action, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros(state.prize.shape), jnp.zeros(state.seen.shape, jnp.float32)
+    def predict(self, node, *, key):
+        barred = self.strict & (node.prize < 0)
+        return jnp.where(barred, -jnp.inf, 0.0), jnp.zeros(node.seen.shape, jnp.float32)
 
-    def resample(self, state, *, key):
+    def root(self, state, obs, *, key):
         win = jax.vmap(lambda k: jr.bernoulli(k, 0.7))(key)
         return state._replace(prize=state.prize.at[:, 1].set(jnp.where(win, 1.0, -1.0)))
 
-    def signal(self, state, action, next_state):
+    def signal(self, node, action, next_node):
         return jnp.zeros_like(action)
 
 
-def test_hidden_states_are_resampled_by_tree():
-    model, inner, batch, trees = Hidden(), TreeSearch(32, PUCT(4.0)), 50, 40
-    planner = Hindsight(inner, trees, SoftmaxQ(), resample=True)
+def test_every_tree_draws_a_root():
+    model, batch, trees = Hidden(), 50, 40
+    planner = Hindsight(TreeSearch(32, PUCT(4.0), readout=SoftmaxQ()), trees)
 
     @quick_jit
     def run(prize):
@@ -124,18 +128,44 @@ def test_hidden_states_are_resampled_by_tree():
     assert np.array_equal(won.action, (share > 0.2).astype(int)) and 0 < np.sum(won.action) < batch
 
 
-def test_resampled_trees_have_the_documented_keys():
-    # Tree by tree and bit by bit the inner planner's, from a state drawn for that tree alone.
-    model, inner, batch, trees = Tiger(2), TreeSearch(6, noise=Noise()), 3, 4
-    planner, state = Hindsight(inner, trees, resample=True), model.start(batch)
+def test_an_action_that_is_illegal_in_one_tree_gets_no_weight():
+    model, batch, rows = Hidden(strict=True), 60, jnp.arange(60)
+    planners = [
+        Hindsight(TreeSearch.alphazero(8), 3),
+        Hindsight(TreeSearch(8, readout=SoftmaxQ(1.0)), 3, "zero"),
+        Hindsight(TreeSearch.gumbel(8), 3),
+    ]
 
     @quick_jit
     def run(key):
-        halves = lambda k: jax.vmap(lambda i: tuple(jr.split(jr.fold_in(k, i))))(jnp.arange(trees))
-        hide, search = (x.reshape(-1) for x in jax.vmap(halves)(key))
+        prize = jnp.tile(jnp.asarray([[0.2, 1.0]]), (batch, 1))
+        state = Secret(jnp.zeros((batch,), jnp.int32), prize)
+        found = [fresh(x, model, state, jr.clone(key)) for x in planners]
+        return [plan for plan, _ in found], found[0][1].state.prize[:, 0, 1]
+
+    plans, drawn = run(jr.split(jr.key(0), batch))
+    barred = np.any(np.asarray(drawn).reshape(batch, 3) < 0, axis=1)
+    assert 10 < barred.sum() < 50
+    for plan in plans:
+        assert np.all(plan.weights[barred, 1] == 0) and np.all(plan.weights[~barred, 1] > 0)
+        assert np.all(plan.visits[barred, 1] == 0) and np.all(plan.action[barred] == 0)
+        assert np.allclose(np.sum(plan.weights, axis=1), 1)
+        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
+        assert np.all(np.asarray(plan.weights)[rows, plan.action] > 0)
+
+
+def test_drawn_trees_have_the_documented_keys():
+    # Tree by tree and bit by bit the inner planner's, from a root drawn for that tree alone.
+    model, inner = Tiger(2), TreeSearch.alphazero(6, noise=Noise())
+    batch, trees = 3, 4
+    planner, state = Hindsight(inner, trees), model.start(batch)
+
+    @quick_jit
+    def run(key):
+        own = lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(jnp.arange(trees))
         rows = jax.tree.map(lambda x: jnp.repeat(x, trees, axis=0), state)
-        alone = fresh(inner, model, model.resample(rows, key=hide), search)[1]
-        return fresh(planner, model, state, key)[1], alone
+        alone = fresh(inner, model, rows, jax.vmap(own)(key).reshape(-1))[1]
+        return fresh(planner, model, state, jr.clone(key))[1], alone
 
     grown, alone = run(jr.split(jr.key(0), batch))
     assert equal(grown, alone) and len(np.unique(grown.state.tiger[:, 0])) == 2
@@ -143,7 +173,7 @@ def test_resampled_trees_have_the_documented_keys():
 
 def test_what_a_state_alone_decides_is_worked_out_once_a_row():
     # Where the tiger is likely to be has the only sigmoid there is.
-    model, planner = Tiger(2), Hindsight(TreeSearch(2), 4, resample=True)
+    model, planner = Tiger(2), Hindsight(TreeSearch(2), 4)
 
     def run(state, key):
         return fresh(planner, model, state, key)[0]

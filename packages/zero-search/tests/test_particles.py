@@ -30,6 +30,7 @@ BATCH, PARTICLES, DEPTH = 4, 6, 5
 DICE = RandomDice(
     RandomTree(4, (1.0, -1.0) * 4 + (0.0,), truncate=0.08, after_end=1.0, sharpness=2.0)
 )
+SHORT_SIGHTED = eqx.tree_at(lambda d: d.tree.gamma, DICE, 0.9)
 
 
 def search(planner, model, state, seed=0):
@@ -61,7 +62,7 @@ class Oracle:
     def __call__(self, state, row, key) -> dict[str, Any]:
         state = jax.tree.map(lambda x: x[row], state)
         p, n = self.planner, self.planner.num_particles
-        predict_key, noise_key, particle_key, resample_key, _ = jr.split(key, 5)
+        _, predict_key, noise_key, particle_key, resample_key, _ = jr.split(key, 6)
         logits, value = self.judge(state, predict_key)
         wide = logits if p.noise is None else p.noise(logits[None], key=noise_key[None])[0]
         keys = [jr.fold_in(particle_key, i) for i in range(n)]
@@ -106,7 +107,7 @@ class Oracle:
         state, reward, discount, last = self.step(x["state"], jnp.int32(x["action"]), step_key)
         x["state"] = jax.tree.map(lambda leaf: leaf[0], state)
         x["logits"], value = self.judge(x["state"], predict_key)
-        discount = self.planner.gamma * float(discount[0])
+        discount = float(discount[0])
         delta = x["c"] * (float(reward[0]) + discount * value - x["v"])
         x["rewards"] += x["c"] * float(reward[0])
         x["c"] *= discount
@@ -136,7 +137,7 @@ class Oracle:
 
 CONFIGURATIONS = {
     "after the last step": dict(resample=ResampleEvery(DEPTH), temperature=0.7),
-    "every other step": dict(resample=ResampleEvery(2), gamma=0.9, lambda_=0.8, temperature=0.5),
+    "every other step": dict(resample=ResampleEvery(2), lambda_=0.8, temperature=0.5),
     "by sample size": dict(
         resample=ResampleBelow(0.6), resampling=Systematic(), noise=Noise(), temperature=0.4
     ),
@@ -147,15 +148,18 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_equals_a_loop_over_particles(name):
     planner = ParticleSearch(PARTICLES, DEPTH, **CONFIGURATIONS[name])
-    state = DICE.tree.root(BATCH, 5)
-    plan = search(planner, DICE, state, 3)
-    oracle = Oracle(planner, DICE)
+    state = DICE.tree.start(BATCH, 5)
+    dice = SHORT_SIGHTED if name == "every other step" else DICE
+    plan = search(planner, dice, state, 3)
+    oracle = Oracle(planner, dice)
     deaths = resampled = 0
     for row, key in enumerate(jr.split(jr.key(3), BATCH)):
         slow = oracle(state, row, key)
         assert plan.candidates[row].tolist() == slow["candidates"]
         close = ft.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
         close(plan.weights[row], slow["weights"])
+        roots = [x["root"] for x in slow["particles"]]
+        assert plan.visits[row].tolist() == np.bincount(roots, minlength=PARTICLES).tolist()
         close(plan.advantages[row], slow["advantages"])
         close(plan.value[row], slow["value"])
         close(plan.qvalues[row], slow["value"] + slow["advantages"])
@@ -174,7 +178,7 @@ def test_gain_is_what_the_way_was_worth_above_the_root():
     # No deaths, no resampling, gamma = lambda = 1: eta log(w) = A = sum(r) + V_h - V_0.
     model = RandomTree(3, (1.0, -1.0))
     planner = ParticleSearch(PARTICLES, DEPTH, 0.6, resample=None)
-    state = model.root(2, 7)
+    state = model.start(2, 7)
     plan = search(planner, model, state)
     oracle = Oracle(planner, model)
     for row, key in enumerate(jr.split(jr.key(0), 2)):
@@ -192,31 +196,33 @@ class Chain(AbstractPriorModel[jax.Array]):
     values: tuple[float, ...]
     discounts: tuple[float, ...]
     lasts: tuple[bool, ...]
+    gamma: float = 1.0
 
-    def step(self, state, action, *, key):
-        of = lambda row: jnp.asarray(row)[state]
-        return state + 1, of(self.rewards), of(self.discounts), of(self.lasts)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.asarray(self.values)[state]
+    def step(self, node, action, *, key):
+        of = lambda row: jnp.asarray(row)[node]
+        return node + 1, of(self.rewards), self.gamma * of(self.discounts), of(self.lasts)
+
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.asarray(self.values)[node]
 
 
 ALIVE, ON = (1.0,) * 4, (False,) * 4
 CHAINS = {
     # 1 + .9 + .81 + .729 * 4 - 1
-    "discounted": (Chain((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 3.0, 4.0), ALIVE, ON), 3, 0.9, 4.626),
+    "discounted": (Chain((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 3.0, 4.0), ALIVE, ON, 0.9), 3, 4.626),
     # The end counts, what comes after it does not.
     "terminal": (
         Chain((0.0, 0.0, 1.0, 7.0), (0.5,) * 5, (1.0, 1.0, 0.0, 1.0), (False, False, True, False)),
         4,
-        1.0,
         0.5,
     ),
-    "truncated": (Chain((1.0,) * 4, (0.5, 0.7, 9.0, 9.0), ALIVE, (True,) + ON[1:]), 3, 1.0, 1.2),
+    "truncated": (Chain((1.0,) * 4, (0.5, 0.7, 9.0, 9.0), ALIVE, (True,) + ON[1:]), 3, 1.2),
     "not truncated": (
         Chain((1.0,) * 4, (0.5, 0.7, 9.0, 9.0), (0.0,) + ALIVE[1:], (True,) + ON[1:]),
         3,
-        1.0,
         0.5,
     ),
 }
@@ -224,16 +230,16 @@ CHAINS = {
 
 def test_errors_by_hand():
     # 1.8, 1.7 and 1.6, each discounted once more than the one before.
-    model, depth, gamma, _ = CHAINS["discounted"]
-    planner = ParticleSearch(1, depth, gamma=gamma, resample=None)
+    model, depth, _ = CHAINS["discounted"]
+    planner = ParticleSearch(1, depth, resample=None)
     plan = search(planner, model, jnp.zeros((1,), jnp.int32))
     np.testing.assert_allclose(plan.stats["gain"][0], [1.8, 3.33, 4.626], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_sums_by_hand(name):
-    model, depth, gamma, worth = CHAINS[name]
-    planner = ParticleSearch(2, depth, 0.5, gamma=gamma, resample=None)
+    model, depth, worth = CHAINS[name]
+    planner = ParticleSearch(2, depth, 0.5, resample=None)
     plan = search(planner, model, jnp.zeros((1,), jnp.int32))
     np.testing.assert_allclose(plan.advantages, [[worth, worth]], atol=1e-5)
     np.testing.assert_allclose(plan.stats["gain"][0, -1], worth, atol=1e-5)
@@ -245,12 +251,15 @@ def test_sums_by_hand(name):
 class Bandit(AbstractPriorModel[jax.Array]):
     """Action 0, 1, 2 pays 1, 0, -1 once; then nothing ever happens."""
 
-    def step(self, state, action, *, key):
-        reward = jnp.where(state == 0, 1 - action, 0).astype(jnp.float32)
-        return state + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 3)), jnp.zeros(state.shape, jnp.float32)
+    def step(self, node, action, *, key):
+        reward = jnp.where(node == 0, 1 - action, 0).astype(jnp.float32)
+        return node + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 3)), jnp.zeros(node.shape, jnp.float32)
 
 
 def test_one_step_is_a_softmax_of_advantages():
@@ -283,7 +292,7 @@ def test_particles_do_not_depend_on_one_another():
     spread = lambda x: jnp.broadcast_to(x[:, None], (BATCH, PARTICLES, *x.shape[1:]))
     numbers = jnp.arange(BATCH * PARTICLES, dtype=jnp.float32).reshape(BATCH, -1)
     particles = Particles(
-        state=jax.tree.map(spread, DICE.tree.root(BATCH)),
+        state=jax.tree.map(spread, DICE.tree.start(BATCH)),
         action=(numbers % 4).astype(jnp.int32),
         ancestor=numbers.astype(jnp.int32),
         gain=numbers / 10,
@@ -294,7 +303,7 @@ def test_particles_do_not_depend_on_one_another():
     )
     keys = lambda: jr.split(jr.key(2), (BATCH, PARTICLES))
     permute = lambda tree: jax.tree.map(lambda x: x[:, order], tree)
-    run = quick_jit(lambda p, k: move(DICE, 0.9, p, k))
+    run = quick_jit(lambda p, k: move(SHORT_SIGHTED, p, k))
     moved, permuted = permute(run(particles, keys())), run(permute(particles), keys()[:, order])
     pairs = zip(jax.tree.leaves(moved), jax.tree.leaves(permuted), strict=True)
     assert all(np.array_equal(x, y) for x, y in pairs)
@@ -304,11 +313,11 @@ def test_particles_do_not_depend_on_one_another():
 
 
 def test_one_particle_is_a_rollout():
-    model, depth = RandomTree(4, (1.0,), illegal=0.4), 4
-    planner = ParticleSearch(1, depth, gamma=0.9, lambda_=0.8, resample=None)
-    state, key = model.root(3, 2), jr.split(jr.key(0), 3)
+    model, depth = RandomTree(4, (1.0,), illegal=0.4, gamma=0.9), 4
+    planner = ParticleSearch(1, depth, lambda_=0.8, resample=None)
+    state, key = model.start(3, 2), jr.split(jr.key(0), 3)
     plan = search(planner, model, state)
-    particle = [jr.fold_in(jr.split(k, 5)[2], 0) for k in key]
+    particle = [jr.fold_in(jr.split(k, 6)[3], 0) for k in key]
     draws = [jr.fold_in(k, 0) for k in particle]
     actions, rewards, values = [], [], []
     predict = quick_jit(lambda s: model.predict(s, key=key))
@@ -355,13 +364,16 @@ def test_particles_know_neither_the_real_die_nor_each_other():
 def test_copies_meet_different_futures():
     # Resampling copies a particle with its state, never its randomness.
     class Dice(AbstractPriorModel[jax.Array]):
-        def step(self, state, action, *, key):
-            face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key).astype(jnp.float32)
-            reward = jnp.where(state == 1, face, 0.0)
-            return state + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+        def root(self, state, obs, *, key):
+            return state
 
-        def predict(self, state, *, key):
-            return jnp.zeros((*state.shape, 1)), jnp.zeros(state.shape, jnp.float32)
+        def step(self, node, action, *, key):
+            face = jax.vmap(lambda k: jr.randint(k, (), 0, 6))(key).astype(jnp.float32)
+            reward = jnp.where(node == 1, face, 0.0)
+            return node + 1, reward, jnp.ones_like(reward), jnp.zeros_like(reward, bool)
+
+        def predict(self, node, *, key):
+            return jnp.zeros((*node.shape, 1)), jnp.zeros(node.shape, jnp.float32)
 
     planner = ParticleSearch(2, 2, resample=ResampleEvery(1), resampling=Multinomial())
     plan = search(planner, Dice(), jnp.zeros((3000,), jnp.int32))
@@ -372,14 +384,17 @@ def test_copies_meet_different_futures():
 
 def test_illegal_actions_are_never_tried_and_rows_without_any_are_filler():
     class Masked(AbstractPriorModel[jax.Array]):
-        def step(self, state, action, *, key):
-            bad = jnp.where((action == 1) | (state < 0), jnp.nan, 1.0)
-            return state, bad, jnp.ones_like(bad), jnp.zeros_like(bad, bool)
+        def root(self, state, obs, *, key):
+            return state
 
-        def predict(self, state, *, key):
+        def step(self, node, action, *, key):
+            bad = jnp.where((action == 1) | (node < 0), jnp.nan, 1.0)
+            return node, bad, jnp.ones_like(bad), jnp.zeros_like(bad, bool)
+
+        def predict(self, node, *, key):
             row = jnp.array([0.0, -jnp.inf, 0.0])
-            logits = jnp.where(state[:, None] < 0, -jnp.inf, row)
-            return logits, jnp.zeros(state.shape, jnp.float32)
+            logits = jnp.where(node[:, None] < 0, -jnp.inf, row)
+            return logits, jnp.zeros(node.shape, jnp.float32)
 
     planner = ParticleSearch(16, 3, noise=Noise(), resample=ResampleEvery(1))
     plan = search(planner, Masked(), jnp.array([0, -1, 0], jnp.int32))

@@ -41,14 +41,17 @@ class Walk(AbstractProposalModel[jax.Array]):
     pull: float = -0.2
     sigma: float = 0.6
 
-    def step(self, state, action, *, key):
-        after = state + action
-        flat = jnp.zeros(state.shape[0], bool)
-        return after, self.slope * after[:, 0], jnp.ones(state.shape[0]), flat
+    def root(self, state, obs, *, key):
+        return state
 
-    def propose(self, state, *, key):
-        policy = Gaussian(self.pull * state, jnp.full_like(state, self.sigma))
-        return policy, self.worth * state[:, 0]
+    def step(self, node, action, *, key):
+        after = node + action
+        flat = jnp.zeros(node.shape[0], bool)
+        return after, self.slope * after[:, 0], jnp.ones(node.shape[0]), flat
+
+    def propose(self, node, *, key):
+        policy = Gaussian(self.pull * node, jnp.full_like(node, self.sigma))
+        return policy, self.worth * node[:, 0]
 
     def tilted_mean(self, state: float, depth: int, temperature: float) -> float:
         # The gain is linear in the noise of the first action, and a Gaussian tilted by
@@ -106,12 +109,15 @@ class Ramp(eqx.Module):
 class Flat(AbstractProposalModel[jax.Array]):
     """Nothing is worth anything."""
 
-    def step(self, state, action, *, key):
-        zero = jnp.zeros(state.shape[0])
-        return state, zero, zero, zero == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def propose(self, state, *, key):
-        return Ramp(state), jnp.zeros(state.shape[0])
+    def step(self, node, action, *, key):
+        zero = jnp.zeros(node.shape[0])
+        return node, zero, zero, zero == 0
+
+    def propose(self, node, *, key):
+        return Ramp(node), jnp.zeros(node.shape[0])
 
 
 def test_corrected_noise_leaves_the_policy_as_it_was():
@@ -189,13 +195,16 @@ def test_actions_may_be_trees():
             return jnp.sum(norm.logpdf(action["force"], self.loc)) + jnp.log(0.5)
 
     class Cart(AbstractProposalModel[jax.Array]):
-        def step(self, state, action, *, key):
-            after = state + jnp.where(action["right"][:, None], 1.0, -1.0) * action["force"]
-            one = jnp.ones(state.shape[0])
+        def root(self, state, obs, *, key):
+            return state
+
+        def step(self, node, action, *, key):
+            after = node + jnp.where(action["right"][:, None], 1.0, -1.0) * action["force"]
+            one = jnp.ones(node.shape[0])
             return after, -jnp.sum(after**2, axis=1), one, one == 0
 
-        def propose(self, state, *, key):
-            return Push(jnp.zeros_like(state)), jnp.zeros(state.shape[0])
+        def propose(self, node, *, key):
+            return Push(jnp.zeros_like(node)), jnp.zeros(node.shape[0])
 
     state = jnp.arange(6.0).reshape(3, 2)
     plan = plans(ParticleSearch(5, 1, 0.1, resample=None, readout="argmax"), Cart(), state)
@@ -212,12 +221,15 @@ def test_equal_candidates_count_together():
     class Two(AbstractProposalModel[jax.Array]):
         """Three of four particles do `[0, 0]`, but `[0, 1]` is worth a little more."""
 
-        def step(self, state, action, *, key):
-            zero = jnp.zeros(state.shape[0])
-            return state, 0.1 * action[:, 1], zero, zero == 0
+        def root(self, state, obs, *, key):
+            return state
 
-        def propose(self, state, *, key):
-            return Coin(state), jnp.zeros(state.shape[0])
+        def step(self, node, action, *, key):
+            zero = jnp.zeros(node.shape[0])
+            return node, 0.1 * action[:, 1], zero, zero == 0
+
+        def propose(self, node, *, key):
+            return Coin(node), jnp.zeros(node.shape[0])
 
     class Coin(eqx.Module):
         loc: jax.Array

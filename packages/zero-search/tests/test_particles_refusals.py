@@ -36,7 +36,6 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
     (ParticleSearch, dict(temperature=np.nan), r"\(temperature=nan\)`: must be finite and above 0"),
     (ParticleSearch, dict(temperature=0.0), r"\(temperature=0.0\)`: must be finite and above 0"),
     (ParticleSearch, dict(temperature=[1.0, 2.0]), r"has shape \(2,\): must be a scalar"),
-    (ParticleSearch, dict(gamma=1.5), r"\(gamma=1.5\)`: must be from 0 to 1"),
     (ParticleSearch, dict(lambda_=-0.1), r"\(lambda_=-0.1\)`: must be from 0 to 1"),
     (ParticleSearch, dict(resample=4), r"\(resample=4\)`: must be an instance of a subclass"),
     (ParticleSearch, dict(resampling="systematic"), r"AbstractResampling`"),
@@ -83,39 +82,48 @@ class Line(AbstractProposalModel[jax.Array]):
 
     what: str = "nothing"
 
+    def root(self, state, obs, *, key):
+        return state
+
     def wrong(self, state, what, x):
         return jnp.where((state[:, 0] < 0) & (self.what == what), jnp.nan, x)
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state + action, self.wrong(state, "reward", -ones), ones, ones == 0
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node + action, self.wrong(node, "reward", -ones), ones, ones == 0
 
-    def propose(self, state, *, key):
-        loc = self.wrong(state, "action", jnp.ones(state.shape[0]))
-        return Point(loc[:, None]), self.wrong(state, "value", jnp.ones(state.shape[0]))
+    def propose(self, node, *, key):
+        loc = self.wrong(node, "action", jnp.ones(node.shape[0]))
+        return Point(loc[:, None]), self.wrong(node, "value", jnp.ones(node.shape[0]))
 
 
 class Counting(AbstractProposalModel[jax.Array]):
     """Draws integers, without logits."""
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def propose(self, state, *, key):
-        return Point(jnp.zeros(state.shape[0], jnp.int32)), state[:, 0]
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
+
+    def propose(self, node, *, key):
+        return Point(jnp.zeros(node.shape[0], jnp.int32)), node[:, 0]
 
 
 class Raw(AbstractProposalModel[jax.Array]):
     """Takes an array for a policy."""
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def propose(self, state, *, key):
-        policy: Any = state
-        return policy, state[:, 0]
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
+
+    def propose(self, node, *, key):
+        policy: Any = node
+        return policy, node[:, 0]
 
 
 class Broken(AbstractProposalModel[jax.Array]):
@@ -123,18 +131,24 @@ class Broken(AbstractProposalModel[jax.Array]):
 
     value_shape: tuple[int, ...]
 
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def root(self, state, obs, *, key):
+        return state
 
-    def propose(self, state, *, key):
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
+
+    def propose(self, node, *, key):
         return Point(jnp.zeros((7,))), jnp.zeros(self.value_shape)
 
 
 class Blind(AbstractModel[jax.Array]):
-    def step(self, state, action, *, key):
-        ones = jnp.ones(state.shape[0])
-        return state, ones, ones, ones == 0
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        ones = jnp.ones(node.shape[0])
+        return node, ones, ones, ones == 0
 
 
 def plan(planner, model, state):
@@ -161,7 +175,7 @@ USES: list[tuple[ParticleSearch, Any, str]] = [
 
 @pytest.mark.parametrize("planner, model, message", USES)
 def test_bad_uses_are_named(unhooked, planner, model, message):
-    state = jnp.zeros((3, 1)) if not isinstance(model, RandomTree) else model.root(3)
+    state = jnp.zeros((3, 1)) if not isinstance(model, RandomTree) else model.start(3)
     with pytest.raises(ValueError, match=message) as error:
         eqx.filter_eval_shape(lambda state: plan(planner, model, state), state)
     assert "\n" not in str(error.value)

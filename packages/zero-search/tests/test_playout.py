@@ -12,11 +12,10 @@ import pytest
 from zero_search import (
     AbstractHiddenModel,
     AbstractPriorModel,
-    ChancePlayoutModel,
-    ChanceSearch,
+    Determinised,
     Hindsight,
+    MaxBackup,
     PlainUCB1,
-    Playout,
     PlayoutModel,
     TreeSearch,
 )
@@ -25,7 +24,7 @@ from .dice import branches, RandomDice, UNUSED
 from .helpers import Nim, Node, quick_jit, RandomTree
 
 
-GAMMA, STEPS = 0.8, 3
+STEPS = 3
 MODES = {
     "playout": (dict(), False, 1.0),
     "then the evaluator": (dict(bootstrap=True), True, 1.0),
@@ -47,7 +46,7 @@ def random_return(step, predict, state, steps: int, bootstrap: bool) -> np.ndarr
         follows = random_return(step, predict, after, steps - 1, bootstrap)
         cut = np.asarray(predict(after)[1]) if bootstrap else np.zeros(batch)
         follows = np.where(last, cut, follows)
-        total[:, action] = np.asarray(reward) + GAMMA * np.asarray(discount) * follows
+        total[:, action] = np.asarray(reward) + np.asarray(discount) * follows
     mean = (total * legal).sum(axis=1) / np.maximum(legal.sum(axis=1), 1)
     return np.where(legal.any(axis=1), mean, end)
 
@@ -59,20 +58,23 @@ class Stuck(AbstractPriorModel[Node]):
 
     tree: RandomTree
 
-    def step(self, state, action, *, key):
-        after, reward, discount, last = self.tree.step(state, action, key=key)
-        bad = jnp.where(state.done | ~self.moves(state), jnp.nan, 0.0)
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node, action, key=key)
+        bad = jnp.where(node.done | ~self.moves(node), jnp.nan, 0.0)
         return after, reward + bad, discount + bad, last
 
     def moves(self, state):
         return state.name % jnp.uint32(5) != 0
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
-        return jnp.where(self.moves(state)[:, None], logits, -jnp.inf), value
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        return jnp.where(self.moves(node)[:, None], logits, -jnp.inf), value
 
 
-TREE = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.1, illegal=0.3)
+TREE = RandomTree(3, (1.0, -1.0, -1.0, 0.0), truncate=0.1, illegal=0.3, gamma=0.8)
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +87,12 @@ def sampled():
         wide = jax.tree.map(lambda x: jnp.repeat(x, number), state)
         values, logits = [], wide.name
         for seed, (options, *_) in enumerate(MODES.values()):
-            playout = PlayoutModel(model, Playout(STEPS, GAMMA, **options))
+            playout = PlayoutModel(model, STEPS, **options)
             logits, value = playout.predict(wide, key=jr.split(jr.key(seed), 10 * number))
             values.append(value.reshape(-1, number))
         return values, logits[::number]
 
-    state = TREE.root(10)
+    state = TREE.start(10)
     values, logits = run(state)
     step = quick_jit(lambda s, a: model.step(s, a, key=UNUSED))
     predict = quick_jit(lambda s: model.predict(s, key=UNUSED))
@@ -117,21 +119,36 @@ def test_mean_playout_is_the_exact_random_return(mode, sampled):
 
 def test_one_line_is_followed_to_the_end():
     # A single legal action leaves no luck: the sum of a loop, step by step.
-    tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7)
-    state = tree.root(8)
+    tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7, gamma=0.9)
+    state = tree.start(8)
     for steps, bootstrap in ((4, True), (20, False)):
-        model = PlayoutModel(tree, Playout(steps, 0.9, bootstrap))
+        model = PlayoutModel(tree, steps, bootstrap)
         value = quick_jit(lambda s, k, m=model: m.predict(s, key=k)[1])(
             state, jr.split(jr.key(1), 8)
         )
         at, total, scale = state, np.zeros(8), np.ones(8)
         for _ in range(min(steps, 7)):
             at, reward, discount, _ = tree.step(at, jnp.zeros((8,), jnp.int32), key=UNUSED)
-            total, scale = total + scale * reward, scale * 0.9 * discount
+            total, scale = total + scale * reward, scale * discount
         if bootstrap:
             total += scale * tree.predict(at, key=UNUSED)[1]
         assert np.allclose(value, total, atol=1e-5)
         assert np.any(scale) == (steps == 4)
+
+
+@pytest.mark.parametrize("steps", [4, 20])
+def test_a_playout_returns_what_a_tree_backs_up(steps):
+    # Where there is but one line, a search of as many simulations ends where the playout ends.
+    tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7, gamma=0.9)
+    state, planner = tree.start(8), TreeSearch(min(steps, 7), backup=MaxBackup())
+
+    @quick_jit
+    def run(key):
+        value = PlayoutModel(tree, steps, bootstrap=True).predict(state, key=key)[1]
+        plan, _ = planner.plan(tree, state, planner.init(tree, state), key=jr.clone(key))
+        return value, plan.value
+
+    assert np.allclose(*run(jr.split(jr.key(0), 8)), atol=1e-6)
 
 
 class Uniform(AbstractPriorModel[Node]):
@@ -139,11 +156,14 @@ class Uniform(AbstractPriorModel[Node]):
 
     tree: RandomTree
 
-    def step(self, state, action, *, key):
-        return self.tree.step(state, action, key=key)
+    def root(self, state, obs, *, key):
+        return state
 
-    def predict(self, state, *, key):
-        logits, value = self.tree.predict(state, key=key)
+    def step(self, node, action, *, key):
+        return self.tree.step(node, action, key=key)
+
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
         return jnp.where(logits > -jnp.inf, 0.0, -jnp.inf), jnp.full_like(value, jnp.nan)
 
 
@@ -154,19 +174,22 @@ def test_rules_spare_the_model(bootstrap):
     asked, stepped = [], []
 
     class Counted(AbstractPriorModel[Node]):
-        def step(self, state, action, *, key):
+        def root(self, state, obs, *, key):
+            return state
+
+        def step(self, node, action, *, key):
             jax.debug.callback(lambda: stepped.append(1))
-            return TREE.step(state, action, key=key)
+            return TREE.step(node, action, key=key)
 
-        def predict(self, state, *, key):
+        def predict(self, node, *, key):
             jax.debug.callback(lambda: asked.append(1))
-            return TREE.predict(state, key=key)
+            return TREE.predict(node, key=key)
 
-    state, values, calls = TREE.root(6), [], []
+    state, values, calls = TREE.start(6), [], []
     for rules in (None, Uniform(TREE)):
         asked.clear()
         stepped.clear()
-        model = PlayoutModel(Counted(), Playout(5, 0.9, bootstrap, rules=rules))
+        model = PlayoutModel(Counted(), 5, bootstrap, playouts_in=rules)
         run = quick_jit(lambda s, m=model: m.predict(s, key=jr.split(jr.key(0), 6))[1])
         values.append(run(state))
         jax.effects_barrier()
@@ -176,12 +199,13 @@ def test_rules_spare_the_model(bootstrap):
 
 
 def test_dice_stay_dice():
-    # The chance planner over playouts, with everything one move from the end: no luck but that of
+    # The search over playouts, with everything one move from the end: no luck but that of
     # the dice, whose outcomes it weighs.
     tree = RandomTree(2, (0.0,), illegal=0.0)
-    dice, state = RandomDice(tree), tree.root(20)
-    model = ChancePlayoutModel(dice, Playout(5, bootstrap=True))
-    planner = ChanceSearch(TreeSearch(200))
+    dice, state = RandomDice(tree), tree.start(20)
+    model = PlayoutModel(dice, 5, bootstrap=True)
+    assert model.num_outcomes == 3 and model.num_signals == 0
+    planner = TreeSearch(200)
 
     @quick_jit
     def run(state, key):
@@ -197,7 +221,7 @@ def test_dice_stay_dice():
 def test_playouts_win_nim():
     # UCT as it began: no evaluator at all.
     heaps = jnp.asarray([2, 3, 5, 6, 7, 9], jnp.int32)
-    model = PlayoutModel(Nim(), Playout(12))
+    model = PlayoutModel(Nim(), 12)
     planner = TreeSearch(400, PlainUCB1(1.0))
 
     @quick_jit
@@ -207,29 +231,29 @@ def test_playouts_win_nim():
     assert np.array_equal(run(jr.split(jr.key(0), 6)).action, heaps % 4 - 1)
 
 
-class Veiled(AbstractPriorModel[jax.Array], AbstractHiddenModel[jax.Array]):
+class Veiled(AbstractHiddenModel[jax.Array]):
     """One move, whose prize is hidden."""
 
     @property
     def num_signals(self):
         return 1
 
-    def step(self, state, action, *, key):
-        return state, state, jnp.zeros_like(state), jnp.ones_like(state, bool)
+    def step(self, node, action, *, key):
+        return node, node, jnp.zeros_like(node), jnp.ones_like(node, bool)
 
-    def predict(self, state, *, key):
-        return jnp.zeros((*state.shape, 1)), jnp.zeros_like(state)
+    def predict(self, node, *, key):
+        return jnp.zeros((*node.shape, 1)), jnp.zeros_like(node)
 
-    def resample(self, state, *, key):
+    def root(self, state, obs, *, key):
         return jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
 
-    def signal(self, state, action, next_state):
+    def signal(self, node, action, next_node):
         return jnp.zeros_like(action)
 
 
 def test_what_is_hidden_stays_hidden():
-    model, state = PlayoutModel(Veiled(), Playout(2)), jnp.full((4,), 9.0)
-    planner = Hindsight(TreeSearch(3), 5, resample=True)
+    model, state = PlayoutModel(Veiled(), 2), jnp.full((4,), 9.0)
+    planner = Hindsight(TreeSearch(3), 5)
 
     @quick_jit
     def run(key):
@@ -237,17 +261,16 @@ def test_what_is_hidden_stays_hidden():
 
     value = np.asarray(run(jr.split(jr.key(0), 4)).qvalues)
     assert np.all((0 < value) & (value < 1)) and len(np.unique(value)) == 4
-    plain = PlayoutModel(TREE, Playout(2))
-    same = plain.resample(TREE.root(3), key=jr.split(jr.key(0), 3))
-    assert np.array_equal(same.name, TREE.root(3).name)
+    same = PlayoutModel(TREE, 2).root(TREE.start(3), None, key=jr.split(jr.key(0), 3))
+    assert np.array_equal(same.name, TREE.start(3).name)
 
 
 @pytest.mark.slow
 def test_devices_share_the_playouts_out():
-    model, mesh = PlayoutModel(TREE, Playout(4, bootstrap=True)), jax.make_mesh((2,), ("data",))
+    model, mesh = PlayoutModel(TREE, 4, bootstrap=True), jax.make_mesh((2,), ("data",))
     rows = jax.sharding.PartitionSpec("data")
     run = lambda s, k: model.predict(s, key=k)
-    given = TREE.root(6), jr.split(jr.key(0), 6)
+    given = TREE.start(6), jr.split(jr.key(0), 6)
     sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
     shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
     assert np.allclose(shared[1], quick_jit(run)(*given)[1], atol=1e-6)
@@ -262,17 +285,11 @@ def unhooked():
 
 
 ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [
-    (Playout, (0,), r"`Playout\(num_steps=0\)`: must be an integer, 1 or more"),
-    (Playout, (5, 1.5), r"`Playout\(gamma=1.5\)`: must be from 0 to 1"),
-    (Playout, (5, 1.0, False, -0.5), r"`Playout\(mixing=-0.5\)`: must be from 0 to 1"),
-    (Playout, (5, 1.0, False, 1.0, 3), r"`Playout\(rules=3\)`: must be an instance of a subclass"),
-    (PlayoutModel, (3, Playout(5)), r"`PlayoutModel\(model=3\)`: must be an instance"),
-    (PlayoutModel, (TREE, 5), r"`PlayoutModel\(playout=5\)`: must be an instance"),
-    (
-        ChancePlayoutModel,
-        (TREE, Playout(5)),
-        r"`ChancePlayoutModel\(model=RandomTree.*of a subclass of .*AbstractChanceModel`",
-    ),
+    (PlayoutModel, (TREE, 0), r"`PlayoutModel\(num_steps=0\)`: must be an integer, 1 or more"),
+    (PlayoutModel, (TREE, 5, False, -0.5), r"`PlayoutModel\(mixing=-0.5\)`: must be from 0 to 1"),
+    (PlayoutModel, (TREE, 5, False, 1.0, 3), r"`PlayoutModel\(playouts_in=3\)`: must be an inst"),
+    (PlayoutModel, (3, 5), r"`PlayoutModel\(model=3\)`: must be an instance"),
+    (Determinised, (3,), r"`Determinised\(model=3\)`: must be an instance"),
 ]
 
 

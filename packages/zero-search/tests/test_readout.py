@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from zero_search import NodeStatistics, SoftmaxQ, Temperature
+from zero_search import NodeStatistics, RootStatistics, SoftmaxQ, Temperature
 
 
 def test_softmax_of_q_values_breaks_ties_by_index(getkey):
@@ -12,12 +12,14 @@ def test_softmax_of_q_values_breaks_ties_by_index(getkey):
     huge = 1e30
     qvalues = jnp.asarray([[0.5, 1.0, 1.0], [9.0, -2.0, -2.0], [1.0, 2.0, 3.0], [huge, -huge, 0.0]])
     known = jnp.asarray([[True] * 3, [False, True, True], [False] * 3, [True] * 3])
-    root = statistics_of(qvalues)
-    ply = jnp.zeros((4,), jnp.int32)
+    root = statistics_of(qvalues, known)
 
     def read(temperature):
-        action, weights = SoftmaxQ(temperature)(root, known, ply, key=jr.split(getkey(), 4))
-        return np.asarray(action), np.asarray(weights)
+        read_out = SoftmaxQ(temperature)(root, key=jr.split(getkey(), 4))
+        action, weights, value = map(np.asarray, read_out)
+        worth = np.sum(np.where(weights > 0, weights * np.asarray(qvalues), 0.0), axis=1)
+        assert np.allclose(value[[0, 1, 3]], worth[[0, 1, 3]]) and value[2] == 7
+        return action, weights
 
     action, weights = read(0.0)
     assert action.tolist() == [1, 1, 0, 0]
@@ -32,7 +34,8 @@ def test_softmax_of_q_values_breaks_ties_by_index(getkey):
     assert cooled.tolist() == [1, 1, 0, 0]
 
 
-def statistics_of(qvalues):
+def statistics_of(qvalues, known):
     zeros = jnp.zeros_like(qvalues)
     each = zeros[:, 0]
-    return NodeStatistics(zeros[:, None], zeros, qvalues, each, each, each)
+    node = NodeStatistics(zeros[:, None], zeros, qvalues, each, each + 7, each)
+    return RootStatistics(node, zeros, known, zeros, zeros, jnp.zeros(each.shape, jnp.int32))

@@ -6,33 +6,33 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import ChanceSearch, PlainQ, PUCT, TreeSearch
+from zero_search import PlainQ, PUCT, TreeSearch
 from zero_search._tree import RAW, VALUE
 
-from .dice import expectimax, JudgedDice, RandomDice
+from .dice import expectimax, judged, RandomDice
 from .helpers import Jitted, quick_jit, RandomTree
 
 
 NUM_ACTIONS, NUM_OUTCOMES = 2, 4
-DICE = RandomDice(RandomTree(NUM_ACTIONS, (1.0, -1.0)), NUM_OUTCOMES, certain=0.2)
+DICE = RandomDice(RandomTree(NUM_ACTIONS, (1.0, -1.0), gamma=0.9), NUM_OUTCOMES, certain=0.2)
 
 
-@pytest.fixture(scope="module", params=[DICE, JudgedDice(DICE)], ids=["through", "judged"])
+@pytest.fixture(scope="module", params=[DICE, judged(DICE)], ids=["through", "judged"])
 def afterstates(request):
     """All afterstates of some trees, one a row: probabilities, visits and Q-values of outcomes;
     own value, searched value; and whether the own value stands for the likeliest outcome."""
-    planner = ChanceSearch(TreeSearch(120, gamma=0.9, reuse=True), "weighted")
-    state = DICE.tree.root(32)
+    planner = TreeSearch(120, outcomes="weighted", reuse=True)
+    state = DICE.tree.start(32)
     run = Jitted(planner, request.param)
     _, carry = run.plan(state, planner.init(request.param, state), jr.key(0))
     tree = carry.tree
     assert tree is not None
     flat = lambda x: jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), x)
     tree = flat(tree)
-    chance = np.asarray(tree.state.chance)
+    chance = np.asarray(tree.state.chance) > 0
     logits = DICE.outcome_logits(tree.state.afterstate)
     probs = np.asarray(jax.nn.softmax(logits), np.float64)[chance]
-    visits, qvalues = np.asarray(tree.edge[:, :2, NUM_ACTIONS:], np.float64)[chance].swapaxes(0, 1)
+    visits, qvalues = np.asarray(tree.edge[:, :2], np.float64)[chance].swapaxes(0, 1)
     own, value = (np.asarray(tree.node[:, x], np.float64)[chance] for x in (RAW, VALUE))
     assert chance.sum() > 300
     return probs, visits, qvalues, own, value, request.param is DICE
@@ -67,14 +67,14 @@ def test_the_value_is_weighted_by_probabilities(afterstates):
 def test_with_every_outcome_visited_once_it_is_exact():
     # Nothing to choose: one visit for the afterstate and one for every other outcome.
     tree = RandomTree(1, (0.0,))
-    model, state = RandomDice(tree, 5), tree.root(48)
+    model, state = RandomDice(tree, 5), tree.start(48)
 
     @quick_jit
     def error(state):
-        planner = ChanceSearch(TreeSearch(5), "weighted")
+        planner = TreeSearch(5, outcomes="weighted")
         keys = jr.split(jr.key(0), 48)
         plan, _ = planner.plan(model, state, planner.init(model, state), key=keys)
-        return jnp.abs(plan.qvalues[:, 0] - expectimax(model, state, 1.0, levels=1)[:, 0])
+        return jnp.abs(plan.qvalues[:, 0] - expectimax(model, state, levels=1)[:, 0])
 
     assert jnp.max(error(state)) < 1e-5
 
@@ -83,14 +83,14 @@ def test_it_decides_better_where_leaves_hold_the_truth():
     """Games of one move: with each outcome visited once the best action is known for sure. Visits
     in proportion to the odds, as many, leave some unseen."""
     tree = RandomTree(2, (0.0,), sharpness=0.0, illegal=0.0)
-    model, state, rows = RandomDice(tree, 8), tree.root(256), jnp.arange(256)
+    model, state, rows = RandomDice(tree, 8), tree.start(256), jnp.arange(256)
 
     @quick_jit
     def regrets(state):
-        exact = expectimax(model, state, 1.0, levels=1)
+        exact = expectimax(model, state, levels=1)
 
         def regret(outcomes):
-            planner = ChanceSearch(TreeSearch(16, PUCT(9.0, PlainQ())), outcomes)
+            planner = TreeSearch(16, PUCT(9.0, PlainQ()), outcomes=outcomes)
             keys = jr.split(jr.key(0), 256)
             plan, _ = planner.plan(model, state, planner.init(model, state), key=keys)
             return jnp.max(exact, axis=1) - exact[rows, jnp.argmax(plan.qvalues, axis=1)]
