@@ -90,5 +90,8 @@ def test_what_is_hidden_changes_no_plan_of_two_moves(planner, model):
     assert np.array_equal(left.heard, right.heard) and np.all(left.heard[:, 0] == 2)
     assert np.all(left.tiger != right.tiger)
     assert equal(seen, swapped)
+    if "belief" in model:
+        # Beliefs are drawn anew for every move, so that no tree outlives one.
+        assert np.all(seen[2].stats.get("reused", 0) == 0)
     (seen, _), (swapped, _) = two_moves(True, 0, False), two_moves(True, 1, True)
     assert not equal(seen[0], swapped[0]) and not equal(seen[2], swapped[2])
