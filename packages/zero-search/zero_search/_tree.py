@@ -68,6 +68,24 @@ class Tree(eqx.Module):
     state: PyTree[Array]
     size: Int[Array, " batch"]
 
+    @classmethod
+    def empty(
+        cls,
+        node: PyTree[Array],
+        prior: Float[Array, "batch features actions"],
+        max_nodes: int,
+        num_leaves: int = 1,
+    ) -> "Tree":
+        """Trees without nodes, for [`zero_search.plant`][]: of nodes like `node`, priors like
+        `prior`."""
+        _, features, width = prior.shape
+        return empty(node, max_nodes, width, features, 2 if num_leaves == 1 else 3)
+
+    @property
+    def root(self) -> NodeStatistics:
+        """The statistics of the roots, of trees that no search is running on."""
+        return statistics(self)
+
 
 def empty(node: PyTree[Array], max_nodes: int, width: int, features: int, planes: int = 2) -> Tree:
     """Trees without nodes, for model nodes like `node` and priors of shape `[features, width]`."""
