@@ -34,7 +34,8 @@ def page() -> tuple[SimpleNamespace, list[str], list[str]]:
         patch.setattr(jax, "jit", quick_jit)
         exec(compile(code, "docs/your-own-planner.md", "exec"), scope)
     said = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
-    return SimpleNamespace(**scope), out.getvalue().splitlines(), said.splitlines()
+    lines: list[str] = said.splitlines()
+    return SimpleNamespace(**scope), out.getvalue().splitlines(), lines
 
 
 def test_the_page_prints_what_it_says(page):
