@@ -34,7 +34,7 @@ def page() -> tuple[SimpleNamespace, list[str], list[str]]:
         patch.setattr(jax, "jit", quick_jit)
         exec(compile(code, "docs/your-own-planner.md", "exec"), scope)
     said = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
-    lines: list[str] = said.splitlines()
+    lines = [str(line) for line in said.splitlines()]
     return SimpleNamespace(**scope), out.getvalue().splitlines(), lines
 
 
