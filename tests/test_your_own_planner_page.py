@@ -33,9 +33,9 @@ def page() -> tuple[SimpleNamespace, list[str], list[str]]:
     with contextlib.redirect_stdout(io.StringIO()) as out, pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "jit", quick_jit)
         exec(compile(code, "docs/your-own-planner.md", "exec"), scope)
-    said = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
-    lines = [str(line) for line in said.splitlines()]
-    return SimpleNamespace(**scope), out.getvalue().splitlines(), lines
+    blocks: list[str] = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
+    said = [line for block in blocks for line in block.splitlines()]
+    return SimpleNamespace(**scope), out.getvalue().splitlines(), said
 
 
 def test_the_page_prints_what_it_says(page):
