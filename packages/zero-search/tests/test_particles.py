@@ -19,7 +19,7 @@ from zero_search import (
     ResampleEvery,
     Systematic,
 )
-from zero_search._particles._step import move, Particles
+from zero_search._particles import move, Particles
 
 from .dice import Die, RandomDice
 from .helpers import chi_squared, Noise, quick_jit, RandomTree

@@ -15,6 +15,15 @@ from ._belief import (
 from ._chance import (
     sampled_step as sampled_step,
 )
+from ._cloud import (
+    AbstractResampleRule as AbstractResampleRule,
+    AbstractResampling as AbstractResampling,
+    GaussianNoise as GaussianNoise,
+    Multinomial as Multinomial,
+    ResampleBelow as ResampleBelow,
+    ResampleEvery as ResampleEvery,
+    Systematic as Systematic,
+)
 from ._engine import (
     search as search,
     SearchStats as SearchStats,
@@ -41,14 +50,7 @@ from ._noise import (
     DirichletNoise as DirichletNoise,
 )
 from ._particles import (
-    AbstractResampleRule as AbstractResampleRule,
-    AbstractResampling as AbstractResampling,
-    GaussianNoise as GaussianNoise,
-    Multinomial as Multinomial,
     ParticleSearch as ParticleSearch,
-    ResampleBelow as ResampleBelow,
-    ResampleEvery as ResampleEvery,
-    Systematic as Systematic,
 )
 from ._planner import (
     AbstractPlanner as AbstractPlanner,

@@ -1,0 +1,285 @@
+"""The parts of a particle search: policies, noise on first actions, resampling."""
+
+import abc
+import functools as ft
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+
+from ._check import batch_size, check_count, check_prediction, check_proposal, check_range
+from ._model import (
+    AbstractModel,
+    AbstractPriorModel,
+    AbstractProposalModel,
+    LARGEST,
+    masked_prediction,
+    Proposal,
+)
+from ._noise import AbstractRootNoise
+from ._root import PriorRoot
+
+
+class Categorical(eqx.Module):
+    """The policy that logits are; `-inf` is illegal. Where nothing is legal it draws action 0."""
+
+    logits: Float[Array, "*axes actions"]
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
+        return jr.categorical(key, self.logits).astype(jnp.int32)
+
+    def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
+        # A softmax of nothing legal would be NaN.
+        playable = jnp.any(self.logits > -jnp.inf)
+        return jax.nn.log_softmax(jnp.where(playable, self.logits, 0.0))[action]
+
+
+class Prospect(eqx.Module):
+    """What the evaluator says of some states.
+
+    **Attributes:**
+
+    - `policy`: one a row.
+    - `value`: for the player to move; 0 where it was not finite.
+    - `playable`: whether there is a legal action.
+    - `invalid`: something was not finite and has been replaced.
+    """
+
+    policy: Proposal
+    value: Float[Array, " rows"]
+    playable: Bool[Array, " rows"]
+    invalid: Bool[Array, " rows"]
+
+
+def judge(model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]) -> Prospect:
+    """Asks the evaluator of either kind of model."""
+    rows = batch_size(state)
+    if isinstance(model, AbstractPriorModel):
+        logits, value = model.predict(state, key=key)
+        check_prediction(logits, value, rows, None)
+        logits, value, invalid = masked_prediction(logits, value)
+        return Prospect(Categorical(logits), value, jnp.any(logits > -jnp.inf, axis=1), invalid)
+    if not isinstance(model, AbstractProposalModel):
+        raise ValueError(
+            f"`ParticleSearch` got a `{type(model).__name__}`, which has no policy: give it an "
+            "`AbstractPriorModel` (logits) or an `AbstractProposalModel` (any actions)."
+        )
+    policy, value = model.propose(state, key=key)
+    check_proposal(policy, value, rows)
+    value = value.astype(jnp.float32)
+    known = jnp.abs(value) <= LARGEST
+    return Prospect(policy, jnp.where(known, value, 0.0), jnp.ones_like(known), ~known)
+
+
+class GaussianNoise(eqx.Module):
+    """Adds Gaussian noise to continuous actions and reflects them at their bounds.
+
+    Thus the step from an action `a` to a noisy `b` is as likely as that from `b` to `a`, and with
+    the weight `pi(b) / pi(a)` noisy actions stand for the policy as its own would: exactly, in
+    expectation, although nobody knows the density of `b`.
+
+    **Attributes:**
+
+    - `scale`: standard deviation of the noise, in units of the action.
+    - `minimum`, `maximum`: bounds of every dimension; `-inf` and `inf` for none.
+    """
+
+    scale: float
+    minimum: float = -1.0
+    maximum: float = 1.0
+
+    def __check_init__(self):
+        check_range("GaussianNoise", 0, scale=self.scale)
+        low, high = self.minimum, self.maximum
+        bounded = math.isfinite(low) and math.isfinite(high) and low < high
+        if not bounded and (low, high) != (-math.inf, math.inf):
+            raise ValueError(
+                f"`GaussianNoise(minimum={low}, maximum={high})`: must be finite and in this "
+                "order, or -inf and inf."
+            )
+
+    def __call__(
+        self, policy: Proposal, *, key: PRNGKeyArray
+    ) -> tuple[PyTree[Array], Float[Array, ""]]:
+        """An action for ONE state, and the log of what it must be weighed by."""
+        akey, nkey = jr.split(key)
+        action = policy.sample(key=akey)
+        kinds = {x.dtype for x in jax.tree.leaves(action)}
+        if not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
+            raise ValueError(
+                f"`GaussianNoise` got actions of {', '.join(sorted(map(str, kinds)))}: give it "
+                "floating ones only, or leave `noise` out."
+            )
+        flat, unravel = ravel_pytree(action)
+        flat = flat + self.scale * jr.normal(nkey, flat.shape, flat.dtype)
+        if math.isfinite(self.minimum):
+            span = self.maximum - self.minimum
+            flat = self.maximum - jnp.abs((flat - self.minimum) % (2 * span) - span)
+        noisy = unravel(flat)
+        return noisy, policy.log_prob(noisy) - policy.log_prob(action)
+
+
+def first_actions(
+    noise: AbstractRootNoise | GaussianNoise | None,
+    prospect: Prospect,
+    noise_key: Key[Array, " batch"],
+    key: Key[Array, "batch particles"],
+) -> tuple[PyTree[Array], Float[Array, "batch particles"], Bool[Array, "batch particles"]]:
+    """An action for every particle, the log-ratio of the policy to what it was drawn from, and
+    where an action was not finite."""
+    policy = prospect.policy
+    if isinstance(noise, GaussianNoise):
+        if isinstance(policy, Categorical):
+            raise ValueError(
+                "`ParticleSearch(noise=GaussianNoise(...))` got a model of discrete actions: give "
+                "it a `DirichletNoise`, or leave `noise` out."
+            )
+        action, ratio = _each(lambda p, k: noise(p, key=k), policy, key)
+        action, invalid = _finite(action)
+    elif noise is None:
+        action, invalid = draw(policy, key)
+        ratio = jnp.zeros(key.shape, jnp.float32)
+    elif isinstance(policy, Categorical):
+        wide = Categorical(PriorRoot(noise).prior(policy.logits, key=noise_key)[0])
+        action, invalid = draw(wide, key)
+        log_prob = lambda p, a: p.log_prob(a)
+        ratio = _each(log_prob, policy, action) - _each(log_prob, wide, action)
+    else:
+        raise ValueError(
+            f"`ParticleSearch(noise={type(noise).__name__}(...))` got a model without logits: "
+            "give it a `GaussianNoise`, or leave `noise` out."
+        )
+    ratio = jnp.clip(ratio.astype(jnp.float32), -LARGEST, LARGEST)
+    # An action that was made up gets no weight while there is any other.
+    invalid = invalid | jnp.isnan(ratio)
+    return action, jnp.where(invalid, -LARGEST, ratio), invalid
+
+
+def draw(
+    policy: Proposal, key: Key[Array, "batch particles"], axis: int | None = None
+) -> tuple[PyTree[Array], Bool[Array, "batch particles"]]:
+    """An action for every particle, of its row's policy or, along `axis`, of its own; 0 where it
+    is not finite."""
+    return _finite(_each(lambda p, k: p.sample(key=k), policy, key, axis))
+
+
+def _finite(
+    action: PyTree[Array],
+) -> tuple[PyTree[Array], Bool[Array, "batch particles"]]:
+    leaves = jax.tree.leaves(action)
+    each = [jnp.all(jnp.isfinite(x), axis=tuple(range(2, x.ndim))) for x in leaves]
+    known = ft.reduce(jnp.logical_and, each)
+    finite = lambda x: jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+    return jax.tree.map(finite, action), ~known
+
+
+def _each(
+    function: Any, policy: Proposal, by_particle: PyTree[Array], axis: int | None = None
+) -> Any:
+    """Of a policy, by default that of the row, and each of the row's particles."""
+    policies = None if axis is None else eqx.if_array(axis)
+    inner = eqx.filter_vmap(function, in_axes=(policies, eqx.if_array(0)))
+    return eqx.filter_vmap(inner)(policy, by_particle)
+
+
+class AbstractResampleRule(eqx.Module):
+    """Says after which steps of a particle search the particles of a row are drawn anew."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
+    ) -> Bool[Array, " batch"] | Bool[Array, ""]:
+        """Whether to resample each row; or all of them, which costs nothing where it is not due.
+
+        **Arguments:**
+
+        - `ess_fraction`: effective sample size over the number of particles.
+        - `step`: how many steps the particles have taken, 1 or more.
+        """
+
+
+class ResampleEvery(AbstractResampleRule):
+    """After every `period` steps. Macfarlane et al. 2024, Algorithm 1."""
+
+    period: int
+
+    def __check_init__(self):
+        check_count("ResampleEvery", 1, period=self.period)
+
+    def __call__(
+        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
+    ) -> Bool[Array, ""]:
+        del ess_fraction
+        return step % self.period == 0
+
+
+class ResampleBelow(AbstractResampleRule):
+    """Wherever the effective sample size has fallen below `fraction` of the particles.
+
+    Kong, Liu and Wong 1994, "Sequential imputations and Bayesian missing data problems".
+    """
+
+    fraction: float = 0.5
+
+    def __check_init__(self):
+        check_range("ResampleBelow", 0, 1, fraction=self.fraction)
+
+    def __call__(
+        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
+    ) -> Bool[Array, " batch"]:
+        del step
+        return ess_fraction < self.fraction
+
+
+class AbstractResampling(eqx.Module):
+    """Draws as many particles as there are, each as often on average as its weight says."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
+    ) -> Int[Array, "batch particles"]:
+        """The numbers of the particles that go on. The weights of a row sum to 1."""
+
+
+class Multinomial(AbstractResampling):
+    """Each particle is drawn independently of the others."""
+
+    def __call__(
+        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
+    ) -> Int[Array, "batch particles"]:
+        number = weights.shape[1]
+        return _inverse(weights, jax.vmap(lambda k: jr.uniform(k, (number,), jnp.float32))(key))
+
+
+class Systematic(AbstractResampling):
+    """One draw serves all: a particle of weight `w` is drawn `N w` times, rounded up or down.
+
+    The expectation is that of [`zero_search.Multinomial`][], the variance smaller.
+
+    Carpenter, Clifford and Fearnhead 1999, "Improved particle filter for nonlinear problems".
+    """
+
+    def __call__(
+        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
+    ) -> Int[Array, "batch particles"]:
+        number = weights.shape[1]
+        comb = jnp.arange(number, dtype=jnp.float32)
+        offset = lambda k: (comb + jr.uniform(k, (), jnp.float32)) / number
+        return _inverse(weights, jax.vmap(offset)(key))
+
+
+def _inverse(
+    weights: Float[Array, "batch particles"], uniform: Float[Array, "batch particles"]
+) -> Int[Array, "batch particles"]:
+    """Where the running sum of the weights first exceeds each number of `[0, 1)`."""
+    total = jnp.cumsum(weights, axis=1)
+    # Rounding may leave a sum of less than 1, or a number of 1: neither may lead to a particle
+    # without weight at the end of a row.
+    below = jnp.minimum(uniform, 1 - jnp.finfo(jnp.float32).eps) * total[:, -1:]
+    find = lambda t, u: jnp.searchsorted(t, u, side="right")
+    return jax.vmap(find)(total, below).astype(jnp.int32)
