@@ -18,7 +18,6 @@ from zero_memory import Batch, Latest, TrajectoryBuffer
 from zero_nets import ActorCritic, Categorical, LinearHead, MLP
 from zero_train import (
     AbstractAgent,
-    data_mesh,
     evaluate,
     Experience,
     FeatureEvaluator,
@@ -181,7 +180,7 @@ REPLAY = TrajectoryBuffer(capacity=128, num_envs=16, batch_size=32, length=9)
     ],
 )
 def test_agents_without_a_search_learn_the_shortest_way(agent: Agent, buffer: Any) -> None:
-    loop = Loop(ENV, agent, buffer, None, 16, 17, 2, data_mesh(1))
+    loop = Loop(env=ENV, agent=agent, buffer=buffer, num_envs=16, unroll_length=17, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     before = _play(agent, state.agent)
     for _ in range(60):

@@ -18,7 +18,6 @@ from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, TrajectoryBuffer
 from zero_search import DirichletNoise, PriorRoot, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
-    data_mesh,
     EnvironmentModel,
     evaluate,
     Experience,
@@ -300,7 +299,7 @@ def test_it_learns_the_shortest_way():
         target_rate=0.1,
     )
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=32, length=6)
-    loop = Loop(env, agent, buffer, None, 16, 6, 2, data_mesh(1))
+    loop = Loop(env=env, agent=agent, buffer=buffer, num_envs=16, unroll_length=6, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     for _ in range(40):
         state, _ = step(loop, state)

@@ -56,6 +56,18 @@ from ._expert_iteration import (
     ExpertIterationState as ExpertIterationState,
 )
 from ._layout import Result as Result, ResultKey as ResultKey
+from ._learning import (
+    bind as bind,
+    gradient_step as gradient_step,
+    if_finite as if_finite,
+    init_optimiser as init_optimiser,
+    legal_actions as legal_actions,
+    log_policy as log_policy,
+    loss_weights as loss_weights,
+    mask_rows as mask_rows,
+    parameters as parameters,
+    update_target as update_target,
+)
 from ._loop import (
     collect_and_store as collect_and_store,
     compiled_step as compiled_step,

@@ -16,17 +16,18 @@ from zero_search import AbstractPlanner, AbstractPriorModel
 from ._actors import PlanningActor
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
-from ._illegal import log_softmax
 from ._learning import (
     bind,
     gradient_step,
     if_finite,
-    legal_actions,
-    numbers_where,
+    init_optimiser,
+    log_policy,
+    loss_weights,
+    mask_rows,
     observation_check,
     parameters,
     square_sum,
-    start,
+    update_target,
 )
 from ._model import FeatureEvaluator
 from .losses import masked_mean, weighted_policy_loss
@@ -76,7 +77,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
 
     def init(self, *, key: PRNGKeyArray) -> AlphaZeroState:
         params = parameters(self.network, key=key)
-        optimiser = start(self.optimiser, params)
+        optimiser = init_optimiser(self.optimiser, params)
         # A copy: a donated state may not hold one buffer twice.
         average = jax.tree.map(jnp.copy, params)
         return AlphaZeroState(params, average, optimiser, jnp.zeros((), jnp.int32))
@@ -101,22 +102,21 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
         # The average of the first few steps would be mostly the random start: warm up its decay.
         count = state.updates.astype(jnp.float32)
         decay = jnp.minimum(self.average_decay, (1 + count) / (10 + count))
-        average = optax.incremental_update(params, state.average, 1 - decay)
+        average = update_target(state.average, params, 1 - decay)
         new = AlphaZeroState(params, average, optimiser, state.updates + 1)
         return if_finite(metrics, new, state), metrics
 
     def _loss(self, params: PyTree[Array], batch: Batch) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
-        legal = legal_actions(self, rows.obs)
         logits, value = jax.vmap(self.evaluator(params))(rows.obs)
-        counts = jnp.where(rows.last, 0.0, batch.weights)
+        counts = loss_weights(batch)
         mean = ft.partial(masked_mean, weights=counts)
-        log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
+        log_probs = log_policy(logits, rows.obs)
         cross_entropy = jax.vmap(weighted_policy_loss)
         target = rows.record.weights
         outcome = (1 - self.value_mix) * rows.reward + self.value_mix * rows.record.value
-        outcome = numbers_where(counts, outcome)
-        policy_loss = mean(cross_entropy(log_policy, target))
+        outcome = mask_rows(counts, outcome)
+        policy_loss = mean(cross_entropy(log_probs, target))
         value_loss = mean(0.5 * jnp.square(value - outcome))
         l2_loss = self.l2 * square_sum(params)
         loss = policy_loss + self.value_weight * value_loss + l2_loss
@@ -125,7 +125,7 @@ class AlphaZero(AbstractAgent[AlphaZeroState]):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "l2_loss": l2_loss,
-            "policy_entropy": mean(cross_entropy(log_policy, jnp.exp(log_policy))),
+            "policy_entropy": mean(cross_entropy(log_probs, jnp.exp(log_probs))),
             "target_entropy": mean(cross_entropy(jnp.log(target), target)),
             "value_error": mean(jnp.abs(value - rows.reward)),
             **observation_check(rows.obs.features),

@@ -16,19 +16,20 @@ from zero_search import AbstractModel, AbstractPlanner, Plan
 from ._actors import PlanningActor, policy_and_value
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
-from ._illegal import log_softmax
 from ._learning import (
     bind,
+    check_windows,
     gradient_step,
     if_finite,
-    legal_actions,
-    numbers_where,
+    init_optimiser,
+    log_policy,
+    loss_weights,
+    mask_rows,
     observation_check,
     parameters,
-    start,
+    update_target,
 )
 from ._model import decoded, FeatureEvaluator, ValueCode
-from ._rows import select_rows
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
 
@@ -119,7 +120,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         params = parameters(self.network, key=key)
         # A copy: a donated state may not hold one buffer twice.
         target = jax.tree.map(jnp.copy, params)
-        optimiser = start(self.optimiser, params)
+        optimiser = init_optimiser(self.optimiser, params)
         return ExpertIterationState(params, target, optimiser, jnp.zeros((), jnp.int32))
 
     def evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
@@ -147,20 +148,15 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             state.optimiser,
         )
         updates = state.updates + 1
-        moves = updates % self.target_period == 0
-        rate = jnp.where(moves, jnp.float32(self.target_rate), 0.0)
-        moved = optax.incremental_update(params, state.target, rate)
+        moved = update_target(
+            state.target, params, self.target_rate, period=self.target_period, updates=updates
+        )
         new = ExpertIterationState(params, moved, optimiser, updates)
         return if_finite(metrics, new, state), metrics
 
     def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "batch rows"]:
         rows: Experience = batch.items
-        if rows.last.ndim != 2 or rows.last.shape[1] < 2:
-            raise ValueError(
-                f"ExpertIteration.update was given rows of shape {list(rows.last.shape)}; it "
-                "learns from windows [batch, time] of 2 rows or more: use a buffer of them, such "
-                "as zero_memory.TrajectoryBuffer."
-            )
+        check_windows(self, batch)
         _, value = jax.vmap(jax.vmap(self.evaluator(params)))(rows.obs)
         returns = jax.vmap(ft.partial(n_step_returns, n=self.n_steps))(
             rows.reward, self.gamma * rows.discount, value, rows.last
@@ -173,24 +169,22 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         self, params: PyTree[Array], batch: Batch, target: Float[Array, "batch rows"]
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
-        legal = legal_actions(self, rows.obs)
-        counts = jnp.where(rows.last, 0.0, batch.weights).at[:, -1].set(0.0)
+        counts = loss_weights(batch)
         mean = ft.partial(masked_mean, weights=counts)
-        target = numbers_where(counts, target)
+        target = mask_rows(counts, target)
         over_rows = lambda f: jax.vmap(jax.vmap(f))
         logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
-        log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
+        log_probs = log_policy(logits, rows.obs)
         cross_entropy = over_rows(weighted_policy_loss)
         weights = rows.record.weights
-        policy_loss = mean(cross_entropy(log_policy, weights))
-        entropy = mean(cross_entropy(log_policy, jnp.exp(log_policy)))
+        policy_loss = mean(cross_entropy(log_probs, weights))
+        entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
         value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
         loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
         if self.auxiliary is not None:
-            # Other rows may hold anything, and a gradient of 0 times NaN is NaN.
-            known = select_rows(counts != 0, rows, jax.tree.map(jnp.zeros_like, rows))
-            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), known))
+            learned = mask_rows(counts, rows)
+            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), learned))
             loss = loss + self.auxiliary_weight * beside["auxiliary_loss"]
         error = over_rows(ft.partial(decoded, self.value_code))(value) - target
         return loss, {
