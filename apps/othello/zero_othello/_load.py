@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from zero_envs import PgxEnvironment
-from zero_train import AbstractActor, AlphaZero, Checkpoints
+from zero_train import AbstractActor, Checkpoints, ExpertIteration
 from zero_train.app import load_config
 
 from ._build import build_agent, build_env
@@ -31,7 +31,7 @@ class Trained:
 
     config: Config
     env: PgxEnvironment
-    agent: AlphaZero
+    agent: ExpertIteration
     params: PyTree[Array]
     step: int
 
@@ -52,6 +52,6 @@ def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     env = build_env() if env is None else env
     agent = build_agent(config, env)
     players = Checkpoints(folder / "players", keep=None)
-    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
+    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
     params = players.restore(like)
     return Trained(config, env, agent, jax.device_put(params), players.steps()[-1])

@@ -42,7 +42,7 @@ class NimRun(AbstractRun):
         self.evaluated = [row["step"] for row in records.evaluations]
 
     def player(self, agent):
-        return agent.average
+        return agent.target
 
     def measure(self, step):
         return {"half": step / 2}

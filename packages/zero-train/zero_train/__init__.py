@@ -31,7 +31,6 @@ from ._aggregate import (
     probability_of_improvement as probability_of_improvement,
     stratified_bootstrap as stratified_bootstrap,
 )
-from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
 from ._best import BestSoFar as BestSoFar
 from ._checkpoint import (
     CheckpointError as CheckpointError,
@@ -52,6 +51,7 @@ from ._experience import (
     Experience as Experience,
 )
 from ._expert_iteration import (
+    AlphaZero as AlphaZero,
     ExpertIteration as ExpertIteration,
     ExpertIterationState as ExpertIterationState,
 )
@@ -124,6 +124,11 @@ from ._schedules import per_update as per_update
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._testers import (
     challenge as challenge,
+)
+from ._value_targets import (
+    AbstractValueTarget as AbstractValueTarget,
+    NStepReturns as NStepReturns,
+    Outcomes as Outcomes,
 )
 
 

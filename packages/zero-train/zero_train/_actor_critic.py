@@ -142,7 +142,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         self, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[ActorCriticState, Metrics]:
         """One gradient step of all three."""
-        check_windows(self, batch)
+        check_windows(f"{type(self).__name__}.update", batch.items)
         old = state.player
         learned, optimiser, metrics = gradient_step(
             lambda learned: self.losses(learned, state, batch, key=key),

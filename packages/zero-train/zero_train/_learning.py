@@ -13,6 +13,7 @@ from zero_envs import Observation
 from zero_memory import Batch
 
 from ._agent import Metrics
+from ._experience import Experience
 from ._illegal import log_softmax
 from ._rows import select_rows
 
@@ -152,14 +153,13 @@ def log_policy(
     return log_softmax(jnp.where(legal_actions(obs), logits, -jnp.inf))
 
 
-def check_windows(agent: Any, batch: Batch) -> None:
-    """Raises a `ValueError` for a batch that is not of windows of 2 rows or more."""
-    shape = batch.items.last.shape
+def check_windows(owner: str, rows: Experience) -> None:
+    """Raises a `ValueError` for rows that are not windows of 2 rows or more."""
+    shape = rows.last.shape
     if len(shape) != 2 or shape[1] < 2:
         raise ValueError(
-            f"{type(agent).__name__}.update was given rows of shape {list(shape)}; it learns from "
-            "windows [batch, time] of 2 rows or more: use a buffer of them, such as "
-            "zero_memory.TrajectoryBuffer."
+            f"{owner} was given rows of shape {list(shape)}; it learns from windows [batch, time] "
+            "of 2 rows or more: use a buffer of them, such as zero_memory.TrajectoryBuffer."
         )
 
 

@@ -114,12 +114,6 @@ class Loop(eqx.Module):
         for name in ("num_envs", "unroll_length", "num_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} was given; it must be at least 1.")
-        kept = getattr(self.buffer, "num_envs", self.num_envs)
-        if kept != self.num_envs:
-            raise ValueError(
-                f"num_envs={self.num_envs} was given with a buffer of num_envs={kept}; give both "
-                "the same number."
-            )
         num_devices = self.mesh.shape["data"]
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(
@@ -145,6 +139,12 @@ class Loop(eqx.Module):
                     f"the buffer's num_shards={shards} does not divide over {who}; "
                     f"use a multiple of {devices}."
                 )
+        kept = getattr(self.buffer, "num_envs", self.num_envs)
+        if kept != self.num_envs:
+            raise ValueError(
+                f"num_envs={self.num_envs} was given with a buffer of num_envs={kept}; give both "
+                "the same number."
+            )
 
     @property
     def actor_mesh(self) -> Mesh:
