@@ -138,6 +138,8 @@ def _gtp(words: list[str]) -> None:
 def _player(run: str, simulations: int | None, seed: int) -> Any:
     import jax.random as jr
 
+    from zero_train import EnvironmentModel
+
     from ._build import player_planner
     from ._load import load
     from ._player import NetworkAlone, Player
@@ -146,7 +148,7 @@ def _player(run: str, simulations: int | None, seed: int) -> Any:
     number = trained.config.player_simulations if simulations is None else simulations
     if number < 0:
         raise UsageError(f"--simulations {number} was given; give 0 (no search) or more.")
-    model = trained.agent.model(trained.agent.evaluator(trained.params))
+    model = EnvironmentModel(trained.env, trained.agent.evaluator(trained.params))
     planner = player_planner(trained.config, number) if number else NetworkAlone()
     return Player(trained.env, planner, model, key=jr.key(seed))
 
