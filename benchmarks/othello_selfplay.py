@@ -32,7 +32,7 @@ def row(config: Config, repeats: int) -> dict[str, Any]:
         action = jnp.argmax(env.observe(position).legal).astype(jnp.int32)
         return env.step(position, action, key=jr.key(0))[0]
 
-    evaluator = lambda state: agent.evaluator(state.average)
+    evaluator = lambda state: agent.evaluator(state.target)
     return {
         "question": "othello_selfplay",
         "device": jax.devices()[0].platform,

@@ -18,16 +18,21 @@ from zero_memory import Batch, Latest, TrajectoryBuffer
 from zero_nets import ActorCritic, Categorical, LinearHead, MLP
 from zero_train import (
     AbstractAgent,
-    data_mesh,
+    bind,
     evaluate,
     Experience,
     FeatureEvaluator,
     fill,
+    gradient_step,
     init,
+    init_optimiser,
     Loop,
+    loss_weights,
     Metrics,
+    parameters,
     PolicyActor,
     step,
+    update_target,
 )
 from zero_train.losses import Dual, masked_mean, mpo_categorical_loss, ppo_clip_loss
 from zero_train.returns import retrace_returns, truncated_gae
@@ -55,38 +60,27 @@ class Agent(AbstractAgent[Learner]):
     optimiser: optax.GradientTransformation = optax.adam(1e-2)
 
     def init(self, *, key: Array) -> Learner:
-        params = self.network(key=key)
-        with jax.numpy_dtype_promotion("standard"):
-            optimiser = self.optimiser.init(eqx.filter(params, eqx.is_array))
-        arrays = eqx.filter(params, eqx.is_array)
-        return Learner(arrays, jax.tree.map(jnp.copy, arrays), optimiser)
-
-    def _net(self, arrays: Any) -> Any:
-        skeleton = eqx.filter_eval_shape(self.network, key=jr.key(0))
-        is_array = lambda x: isinstance(x, jax.ShapeDtypeStruct)
-        return eqx.combine(arrays, eqx.filter(skeleton, is_array, inverse=True))
+        params = parameters(self.network, key=key)
+        target = jax.tree.map(jnp.copy, params)
+        return Learner(params, target, init_optimiser(self.optimiser, params))
 
     def actor(self, state: Learner, *, explore: bool) -> PolicyActor:
-        net = self._net(state.params)
+        net = bind(self.network, state.params)
         evaluate = FeatureEvaluator(lambda features: self.policy_logits(net(features)))
         return PolicyActor(evaluate, temperature=1.0 if explore else 0.0)
 
     def update(self, state: Learner, batch: Batch, *, key: Array) -> tuple[Learner, Metrics]:
         del key
-        rows: Rows = batch.items
-        # Final rows, and the row of each window that is only bootstrapped from, do not count.
-        counts = (~rows.last).at[:, -1].set(False) & (batch.weights > 0)
+        counts, target = loss_weights(batch), bind(self.network, state.target)
 
-        def total(arrays: Any) -> Array:
-            net, target = self._net(arrays), self._net(state.target)
-            return self.loss(net, target, rows, counts.astype(jnp.float32))
+        def total(params: Any) -> tuple[Array, Metrics]:
+            loss = self.loss(bind(self.network, params), target, batch.items, counts)
+            return loss, {"loss": loss}
 
-        loss, gradient = jax.value_and_grad(total)(state.params)
-        with jax.numpy_dtype_promotion("standard"):
-            change, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
-            params = optax.apply_updates(state.params, change)
-            target = optax.incremental_update(params, state.target, 0.05)
-        return Learner(params, target, optimiser), {"loss": loss}
+        params, optimiser, metrics = gradient_step(
+            total, self.optimiser, state.params, state.optimiser
+        )
+        return Learner(params, update_target(state.target, params, 0.05), optimiser), metrics
 
 
 def actor_critic(*, key: Array) -> ActorCritic:
@@ -181,7 +175,7 @@ REPLAY = TrajectoryBuffer(capacity=128, num_envs=16, batch_size=32, length=9)
     ],
 )
 def test_agents_without_a_search_learn_the_shortest_way(agent: Agent, buffer: Any) -> None:
-    loop = Loop(ENV, agent, buffer, None, 16, 17, 2, data_mesh(1))
+    loop = Loop(env=ENV, agent=agent, buffer=buffer, num_envs=16, unroll_length=17, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     before = _play(agent, state.agent)
     for _ in range(60):

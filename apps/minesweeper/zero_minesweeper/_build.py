@@ -14,11 +14,11 @@ from zero_search import (
     PUCT,
     TreeSearch,
 )
-from zero_train import EnvironmentModel, Evaluator, Experience, ExpertIteration, Loop
+from zero_train import EnvironmentModel, Evaluator, ExpertIteration, Loop, NStepReturns
 from zero_train.app import as_usage_error, UsageError
 
 from ._config import Config
-from ._learning import mine_loss, random_symmetry, record, without_luck
+from ._learning import mine_loss, random_symmetry, record, rewards_without_luck
 from ._network import MineNet
 from ._planner import SolverSearch
 
@@ -50,7 +50,7 @@ def build_learner(config: Config) -> ExpertIteration:
         ),
         player=build_player(config),
         gamma=1.0,
-        n_steps=config.n_steps,
+        value_target=NStepReturns(config.n_steps, rewards_without_luck),
         value_weight=config.value_weight,
         target_rate=config.target_rate,
         record=record,
@@ -80,7 +80,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             length=config.length,
             num_shards=config.shards,
         ),
-        augment=ft.partial(_augment, config.symmetries),
+        augment=random_symmetry if config.symmetries else None,
         num_envs=config.envs,
         unroll_length=config.unroll,
         num_updates=config.updates,
@@ -115,11 +115,6 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 def _paying_for_wins(env: Minesweeper) -> Minesweeper:
     return Minesweeper(env.rows, env.columns, env.num_mines, pays="win", max_states=env.max_states)
-
-
-def _augment(symmetries: bool, window: Experience, *, key: PRNGKeyArray) -> Experience:
-    window = without_luck(window)
-    return random_symmetry(window, key=key) if symmetries else window
 
 
 def _optimiser(config: Config) -> optax.GradientTransformation:

@@ -45,8 +45,8 @@ def mine_loss(logits: Float[Array, "rows columns"], row: Experience) -> Float[Ar
     return jnp.sum(jnp.where(known, loss, 0.0)) / jnp.maximum(number, 1.0)
 
 
-def without_luck(window: Experience) -> Experience:
-    """The rows `[time]` of a window, paid for what was risked and not for what came of it.
+def rewards_without_luck(window: Experience) -> Float[Array, " time"]:
+    """Rewards of the rows `[time]` of a window, for what was risked and not for what came of it.
 
     A move costs its exact probability of a mine, and the end pays 1, so that a whole game is worth
     1 less its risks. That has the mean of a win and far less variance: where the mines really are
@@ -57,8 +57,7 @@ def without_luck(window: Experience) -> Experience:
     ends = (window.discount == 0) & ~window.last
     reward = jnp.where(ends, 1.0, 0.0) - jnp.where(window.last, 0.0, risk)
     # Where the risk is not known, what came of it must do.
-    reward = jnp.where(jnp.isfinite(risk), reward, window.reward)
-    return eqx.tree_at(lambda w: w.reward, window, reward)
+    return jnp.where(jnp.isfinite(risk), reward, window.reward)
 
 
 def random_symmetry(window: Experience, *, key: PRNGKeyArray) -> Experience:

@@ -17,6 +17,7 @@ from zero_train import (
     Evaluator,
     ExpertIteration,
     Loop,
+    NStepReturns,
     PlanningActor,
     PolicyActor,
 )
@@ -43,7 +44,7 @@ def build_agent(config: Config) -> ExpertIteration:
         explorer=ft.partial(_explorer, config),
         player=_player_planner(config, config.planner, config.player_simulations),
         gamma=config.gamma,
-        n_steps=config.n_steps,
+        value_target=NStepReturns(config.n_steps),
         value_code=ValueSupport(config.atoms, maximum=1.0),
         value_mix=config.value_mix,
         value_weight=config.value_weight,

@@ -141,13 +141,15 @@ def _gtp(words: list[str]) -> None:
 def _player(run: str, simulations: int | None, seed: int) -> Any:
     import jax.random as jr
 
+    from zero_train import EnvironmentModel
+
     from ._build import player_planner
     from ._load import load
     from ._player import NetworkAlone, Player
 
     trained = load(run)
     number = trained.config.player_simulations if simulations is None else simulations
-    model = trained.agent.model(trained.agent.evaluator(trained.params))
+    model = EnvironmentModel(trained.env, trained.agent.evaluator(trained.params))
     planner = player_planner(trained.config, number) if number else NetworkAlone()
     return Player(trained.env, planner, model, key=jr.key(seed))
 

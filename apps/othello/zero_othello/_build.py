@@ -18,7 +18,7 @@ from zero_search import (
     Temperature,
     TreeSearch,
 )
-from zero_train import AlphaZero, EnvironmentModel, Experience, Loop, PlanRecord
+from zero_train import AlphaZero, EnvironmentModel, Experience, ExpertIteration, Loop, PlanRecord
 from zero_train.app import UsageError
 
 from ._config import Config
@@ -30,7 +30,7 @@ def build_env() -> PgxEnvironment:
     return PgxEnvironment("othello")
 
 
-def build_agent(config: Config, env: PgxEnvironment) -> AlphaZero:
+def build_agent(config: Config, env: PgxEnvironment) -> ExpertIteration:
     """The AlphaZero agent of a configuration."""
     return AlphaZero(
         network=ft.partial(

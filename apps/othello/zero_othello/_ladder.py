@@ -9,8 +9,8 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from zero_envs import PgxEnvironment
 from zero_train import (
     AbstractActor,
-    AlphaZero,
     EloLadder,
+    ExpertIteration,
     match,
     MatchSummary,
     PlanningActor,
@@ -29,7 +29,7 @@ BASELINES = ("random", "positional")
 
 
 def build_actor(
-    config: Config, agent: AlphaZero, params: PyTree[Array], simulations: int
+    config: Config, agent: ExpertIteration, params: PyTree[Array], simulations: int
 ) -> AbstractActor:
     """A trained player: search with `simulations` a move, or the bare network for 0."""
     if simulations == 0:
@@ -85,7 +85,7 @@ class Ladder:
         self,
         config: Config,
         env: PgxEnvironment,
-        agent: AlphaZero,
+        agent: ExpertIteration,
         load: Callable[[int], PyTree[Array]],
         rows: Sequence[dict[str, Any]] = (),
     ):

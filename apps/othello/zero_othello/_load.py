@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from zero_envs import PgxEnvironment
-from zero_train import AbstractActor, AlphaZero
+from zero_train import AbstractActor, ExpertIteration
 from zero_train.app import load_config, load_player
 
 from ._build import build_agent, build_env
@@ -30,7 +30,7 @@ class Trained:
 
     config: Config
     env: PgxEnvironment
-    agent: AlphaZero
+    agent: ExpertIteration
     params: PyTree[Array]
     step: int
 
@@ -50,6 +50,6 @@ def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     config = load_config(Config, folder, "othello")
     env = build_env() if env is None else env
     agent = build_agent(config, env)
-    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
+    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
     step, params = load_player(folder, like)
     return Trained(config, env, agent, params, step)

@@ -38,7 +38,7 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
         imitation(
             run,
             value_loss="Half the squared error of the predicted outcome.",
-            value_error="Mean distance between predicted and final outcome, from -1 to 1.",
+            value_error="Mean distance between the predicted value and its target, from -1 to 1.",
         ),
         charts("Strength", *_strength(players, run.evaluations)),
         tables(_last_evaluation(run.evaluations), _ladder(players)),

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, PyTree
 
 import zero_train.app
-from zero_train import AlphaZeroState, data_mesh, Loop
+from zero_train import data_mesh, ExpertIterationState, Loop
 from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
 
 from ._build import build_loop, learning_rate
@@ -48,13 +48,13 @@ class _Run(AbstractRun):
         # `build_loop` made them; a Loop only promises any environment and agent.
         env: Any = loop.env
         agent: Any = loop.agent
-        like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).average
+        like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
         load = lambda step: records.players.restore(like, step=step)
         self._ladder = Ladder(config, env, agent, load, records.evaluations)
         self._write_elo()
 
-    def player(self, agent: AlphaZeroState) -> PyTree[Array]:
-        return agent.average
+    def player(self, agent: ExpertIterationState) -> PyTree[Array]:
+        return agent.target
 
     def measure(self, step: int) -> Mapping[str, Any]:
         rate: Any = self._schedule(step * self._config.updates - 1)

@@ -106,7 +106,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     """
 
     model: AbstractHiddenModel[State]
-    num_particles: int = 32
+    # A shape, so that a jitted function may take the model as an argument.
+    num_particles: int = eqx.field(default=32, static=True)
     min_particles: int = 1
 
     def __check_init__(self):

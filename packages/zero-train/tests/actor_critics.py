@@ -23,7 +23,6 @@ from zero_memory import Batch, TrajectoryBuffer
 from zero_search import ParticleSearch, ResampleEvery
 from zero_train import (
     ActorCriticState,
-    data_mesh,
     evaluate,
     EvaluationSummary,
     Experience,
@@ -316,7 +315,7 @@ def rates(policy: float, critic: float) -> dict[str, Any]:
 def learned(env: AbstractEnvironment, agent: Any, *, blocks: int) -> tuple[Any, Any]:
     """The agent's state before and after so many blocks of 16 environments and 8 rows."""
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=16, length=6)
-    loop = Loop(env, agent, buffer, None, 16, 8, 8, data_mesh(1))
+    loop = Loop(env=env, agent=agent, buffer=buffer, num_envs=16, unroll_length=8, num_updates=8)
     state = fill(loop, init(loop, key=jr.key(0)))
     before = jax.tree.map(jnp.copy, state.agent)
     for _ in range(blocks):

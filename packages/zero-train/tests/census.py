@@ -67,7 +67,16 @@ def census_loop(num_devices: int, actor_devices: int = 0) -> Loop:
         capacity=(2 + STEPS) * UNROLL, num_envs=ENVS, batch_size=16, length=2 * UNROLL, num_shards=8
     )
     mesh = data_mesh(num_devices)
-    return Loop(ENV, Census(), buffer, None, ENVS, UNROLL, 3, mesh, actor_devices)
+    return Loop(
+        env=ENV,
+        agent=Census(),
+        buffer=buffer,
+        num_envs=ENVS,
+        unroll_length=UNROLL,
+        num_updates=3,
+        mesh=mesh,
+        actor_devices=actor_devices,
+    )
 
 
 def stored(state: LoopState, blocks: slice) -> Any:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from zero_envs.testing import Nim
 from zero_memory import EpisodeBuffer
 from zero_search import DirichletNoise, TreeSearch
-from zero_train import AlphaZero, data_mesh, EnvironmentModel, Loop
+from zero_train import AlphaZero, data_mesh, EnvironmentModel, ExpertIteration, Loop
 
 
 class TinyNet(eqx.Module):
@@ -34,7 +34,7 @@ class TinyNet(eqx.Module):
         return self.policy(hidden), jax.numpy.tanh(self.value(hidden))
 
 
-def nim_agent(env: Nim, **changes) -> AlphaZero:
+def nim_agent(env: Nim, **changes) -> ExpertIteration:
     network = ft.partial(TinyNet, env.heap + 1, env.num_actions)
     search = ft.partial(TreeSearch.alphazero, 8, max_nodes=17, reuse=True)
     fields = dict(

@@ -124,7 +124,7 @@ def test_average_is_a_moving_average():
         decay = min(0.9, (1 + count) / (10 + count))
         params = [np.asarray(x) for x in jax.tree.leaves(state.params)]
         expected = [decay * a + (1 - decay) * p for a, p in zip(expected, params, strict=True)]
-    for x, y in zip(jax.tree.leaves(state.average), expected, strict=True):
+    for x, y in zip(jax.tree.leaves(state.target), expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
 
 

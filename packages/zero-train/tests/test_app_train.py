@@ -43,7 +43,7 @@ class NimRun(AbstractRun):
         self.evaluated = [row["step"] for row in records.evaluations]
 
     def player(self, agent):
-        return agent.average
+        return agent.target
 
     def measure(self, step):
         return {"half": step / 2}

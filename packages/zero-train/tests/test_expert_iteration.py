@@ -18,7 +18,6 @@ from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, TrajectoryBuffer
 from zero_search import DirichletNoise, PriorRoot, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
-    data_mesh,
     EnvironmentModel,
     evaluate,
     Experience,
@@ -26,6 +25,8 @@ from zero_train import (
     fill,
     init,
     Loop,
+    NStepReturns,
+    Outcomes,
     PlanRecord,
     step,
 )
@@ -71,7 +72,7 @@ def agent_of(env: Any = ENV, **changes: Any) -> ExpertIteration:
         explorer=search,
         player=search,
         gamma=GAMMA,
-        n_steps=2,
+        value_target=NStepReturns(2),
         value_code=ThreeAtoms(),
     )
     return ExpertIteration(**{**fields, **changes})
@@ -245,6 +246,25 @@ def test_what_is_no_window_is_refused(shape):
         agent.update(agent.init(key=jr.key(0)), batch, key=jr.key(1))
 
 
+def test_outcomes_need_whole_episodes():
+    agent = agent_of(value_target=Outcomes())
+    with pytest.raises(ValueError, match=r"Outcomes was given rows of shape \[3, 5\]; .*Episode"):
+        agent.update(agent.init(key=jr.key(0)), windows(0), key=jr.key(1))
+
+
+def test_other_rewards_take_the_place_of_the_environments():
+    """An agent that is paid otherwise learns as if the environment had paid so."""
+    paid = windows(0)
+    paid = eqx.tree_at(lambda b: b.items.reward, paid, 1 - 2 * paid.items.reward)
+    state = agent_of().init(key=jr.key(0))
+    update = lambda agent, batch: jax.jit(lambda b: agent.update(state, b, key=jr.key(1)))(batch)
+    expected = update(agent_of(), paid)
+    otherwise = NStepReturns(2, lambda rows: 1 - 2 * rows.reward)
+    found = update(agent_of(value_target=otherwise), windows(0))
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_the_explorer_may_follow_the_updates():
     """A temperature that falls while it learns, in a planner that is compiled once."""
     readout = lambda updates: SoftmaxQ(jnp.where(updates < 5, 10.0, 0.0))
@@ -267,7 +287,6 @@ def test_the_explorer_may_follow_the_updates():
 @pytest.mark.parametrize(
     "change, said",
     [
-        (dict(n_steps=0), "n_steps=0"),
         (dict(target_period=0), "target_period=0"),
         (dict(gamma=1.5), "gamma=1.5"),
         (dict(value_mix=-0.1), "value_mix=-0.1"),
@@ -277,6 +296,8 @@ def test_the_explorer_may_follow_the_updates():
 def test_bad_numbers_are_refused(change, said):
     with pytest.raises(ValueError, match=said):
         agent_of(**change)
+    with pytest.raises(ValueError, match=r"NStepReturns\(n=0\)"):
+        NStepReturns(0)
 
 
 def test_continuous_actions_are_refused():
@@ -300,7 +321,7 @@ def test_it_learns_the_shortest_way():
         target_rate=0.1,
     )
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=32, length=6)
-    loop = Loop(env, agent, buffer, None, 16, 6, 2, data_mesh(1))
+    loop = Loop(env=env, agent=agent, buffer=buffer, num_envs=16, unroll_length=6, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     for _ in range(40):
         state, _ = step(loop, state)

@@ -199,6 +199,7 @@ def test_games_differ_between_rows_and_after_a_reset():
     [
         (8, {"num_envs": 12}, "num_envs=12 does not divide over 8 devices"),
         (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be at least 1"),
+        (1, {"num_envs": 8}, "num_envs=8 was given with a buffer of num_envs=16"),
     ],
 )
 def test_bad_loops_are_refused(devices, changes, message):

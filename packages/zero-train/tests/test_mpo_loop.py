@@ -23,7 +23,15 @@ def ran():
     """Loop, compiled step, the states after one step, on the host, and after two."""
     buffer = TrajectoryBuffer(capacity=8, num_envs=ENVS, batch_size=16, length=4, num_shards=8)
     agent = aimer(mpo, **rates(1e-2, 1e-2))
-    loop = Loop(Aim(), agent, buffer, None, ENVS, UNROLL, 2, data_mesh(8))
+    loop = Loop(
+        env=Aim(),
+        agent=agent,
+        buffer=buffer,
+        num_envs=ENVS,
+        unroll_length=UNROLL,
+        num_updates=2,
+        mesh=data_mesh(8),
+    )
     state = init(loop, key=jr.key(0))
     run: Any = compiled_step(loop, state)
     state, _ = run(state)

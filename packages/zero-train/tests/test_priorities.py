@@ -29,10 +29,10 @@ class Marker(AbstractAgent[Float[Array, ""]]):
 
     def update(
         self, state: Float[Array, ""], batch: Batch, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Metrics]:
+    ) -> tuple[Float[Array, ""], Metrics, Float[Array, " batch"]]:
         del key
         place = batch.indices[:, 0].astype(jnp.float32)
-        return state, {"loss": jnp.mean(place), "priorities": place + 100}
+        return state, {"loss": jnp.mean(place)}, place + 100
 
 
 def marker_loop(num_devices: int) -> Loop:

@@ -51,7 +51,16 @@ def aiming_loop(devices: int, actor_devices: int = 0) -> Loop:
     """Replay has room for all rows that the tests look at."""
     buffer = TrajectoryBuffer(capacity=32, num_envs=ENVS, batch_size=16, length=4, num_shards=8)
     mesh = data_mesh(devices)
-    return Loop(ENV, aiming_spo(), buffer, None, ENVS, UNROLL, 8, mesh, actor_devices)
+    return Loop(
+        env=ENV,
+        agent=aiming_spo(),
+        buffer=buffer,
+        num_envs=ENVS,
+        unroll_length=UNROLL,
+        num_updates=8,
+        mesh=mesh,
+        actor_devices=actor_devices,
+    )
 
 
 def rows_of(state: LoopState, blocks: slice) -> Any:

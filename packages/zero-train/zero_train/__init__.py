@@ -31,7 +31,6 @@ from ._aggregate import (
     probability_of_improvement as probability_of_improvement,
     stratified_bootstrap as stratified_bootstrap,
 )
-from ._alphazero import AlphaZero as AlphaZero, AlphaZeroState as AlphaZeroState
 from ._best import BestSoFar as BestSoFar
 from ._checkpoint import Checkpoints as Checkpoints
 from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
@@ -49,10 +48,23 @@ from ._experience import (
     Experience as Experience,
 )
 from ._expert_iteration import (
+    AlphaZero as AlphaZero,
     ExpertIteration as ExpertIteration,
     ExpertIterationState as ExpertIterationState,
 )
 from ._layout import Result as Result, ResultKey as ResultKey
+from ._learning import (
+    bind as bind,
+    gradient_step as gradient_step,
+    if_finite as if_finite,
+    init_optimiser as init_optimiser,
+    legal_actions as legal_actions,
+    log_policy as log_policy,
+    loss_weights as loss_weights,
+    mask_rows as mask_rows,
+    parameters as parameters,
+    update_target as update_target,
+)
 from ._loop import (
     collect_and_store as collect_and_store,
     compiled_step as compiled_step,
@@ -111,6 +123,11 @@ from ._schedules import per_update as per_update
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._testers import (
     challenge as challenge,
+)
+from ._value_targets import (
+    AbstractValueTarget as AbstractValueTarget,
+    NStepReturns as NStepReturns,
+    Outcomes as Outcomes,
 )
 
 

@@ -16,15 +16,16 @@ from ._actor import AbstractActor
 from ._agent import AbstractBlockAgent, Metrics
 from ._experience import Experience
 from ._learning import (
+    check_windows,
     gradient_step,
     if_finite,
-    numbers_where,
+    init_optimiser,
+    mask_rows,
     observation_check,
     parameters,
-    start,
+    update_target,
 )
 from ._policies import Statistics
-from ._rows import select_rows
 from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
@@ -120,7 +121,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
             player=ActorCritic(policy, critic, duals, copy(self.statistics)),
             target_policy=copy(policy),
             target_critic=copy(critic),
-            optimiser=start(self._optimiser(), (policy, critic, duals)),
+            optimiser=init_optimiser(self._optimiser(), (policy, critic, duals)),
             updates=jnp.zeros((), jnp.int32),
         )
 
@@ -141,12 +142,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         self, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[ActorCriticState, Metrics]:
         """One gradient step of all three."""
-        if batch.items.last.ndim != 2 or batch.items.last.shape[1] < 2:
-            raise ValueError(
-                f"{type(self).__name__}.update was given rows of shape "
-                f"{list(batch.items.last.shape)}; it learns from windows [batch, time] of 2 rows "
-                "or more: use a buffer of them, such as zero_memory.TrajectoryBuffer."
-            )
+        check_windows(f"{type(self).__name__}.update", batch.items)
         old = state.player
         learned, optimiser, metrics = gradient_step(
             lambda learned: self.losses(learned, state, batch, key=key),
@@ -156,11 +152,10 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         )
         policy, critic, duals = learned
         duals = {name: dual.clipped() for name, dual in duals.items()}
-        follow = lambda new, old: optax.incremental_update(new, old, self.target_rate)
         new = ActorCriticState(
             player=ActorCritic(policy, critic, duals, old.statistics),
-            target_policy=follow(policy, state.target_policy),
-            target_critic=follow(critic, state.target_critic),
+            target_policy=update_target(state.target_policy, policy, self.target_rate),
+            target_critic=update_target(state.target_critic, critic, self.target_rate),
             optimiser=optimiser,
             updates=state.updates + 1,
         )
@@ -185,9 +180,7 @@ def improvement(
     weights: Float[Array, "rows actions"] | None = None,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The mean loss of the trust region over the rows that count, and the means of its metrics."""
-    # Other rows may hold anything, and a gradient of 0 times NaN is NaN.
-    given = actions, values, weights
-    given = select_rows(counts != 0, given, jax.tree.map(jnp.zeros_like, given))
+    given = mask_rows(counts, (actions, values, weights))
     each = lambda p, t, a, v, w: region.loss(p, t, a, v, duals, weights=w)
     loss, metrics = eqx.filter_vmap(each)(policy, target, *given)
     return masked_mean(loss, counts), {name: masked_mean(x, counts) for name, x in metrics.items()}
@@ -197,7 +190,7 @@ def regression(
     value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts: Float[Array, "*rows"]
 ) -> tuple[Float[Array, ""], Metrics]:
     """The critic's mean loss, half the squared error, and what to log of it."""
-    returns = numbers_where(counts, returns)
+    returns = mask_rows(counts, returns)
     mean = masked_mean(value, counts)
     loss = masked_mean(0.5 * jnp.square(value - returns), counts)
     return loss, {
@@ -205,9 +198,3 @@ def regression(
         "value_mean": mean,
         "value_stddev": jnp.sqrt(masked_mean(jnp.square(value - mean), counts)),
     }
-
-
-def counted(rows: Experience, weights: Float[Array, "batch rows"]) -> Float[Array, "batch rows"]:
-    """How much each row of a window is learned from: final rows, and the one that the window is
-    only bootstrapped from, not at all."""
-    return jnp.where(rows.last, 0.0, weights).at[:, -1].set(0.0)

@@ -11,8 +11,8 @@ from ._experience import Experience
 
 
 AgentState = TypeVar("AgentState")
-#: Scalars by name; from an agent also, perhaps, `priorities`.
-Metrics = dict[str, Float[Array, "*axes"]]
+#: Scalars by name, to log.
+Metrics = dict[str, Float[Array, ""]]
 
 
 class AbstractAgent(eqx.Module, Generic[AgentState]):
@@ -32,11 +32,12 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
     @abc.abstractmethod
     def update(
         self, state: AgentState, batch: PyTree[Array], *, key: PRNGKeyArray
-    ) -> tuple[AgentState, Metrics]:
+    ) -> tuple[AgentState, Metrics] | tuple[AgentState, Metrics, Float[Array, " batch"]]:
         """One gradient step on one [`zero_memory.Batch`][].
 
-        **Returns:** the state, and metrics to log. An entry `priorities`, of shape `[batch]`, is
-        not one: the loop hands it to the buffer, as the priorities of what was drawn.
+        **Returns:** the state and metrics to log. An agent for a buffer with priorities returns as
+        a third the new priority of each row or window that was drawn, which the loop hands to the
+        buffer.
         """
 
 

@@ -1,4 +1,4 @@
-"""Expert iteration: imitate a planner, learn values from what was really collected."""
+"""Expert iteration, and AlphaZero as one case of it: a network imitates a planner."""
 
 import functools as ft
 from collections.abc import Callable
@@ -16,28 +16,29 @@ from zero_search import AbstractModel, AbstractPlanner, Plan
 from ._actors import PlanningActor, policy_and_value
 from ._agent import AbstractAgent, Metrics
 from ._experience import Experience
-from ._illegal import log_softmax
 from ._learning import (
     bind,
     gradient_step,
     if_finite,
-    legal_actions,
-    numbers_where,
+    init_optimiser,
+    log_policy,
+    loss_weights,
+    mask_rows,
     observation_check,
     parameters,
-    start,
+    square_sum,
+    update_target,
 )
 from ._model import decoded, FeatureEvaluator, ValueCode
-from ._rows import select_rows
+from ._value_targets import AbstractValueTarget, NStepReturns, Outcomes
 from .losses import masked_mean, weighted_policy_loss
-from .returns import n_step_returns
 
 
 class ExpertIterationState(eqx.Module):
     """**Attributes:**
 
-    - `params`: what the gradient acts on, and what acts.
-    - `target`: the target network's parameters, which values are bootstrapped from.
+    - `params`: what the gradient acts on.
+    - `target`: the target network's parameters, which follow them slowly.
     - `optimiser`: the optimiser's state.
     - `updates`: gradient steps taken.
     """
@@ -49,17 +50,15 @@ class ExpertIterationState(eqx.Module):
 
 
 class ExpertIteration(AbstractAgent[ExpertIterationState]):
-    """Expert iteration (Anthony et al. 2017, https://arxiv.org/abs/1705.08439) with bootstrapped
-    values: the policy imitates a planner, the value learns from the rewards after it.
+    """Expert iteration (Anthony et al. 2017, https://arxiv.org/abs/1705.08439): the policy imitates
+    a planner, the value learns what its `value_target` says. [`zero_train.AlphaZero`][] is the case
+    in which that is the outcome.
 
-    It learns from windows of consecutive rows (a [`zero_memory.TrajectoryBuffer`][]), so episodes
-    need not end, as for [`zero_train.AlphaZero`][]. The loss of one row is
-    `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with the plan's weights `w`
-    and the value target, from the view of the player to move,
-    `z = (1 - value_mix) * R + value_mix * searched value`, `R` being the n-step return that ends in
-    the target network's value. `L` is the cross-entropy of `value_code`, or half the squared error
-    without one. Final rows, and the last row of a window, are bootstrapped from and otherwise not
-    learned from.
+    The loss of one row is `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with
+    the plan's weights `w` and the value target, from the view of the player to move,
+    `z = (1 - value_mix) * target + value_mix * searched value`. `L` is the cross-entropy of
+    `value_code`, or half the squared error without one. Rows count as
+    [`zero_train.loss_weights`][] says, and `l2 * |params|^2` is added to their mean.
 
     With an `auxiliary` loss the network learns something else beside, which its torso may gain from
     (Jaderberg et al. 2017, https://arxiv.org/abs/1611.05397): what a plan knows, for instance.
@@ -76,10 +75,13 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         falls while it learns.
     - `player`: the planner to play with at full strength.
     - `gamma`: of the returns, and of the model that the planners plan over.
-    - `n_steps`: rewards in a return before it is bootstrapped.
+    - `value_target`: [`zero_train.NStepReturns`][] of windows, or [`zero_train.Outcomes`][] of
+        whole episodes.
     - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
+    - `value_weight`, `value_mix`, `entropy_bonus`, `l2`: as in the loss.
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
-        of the way to the parameters.
+        of the way to the parameters. The rate may be a function of the gradient steps before.
+    - `target_acts`: whether the target network acts instead of the newest parameters.
     - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, and what the
         `auxiliary` loss needs.
     - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
@@ -92,34 +94,34 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     explorer: AbstractPlanner | Callable[[Int[Array, ""]], AbstractPlanner]
     player: AbstractPlanner
     gamma: float
-    n_steps: int = 5
+    value_target: AbstractValueTarget = NStepReturns()
     value_code: ValueCode | None = None
     value_weight: float = 1.0
     value_mix: float = 0.0
     entropy_bonus: float = 0.0
+    l2: float = 0.0
     target_period: int = 1
-    target_rate: float = 0.01
+    target_rate: float | Callable[[Int[Array, ""]], Float[Array, ""]] = 0.01
+    target_acts: bool = False
     record: Callable[[Plan], Any] = policy_and_value
     auxiliary: Callable[[PyTree[Array], Experience], Float[Array, ""]] | None = None
     auxiliary_weight: float = 1.0
 
     def __check_init__(self):
-        for name in ("n_steps", "target_period"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"ExpertIteration({name}={getattr(self, name)}) must be at least 1"
-                )
+        if self.target_period < 1:
+            raise ValueError(
+                f"ExpertIteration(target_period={self.target_period}) must be at least 1"
+            )
         for name in ("gamma", "value_mix", "target_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"ExpertIteration({name}={getattr(self, name)}) must be from 0 to 1"
-                )
+            value = getattr(self, name)
+            if not callable(value) and not 0 <= value <= 1:
+                raise ValueError(f"ExpertIteration({name}={value}) must be from 0 to 1")
 
     def init(self, *, key: PRNGKeyArray) -> ExpertIterationState:
         params = parameters(self.network, key=key)
         # A copy: a donated state may not hold one buffer twice.
         target = jax.tree.map(jnp.copy, params)
-        optimiser = start(self.optimiser, params)
+        optimiser = init_optimiser(self.optimiser, params)
         return ExpertIterationState(params, target, optimiser, jnp.zeros((), jnp.int32))
 
     def evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
@@ -130,7 +132,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         planner = self.explorer if explore else self.player
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
-        model = self.model(self.evaluator(state.params), gamma=self.gamma)
+        params = state.target if self.target_acts else state.params
+        model = self.model(self.evaluator(params), gamma=self.gamma)
         return PlanningActor(planner, model, self.record)
 
     def update(
@@ -146,57 +149,53 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             state.params,
             state.optimiser,
         )
-        updates = state.updates + 1
-        moves = updates % self.target_period == 0
-        rate = jnp.where(moves, jnp.float32(self.target_rate), 0.0)
-        moved = optax.incremental_update(params, state.target, rate)
+        updates, rate = state.updates + 1, self.target_rate
+        moved = update_target(
+            state.target,
+            params,
+            rate(state.updates) if callable(rate) else rate,
+            period=self.target_period,
+            updates=updates,
+        )
         new = ExpertIterationState(params, moved, optimiser, updates)
         return if_finite(metrics, new, state), metrics
 
-    def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "batch rows"]:
+    def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "*rows"]:
         rows: Experience = batch.items
-        if rows.last.ndim != 2 or rows.last.shape[1] < 2:
-            raise ValueError(
-                f"ExpertIteration.update was given rows of shape {list(rows.last.shape)}; it "
-                "learns from windows [batch, time] of 2 rows or more: use a buffer of them, such "
-                "as zero_memory.TrajectoryBuffer."
-            )
-        _, value = jax.vmap(jax.vmap(self.evaluator(params)))(rows.obs)
-        returns = jax.vmap(ft.partial(n_step_returns, n=self.n_steps))(
-            rows.reward, self.gamma * rows.discount, value, rows.last
-        )
+        values = lambda: _over_rows(self.evaluator(params), rows)(rows.obs)[1]
+        returns = self.value_target.targets(rows, values, gamma=self.gamma)
         if self.value_mix == 0:
             return returns
         return (1 - self.value_mix) * returns + self.value_mix * rows.record.value
 
     def _loss(
-        self, params: PyTree[Array], batch: Batch, target: Float[Array, "batch rows"]
+        self, params: PyTree[Array], batch: Batch, target: Float[Array, "*rows"]
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
-        legal = legal_actions(self, rows.obs)
-        counts = jnp.where(rows.last, 0.0, batch.weights).at[:, -1].set(0.0)
+        counts = loss_weights(batch)
         mean = ft.partial(masked_mean, weights=counts)
-        target = numbers_where(counts, target)
-        over_rows = lambda f: jax.vmap(jax.vmap(f))
+        target = mask_rows(counts, target)
+        over_rows = ft.partial(_over_rows, rows=rows)
         logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
-        log_policy = log_softmax(jnp.where(legal, logits, -jnp.inf))
+        log_probs = log_policy(logits, rows.obs)
         cross_entropy = over_rows(weighted_policy_loss)
         weights = rows.record.weights
-        policy_loss = mean(cross_entropy(log_policy, weights))
-        entropy = mean(cross_entropy(log_policy, jnp.exp(log_policy)))
+        policy_loss = mean(cross_entropy(log_probs, weights))
+        entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
         value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
-        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
+        l2_loss = self.l2 * square_sum(params)
+        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss + l2_loss
         beside: Metrics = {}
         if self.auxiliary is not None:
-            # Other rows may hold anything, and a gradient of 0 times NaN is NaN.
-            known = select_rows(counts != 0, rows, jax.tree.map(jnp.zeros_like, rows))
-            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), known))
+            learned = mask_rows(counts, rows)
+            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), learned))
             loss = loss + self.auxiliary_weight * beside["auxiliary_loss"]
         error = over_rows(ft.partial(decoded, self.value_code))(value) - target
         return loss, {
             "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
+            "l2_loss": l2_loss,
             "policy_entropy": entropy,
             "target_entropy": mean(cross_entropy(jnp.log(weights), weights)),
             "value_error": mean(jnp.abs(error)),
@@ -204,6 +203,54 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             **beside,
             **observation_check(rows.obs.features),
         }
+
+
+def AlphaZero(
+    network: Callable[..., Any],
+    optimiser: optax.GradientTransformation,
+    model: Callable[..., AbstractModel],
+    explorer: AbstractPlanner,
+    player: AbstractPlanner,
+    *,
+    value_weight: float = 1.0,
+    value_mix: float = 0.0,
+    l2: float = 1e-4,
+    average_decay: float = 0.0,
+) -> ExpertIteration:
+    """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404):
+    [`zero_train.ExpertIteration`][] whose value learns the [`zero_train.Outcomes`][] of whole
+    episodes, which are not discounted.
+
+    A moving average of the parameters acts, with a decay that grows to `average_decay`: the average
+    of the first few steps would be mostly the random start. A decay of 0 acts with the newest
+    parameters. The other arguments are those of [`zero_train.ExpertIteration`][].
+    """
+    return ExpertIteration(
+        network=network,
+        optimiser=optimiser,
+        model=model,
+        explorer=explorer,
+        player=player,
+        gamma=1.0,
+        value_target=Outcomes(),
+        value_weight=value_weight,
+        value_mix=value_mix,
+        l2=l2,
+        target_rate=ft.partial(_averaging_rate, average_decay),
+        target_acts=True,
+    )
+
+
+def _averaging_rate(decay: float, updates: Int[Array, ""]) -> Float[Array, ""]:
+    count = updates.astype(jnp.float32)
+    return 1 - jnp.minimum(decay, (1 + count) / (10 + count))
+
+
+def _over_rows(function: Callable[..., Any], rows: Experience) -> Callable[..., Any]:
+    """The function over all axes of the rows, one or two."""
+    for _ in range(rows.last.ndim):
+        function = jax.vmap(function)
+    return function
 
 
 def _value_loss(code: ValueCode | None, value: Array, target: Array) -> Array:

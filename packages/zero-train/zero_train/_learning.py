@@ -1,4 +1,4 @@
-"""What every agent with a network and an optimiser does."""
+"""What an agent with a network and an optimiser is made of."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,79 +7,160 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import Observation
+from zero_memory import Batch
 
-from ._agent import AbstractAgent, Metrics
+from ._agent import Metrics
+from ._experience import Experience
+from ._illegal import log_softmax
+from ._rows import select_rows
 
 
 State = TypeVar("State", bound=PyTree)
+Tree = TypeVar("Tree", bound=PyTree)
 
 
-def parameters(network: Callable[..., Any], *, key: Array) -> PyTree[Array]:
-    """The arrays of a fresh `network(key=key)`: what the gradient acts on."""
+def parameters(network: Callable[..., Any], *, key: PRNGKeyArray) -> PyTree[Array]:
+    """The arrays of a fresh `network(key=key)`, which the gradient acts on."""
     return eqx.filter(network(key=key), eqx.is_array)
 
 
 def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
-    """The network with these parameters."""
+    """The network with these parameters, where `params` has the structure of
+    [`zero_train.parameters`][]."""
     return with_arrays(lambda: network(key=jax.random.key(0)), params)
 
 
 def with_arrays(build: Callable[[], Any], arrays: PyTree[Array]) -> Any:
-    """What `build()` makes, with these arrays for its own, which are not computed."""
+    """The result of `build()` with `arrays` in place of its own, which are not computed."""
     skeleton = eqx.filter_eval_shape(build)
     static = eqx.filter(skeleton, lambda x: isinstance(x, jax.ShapeDtypeStruct), inverse=True)
     return eqx.combine(arrays, static)
 
 
-def start(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyTree[Array]:
-    """The optimiser's state before the first step."""
+def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyTree[Array]:
+    """The optimiser's state before the first step, also under JAX's strict dtype promotion."""
     with jax.numpy_dtype_promotion("standard"):
         return optimiser.init(params)
 
 
-def legal_actions(agent: AbstractAgent, obs: Observation) -> Bool[Array, "*axes actions"]:
-    """Which actions were legal, for an agent of discrete ones.
+def gradient_step(
+    loss: Callable[[PyTree[Array]], tuple[Float[Array, ""], Metrics]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree[Array],
+    optimiser_state: PyTree[Array],
+) -> tuple[PyTree[Array], PyTree[Array], Metrics]:
+    """One step of the optimiser down the gradient of `loss(params) -> (loss, metrics)`.
 
-    **Raises:** `ValueError` where they are continuous.
+    **Returns:** the parameters, the optimiser's state, and the metrics with `gradient_norm`.
+    """
+    (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+    with jax.numpy_dtype_promotion("standard"):
+        change, optimiser_state = optimiser.update(gradient, optimiser_state, params)
+        params = optax.apply_updates(params, change)
+    metrics = {**metrics, "gradient_norm": jnp.sqrt(square_sum(gradient))}
+    return params, optimiser_state, metrics
+
+
+def if_finite(metrics: Metrics, new: State, old: State) -> State:
+    """`new` where every metric is finite, otherwise `old`: a step with a NaN changes nothing."""
+    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
+    return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, old)
+
+
+def update_target(
+    target: Tree,
+    params: Tree,
+    rate: float | Float[Array, ""],
+    *,
+    period: int = 1,
+    updates: Int[Array, ""] | None = None,
+) -> Tree:
+    """The target network's parameters, moved by `rate` of the way to `params`.
+
+    A small `rate` gives an exponential moving average, and a `rate` of 1 a copy.
+
+    **Arguments:**
+
+    - `period`, `updates`: the target moves only where `updates`, the number of gradient steps so
+        far, is a multiple of `period`. Without `updates` it always moves.
+
+    **Raises:** `ValueError` for a `period` other than 1 without `updates`.
+    """
+    if updates is not None:
+        rate = jnp.where(updates % period == 0, rate, 0.0)
+    elif period != 1:
+        raise ValueError(f"`update_target(period={period})` needs `updates` as well.")
+    moved: Any = optax.incremental_update(params, target, rate)
+    return moved
+
+
+def loss_weights(batch: Batch) -> Float[Array, "*axes"]:
+    """How much each row of a batch of [`zero_train.Experience`][] counts in a loss.
+
+    The weights are those of the buffer, except that they are 0 in final rows and in the last row
+    of every window, because values are only bootstrapped from these. A batch of `[batch]` has no
+    windows and only loses its final rows.
+
+    **Returns:** weights of the shape of `batch.weights`, for
+    [`zero_train.losses.masked_mean`][] and [`zero_train.mask_rows`][].
+
+    **Raises:** `ValueError` for windows of 1 row, of which nothing would be left.
+    """
+    weights = jnp.where(batch.items.last, 0.0, batch.weights)
+    if weights.ndim < 2:
+        return weights
+    if weights.shape[1] < 2:
+        raise ValueError(
+            f"`loss_weights` was given a batch of shape {list(weights.shape)}; the last row of a "
+            "window is only bootstrapped from, so give the buffer a length of 2 rows or more."
+        )
+    return weights.at[:, -1].set(0.0)
+
+
+def mask_rows(weights: Float[Array, "*axes"], tree: Tree) -> Tree:
+    """The tree with 0 in all rows of weight 0, whose leaves have the axes of `weights` in front.
+
+    Such rows may hold anything, and the gradient of 0 times NaN is NaN. So targets go through this
+    function before they meet a network's output.
+    """
+    return select_rows(weights != 0, tree, jax.tree.map(jnp.zeros_like, tree))
+
+
+def legal_actions(obs: Observation) -> Bool[Array, "*axes actions"]:
+    """Which actions are legal.
+
+    **Raises:** `ValueError` for observations of continuous actions, which have no `legal`.
     """
     if obs.legal is None:
         raise ValueError(
-            f"{type(agent).__name__}.update was given observations without legal actions, which "
-            "means continuous ones; it learns discrete policies only."
+            "an agent of discrete actions was given observations without legal actions, which "
+            "means continuous ones; use an environment with `num_actions`."
         )
     return obs.legal
 
 
-def numbers_where(counts: Float[Array, "*axes"], target: Float[Array, "*axes"]) -> Array:
-    """Targets, 0 in rows of weight 0: these may hold anything, and a gradient of 0 times NaN is
-    NaN."""
-    return jnp.where(counts == 0, 0.0, target)
+def log_policy(
+    logits: Float[Array, "*axes actions"], obs: Observation
+) -> Float[Array, "*axes actions"]:
+    """The log-probabilities of actions: -inf for illegal ones, and uniform where none is legal, as
+    in some final rows.
 
-
-def gradient_step(
-    loss: Callable[[PyTree[Array]], tuple[Array, Metrics]],
-    optimiser: optax.GradientTransformation,
-    params: PyTree[Array],
-    state: PyTree[Array],
-) -> tuple[PyTree[Array], PyTree[Array], Metrics]:
-    """One step down `loss`, which returns its own metrics as well.
-
-    **Returns:** parameters, the optimiser's state, and the metrics with `gradient_norm`.
+    **Raises:** `ValueError` for observations of continuous actions, which have no `legal`.
     """
-    (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
-    with jax.numpy_dtype_promotion("standard"):
-        change, state = optimiser.update(gradient, state, params)
-        params = optax.apply_updates(params, change)
-    return params, state, {**metrics, "gradient_norm": jnp.sqrt(square_sum(gradient))}
+    return log_softmax(jnp.where(legal_actions(obs), logits, -jnp.inf))
 
 
-def if_finite(metrics: Metrics, new: State, old: State) -> State:
-    """`new`, or `old` where a metric is not finite: nothing is learned from a step gone wrong."""
-    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
-    return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, old)
+def check_windows(owner: str, rows: Experience) -> None:
+    """Raises a `ValueError` for rows that are not windows of 2 rows or more."""
+    shape = rows.last.shape
+    if len(shape) != 2 or shape[1] < 2:
+        raise ValueError(
+            f"{owner} was given rows of shape {list(shape)}; it learns from windows [batch, time] "
+            "of 2 rows or more: use a buffer of them, such as zero_memory.TrajectoryBuffer."
+        )
 
 
 def square_sum(tree: PyTree[Array]) -> Float[Array, ""]:
@@ -89,8 +170,8 @@ def square_sum(tree: PyTree[Array]) -> Float[Array, ""]:
 
 
 def observation_check(features: PyTree[Array]) -> Metrics:
-    """Names the culprit where an environment, not the network, went wrong. Nothing for features
-    that cannot be NaN."""
+    """A metric that is NaN where a feature is, so that the environment and not the network is
+    named as the cause. Features of other types than floating point give no metric."""
     floats = [x for x in jax.tree.leaves(features) if jnp.issubdtype(x.dtype, jnp.floating)]
     if not floats:
         return {}

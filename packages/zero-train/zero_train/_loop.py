@@ -64,8 +64,8 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     One jitted call; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new
-    rows before the first update. Where the agent's metrics hold `priorities`, the buffer is
-    given them before the next batch is drawn.
+    rows before the first update. Where the agent's update returns priorities, the buffer
+    is given them before the next batch is drawn.
 
     With `loop.actor_devices` there are two calls that run at the same time, on devices of their
     own: what is stored and learned from is what the step before collected. After the updates the

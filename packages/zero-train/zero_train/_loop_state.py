@@ -1,5 +1,6 @@
 """What the loop is made of, what evolves in it, and where that lies."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from zero_memory import AbstractBuffer
 from ._agent import AbstractAgent
 from ._collect import Actors
 from ._experience import Experience
-from ._mesh import cut_mesh, places
+from ._mesh import cut_mesh, data_mesh, places
 
 
 class Released(eqx.Module):
@@ -83,29 +84,30 @@ class LoopState(eqx.Module):
 
 
 class Loop(eqx.Module):
-    """What is trained, on what, and how much of each.
+    """What is trained, on what, and how much of each. All arguments are keywords.
 
     **Attributes:**
 
-    - `env`, `agent`, `buffer`: the parts.
-    - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
+    - `env`, `agent`, `buffer`: the parts. A buffer that has a `num_envs` has that of the loop.
     - `num_envs`: environments acted in at once, over all acting devices.
     - `unroll_length`: rows collected from each environment per step.
     - `num_updates`: batches sampled and learned from per step.
-    - `mesh`: see [`zero_train.data_mesh`][].
+    - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
+    - `mesh`: the devices; by default the first one. [`zero_train.data_mesh`][] makes one of all.
     - `actor_devices`: how many of the mesh's devices, the first ones, act and do nothing else,
         while the others learn from what they collected the step before. 0: all of them do both,
         in turns.
     """
 
+    _: dataclasses.KW_ONLY
     env: AbstractEnvironment
     agent: AbstractAgent
     buffer: AbstractBuffer
-    augment: Callable[..., PyTree[Array]] | None
     num_envs: int
     unroll_length: int
-    num_updates: int
-    mesh: Mesh
+    num_updates: int = 1
+    augment: Callable[..., PyTree[Array]] | None = None
+    mesh: Mesh = eqx.field(default_factory=lambda: data_mesh(1))
     actor_devices: int = 0
 
     def __check_init__(self) -> None:
@@ -137,6 +139,12 @@ class Loop(eqx.Module):
                     f"the buffer's num_shards={shards} does not divide over {who}; "
                     f"use a multiple of {devices}."
                 )
+        kept = getattr(self.buffer, "num_envs", self.num_envs)
+        if kept != self.num_envs:
+            raise ValueError(
+                f"num_envs={self.num_envs} was given with a buffer of num_envs={kept}; give both "
+                "the same number."
+            )
 
     @property
     def actor_mesh(self) -> Mesh:

@@ -16,13 +16,12 @@ from ._actor_critic import (
     AbstractActorCritic,
     ActorCritic,
     ActorCriticState,
-    counted,
     improvement,
     regression,
 )
 from ._agent import Metrics
 from ._experience import Experience
-from ._learning import bind
+from ._learning import bind, loss_weights
 from ._policies import DistributionActor, normalised, policies, Statistics
 from .losses import AbstractTrustRegion
 from .returns import retrace_returns
@@ -72,7 +71,7 @@ class MPO(AbstractActorCritic):
         policy, critic, duals = learned
         windows: Experience = batch.items
         shape = windows.last.shape
-        counts = counted(windows, batch.weights)
+        counts = loss_weights(batch)
         flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
         rows = flat(windows)
         features = normalised(state.player.statistics, rows.obs.features)

@@ -106,10 +106,10 @@ def learn(
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
         batch = draw(loop, buffer, key=dkey)
-        agent, metrics = loop.agent.update(agent, batch, key=ukey)
-        if "priorities" in metrics:
-            buffer = _prioritise(loop, buffer, batch, metrics["priorities"])
-        return (agent, buffer), {k: x for k, x in metrics.items() if k != "priorities"}
+        agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
+        if priorities:
+            buffer = _prioritise(loop, buffer, batch, priorities[0])
+        return (agent, buffer), metrics
 
     indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
     carry = agent, buffer

@@ -17,14 +17,13 @@ from ._actor_critic import (
     AbstractActorCritic,
     ActorCritic,
     ActorCriticState,
-    counted,
     improvement,
     regression,
 )
 from ._actors import PlanningActor
 from ._agent import Metrics
 from ._experience import Experience
-from ._learning import bind
+from ._learning import bind, loss_weights
 from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
 from .losses import AbstractTrustRegion, masked_mean
 from .returns import truncated_gae
@@ -109,7 +108,7 @@ class SPO(AbstractActorCritic):
         del key
         policy, critic, duals = learned
         rows: Experience = batch.items
-        counts = counted(rows, batch.weights)
+        counts = loss_weights(batch)
         features = normalised(state.player.statistics, rows.obs.features)
         each = lambda params: jax.vmap(jax.vmap(bind(self.critic, params)))(features)
         _, returns = jax.vmap(ft.partial(truncated_gae, lambda_=self.lambda_))(
