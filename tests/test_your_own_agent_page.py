@@ -43,14 +43,14 @@ def test_the_agents_of_the_page_take_finite_steps(blocks):
     loop = dataclasses.replace(loop, agent=agent, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     shapes = jax.tree.map(jnp.shape, state)
-    first, traced = jax.tree.map(jnp.copy, state.agent.params), 0
-    for count in range(3):
+    first = jax.tree.map(jnp.copy, state.agent.params)
+    traced = []
+    for _ in range(3):
         state, metrics = step(loop, state)
         assert all(math.isfinite(x) for x in metrics.values()), metrics
         assert float(metrics["gradient_norm"]) > 0
-        if count == 0:
-            traced = len(builds)
-    assert len(builds) == traced
+        traced.append(len(builds))
+    assert traced[-1] == traced[0]
     assert jax.tree.map(jnp.shape, state) == shapes
     moved = jax.tree.map(lambda x, y: bool(jnp.any(x != y)), first, state.agent.params)
     assert all(jax.tree.leaves(moved))
