@@ -166,7 +166,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("actor_devices", "exploration"), (0, math.inf)),
     **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
     **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
-    **dict.fromkeys(("gamma", "value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
+    "gamma": (1e-6, 1),
+    **dict.fromkeys(("value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
     "decay": (1e-6, 1),
 }
 

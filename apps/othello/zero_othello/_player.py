@@ -179,8 +179,10 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
         key: Key[Array, " batch"],
         obs: Any = None,
     ) -> tuple[Plan, None]:
-        del carry, obs
-        logits, value = model.predict(state, key=key)
+        root_key, predict_key = (jax.vmap(lambda k, i=i: jr.fold_in(k, i))(key) for i in range(2))
+        node = model.root(state, obs, key=root_key)
+        logits, value = model.predict(node, key=predict_key)
+        known = jnp.isfinite(value) & ~jnp.any(jnp.isnan(logits), axis=1)
         weights = jax.nn.softmax(logits, axis=-1)
         actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
         plan = Plan(
@@ -191,7 +193,7 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
             qvalues=jnp.broadcast_to(value[:, None], logits.shape),
             advantages=jnp.zeros_like(weights),
             value=value,
-            stats={},
+            stats={"invalid": (~known).astype(jnp.int32)},
         )
         return plan, None
 

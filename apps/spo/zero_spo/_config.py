@@ -175,7 +175,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),
     **dict.fromkeys(("epsilon_stddev", "temperature", "multiplier"), (1e-7, math.inf)),
     **dict.fromkeys(("multiplier_mean", "multiplier_stddev"), (1e-7, math.inf)),
-    **dict.fromkeys(("search_gamma", "search_lambda", "gamma", "critic_lambda"), (0, 1)),
+    "search_gamma": (1e-6, 1),
+    **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
     **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
     "target_rate": (0, 1),
 }

@@ -328,7 +328,7 @@ def test_without_jit_a_plan_checks_itself():
         raw_value=jnp.zeros((2,)),
     )
     ply = jnp.zeros((2,), jnp.int32)
-    root = RootStatistics(node, zeros, node.visits > 0, zeros, zeros, ply)
+    root = RootStatistics(node, zeros, node.visits > 0, zeros, node.visits, zeros, ply)
     plan = lambda invalid: make_plan(root, ply, zeros + 1 / 3, node.value, {"invalid": invalid})
     jax.eval_shape(plan, jnp.asarray([0, 2]))
     with pytest.raises(ValueError, match=r"in 2 evaluations, in rows \[1\]"):

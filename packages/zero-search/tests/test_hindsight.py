@@ -108,7 +108,7 @@ def sparse() -> RootStatistics:
     )
     zeros, ply = jnp.zeros(shape, jnp.float32), jnp.zeros((rows,), jnp.int32)
     logits = jnp.where(root.prior[:, 0] > -jnp.inf, 0.0, -jnp.inf)
-    return RootStatistics(root, logits, root.visits > 0, zeros, zeros, ply)
+    return RootStatistics(root, logits, root.visits > 0, zeros, root.visits, zeros, ply)
 
 
 def plans(found, unvisited):

@@ -454,3 +454,29 @@ def test_resampling_draws_by_weight(resampling):
     else:
         # Independent draws: variance N w (1 - w) each.
         np.testing.assert_allclose(counts.std(axis=0), spread * np.sqrt(rows), rtol=0.1)
+
+
+class Coin(AbstractPriorModel):
+    """Guess which side a hidden coin shows: 1 if right, -1 if wrong."""
+
+    def root(self, state, obs, *, key):
+        del obs
+        return jax.vmap(lambda k: jr.bernoulli(k).astype(jnp.int32))(key) + 0 * state
+
+    def step(self, node, action, *, key):
+        del key
+        zeros = jnp.zeros(node.shape, jnp.float32)
+        return node, jnp.where(action == node, 1.0, -1.0), zeros, zeros == 0
+
+    def predict(self, node, *, key):
+        del key
+        return jnp.zeros((*node.shape, 2), jnp.float32), jnp.zeros(node.shape, jnp.float32)
+
+
+def test_every_particle_guesses_at_what_is_hidden():
+    """One guess for all would make the plan certain of a coin that nobody has seen."""
+    planner = ParticleSearch(256, 1, temperature=0.1, resample=None)
+    state, key = jnp.zeros((8,), jnp.int32), jr.split(jr.key(0), 8)
+    plan, _ = quick_jit(lambda s, k: planner.plan(Coin(), s, None, key=k))(state, key)
+    share = jnp.sum(jnp.where(plan.candidates == 0, plan.weights, 0.0), axis=1)
+    assert jnp.all(jnp.abs(share - 0.5) < 0.2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
-from zero_search import SequentialHalving, TreeSearch
+from zero_search import AbstractPriorModel, SequentialHalving, TreeSearch
 
 from .helpers import exact_values, Jitted, quick_jit, RandomTree
 
@@ -98,3 +98,35 @@ def test_gumbel_with_a_kept_tree_improves_on_the_prior(leaves):
     # So does the action, by its Gumbel noise a draw from the improved policy's like.
     assert np.mean(worth[np.arange(64), plan.action] - before) > 0.1
     assert jnp.all(plan.visits[jnp.arange(64), plan.action] > 0)
+
+
+class Trap(AbstractPriorModel):
+    """Action 0 ends at -1 at once. Action 1 leads along a line of single moves to +1."""
+
+    def root(self, state, obs, *, key):
+        del obs, key
+        return state
+
+    def step(self, node, action, *, key):
+        del key
+        trapped = (node == 0) & (action == 0)
+        after = jnp.where(trapped, 99, node + 1)
+        over = trapped | (after >= 40)
+        reward = jnp.where(trapped, -1.0, jnp.where(over, 1.0, 0.0))
+        return after, reward, jnp.where(over, 0.0, 1.0), over
+
+    def predict(self, node, *, key):
+        del key
+        legal = (jnp.arange(2, dtype=jnp.int32)[None] == 1) | (node == 0)[:, None]
+        worth = jnp.where((node > 0) & (node < 99), 1.0, 0.0)
+        return jnp.where(legal, 0.0, -jnp.inf), worth
+
+
+@pytest.mark.parametrize("leaves", [1, 4, 8])
+def test_walks_that_collide_do_not_make_a_lost_move_the_most_taken(leaves):
+    """Visits of a final child count however many leaves a group has, and the others may not."""
+    model, start = Trap(), jnp.zeros((1,), jnp.int32)
+    planner = TreeSearch.gumbel(32, gumbel_scale=0.0, num_leaves=leaves)
+    carry = planner.init(model, start)
+    plan, _ = quick_jit(planner.plan)(model, start, carry, key=jr.split(jr.key(0), 1))
+    assert plan.action[0] == 1 and plan.weights[0, 1] > 0.9

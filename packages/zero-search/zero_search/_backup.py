@@ -13,7 +13,7 @@ from ._statistics import NodeStatistics
 class AbstractBackup(eqx.Module):
     """Turns a node's statistics into its value, on the way up.
 
-    The Q-value of the edge above becomes `reward + gamma * discount * value`, so values
+    The Q-value of the edge above becomes `reward + discount * value`, so values
     propagate whatever the rule; only the outcome of the simulation is passed on unchanged.
     """
 
@@ -44,10 +44,10 @@ class MeanBackup(AbstractBackup):
 
 
 class MaxBackup(AbstractBackup):
-    """The best Q-value of the actions tried; bad tries do not count.
+    """The best Q-value of the visited actions.
 
-    A tree that is complete is then worth exactly what best play is. An evaluator's noise counts as
-    worth, however: a maximum prefers what was overrated.
+    A complete tree then has exactly the value of best play. With a noisy evaluator the value is too
+    high, because the maximum prefers actions that were overrated.
 
     Coulom 2006, "Efficient selectivity and backup operators in Monte-Carlo tree search".
     """

@@ -82,8 +82,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     More particles push that deeper; `min_particles` stops there. The price is memory and steps: a
     node holds `num_particles` states, twice, and a simulation steps as many.
 
-    **Requirements.** What one player sees all see: a game of cards in the hand is none of
-    this kind. Particles of a node that give the same signal must agree in `discount` and `last`
+    **Requirements.** All players must see the same. A card game in which each player sees only their
+    own hand cannot be searched this way. Particles of a node that give the same signal must agree in `discount` and `last`
     (where they do not, or a signal is none of those below `num_signals`, the search counts the
     evaluation as `invalid`). Rewards may differ: the next belief is paid their mean.
 

@@ -61,9 +61,11 @@ class SearchStats(eqx.Module):
     **Attributes:**
 
     - `depth`: mean depth of the leaves; 0 for a row whose root has no legal action.
+    - `started`: how many simulations have taken each action at the root.
     - `invalid`: evaluations that were not finite and have been replaced.
     """
 
+    started: Float[Array, "batch actions"]
     depth: Float[Array, " batch"]
     invalid: Int[Array, " batch"]
 
@@ -195,14 +197,16 @@ def search(
     )
     zeros = jnp.zeros((batch,), jnp.int32)
     pending = (_nowhere(tree, leaves * batch), state)
-    started = None if leaves == 1 or choose_root is None else jnp.zeros_like(kept)
+    started = None if leaves == 1 else jnp.zeros_like(kept)
     init = (tree, notes, pending, started, zeros.astype(jnp.float32), zeros)
     init = jax.tree.map(vary, init)
-    tree, _, (slot, state), _, depth, invalid = loop(0, num_simulations // leaves, body, init)
+    tree, _, (slot, state), started, depth, invalid = loop(0, num_simulations // leaves, body, init)
     states = jax.tree.map(lambda x, y: put(x, slot, y), tree.state, state)
     tree = eqx.tree_at(lambda t: t.state, tree, states)
     tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)
-    return tree, SearchStats(depth / num_simulations, invalid)
+    if started is None:
+        started = rules.decisions(statistics(tree)).visits - kept
+    return tree, SearchStats(started, depth / num_simulations, invalid)
 
 
 def _one_leaf(

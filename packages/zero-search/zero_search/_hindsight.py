@@ -163,6 +163,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             logits=_mean(root.logits),
             known=jnp.any(counted, axis=1) & possible,
             kept=visits(root.kept),
+            started=visits(root.started),
             gumbel=_mean(root.gumbel),
             ply=root.ply[:, 0],
         )

@@ -184,9 +184,9 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
 
     From every row of `state` particles start with actions drawn from the model's policy and play
     `depth` steps, each with actions, chance and a key of its own. A particle weighs
-    `exp(gain / temperature)`, where its gain adds up the TD errors `r + gamma * d * V(s') - V(s)`
-    of its way (Macfarlane et al. 2024, equation 10), the one after `l` steps multiplied by
-    `gamma ** l`: that telescopes to what the way was worth above the root's value. Resampling
+    `exp(gain / temperature)`, where its gain adds up the TD errors `r + d * V(s') - V(s)`
+    of its way (Macfarlane et al. 2024, equation 10), each multiplied by the discounts before it:
+    that telescopes to what the way was worth above the root's value. Resampling
     replaces light particles by copies of heavy ones and sets all weights equal; copies then draw
     actions of their own. What is left approaches, with many particles, the policy tilted by
     `exp(advantage / temperature)`.
@@ -197,10 +197,13 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     **The plan.** `candidates` are the first actions as drawn, so independent draws from the policy
     (or what the noise makes of it). The `weights` of each add up the particles that come from it:
     after a resampling at the last step they are shares of `1 / num_particles`. `advantages` are
-    sums of `(gamma * lambda) ** l` times the TD errors, up to the row's first resampling (appendix
-    D.1): each belongs to its own candidate, and all to the policy as it was. `value` is the
-    evaluator's at the root, and `qvalues` is `value + advantages`. A row whose root has no legal
-    action is filler: its weights are 0.
+    sums of the same TD errors, the one after `l` steps multiplied by `lambda ** l` besides, up to
+    the row's first resampling (appendix D.1): each belongs to its own candidate, and all to the
+    policy as it was. `value` is the evaluator's at the root, and `qvalues` is `value + advantages`.
+    A row whose root has no legal action is filler: its weights are 0.
+
+    **Hidden worlds.** Every particle starts from a draw of `model.root` of its own, and the
+    evaluator is asked about the first one: what the player sees is the same in all of them.
 
     **Noise.** It changes the first actions only. With `correct` the first weights are multiplied
     by `policy / noisy policy`, so that exploring does not change what the weights converge to;
@@ -301,12 +304,15 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         root_key, predict_key, noise_key, particle_key, resample_key, action_key = split_rows(
             key, 6
         )
-        state = model.root(state, obs, key=root_key)
-        root = judge(model, state, predict_key)
         numbers = jnp.arange(self.num_particles, dtype=jnp.int32)
+        guess = lambda i: model.root(state, obs, key=jax.vmap(lambda k: jr.fold_in(k, i))(root_key))
+        states = jax.vmap(guess, out_axes=1)(numbers)
+        # What a player sees is the same in all of them, and so is what the evaluator says.
+        state = jax.tree.map(lambda x: x[:, 0], states)
+        root = judge(model, state, predict_key)
         each = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(numbers))
         keys = _Keys(each(particle_key), resample_key)
-        cloud = self._start(state, root, noise_key, keys)
+        cloud = self._start(states, root, noise_key, keys)
         candidates = cloud.particles.action
         steps = jnp.arange(1, self.depth + 1, dtype=jnp.int32)
         cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
@@ -339,9 +345,9 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         del carry, action, last
 
     def _start(
-        self, state: PyTree[Array], root: Prospect, noise_key: Key[Array, " batch"], keys: _Keys
+        self, states: PyTree[Array], root: Prospect, noise_key: Key[Array, " batch"], keys: _Keys
     ) -> _Cloud:
-        """All particles at the root, each with an action of its own."""
+        """All particles at the root, each with a state and an action of its own."""
         shape = keys.particle.shape
         now = _folded(keys.particle, jnp.int32(0))
         action, ratio, invalid = first_actions(self.noise, root, noise_key, now)
@@ -350,7 +356,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             ratio = jnp.where(invalid, ratio, 0.0)
         zeros = jnp.zeros(shape, jnp.float32)
         particles = Particles(
-            state=jax.tree.map(spread, state),
+            state=states,
             action=action,
             ancestor=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None], shape),
             gain=zeros,

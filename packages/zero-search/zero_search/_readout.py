@@ -51,8 +51,8 @@ class VisitCounts(AbstractReadout):
 class ImprovedPolicy(AbstractReadout):
     """Gumbel MuZero's readout: the weights are `softmax(logits + transformed Q)`.
 
-    The action is the best of `gumbel + logits + transformed Q` among those that this search visited
-    most. The value is the root's.
+    The action is the best of `gumbel + logits + transformed Q` among those that most simulations
+    took. The value is the root's.
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel", section 4 and equation 11.
     """
@@ -66,9 +66,8 @@ class ImprovedPolicy(AbstractReadout):
         self, root: RootStatistics, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
         del key
-        node, new = root.node, root.node.visits - root.kept
-        most = new == jnp.max(new, axis=1, keepdims=True)
-        action = best_due(root, self.qtransform, most)
+        node, most = root.node, jnp.max(root.started, axis=1, keepdims=True)
+        action = best_due(root, self.qtransform, root.started == most)
         weights = safe_softmax(root.logits + transformed(self.qtransform, node))
         return action, weights, node.value
 

@@ -44,6 +44,9 @@ class RootStatistics(eqx.Module):
     - `logits`: the prior's, with the noise of the root rule if it has any; `-inf` where illegal.
     - `known`: the actions whose Q-value means something: the visited ones.
     - `kept`: the visits that were kept from the move before; `node.visits` includes them.
+    - `started`: how many simulations of this search have taken each action. It differs from the
+        new visits where several leaves are evaluated at a time: a walk to a leaf that another walk
+        of its group has just stored is no visit.
     - `gumbel`: the noise that the root rule drew, on the scale of logits; zeros without any.
     - `ply`: moves played in the episode so far.
     """
@@ -52,5 +55,6 @@ class RootStatistics(eqx.Module):
     logits: Float[Array, "batch actions"]
     known: Bool[Array, "batch actions"]
     kept: Float[Array, "batch actions"]
+    started: Float[Array, "batch actions"]
     gumbel: Float[Array, "batch actions"]
     ply: Int[Array, " batch"]

@@ -133,12 +133,6 @@ def plant(
     )
 
 
-def root_step(tree: Tree, action: Int[Array, " batch"]) -> Int[Array, "batch 2"]:
-    """The row of `Tree.step` that takes `action` at the roots of unflattened trees."""
-    code = tree.child[jnp.arange(action.shape[0]), 0, action]
-    return jnp.stack([action, code], axis=-1)
-
-
 def statistics(tree: Tree) -> NodeStatistics:
     """Of the roots of unflattened trees."""
     return NodeStatistics(

@@ -281,27 +281,34 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         planted = plant(tree, node, rules.prior(_padded(prior, tree), _no_chance(node)), value)
         kept = rules.decisions(statistics(planted)).visits
 
-        def known(node) -> RootStatistics:
-            return RootStatistics(node, prior, node.visits > 0, kept, gumbel, carry.ply)
+        def known(node, started) -> RootStatistics:
+            return RootStatistics(node, prior, node.visits > 0, kept, started, gumbel, carry.ply)
 
         def choose(simulation, node, started, inside):
-            number = self.num_simulations
-            action = self.root.choose(simulation, number, known(node), started, inside)
+            number, root = self.num_simulations, known(node, started)
+            action = self.root.choose(simulation, number, root, started, inside)
             check_choice(self.root, "choose", action, batch)
             return action
 
-        at_first = rules.decisions(statistics(planted))
-        inside = jnp.zeros_like(carry.ply)
-        special = choose(0, at_first, jnp.zeros_like(kept), inside) is not inside
+        # A rule that returns `inside` itself needs no scores of its own at the root. It is traced
+        # to find that out, so that nothing can depend on the number of the simulation.
+        at_first, same = rules.decisions(statistics(planted)), []
+
+        def probe(simulation, inside):
+            action = choose(simulation, at_first, jnp.zeros_like(kept), inside)
+            same.append(action is inside)
+            return action
+
+        jax.eval_shape(probe, jnp.zeros((), jnp.int32), jnp.zeros_like(carry.ply))
         grown, found = search(
             planted,
             world,
             rules,
             num_simulations=self.num_simulations,
             key=search_key,
-            choose_root=choose if special else None,
+            choose_root=None if same[0] else choose,
         )
-        root = known(rules.decisions(statistics(grown)))
+        root = known(rules.decisions(statistics(grown)), found.started)
         stats = {
             "depth": found.depth,
             "nodes": grown.size,

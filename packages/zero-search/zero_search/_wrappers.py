@@ -48,9 +48,9 @@ class ExpectedModel(AbstractChanceModel[Node, Afterstate], Generic[Node, Afterst
     """`model` whose afterstates are worth the mean over all outcomes of what its evaluator says.
 
     That is exactly one step ahead: the value of an afterstate is
-    `sum(p * (reward + discount * value))`, where otherwise a search knows of an action what the few
-    outcomes say that it has visited, the most probable ones. The price is as many evaluations, in
-    one batch, for every new afterstate as there are outcomes.
+    `sum(p * (reward + discount * value))`. Without it a search judges an action by the few outcomes
+    that it has visited, the most probable ones. The price is one evaluation for each outcome, in
+    one batch, of every new afterstate.
     """
 
     model: AbstractChanceModel[Node, Afterstate]
@@ -174,7 +174,7 @@ class PlayoutModel(
         value = value.astype(jnp.float32)
         run = _run(self, node, logits > -jnp.inf, value, go)
         reached = run.value
-        if self.playouts_in is not None:
+        if self.playouts_in is not None and self.bootstrap is not False:
             reached = self.model.predict(run.state, key=end)[1].astype(jnp.float32)
         future = jnp.where(self.bootstrap & (run.scale != 0), run.scale * reached, 0.0)
         # Without a share, a value of any kind is without effect.

@@ -184,7 +184,7 @@ def gumbel_muzero_policy(
     def known(node: NodeStatistics) -> RootStatistics:
         logits, noise = start.legal_logits, gumbel.astype(jnp.float32)
         ply = jnp.zeros(shape[:1], jnp.int32)
-        return RootStatistics(node, logits, node.visits > 0, zeros, noise, ply)
+        return RootStatistics(node, logits, node.visits > 0, zeros, node.visits, noise, ply)
 
     def choose(sim, node, started, inside):
         return halving.choose(sim, num_simulations, known(node), started, inside)
