@@ -24,13 +24,13 @@ from zero_train.app import UsageError
         ({"planner": "hindsight-8"}, "32 simulations for the 8 trees of hindsight-8: give at leas"),
         ({"simulations": 4}, "4 simulations for the tree of chance: give at least 5"),
         ({"noise": 1.5}, "--noise 1.5 was given; give 0 to 1."),
-        ({"gamma": -0.1}, "--gamma -0.1 was given; give 0 to 1."),
+        ({"gamma": -0.1}, "--gamma -0.1 was given; give 1e-06 to 1."),
         ({"value_mix": math.nan}, "--value-mix nan was given; give 0 to 1."),
         ({"temperature": 0.0}, "--temperature 0.0 was given; give at least 1e-06."),
         ({"learning_rate": 2.0}, "--learning-rate 2.0 was given; give 0 to 1."),
         ({"envs": 0}, "--envs 0 was given; give at least 1."),
         ({"length": 1}, "--length 1 was given; give at least 2."),
-        ({"rollouts": 1}, "--rollouts 1 was given; give at least 2."),
+        ({"rollouts": 1}, "--rollouts 1 was given; give 2 to 100000000."),
         ({"capacity": 16}, "--capacity 16 holds no window of --length 17; give at least 17."),
         ({"envs": 12}, "--envs 12 does not divide into --shards 8; give a multiple of 8"),
         ({"batch": 60}, "--batch 60 does not divide into --shards 8"),
@@ -84,7 +84,7 @@ def test_the_temperature_falls_exponentially_over_the_updates(preset):
     config = PRESETS[preset]
     explorer: Any = build_agent(config).explorer
     total = config.steps * config.updates
-    heat = lambda updates: float(explorer(jnp.int32(updates)).readout.temperature)
+    heat = lambda updates: float(explorer(jnp.int32(updates)).planner.readout.temperature)
     first, middle, last = heat(0), heat(total // 2), heat(total)
     assert first == pytest.approx(config.temperature)
     assert last == pytest.approx(config.temperature_end)
@@ -95,5 +95,5 @@ def test_players_do_not_explore():
     """They take the highest value, whatever the run explored with."""
     agent: Any = build_agent(PRESETS["default"])
     player, explorer = agent.player, agent.explorer(jnp.int32(0))
-    assert player.readout.temperature == 0
-    assert player.planner.planner.noise is None and explorer.planner.planner.noise is not None
+    assert player.planner.readout.temperature == 0
+    assert player.planner.root.noise is None and explorer.planner.root.noise is not None

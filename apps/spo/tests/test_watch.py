@@ -79,7 +79,7 @@ def test_the_action_that_is_played_is_marked(cartpole):
     """Shares of particles and of weight add up, and nothing without weight is played."""
     frames = re.split(r"^step ", cartpole, flags=re.M)[1:]
     for frame in frames:
-        row = rf"^(>?) *(left|right) +[=.]{{10}} +(\d+)% +(\d+)% +{NUMBER}?$"
+        row = rf"^(>?) *(left|right) +[=.]{{10}} +(\d+)% +(\d+)% *{NUMBER}?$"
         rows = [
             (mark, name, int(d), int(p)) for mark, name, d, p, _ in re.findall(row, frame, re.M)
         ]

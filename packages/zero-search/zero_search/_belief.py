@@ -82,10 +82,11 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     More particles push that deeper; `min_particles` stops there. The price is memory and steps: a
     node holds `num_particles` states, twice, and a simulation steps as many.
 
-    **Requirements.** All players must see the same. A card game in which each player sees only their
-    own hand cannot be searched this way. Particles of a node that give the same signal must agree in `discount` and `last`
-    (where they do not, or a signal is none of those below `num_signals`, the search counts the
-    evaluation as `invalid`). Rewards may differ: the next belief is paid their mean.
+    **Requirements.** All players must see the same. A card game in which each player sees only
+    their own hand cannot be searched this way. Particles of a node that give the same signal must
+    agree in `discount` and `last` (where they do not, or a signal is none of those below
+    `num_signals`, the search counts the evaluation as `invalid`). Rewards may differ: the next
+    belief is paid their mean.
 
     **Evaluation.** `model` is asked about one particle, drawn by weight. As all look alike, a
     network is shown what the player sees, and a random playout is one fair sample.
