@@ -204,7 +204,7 @@ def test_pieces_have_the_colours_of_the_drawing():
     scene = Scene(env, state, 0.0, THOUGHT)
     ansi = drawn(scene, force_terminal=True, color_system="truecolor")
     for sign, colour in zip("@!?yn", COLOURS, strict=True):
-        assert re.search(rf'class="piece {re.escape(sign)}">\s*<\w+[^>]*fill="{colour}"', svg)
+        assert re.search(rf'class="piece {re.escape(sign)}"[^>]*>\s*<\w+[^>]*fill="{colour}"', svg)
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
         assert re.search(rf"48;2;{red};{green};{blue}m +{re.escape(sign)} ", ansi)
 

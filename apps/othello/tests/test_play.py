@@ -112,7 +112,7 @@ def test_a_network_without_search_has_no_visits_to_show():
     assert "visits" not in text and "share" in text
     thought = player.think()
     # The evaluator prefers low squares.
-    assert thought.action == player.position.legal[0] and thought.visits is None
+    assert thought.action == player.position.legal[0] and not thought.visits.any()
     np.testing.assert_array_equal(thought.weights, thought.prior)
     assert replies(text) == [min(replies(text))] and player.num_plies == 2
 

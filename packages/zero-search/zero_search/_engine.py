@@ -22,9 +22,6 @@ from ._model import AbstractPriorModel, LARGEST, masked_prediction
 from ._rules import Rules
 from ._statistics import NodeStatistics
 from ._tree import (
-    ACTION,
-    CODE,
-    COUNT,
     DISCOUNT,
     FINAL,
     NO_CHILD,
@@ -37,22 +34,24 @@ from ._tree import (
     taken_at,
     Tree,
     UNSTORED,
-    VALUE,
     visited,
     Visits,
     with_losses,
 )
-
-
-# Levels handled by one turn of the loops: a turn costs more than a level.
-_LEVELS = 4
-# Visits scored at once, if there are fewer games than this.
-_VISITS = 16
-
-# Every row's keys for `step` and `predict`.
-KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
-# `(simulation, statistics, started, inside) -> action`; see `search`.
-RootChoice = Callable[..., Int[Array, " batch"]]
+from ._walk import (
+    ascend,
+    chance_at,
+    descend,
+    Fixed,
+    KeyPair,
+    LEVELS,
+    Notes,
+    nowhere,
+    RootChoice,
+    Up,
+    VISITS,
+    Walk,
+)
 
 
 class SearchStats(eqx.Module):
@@ -70,33 +69,6 @@ class SearchStats(eqx.Module):
     invalid: Int[Array, " batch"]
 
 
-class _Fixed(eqx.Module):
-    """What stays the same from one simulation to the next."""
-
-    model: AbstractPriorModel
-    rules: Rules
-    key: Key[Array, " batch"] | Callable[[Any], KeyPair]
-    choose_root: RootChoice | None
-    kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
-    base: Int[Array, " batch"]  # the roots' rows
-    alive: Bool[Array, " batch"]  # whether the root has a legal action
-
-    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
-        if callable(self.key):
-            return self.key(sim)
-        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
-        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
-
-
-class _Walk(eqx.Module):
-    """Where a walk down ended: the number of the last node, and what it would do next."""
-
-    index: Int[Array, "*axes"]
-    action: Int[Array, "*axes"]
-    code: Int[Array, "*axes"]
-    depth: Int[Array, "*axes"]
-
-
 class _Found(eqx.Module):
     """What the model says lies behind that action."""
 
@@ -107,27 +79,6 @@ class _Found(eqx.Module):
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
     invalid: Bool[Array, "*axes"]  # something was not finite and has been replaced
-
-
-class _Up(eqx.Module):
-    """What walks carry up: how the simulation went on below, and the edge that leads there."""
-
-    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
-    value: Float[Array, " batch"]  # of the node below
-    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
-    reward: Float[Array, " batch"]
-    discount: Float[Array, " batch"]
-
-
-class _Notes(eqx.Module):
-    """What a simulation notes on its way; reused by the next one.
-
-    The visits are listed game after game.
-    """
-
-    path: Int[Array, "levels batch 2"]  # node number and action taken
-    visit: Int[Array, "visits 3"]  # row, action, real
-    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
 
 
 def search(
@@ -160,7 +111,7 @@ def search(
     vary = lambda x: jnp.where(alive[0], x, x)
     root = statistics(tree)
     kept = rules.decisions(root).visits
-    fixed = _Fixed(model, rules, key, choose_root, kept, vary(base), alive)
+    fixed = Fixed(model, rules, key, choose_root, kept, vary(base), alive)
     first = rules.choose(root, None)
     if choose_root is not None:
         first = choose_root(0, rules.decisions(root), jnp.zeros_like(kept), first)
@@ -188,15 +139,15 @@ def search(
 
     state = jax.tree.map(lambda x: jnp.concatenate([x[:, 0]] * leaves), tree.state)
     tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
-    levels = max_nodes + _LEVELS
-    visits = levels * batch + max(batch, _VISITS)
-    notes = _Notes(
+    levels = max_nodes + LEVELS
+    visits = levels * batch + max(batch, VISITS)
+    notes = Notes(
         path=jnp.zeros((levels, batch, 2), jnp.int32),
         visit=jnp.zeros((visits, 3), jnp.int32),
         value=jnp.zeros((visits, 6), jnp.float32),
     )
     zeros = jnp.zeros((batch,), jnp.int32)
-    pending = (_nowhere(tree, leaves * batch), state)
+    pending = (nowhere(tree, leaves * batch), state)
     started = None if leaves == 1 else jnp.zeros_like(kept)
     init = (tree, notes, pending, started, zeros.astype(jnp.float32), zeros)
     init = jax.tree.map(vary, init)
@@ -210,10 +161,10 @@ def search(
 
 
 def _one_leaf(
-    fixed: _Fixed, tree: Tree, notes: _Notes, sim: Int[Array, ""]
-) -> tuple[Tree, _Notes, Int[Array, " batch"], _Found, _Walk]:
+    fixed: Fixed, tree: Tree, notes: Notes, sim: Int[Array, ""]
+) -> tuple[Tree, Notes, Int[Array, " batch"], _Found, Walk]:
     """One simulation of every game. Returns where to store what was found, too."""
-    notes, walk = _descend(fixed, tree, notes)
+    notes, walk = descend(fixed, tree, notes)
     found = _evaluate(fixed, tree, walk, sim)
     tree, up, slot = _store(fixed, tree, walk, found)
     real = jnp.ones_like(fixed.alive)
@@ -222,14 +173,12 @@ def _one_leaf(
 
 
 def _many_leaves(
-    fixed: _Fixed,
+    fixed: Fixed,
     tree: Tree,
-    notes: _Notes,
+    notes: Notes,
     started: Float[Array, "batch actions"] | None,
     group: Int[Array, ""],
-) -> tuple[
-    Tree, _Notes, Float[Array, "batch actions"] | None, Int[Array, " leaves"], _Found, _Walk
-]:
+) -> tuple[Tree, Notes, Float[Array, "batch actions"] | None, Int[Array, " leaves"], _Found, Walk]:
     """`num_leaves` simulations of every game: walk down often, evaluate together, back up in turn.
 
     A walk marks its edges until its leaf has been evaluated, which drives the next walks elsewhere.
@@ -243,19 +192,19 @@ def _many_leaves(
 
     def down(i, carry):
         tree, notes, started, paths, walks = carry
-        notes, walk = _descend(fixed, tree, notes)
+        notes, walk = descend(fixed, tree, notes)
         if started is not None:
             first = jax.nn.one_hot(notes.path[0, :, 1], started.shape[1], dtype=jnp.float32)
             started = started + jnp.where(fixed.alive[:, None], first, 0.0)
         paths = paths.at[i].set(notes.path)
         walks = jax.tree.map(lambda xs, x: xs.at[i].set(x), walks, walk)
-        blank, following = _Up(zeros, zeros, zeros, zeros, zeros), group * number + i + 1
+        blank, following = Up(zeros, zeros, zeros, zeros, zeros), group * number + i + 1
         tree, notes = _enter(fixed, tree, notes, walk, blank, no, 1, (following, started))
         return tree, notes, started, paths, walks
 
     none = jnp.stack([no.astype(jnp.int32)] * number)
     paths = jnp.stack([notes.path] * number)
-    init = (tree, notes, started, paths, _Walk(none, none, none, none))
+    init = (tree, notes, started, paths, Walk(none, none, none, none))
     tree, notes, started, paths, walks = jax.lax.fori_loop(0, number, down, init)
     ends = jax.tree.map(lambda x: x.reshape(-1), walks)
     found = _evaluate(_widened(fixed), tree, ends, group)
@@ -269,7 +218,7 @@ def _many_leaves(
         again = (walk.code == UNSTORED) & (now != UNSTORED)
         walk = eqx.tree_at(lambda w: w.code, walk, now)
         tree, value, slot = _store(fixed, tree, walk, leaf)
-        notes = _Notes(paths[i], notes.visit, notes.value)
+        notes = Notes(paths[i], notes.visit, notes.value)
         following = ((group + 1) * number, started)
         tree, notes = _enter(fixed, tree, notes, walk, value, ~again, -1, following)
         return tree, notes, slots.at[i].set(slot)
@@ -278,7 +227,7 @@ def _many_leaves(
     return tree, notes, started, slots.reshape(-1), found, ends
 
 
-def _widened(fixed: _Fixed) -> _Fixed:
+def _widened(fixed: Fixed) -> Fixed:
     """The same for one row a leaf, each with keys of its own."""
     number = fixed.rules.num_leaves
     leaves = jnp.arange(number, dtype=jnp.int32)
@@ -294,32 +243,7 @@ def _widened(fixed: _Fixed) -> _Fixed:
     return dataclasses.replace(fixed, key=keys, kept=kept, base=base, alive=alive)
 
 
-def _descend(fixed: _Fixed, tree: Tree, notes: _Notes) -> tuple[_Notes, _Walk]:
-    """Follows the cached actions from the roots, noting the nodes it passes."""
-    limit = fixed.rules.max_depth
-
-    def body(carry):
-        path, index, step, active, depth, level = carry
-        block = []
-        for _ in range(_LEVELS):
-            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
-            depth = depth + active.astype(jnp.int32)
-            active = active & (step[:, CODE] >= 0)
-            if limit is not None:
-                active = active & (depth < limit)
-            index = jnp.where(active, step[:, CODE], index)
-            step = take(tree.step, fixed.base + index)
-        path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
-        return path, index, step, active, depth, level + _LEVELS
-
-    zeros, step = jnp.zeros_like(fixed.base), take(tree.step, fixed.base)
-    init = (notes.path, zeros, step, fixed.alive, zeros, jnp.zeros((), jnp.int32))
-    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
-    walk = _Walk(index, step[:, ACTION], step[:, CODE], depth)
-    return _Notes(path, notes.visit, notes.value), walk
-
-
-def _evaluate(fixed: _Fixed, tree: Tree, walk: _Walk, sim: int | Int[Array, ""]) -> _Found:
+def _evaluate(fixed: Fixed, tree: Tree, walk: Walk, sim: int | Int[Array, ""]) -> _Found:
     """Steps the model from the end of every walk, and evaluates what comes."""
     parent = fixed.base + walk.index
     before = jax.tree.map(lambda x: take(x, parent), tree.state)
@@ -346,16 +270,16 @@ def _evaluate(fixed: _Fixed, tree: Tree, walk: _Walk, sim: int | Int[Array, ""])
 
 
 def _store(
-    fixed: _Fixed, tree: Tree, walk: _Walk, found: _Found
-) -> tuple[Tree, _Up, Int[Array, " batch"]]:
+    fixed: Fixed, tree: Tree, walk: Walk, found: _Found
+) -> tuple[Tree, Up, Int[Array, " batch"]]:
     """Adds a node in every row where there is room and something new; the others write nowhere.
 
     **Returns:** the tree, without the new nodes' states; what to back up; and the slots.
     """
     base, batch, rules = fixed.base, walk.depth.shape[0], fixed.rules
     new = fixed.alive & (walk.code == UNSTORED) & (tree.size < tree.child.shape[0] // batch)
-    slot = jnp.where(new, base + tree.size, _nowhere(tree, batch))
-    edge = jnp.where(new, base + walk.index, _nowhere(tree, batch))
+    slot = jnp.where(new, base + tree.size, nowhere(tree, batch))
+    edge = jnp.where(new, base + walk.index, nowhere(tree, batch))
     value, zeros, one = found.value, jnp.zeros_like(found.logits), jnp.ones_like(found.value)
     chance = found.state.chance if rules.outcomes is not None else None
     prior = rules.prior(found.logits, chance)
@@ -378,7 +302,7 @@ def _store(
     known = take(tree.node, base + jnp.where(revisited, child, 0))
     pick = lambda column, fresh: jnp.where(revisited, known[:, column], fresh)
     worth = pick(RAW, found.value)
-    up = _Up(
+    up = Up(
         outcome=worth,
         value=worth,
         visits=jnp.where(new, 1.0, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
@@ -389,25 +313,25 @@ def _store(
 
 
 def _enter(
-    fixed: _Fixed,
+    fixed: Fixed,
     tree: Tree,
-    notes: _Notes,
-    walk: _Walk,
-    up: _Up,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
     real: Bool[Array, " batch"],
     mark: int,
     following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None],
-) -> tuple[Tree, _Notes]:
+) -> tuple[Tree, Notes]:
     """Backs up along every walk, and finds the best action of every visited node anew.
 
     `mark` is added to the number of walks that wait at each edge for their leaf; `following` is
     the next simulation and how many have started with each action, if that is counted.
     """
     skip = 0 if fixed.choose_root is None else 1
-    notes, roots, total = _ascend(fixed, tree, notes, walk, up, real, skip)
+    notes, roots, total = ascend(fixed, tree, notes, walk, up, real, skip)
     if fixed.choose_root is not None:
         tree = _write(fixed, tree, roots, mark, following)
-    number = max(fixed.base.shape[0], _VISITS)
+    number = max(fixed.base.shape[0], VISITS)
 
     def body(carry):
         first, *scored = carry
@@ -422,68 +346,8 @@ def _enter(
     return eqx.tree_at(_scored, tree, tuple(scored)), notes
 
 
-def _ascend(
-    fixed: _Fixed,
-    tree: Tree,
-    notes: _Notes,
-    walk: _Walk,
-    up: _Up,
-    leaf_real: Bool[Array, " batch"],
-    skip: int,
-) -> tuple[_Notes, Visits, Int[Array, ""]]:
-    """Values from the leaves to the roots: `r + d v` along every walk.
-
-    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
-    roots' visits; and the length of the list, which is followed by visits of no node.
-    """
-    base, batch = fixed.base, fixed.base.shape[0]
-    count = jnp.maximum(walk.depth - skip, 0)
-    start = jnp.cumsum(count) - count
-    real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (_LEVELS, batch))
-
-    def level(up, row, action, node):
-        """The visits of one node a game, as a row of `_Notes.value`, and what goes on up."""
-        outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
-        count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
-        old = node[:, VALUE]
-        visits = Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
-        chance = _chance(fixed.rules, tree, row)
-        value = fixed.rules.value(visited(tree, visits), chance, outcome)
-        value = jnp.where(leaf_real, value, old)
-        found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
-        return found, _Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
-
-    def body(carry):
-        block, visit, value, up, _ = carry
-        levels = block * _LEVELS + jnp.arange(_LEVELS, dtype=jnp.int32)[:, None]
-        path = jax.lax.dynamic_slice_in_dim(notes.path, block * _LEVELS, _LEVELS, 0)
-        row, action = base[None] + path[..., 0], path[..., 1]
-        node = take(tree.node, row.reshape(-1)).reshape(*row.shape, -1)
-        on = levels < walk.depth[None]
-        new = []
-        for i in reversed(range(_LEVELS)):
-            found, higher = level(up, row[i], action[i], node[i])
-            up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
-            new.append(found)
-        off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
-        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
-        visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
-        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
-        return block - 1, visit, value, up, new[-1]
-
-    blocks = (jnp.max(walk.depth) - 1) // _LEVELS
-    init = (blocks, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
-    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
-    end, total = _nowhere(tree, max(batch, _VISITS)), start[-1] + count[-1]
-    end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
-    visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
-    row = jnp.where(fixed.alive, base, _nowhere(tree, batch))
-    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
-    return _Notes(notes.path, visit, value), roots, total
-
-
 def _write(
-    fixed: _Fixed,
+    fixed: Fixed,
     tree: Tree,
     visits: Visits,
     mark: int,
@@ -498,7 +362,7 @@ def _write(
         marked = take(tree.edge, visits.row)[:, 2] + mark * taken
         edge.append(marked)
         node = with_losses(node, marked, rules.virtual_loss)
-    best = rules.choose(node, _chance(rules, tree, visits.row))
+    best = rules.choose(node, chance_at(rules, tree, visits.row))
     if following is not None and fixed.choose_root is not None:
         sim, started = following
         root = rules.decisions(root)
@@ -516,16 +380,6 @@ def _write(
 def _scored(tree: Tree) -> tuple[Any, Any, Any]:
     """What scoring changes of a tree."""
     return tree.step, tree.node, tree.edge
-
-
-def _chance(rules: Rules, tree: Tree, row: Int[Array, " visits"]) -> Float[Array, " visits"] | None:
-    """Which of the nodes are chance nodes: above 0 there."""
-    return take(tree.state.chance, row) if rules.outcomes is not None else None
-
-
-def _nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
-    """Rows out of range, where writes are dropped."""
-    return tree.child.shape[0] + jnp.arange(number, dtype=jnp.int32)
 
 
 def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:

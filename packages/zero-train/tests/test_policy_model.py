@@ -66,9 +66,7 @@ def test_a_search_of_one_step_weighs_by_one_step(states):
     """`softmax((r + gamma d V' - V) / temperature)` of its candidates, by the environment and the
     networks alone. New parameters are not traced again."""
     traces = []
-    search = particle_search(
-        num_particles=6, depth=1, resample=None, gamma=0.9, temperature=jnp.float32(0.7)
-    )
+    search = particle_search(num_particles=6, depth=1, resample=None, temperature=jnp.float32(0.7))
 
     @eqx.filter_jit
     def plan(model, states):
@@ -77,7 +75,7 @@ def test_a_search_of_one_step_weighs_by_one_step(states):
 
     for seed in (1, 2):
         net = judge(seed)
-        found = plan(PolicyModel(ENV, net), states)
+        found = plan(PolicyModel(ENV, net, 0.9), states)
         value = lambda state, net=net: float(net.critic(ENV.observe(state).features))
         for i in range(4):
             advantages = []
