@@ -133,7 +133,7 @@ class SequentialHalving(AbstractRootRule):
     ) -> Int[Array, " batch"]:
         most = self.max_num_considered_actions
         table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.int32)
-        row = jnp.minimum(jnp.sum(root.node.legal, axis=1), most)
+        row = jnp.minimum(jnp.sum(root.logits > -jnp.inf, axis=1), most)
         due = jnp.asarray(table)[row, simulation].astype(jnp.float32)
         return best_due(root, self.qtransform, started == due[:, None])
 
@@ -143,8 +143,10 @@ def best_due(
 ) -> Int[Array, " batch"]:
     """The best of `gumbel + logits + transformed Q` among the legal actions that are `due`."""
     scores = root.gumbel + root.logits + transformed(qtransform, root.node)
+    # The logits do not change from one simulation to the next, so this is worked out once.
+    legal = root.logits > -jnp.inf
     # A legal action stays above `-inf` however small its prior: it may be the only one due.
-    return highest(jnp.where(due & root.node.legal, jnp.maximum(-1e9, scores), -jnp.inf))
+    return highest(jnp.where(due & legal, jnp.maximum(-1e9, scores), -jnp.inf))
 
 
 def halving(num_considered: int, num_simulations: int) -> list[int]:
