@@ -83,9 +83,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     one, with their visits and values, provided that the stored node equals the new root in every
     leaf. So a subtree grown from another outcome or guess is dropped, and nothing is reused over
     latent states or over beliefs that are drawn anew. `init` then asks `model.root` for shapes with
-    `obs=None`. The root is evaluated anew, with fresh noise on its own prior; all other priors in the tree are without noise. `num_simulations` new visits are added to the
-    kept ones. Kept priors and values are those of the model that found them: after an update of
-    its network they are a little old, until `last` or a fresh `init`.
+    `obs=None`. The root is evaluated anew, with fresh noise on its own prior; all other priors in
+    the tree are without noise. `num_simulations` new visits are added to the kept ones. Kept priors
+    and values are those of the model that found them: after an update of its network they are a
+    little old, until `last` or a fresh `init`.
 
     **Several leaves at a time.** With `num_leaves` above 1 every game walks down so many times
     before all these leaves are evaluated in one call of the model, which is what makes a single
