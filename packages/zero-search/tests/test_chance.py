@@ -56,11 +56,11 @@ TURNS = {
 def thorough(request):
     """Exact Q-values and a long search of games of two moves, in which every node fits.
 
-    Luck has to be outweighed by more exploration.
+    Luck has to be outweighed by more exploration and more simulations.
     """
     outcomes, leaves = request.param
-    rule = PUCT(4.0 if outcomes == "sampled" else 1.0)
-    planner = TreeSearch(3000, rule, outcomes=outcomes, max_nodes=57, num_leaves=leaves)
+    number, c = (12_000, 4.0) if outcomes == "sampled" else (3_000, 1.0)
+    planner = TreeSearch(number, PUCT(c), outcomes=outcomes, max_nodes=57, num_leaves=leaves)
 
     @quick_jit
     def run(discounts):
