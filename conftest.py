@@ -79,6 +79,15 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps in one worker what shares compiled programs: the tests of a file, and those of an app,
+    which share a training run too."""
+    for item in items:
+        path = item.path.relative_to(config.rootpath)
+        group = "-".join(path.parts[:2]) if path.parts[0] == "apps" else path.as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_collection_finish() -> None:
     """What was imported stays: the collector need not look at it over and over, a tenth of the
     time."""

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import tomllib
+import zipfile
 from typing import Any
 
 import nox
@@ -34,9 +35,13 @@ for found in importlib.metadata.distributions():
     editable = origin.get("dir_info", {}).get("editable", False)
     print(("editable-" if editable else "") + found.name)
 """
-#: pytest on all cores, whole files at a time, for a file's fixtures hold what it has compiled.
-#: `-n 0` after `--` runs in one process, as a debugger needs it.
-PYTEST = ("pytest", "-n", "auto", "--dist", "loadfile", "--durations", "40")
+#: pytest on all cores, each app and each file whole in one process (conftest.py groups them), in
+#: the order of `testpaths`: the apps take longest, so they start first. `-n 0` after `--` runs
+#: everything in one process, as a debugger needs it.
+PYTEST = (
+    *("pytest", "-n", "auto", "--dist", "loadgroup", "--no-loadscope-reorder"),
+    *("--durations", "40"),
+)
 #: What a new JAX breaks first: the strict modes, a search beside mctx, the buffers, an agent.
 QUICK = (
     "tests/test_hook.py",
@@ -46,8 +51,20 @@ QUICK = (
 )
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
-#: Own tests must cover this many percent of a package's lines.
+#: Own tests must cover this many percent of a member's lines.
 COVERAGE = 85
+#: Of each member, tests that cross much of its code in seconds, to be run from its wheel.
+ALONE = {
+    "zero-envs": ("test_import.py", "test_control.py"),
+    "zero-memory": ("test_latest.py",),
+    "zero-nets": ("test_heads.py",),
+    "zero-search": ("test_check.py",),
+    "zero-train": ("test_app_command.py", "test_losses.py"),
+    "zero-minesweeper": ("test_play.py",),
+    "zero-monsters": ("test_config.py", "test_network.py"),
+    "zero-othello": ("test_board.py", "test_gtp.py"),
+    "zero-spo": ("test_config.py", "test_flops.py"),
+}
 
 
 def pyproject(path: pathlib.Path) -> dict[str, Any]:
@@ -112,9 +129,21 @@ def typecheck(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All fast tests. Arguments after `--` go to pytest."""
+    """All fast tests. Arguments after `--` go to pytest; `-- --cov` alone also checks how much of
+    each member its own tests run."""
     sync(session, "tests")
-    session.run(*PYTEST, *session.posargs)
+    if session.posargs != ["--cov"]:
+        session.run(*PYTEST, *session.posargs)
+        return
+    session.env["COVERAGE_FILE"] = data = str(cache() / "coverage")
+    modules = [f"--cov={name.replace('-', '_')}" for name in DISTRIBUTIONS]
+    session.run(*PYTEST, *modules, "--cov-context=test", "--cov-report=")
+    for name, folder in DISTRIBUTIONS.items():
+        # What importing the member runs belongs to no test, and counts as well.
+        own = f"--contexts=^$,^{folder.relative_to(ROOT).as_posix()}/"
+        include = f"--include={folder}/{name.replace('-', '_')}/*"
+        limit = f"--fail-under={COVERAGE}"
+        session.run("coverage", "report", f"--data-file={data}", own, include, limit)
 
 
 @nox.session
@@ -134,10 +163,12 @@ def tests_python(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated(session: nox.Session, name: str) -> None:
-    """Each package alone: installs from git (HEAD) and from its wheel, whose tests cover it.
+    """Each package alone: installs from git (HEAD) and from its wheel, which holds every file of
+    the source. There all its tests are collected and a part of them is run.
 
-    The git address serves what is committed; the wheel and the tests are those of the working
-    tree.
+    `tests/test_import_edges.py` reads from the source that nothing undeclared is imported. The git
+    address serves what is committed; the wheel and the tests are those of the working tree.
+    `-- PATH` runs the tests of that path instead of the part.
     """
     folder, module, expected = DISTRIBUTIONS[name], name.replace("-", "_"), siblings(name) | {name}
     dist = cache() / "wheels" / name
@@ -161,6 +192,7 @@ def isolated(session: nox.Session, name: str) -> None:
     session.run_install("uv", "pip", "uninstall", *expected, external=True)
     session.install(*install, str(wheels[name]))
     check_installed(session, expected, module)
+    check_complete(session, wheels[name], folder / module)
 
     groups = [ROOT / "pyproject.toml"]
     if "tests" in pyproject(folder).get("dependency-groups", {}):
@@ -168,10 +200,9 @@ def isolated(session: nox.Session, name: str) -> None:
     session.install(*install, *(f"--group={path}:tests" for path in groups))
     check_installed(session, expected, module)
     share_compilations(session)
-    session.run(
-        *(*PYTEST, str(folder), f"--cov={module}", f"--cov-fail-under={COVERAGE}"),
-        *session.posargs,
-    )
+    session.run("pytest", "--collect-only", "-qq", str(folder), silent=True)
+    part = [str(folder / "tests" / file) for file in ALONE[name]]
+    session.run("pytest", *(session.posargs or part))
 
 
 def build(session: nox.Session, names: set[str], dist: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -192,6 +223,16 @@ def check_installed(session: nox.Session, expected: set[str], module: str) -> No
     installed = {name for name in str(listing).split() if "zero-" in name}
     if installed != expected:
         session.error(f"installed {sorted(installed)}, expected {sorted(expected)}")
+
+
+def check_complete(session: nox.Session, wheel: pathlib.Path, source: pathlib.Path) -> None:
+    """The wheel holds every file of the module's source."""
+    files = (path for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    expected = {path.relative_to(source.parent).as_posix() for path in files}
+    with zipfile.ZipFile(wheel) as archive:
+        missing = expected - set(archive.namelist())
+    if missing:
+        session.error(f"{wheel.name} lacks {sorted(missing)}")
 
 
 @nox.session

@@ -108,11 +108,13 @@ def on_eight_devices() -> Callable[..., tuple[Any, Any, list[dict[str, float]]]]
 @pytest.fixture(scope="session")
 def check_collectives(collectives) -> Callable[..., None]:
     """Of what `on_eight_devices` returned: nothing crosses devices but the gradient."""
-    from zero_train import collect_and_store, draw, step
+    from zero_train import act, draw, step, store
 
     def check(eight: tuple[Any, Any, list[dict[str, float]]]) -> None:
         loop, state, _ = eight
-        assert collectives(lambda s: collect_and_store(loop, s), state) == set()
+        actor = lambda s: loop.agent.actor(s.agent, explore=True)
+        rows = lambda s: act(loop, actor(s), s.episodes, key=s.key)[1]
+        assert collectives(lambda s: store(loop, s.buffer, rows(s)), state) == set()
         assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
         # Also proves that the pattern finds what it looks for.
         assert collectives(lambda s: step(loop, s), state) == {"all-reduce"}

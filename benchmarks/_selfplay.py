@@ -1,6 +1,5 @@
 """Where the time of collecting goes: the network, the environment, and the tree."""
 
-import functools as ft
 import statistics
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from zero_envs import Observation
-from zero_train import collect_and_store, init, Loop
+from zero_train import act, init, Loop, LoopState
 
 
 def measure(
@@ -33,15 +32,20 @@ def measure(
         that of as many steps alone; the tree has the rest.
     """
     state = init(loop, key=jax.random.key(0))
-    collect = eqx.filter_jit(ft.partial(collect_and_store, loop))
+
+    @eqx.filter_jit
+    def collect(state: LoopState) -> PyTree[Array]:
+        actor = loop.agent.actor(state.agent, explore=True)
+        return act(loop, actor, state.episodes, key=state.key)
+
     start = time.perf_counter()
     jax.block_until_ready(collect(state))
     compile_s = time.perf_counter() - start
     total = seconds(collect, state, repeats=repeats) / loop.unroll_length
-    obs = jax.vmap(loop.env.observe)(state.actors.state)
+    obs = jax.vmap(loop.env.observe)(state.episodes.state)
     network = seconds(_network_alone, evaluator(state.agent), obs, evaluations, repeats=repeats)
     environment = seconds(
-        _environment_alone, step, state.actors.state, evaluations, repeats=repeats
+        _environment_alone, step, state.episodes.state, evaluations, repeats=repeats
     )
     return {
         "envs": loop.num_envs,

@@ -34,9 +34,9 @@ import numpy as np
 from _turns import ratio, take_turns
 
 from zero_envs import Monsters, MonstersState
-from zero_envs.testing import MonstersOracle
 from zero_monsters._measure import measure
 from zero_monsters._planners import GAMMA, PlannerError, PLANNERS, planning_actor
+from zero_monsters.oracle import MonstersOracle
 from zero_search import AbstractPlanner, AbstractSelection, PlainQ, Plan, PUCT, TreeSearch
 from zero_train import PlanningActor
 

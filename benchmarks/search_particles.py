@@ -30,10 +30,7 @@ from jaxtyping import PRNGKeyArray
 from zero_nets import TanhGaussian
 from zero_search import (
     AbstractProposalModel,
-    AbstractResampleRule,
     ParticleSearch,
-    ResampleBelow,
-    ResampleEvery,
 )
 
 
@@ -86,9 +83,9 @@ def rollout(model: Pendulum, planner: ParticleSearch, state: jax.Array, key: jax
     return first, carry[2] + values[-1] - each(value)
 
 
-def measure(rule: AbstractResampleRule | None, batch: int, options: argparse.Namespace) -> dict:
+def measure(rule: dict[str, Any], batch: int, options: argparse.Namespace) -> dict:
     size = {"num_particles": options.particles, "depth": options.depth}
-    planner = ParticleSearch(**size, resample=rule)
+    planner = ParticleSearch(**size, **rule)
     model = Pendulum(options.width, key=jr.key(0))
     state = jr.uniform(jr.key(1), (batch, 2 + options.ballast), minval=-1.0, maxval=1.0)
     search = lambda s, k: planner.plan(model, s, None, key=jr.split(k, batch))[0]
@@ -127,10 +124,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=21)
     options = parser.parse_args()
     rules = {
-        "never": None,
-        f"every {options.depth}": ResampleEvery(options.depth),
-        "every 1": ResampleEvery(1),
-        "below 0.5": ResampleBelow(0.5),
+        "never": {"resample_every": None},
+        f"every {options.depth}": {"resample_every": options.depth},
+        "every 1": {"resample_every": 1},
+        "below 0.5": {"resample_every": None, "resample_below": 0.5},
     }
     for batch in options.batches:
         for name, rule in rules.items():

@@ -10,7 +10,6 @@ second if everything ran at that rate.
 """
 
 import argparse
-import functools as ft
 import json
 import statistics
 import time
@@ -25,7 +24,7 @@ import jax.random as jr
 from zero_spo._build import build_loop
 from zero_spo._config import presets
 from zero_spo._flops import matrix_flops
-from zero_train import collect_and_store, compiled_step, data_mesh, draw, fill, init
+from zero_train import act, compiled_step, data_mesh, draw, fill, init
 from zero_train.app import start_jax
 
 
@@ -56,7 +55,8 @@ def main() -> None:
     state = fill(loop, init(loop, key=jr.key(0)))
     batch = draw(loop, state.buffer, key=jr.key(1))
     update = lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2))
-    collect = ft.partial(collect_and_store, loop)
+    actor = lambda state: loop.agent.actor(state.agent, explore=True)
+    collect = lambda state: act(loop, actor(state), state.episodes, key=state.key)
     square = jnp.ones((SIZE, SIZE))
     product = jax.jit(jnp.matmul)
     repeats = arguments.repeats

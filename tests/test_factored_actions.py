@@ -59,7 +59,7 @@ def test_particles_plan_with_a_categorical_for_each_component(
 ):
     """Candidates are of legal values, some of them in illegal combinations; those cover no cell,
     and the plan turns from them as their rewards say."""
-    search = ParticleSearch(num_particles=32, depth=1, temperature=0.01, resample=None)
+    search = ParticleSearch(num_particles=32, depth=1, temperature=0.01, resample_every=None)
     step = jax.vmap(lambda s, a: jax.vmap(lambda x: env.step(s, x, key=jr.key(0))[1].reward)(a))
 
     @jax.jit

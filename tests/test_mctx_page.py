@@ -1,5 +1,6 @@
 """The page on mctx: its calls run, and the second goes on with the tree of the first."""
 
+import functools
 import re
 from typing import Any
 
@@ -31,18 +32,22 @@ def test_the_calls_of_the_page():
         return output, embedding + 1
 
     root = RootFnOutput(prior_logits=jnp.zeros((2, 4)), value=jnp.zeros(2), embedding=jnp.zeros(2))
-    scope: dict[str, Any] = dict(params=(), root=root, recurrent_fn=recurrent_fn)
-    scope |= dict(search_tree=None, terminated=jnp.array([False, True]))
+    terminated = jnp.array([False, True])
 
-    def run(code, seed):
-        scope["key"] = jax.random.key(seed)
+    @functools.partial(jax.jit, static_argnums=0)
+    def run(code, key, search_tree):
+        """The search's tree, what the program left in `search_tree`, and the actions."""
+        scope: dict[str, Any] = dict(mctx=mctx, params=(), root=root, recurrent_fn=recurrent_fn)
+        scope |= dict(key=key, search_tree=search_tree, terminated=terminated)
         exec(compile(code, "docs/mctx.md", "exec"), scope)
-        assert np.array_equal(scope["output"].action, [2, 2])
-        return np.asarray(scope["output"].search_tree.node_visits[:, 0])
+        output = scope["output"]
+        return output.search_tree, scope["search_tree"], output.action
 
-    run(first, 0)
-    run(again, 1)
-    kept = np.asarray(scope["search_tree"].node_visits[:, 0])
-    grown = run(again, 2)
+    _, nothing, first_action = run(first, jax.random.key(0), None)
+    _, left, action = run(again, jax.random.key(1), nothing)
+    tree, _, last_action = run(again, jax.random.key(2), left)
+    for played in (first_action, action, last_action):
+        assert np.array_equal(played, [2, 2])
+    kept, grown = (np.asarray(x.node_visits[:, 0]) for x in (left, tree))
     # 32 more visits than were kept of the one game; the other one has ended.
     assert kept[0] > 0 and kept[1] == 0 and np.all(grown - kept >= 32)

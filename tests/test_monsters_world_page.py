@@ -1,15 +1,12 @@
 """The page on the monster world: its program runs and prints what the page says."""
 
-import contextlib
-import io
 import re
-from typing import Any
 
 import jax
 import pytest
 
 from zero_envs import Monsters
-from zero_envs.testing import MonstersOracle
+from zero_monsters.oracle import MonstersOracle
 
 from . import workspace
 
@@ -18,14 +15,10 @@ TEXT = (workspace.ROOT / "docs" / "monsters-world.md").read_text(encoding="utf-8
 
 
 def test_the_page_prints_what_it_says():
-    code = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL))
-    space: dict[str, Any] = {"__name__": "page"}
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(compile(code, "docs/monsters-world.md", "exec"), space)
-    said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
-    assert len(said) == 5 and out.getvalue().splitlines() == said
-    start = space["env"].init(key=jax.random.key(10))
-    for line in space["env"].text(start).splitlines():
+    names, printed, said = workspace.run_page("monsters-world")
+    assert len(said) == 5 and printed == said
+    start = names.env.init(key=jax.random.key(10))
+    for line in names.env.text(start).splitlines():
         assert f"\n{line}" in TEXT
 
 

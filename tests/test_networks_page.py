@@ -14,11 +14,17 @@ def test_the_networks_of_the_page():
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope: dict[str, Any] = {"__name__": "networks"}
     shapes = []
-    names = (("logits", "value"), ("action", "values"), ("returns",), ("policies", "carry"))
+    names = (
+        ("logits", "value"),
+        ("action", "values"),
+        ("logits", "qvalues"),
+        ("policies", "carry"),
+    )
     for block, found in zip(blocks, names, strict=True):
         exec(compile(block, "docs/networks.md", "exec"), scope)
         leaves = jax.tree.leaves([scope[name] for name in found])
         assert all(np.all(np.isfinite(leaf)) for leaf in leaves)
         shapes.append([leaf.shape for leaf in leaves])
     assert shapes[0] == [(32, 4), (32,)] and shapes[1] == [(32, 6), (32, 2)]
+    assert shapes[2] == [(4, 51), (4,)]
     assert (20, 4) in shapes[3] and (32,) in shapes[3]

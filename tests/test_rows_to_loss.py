@@ -175,7 +175,7 @@ REPLAY = TrajectoryBuffer(capacity=128, num_envs=16, batch_size=32, length=9)
     ],
 )
 def test_agents_without_a_search_learn_the_shortest_way(agent: Agent, buffer: Any) -> None:
-    loop = Loop(env=ENV, agent=agent, buffer=buffer, num_envs=16, unroll_length=17, num_updates=2)
+    loop = Loop(env=ENV, agent=agent, buffer=buffer, unroll_length=17, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     before = _play(agent, state.agent)
     for _ in range(60):

@@ -1,11 +1,6 @@
 """The page on planners: it runs, prints what it says, and its searches are what it claims."""
 
-import contextlib
 import functools
-import io
-import re
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,24 +13,12 @@ from zero_search import AbstractPriorModel, PlainQ, PUCT, TreeSearch, VisitCount
 from . import workspace
 
 
-# Compiling is what these tests cost, not running: LLVM need not try hard.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 GAMES, ACTIONS, SIMULATIONS, C, K = 12, 5, 120, 0.4, 2.0
 
 
 @pytest.fixture(scope="module")
-def page() -> tuple[SimpleNamespace, list[str], list[str]]:
-    """The names that the page's code defines, what it prints, and what it says it prints."""
-    text = (workspace.ROOT / "docs" / "your-own-planner.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
-    scope: dict[str, Any] = {"__name__": "your_own_planner"}
-    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "jit", quick_jit)
-        exec(compile(code, "docs/your-own-planner.md", "exec"), scope)
-    blocks: list[str] = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
-    said = [line for block in blocks for line in block.splitlines()]
-    return SimpleNamespace(**scope), out.getvalue().splitlines(), said
+def page():
+    return workspace.run_page("your-own-planner")
 
 
 def test_the_page_prints_what_it_says(page):
@@ -103,7 +86,7 @@ def test_forced_playouts_equal_a_search_in_numpy(page, bandits):
     planner = TreeSearch(SIMULATIONS, selection, rules.ForcedPlayouts(), readout)
     state = jnp.arange(GAMES, dtype=jnp.int32)
     carry, key = planner.init(bandits, state), jr.split(jr.key(0), GAMES)
-    plan, _ = quick_jit(planner.plan)(bandits, state, carry, key=key)
+    plan, _ = workspace.quick_jit(planner.plan)(bandits, state, carry, key=key)
     assert not np.any(plan.weights[0]) and np.all(np.isfinite(plan.value))
     changed = 0
     for game in range(1, GAMES):
@@ -125,7 +108,7 @@ def test_a_decided_move_is_that_of_the_full_search(page):
 
     def plan(planner):
         carry, keys = planner.init(model, heaps), jr.split(jr.key(1), 5)
-        return quick_jit(planner.plan)(model, heaps, carry, key=keys)[0]
+        return workspace.quick_jit(planner.plan)(model, heaps, carry, key=keys)[0]
 
     tree = functools.partial(TreeSearch, selection=PUCT(1.0), readout=VisitCounts())
     early, full = plan(rules.UntilDecided()), plan(tree(800))

@@ -1,11 +1,7 @@
 """The page on writing rules: it runs, prints what it says, and its rules are what it claims."""
 
-import contextlib
-import functools
-import io
-import re
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,24 +15,13 @@ from zero_search import AbstractPriorModel, FirstPlayUrgency, PUCT, TreeSearch
 from . import workspace
 
 
-# Compiling is what these tests cost, not running: LLVM need not try hard.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 GAMES, ACTIONS, DEPTH = 12, 3, 3
 SIZE = (ACTIONS ** (DEPTH + 1) - 1) // (ACTIONS - 1)
 
 
 @pytest.fixture(scope="module")
-def page() -> tuple[SimpleNamespace, list[str], list[str]]:
-    """The names that the page's code defines, what it prints, and what it says it prints."""
-    text = (workspace.ROOT / "docs" / "your-own-rule.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
-    scope: dict[str, Any] = {"__name__": "your_own_rule"}
-    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "jit", quick_jit)
-        exec(compile(code, "docs/your-own-rule.md", "exec"), scope)
-    said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
-    return SimpleNamespace(**scope), out.getvalue().splitlines(), said
+def page():
+    return workspace.run_page("your-own-rule")
 
 
 def test_the_page_prints_what_it_says(page):
@@ -152,7 +137,7 @@ def test_rules_equal_a_search_in_numpy(page, table):
     # The page's rule is one that the library has, written out.
     for selection in (rules.UrgentPUCT(**options), PUCT(1.3, FirstPlayUrgency(0.4))):
         planner = TreeSearch(60, selection, backup=backup)
-        run = quick_jit(lambda t, planner=planner: plan(table, planner, t))
+        run = workspace.quick_jit(lambda t, planner=planner: plan(table, planner, t))
         found = run(jnp.float32(0.2))
         for game in range(GAMES):
             oracle = Oracle(table, game, temperature=0.2, **options)
@@ -172,7 +157,7 @@ def test_the_rule_at_the_root_is_apart_from_the_one_inside(page, table, leaves):
     options = dict(c=0.3, reduction=0.4)
     root, backup = rules.ForcedPlayouts(3.0), rules.SoftmaxBackup()
     planner = TreeSearch(60, rules.UrgentPUCT(**options), root, backup=backup, num_leaves=leaves)
-    found = quick_jit(lambda t: plan(table, planner, t))(jnp.float32(0.2))
+    found = workspace.quick_jit(lambda t: plan(table, planner, t))(jnp.float32(0.2))
     if leaves == 1:
         forced = 0
         for game in range(GAMES):
@@ -207,7 +192,7 @@ def test_limits_of_the_temperature(page, table):
     table = Table(table.reward, table.discount, even, table.value)
     explore, backup = rules.UrgentPUCT(c=100.0), rules.SoftmaxBackup()
     planner = TreeSearch(2000, explore, max_nodes=SIZE, backup=backup)
-    run = quick_jit(lambda t: plan(table, planner, t))
+    run = workspace.quick_jit(lambda t: plan(table, planner, t))
     limits = [np.asarray([exact(table, i, best) for i in range(GAMES)]) for best in (max, np.mean)]
     for temperature, limit in zip((1e-3, 1e6), limits, strict=True):
         assert np.allclose(run(jnp.float32(temperature)).value, limit, atol=0.03)

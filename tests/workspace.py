@@ -1,10 +1,21 @@
-"""Where the source of the workspace lies, for the tests that read it instead of running it."""
+"""The folders of the workspace, and the programs of its pages."""
 
+import contextlib
+import functools
+import io
 import pathlib
+import re
 import tomllib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import jax
+import pytest
+
+
+#: For programs that run once, whose optimisation would take most of the time.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 ROOT = pathlib.Path(__file__).parent.parent
 #: Every workspace member: the folders of the packages, then of the apps.
@@ -26,3 +37,22 @@ def import_name(member: pathlib.Path) -> str:
 def sources(member: pathlib.Path) -> Iterator[pathlib.Path]:
     """The modules that a member ships."""
     yield from sorted((member / import_name(member)).rglob("*.py"))
+
+
+def run_page(name: str) -> tuple[SimpleNamespace, list[str], list[str]]:
+    """Runs the Python code of a page of docs/ as one program.
+
+    **Returns:** the names that it defines, the lines that it prints, and the lines that the page
+    says it prints, in comments after `print(...)` or in blocks of text.
+    """
+    text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    scope: dict[str, Any] = {"__name__": name}
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", quick_jit)
+        exec(compile(code, f"docs/{name}.md", "exec"), scope)
+    said: list[str] = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
+    if not said:
+        blocks = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
+        said = [line for block in blocks for line in block.splitlines()]
+    return SimpleNamespace(**scope), out.getvalue().splitlines(), said

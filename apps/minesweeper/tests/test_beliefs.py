@@ -62,9 +62,14 @@ def belief() -> MineBelief:
 
 
 def judged(belief: MineBelief, judge: Says) -> tuple[np.ndarray, np.ndarray]:
-    model = MineBeliefs(BeliefModel(build_model(ENV, judge)))
-    logits, value = model.predict(belief, key=jr.split(jr.key(0), ROWS))
+    logits, value = _predict(belief, judge)
     return np.asarray(logits), np.asarray(value)
+
+
+@eqx.filter_jit
+def _predict(belief: MineBelief, judge: Says):
+    model = MineBeliefs(BeliefModel(build_model(ENV, judge)))
+    return model.predict(belief, key=jr.split(jr.key(0), ROWS))
 
 
 def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
@@ -112,13 +117,13 @@ def test_at_the_root_a_sample_proves_nothing(belief):
     np.testing.assert_array_equal(legal[:2], HIDDEN[:2])
     np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
     model, last = MineBeliefs(BeliefModel(build_model(ENV, Says()))), jnp.full(ROWS, 8, jnp.int32)
-    after = model.afterstate(root, last)
+    after = eqx.filter_jit(model.afterstate)(root, last)
     layout = np.ravel(root.belief.particles.mines[0, 0])
     assert not layout[8]
     shown = np.asarray(after.logits[0, :-1]) > -np.inf
     np.testing.assert_allclose(after.discount[0, :-1], shown * 2 / 3, atol=1e-6)
     number = jnp.argmax(after.logits, axis=1).astype(jnp.int32)
-    below, *_ = model.resolve(after, number)
+    below, *_ = eqx.filter_jit(model.resolve)(after, number)
     np.testing.assert_array_equal(np.asarray(below.risk[0]), layout)
 
 
@@ -138,7 +143,6 @@ def test_a_belief_in_nothing_is_the_end(belief):
     nothing = eqx.tree_at(lambda b: b.belief.weights, belief, 0 * belief.belief.weights)
     logits, value = judged(nothing, Says())
     assert np.isneginf(logits).all() and (value == 0).all()
-    after = MineBeliefs(BeliefModel(build_model(ENV, Says()))).afterstate(
-        nothing, jnp.zeros(ROWS, jnp.int32)
-    )
+    model = MineBeliefs(BeliefModel(build_model(ENV, Says())))
+    after = eqx.filter_jit(model.afterstate)(nothing, jnp.zeros(ROWS, jnp.int32))
     assert not np.isnan(after.reward).any() and not np.isnan(after.discount).any()

@@ -36,7 +36,7 @@ def test_figures_to_read(minesweeper):
     ("words", "message"),
     [
         (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
-        (["eval", "--agent", "cheat"], "no agent is called 'cheat'; choose one of network,"),
+        (["eval", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
         (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
         (["eval", "--rows", 1], "--rows 1 was given; give 2 to 100."),
@@ -45,23 +45,23 @@ def test_figures_to_read(minesweeper):
         (["eval", "--max-states", 100], "max_states=100"),
         (["eval", "--agent", "network"], "network needs a trained network"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
-        (["compare", "--agents", "tiebreak", "cheat"], "no agent is called 'cheat'"),
+        (["compare", "--agents", "tiebreak", "cheat"], "agent 'cheat' is unknown"),
         (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
         (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
-        (["eval", "--layouts", 8], "--layouts means nothing to tiebreak; it is for belief,"),
+        (["eval", "--layouts", 8], "--layouts does not apply to tiebreak; it is for belief,"),
         (
             ["compare", "--agents", "rules", "hindsight-8", "--simulations", 8],
-            "--simulations means nothing to rules, hindsight-8; it is for belief, belief-constant",
+            "--simulations does not apply to rules, hindsight-8; it is for belief, belief-constant",
         ),
         (
             ["eval", "--agent", "belief-constant", "--layouts", 65536],
             "over 65536 layouts of 100 cells would take 54 GB; give fewer --simulations or",
         ),
-        (["eval", "--agent", "hindsight-1000000"], "no agent is called 'hindsight-1000000'"),
+        (["eval", "--agent", "hindsight-1000000"], "agent 'hindsight-1000000' is unknown"),
         (["watch", "--delay", 1e10], "--delay 10000000000.0 was given; give 0 to 3600."),
         (["eval", "--board", 10], "--board is no flag of minesweeper eval; did you mean --boards?"),
         (["eval", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
@@ -90,7 +90,7 @@ def test_agents_beside_each_other(minesweeper):
 def test_risks_that_do_not_fit_are_told(minesweeper, words):
     code, out, err = minesweeper(*words, *SMALL, "--max-states", 1)
     assert code == 0 and "wins" in out and "moves of rules" in err
-    assert "their posterior needs more than 1 states" in err and err.count("\n") == 1
+    assert "the posterior needs more than 1 states" in err and err.count("\n") == 1
 
 
 def test_no_field_takes_what_cannot_be_computed_with(check_every_field):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -94,15 +95,23 @@ def test_turned_windows_are_those_of_turned_mines():
         action = jnp.int32(np.flatnonzero(~np.asarray(state.mines))[1])
         weights = jr.uniform(jr.key(1), (rows * columns,), jnp.float32)
         for index in range(board.size):
-            turn = lambda x, board=board, index=index: board.features(x, index)
-            other = MinesweeperState(turn(state.board), turn(state.mines), state.over)
-            move = board.action(action, index)
-            after, _ = env.step(state, action, key=jr.key(0))
-            again, _ = env.step(other, move, key=jr.key(0))
-            window = jax.tree.map(lambda x: x[None], _row(env, after, action, weights))
-            got = jax.tree.map(lambda x: x[0], turned(window, index))
-            want = _row(env, again, move, board.actions(weights, index))
-            jax.tree.map(np.testing.assert_array_equal, got, want)
+            jax.tree.map(
+                np.testing.assert_array_equal,
+                *_both(env, board, state, action, weights, jnp.int32(index)),
+            )
+
+
+@eqx.filter_jit
+def _both(env: Minesweeper, board: BoardSymmetries, state, action, weights, index):
+    """A window turned after the move, and the window of a game turned before it."""
+    turn = lambda x: board.features(x, index)
+    other = MinesweeperState(turn(state.board), turn(state.mines), state.over)
+    move = board.action(action, index)
+    after, _ = env.step(state, action, key=jr.key(0))
+    again, _ = env.step(other, move, key=jr.key(0))
+    window = jax.tree.map(lambda x: x[None], _row(env, after, action, weights))
+    got = jax.tree.map(lambda x: x[0], turned(window, index))
+    return got, _row(env, again, move, board.actions(weights, index))
 
 
 def _row(env: Minesweeper, state: MinesweeperState, action, weights) -> Experience:

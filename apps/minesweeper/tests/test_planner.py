@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import Indifferent
-from zero_minesweeper._build import build_model, build_player
+from zero_minesweeper._build import build_model, build_planner
 from zero_minesweeper._config import Config
 from zero_minesweeper._planner import SolverSearch
 from zero_minesweeper._solvers import proven
@@ -21,15 +21,15 @@ from zero_search import Plan
 ENV = Minesweeper(2, 4, 2, max_states=32)
 
 
-def player(simulations: int, layouts: int) -> SolverSearch:
+def planner(simulations: int, layouts: int) -> SolverSearch:
     """One that explores: the values of these tests are no good."""
-    return build_player(
+    return build_planner(
         Config(player_simulations=simulations, layouts=layouts, player_exploration=1.0)
     )
 
 
 #: With every layout a particle, and room to look at every end.
-PLANNER = player(300, 256)
+PLANNER = planner(300, 256)
 
 
 def every_layout(env: Minesweeper) -> MinesweeperState:
@@ -114,7 +114,7 @@ def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
 def test_where_the_posterior_does_not_fit_numbers_and_the_network_play(states):
     """What a single number proves safe comes first."""
     tight = Minesweeper(2, 4, 2, max_states=1)
-    plan = planning(tight, player(1, 1))(states, jr.key(0))
+    plan = planning(tight, planner(1, 1))(states, jr.key(0))
     lost = np.isnan(plan.extra.probability).all(axis=(1, 2)) & ~np.asarray(states.over)
     assert lost.any()
     hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
@@ -175,4 +175,4 @@ def test_nobody_does_better_on_four_by_four():
     """With leaves that are all worth a win, and every layout a particle: 961 of 1820."""
     env = Minesweeper(4, 4, 4, max_states=64)
     config = Config(player_simulations=2000, layouts=2048)
-    assert won_of_all(env, planning(env, build_player(config))) == best_of_all(4, 4, 4) == 961
+    assert won_of_all(env, planning(env, build_planner(config))) == best_of_all(4, 4, 4) == 961

@@ -46,7 +46,9 @@ def test_names_that_people_type():
     ],
 )
 def test_what_is_no_cell_gets_one_line(text):
-    with pytest.raises(ValueError, match=r"is no cell: give a1 to j10, or row and column") as found:
+    with pytest.raises(
+        ValueError, match=r"is not a cell: give a1 to j10, or row and column"
+    ) as found:
         parse(text, 10, 10)
     assert "\n" not in str(found.value)
 

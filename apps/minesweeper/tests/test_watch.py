@@ -22,7 +22,7 @@ from zero_train import AbstractActor
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 
 
-BOARDS = 6
+BOARDS = 4
 
 
 def watched(agent: str, boards: int = BOARDS, delay: float = 1.0, **settings: Any) -> str:
@@ -104,14 +104,14 @@ def test_guesses_and_ends_are_written_and_their_percents_are_exact(text, by_reas
 
 def test_ends_show_the_mines_and_are_counted(text):
     ends = [picture for picture in pictures(text) if "the end" in picture[0]]
-    said = re.findall(r"^board (\d+) of 6: (won|lost: (\w+) was a mine); (.*)$", text, re.M)
+    said = re.findall(r"^board (\d+) of 4: (won|lost: (\w+) was a mine); (.*)$", text, re.M)
     assert len(ends) == len(said) == BOARDS
     for number, (_, _, _, signs) in enumerate(ends):
         mines = hidden_mines(number, 0)
         assert np.isin(signs, ["*", "X"]).tolist() == mines.flatten().tolist()
         _, end, cell, account = said[number]
         risks = [float(risk) for risk in re.findall(r"\w+ ([\d.]+)%[,;]", account)]
-        (worth,) = re.findall(r"luck taken out: ([\d.]+)% of a win", account)
+        (worth,) = re.findall(r"win estimate ([\d.]+)%", account)
         assert float(worth) == pytest.approx(100 - sum(risks), abs=0.05 * (len(risks) + 1))
         assert ("X" in signs) == (end != "won")
         if cell:
@@ -127,7 +127,7 @@ def test_a_needless_risk_is_said_to_be_one(by_chance):
     count = sum(risk.needless for game in by_chance for risk in game.risks)
     said = watched("random")
     assert len(re.findall(r"a mine, and (?:1 cell is|\d+ cells are) safe$", said, re.M)) == count
-    assert "needless: a cell was known to be safe" in said
+    assert "needless, because another cell was safe" in said
 
 
 def test_a_terminal_dwells_on_guesses(by_reason, monkeypatch):
@@ -230,14 +230,14 @@ def test_where_the_posterior_is_not_known_agents_go_by_the_rules():
             advice = game.ask(actor)
             assert game.board.flat[advice.cell] < 0
             if np.isnan(game.heat).any():
-                assert decision(game, advice).plain.endswith(": at a risk that is not known")
+                assert decision(game, advice).plain.endswith(": unknown risk")
                 picture = Picture(game.board, game.heat)
                 assert "?" in draw(picture, width=80, plain=True).plain
                 assert "%" not in draw(picture, width=80, plain=False).plain
                 unknown += 1
             game.open(advice.cell)
         if np.isnan(game.win_estimate):
-            assert "unknown" in luck(game)[0] and "luck taken out" not in "".join(luck(game))
+            assert "unknown" in luck(game)[0] and "win estimate" not in "".join(luck(game))
     assert unknown > 0
 
 
@@ -246,7 +246,8 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
     code, out, _ = minesweeper("watch", tiny_run, "--boards", 2)
     said = "belief (run trained for 4 steps) on 3 x 4 with 2 mines, seed 0"
     assert code == 0 and out.startswith(f"{said}\n") and out.endswith("of 2 won\n")
-    assert re.search(r"^it gives itself [\d.]+% to win\ncell    mine     wins  visits$", out, re.M)
+    value, header = r"^estimated probability of a win: [\d.]+%", "cell    mine     wins  visits$"
+    assert re.search(f"{value}\n{header}", out, re.M)
     lines = iter(["hint", "quit"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     code, out, _ = minesweeper("play", tiny_run, "--seed", 0)
@@ -258,7 +259,7 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
     [
         (["watch", "--boards", 0], "--boards 0 was given; give 1 to 100000000."),
         (["watch", "--delay", -1], "--delay -1.0 was given; give 0 to 3600."),
-        (["watch", "--agent", "cheat"], "no agent is called 'cheat'; choose one of"),
+        (["watch", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of"),
         (["watch", "nowhere"], "nowhere holds no run"),
         (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
         (["play", "--agent", "network"], "network needs a trained network"),

@@ -16,8 +16,8 @@ from zero_train.app import (
 from ._config import MOST_LAYOUTS, SIDES, SIMULATIONS
 
 
-# What flags may be, ends included; a standard error needs two boards. Those of a board are looked
-# at by `zero_envs.Minesweeper` too.
+# The allowed range of each flag, inclusive; a standard error needs two boards.
+# `zero_envs.Minesweeper` checks the flags of a board too.
 _TABLE: dict[str, tuple[float, float]] = {
     "rows": SIDES,
     "columns": SIDES,
@@ -30,105 +30,106 @@ _WATCHING = {**_TABLE, "boards": (1, 10**8), "delay": (0, 3600)}
 
 @dataclasses.dataclass(frozen=True)
 class TableArguments:
-    """What agents sit down to; what is left out is the run's, or else the usual."""
+    """The board and the budget of agents."""
 
     rows: int | None = None
-    """Of the board; by default the run's, or 10."""
+    """Rows of the board; by default the run's, or 10."""
     columns: int | None = None
-    """Of the board; by default the run's, or 10."""
+    """Columns of the board; by default the run's, or 10."""
     mines: int | None = None
-    """On the board; by default the run's, or 10. The first cell may be one."""
+    """Mines on the board; by default the run's, or 10. The first cell may be a mine."""
     max_states: int | None = None
-    """Room for the exact posterior, a power of two; by default the run's, or 512."""
+    """Maximum number of states of the exact posterior, a power of two; by default the run's, or
+    512."""
     layouts: int | None = None
-    """hindsight, belief: layouts for a move; by default 128 for hindsight, the run's or 256 for
+    """hindsight, belief: layouts per move; by default 128 for hindsight, the run's or 256 for
     belief."""
     simulations: int | None = None
-    """belief: per move that must be searched; by default what the run was configured for, or
-    512."""
+    """belief: simulations per searched move; by default the run's, or 512."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalArguments:
-    """Measure an agent on boards that it sees as a player does."""
+    """Measure an agent. It observes the visible board and the number of mines only."""
 
     run: tyro.conf.Positional[str | None] = None
     """The folder of a run, for the agents that need its network."""
     agent: str | None = None
     """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
-    belief of a run, tiebreak without one."""
+    belief with a run and tiebreak without one."""
     boards: int = 2000
-    """How many. Board for board the same for every agent."""
+    """The number of boards, which are the same for every agent."""
     seed: int = 0
-    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
-    """Print one JSON line instead."""
+    """Print one JSON line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompareArguments:
-    """Agents beside each other on the same boards, and beside what is known of them."""
+    """Compare agents on the same boards, and with known results."""
 
     run: tyro.conf.Positional[str | None] = None
     """The folder of a run, for the agents that need its network."""
     agents: tuple[str, ...] = ()
-    """As for eval; hindsight-32 has 32 layouts. By default everybody, network and belief if there
-    is a run."""
+    """As for eval; hindsight-32 has 32 layouts. By default all agents, network and belief only with
+    a run."""
     boards: int = 2000
-    """How many, the same for every agent."""
+    """The number of boards."""
     seed: int = 0
-    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
-    """Print one JSON line a row."""
+    """Print one JSON line for each row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WatchArguments:
-    """Look on while an agent plays, beside how likely every cell is a mine."""
+    """Watch an agent play, with the probability of a mine in each cell."""
 
     run: tyro.conf.Positional[str | None] = None
     """The folder of a run, for the agents that need its network."""
     agent: str | None = None
     """As for eval."""
     boards: int = 5
-    """The first ones that eval plays with this seed."""
+    """The number of boards: the first ones that eval plays with this seed."""
     delay: float = 1.0
-    """Seconds that a guess is looked at; safe moves go by in a fifth."""
+    """Seconds for which a guess is shown; safe moves are shown for a fifth of it."""
     seed: int = 0
-    """Of the boards, and of what agents draw; belief trees draw by the board alone."""
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
 
 @dataclasses.dataclass(frozen=True)
 class PlayArguments:
-    """Play in the terminal, with advice and a map of the risks if you ask for them."""
+    """Play in the terminal. Hints and a map of the risks are available."""
 
     run: tyro.conf.Positional[str | None] = None
     """The folder of a run, for the agents that need its network."""
     agent: str | None = None
-    """Who gives hints; as for eval."""
+    """The agent that gives hints; as for eval."""
     seed: int | None = None
-    """Of the boards, those that eval plays with it; by default any, which is said."""
+    """The seed of the boards, which are those of eval; by default a random one, which is shown."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
 
 def main() -> None:
-    """Runs one command; bad input ends it with one line and exit code 2."""
+    """Runs one command. Bad input prints one line and exits with code 2."""
     run_command(
         "minesweeper",
-        "Minesweeper, played without ever seeing the mines.",
+        "Minesweeper, played without observing the mines.",
         {
             "train": Command(
-                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+                _train, "train a player; its run folder is runs/PRESET by default, see --out"
             ),
             "eval": Command(_eval, "measure an agent", operands="[RUN]"),
             "compare": Command(_compare, "measure agents on the same boards", operands="[RUN]"),
-            "watch": Command(_watch, "look on while an agent plays", operands="[RUN]"),
-            "play": Command(
-                _play, "play in the terminal, with hints if asked for", operands="[RUN]"
-            ),
+            "watch": Command(_watch, "watch an agent play", operands="[RUN]"),
+            "play": Command(_play, "play in the terminal, with hints on request", operands="[RUN]"),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Who plays, by name."""
+"""Agents by name."""
 
 import functools as ft
 import re
@@ -19,15 +19,15 @@ from zero_train import (
 )
 from zero_train.app import UsageError
 
-from ._build import build_model, build_player
+from ._build import build_model, build_planner
 from ._config import Config
 from ._planner import SolverSearch
 from ._solvers import BoardActor, by_rules, least_likely
 
 
-#: Who plays with a network; the first two cannot do without.
+#: The agents that use a network; `belief-constant` can do without.
 NETWORKED = ("network", "belief", "belief-constant")
-#: All of them.
+#: All agents.
 AGENTS = (
     *NETWORKED,
     "hindsight",
@@ -36,23 +36,23 @@ AGENTS = (
     "rules",
     "random",
 )
-#: Who is measured while a network learns.
+#: The agents of evaluations during training.
 FOLLOWED = ("network", "belief")
-#: Whose plans a flag changes.
+#: The agents that a flag applies to.
 PLANNING = {
     "layouts": ("belief", "belief-constant", "hindsight"),
     "simulations": ("belief", "belief-constant"),
 }
-#: Layouts of `hindsight`, unless its name says how many: with 128 it is nearly as good as with all.
+#: The default number of layouts of `hindsight`, with which it is nearly as good as with all.
 LAYOUTS = 128
-# Bytes that the tree of a belief may take.
+# The maximum size of a belief tree in bytes.
 _ROOM = 8e9
-# Far below the least that means over so many layouts differ by.
+# Far below the smallest difference between means over the layouts.
 _TIES = 1e-7
 
 
 class Indifferent(eqx.Module):
-    """The policy of a network, or none, and every game as good as won that is not lost."""
+    """The policy of a network, or a uniform one, and the value 1 for every state."""
 
     policy: Evaluator | None = None
 
@@ -70,18 +70,19 @@ def build_agent(
     layouts: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
-    """The agent of that name.
+    """The agent of a name.
 
     **Arguments:**
 
     - `name`: one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
-    - `config`: how belief trees are searched; by default as usual.
-    - `layouts`: how many `hindsight` draws for a move.
-    - `evaluate`: a trained network; `belief-constant` takes its policy, but holds every game for as
-        good as won.
+    - `env`: the environment.
+    - `config`: the configuration of belief trees; by default that of `Config()`.
+    - `layouts`: the number of layouts that `hindsight` draws for a move.
+    - `evaluate`: a trained network. `belief-constant` uses its policy, and the value 1 for every
+        state.
 
-    **Raises:** [`zero_train.app.UsageError`][] for a name that nobody has, and for an agent that
-    has no network.
+    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, and for an agent that needs a
+    network if there is none.
     """
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
@@ -92,19 +93,19 @@ def build_agent(
     if kind == "network":
         return PolicyActor(judge)
     if kind.startswith("belief"):
-        player = build_player(config or Config())
-        _check_room(name, player, env)
-        return PlanningActor(player, build_model(env, judge))
+        planner = build_planner(config or Config())
+        _check_room(name, planner, env)
+        return PlanningActor(planner, build_model(env, judge))
     if kind == "random":
         return RandomActor()
     if kind == "rules":
         return BoardActor(by_rules)
     if kind == "hindsight":
-        # With the mines known every safe cell is worth the same: one simulation each says all. So
-        # much exploration that none comes twice before all came once. The root counts what lies
-        # behind it without storing it, which would take a fifth of a megabyte a layout.
-        rule = PUCT(1e4, ByMinMax(0.0, 2.0))  # a cell's pay and what follows
-        # Equally good cells at random: the first of them would be a rule of its own.
+        # With known mines all safe cells have the same value, so one simulation for each cell
+        # suffices. The exploration constant is so large that every cell is visited once. A tree of
+        # one node needs a fifth of a megabyte less for each layout.
+        rule = PUCT(1e4, ByMinMax(0.0, 2.0))  # the reward of a cell and the value after it
+        # Ties are broken at random; always taking the first cell would be a strategy of its own.
         readout = SoftmaxQ(_TIES)
         tree = TreeSearch(env.num_actions, rule, readout=readout, max_depth=1, max_nodes=1)
         planner = Hindsight(tree, number or layouts or LAYOUTS)
@@ -113,14 +114,14 @@ def build_agent(
     return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
 
 
-def _check_room(name: str, player: SolverSearch, env: Minesweeper) -> None:
-    simulations = player.search.num_simulations
+def _check_room(name: str, planner: SolverSearch, env: Minesweeper) -> None:
+    simulations = planner.search.num_simulations
     # A decision and a chance node for each simulation, and in both the board and the mines of
     # every particle.
-    room = 2 * player.lanes * (simulations + 1) * player.num_layouts * 2 * env.num_actions
+    room = 2 * planner.lanes * (simulations + 1) * planner.num_layouts * 2 * env.num_actions
     if room > _ROOM:
         raise UsageError(
-            f"{name} with {simulations} simulations over {player.num_layouts} layouts of "
+            f"{name} with {simulations} simulations over {planner.num_layouts} layouts of "
             f"{env.num_actions} cells would take {room / 1e9:.0f} GB; give fewer --simulations or "
             f"--layouts, for {_ROOM / 1e9:.0f} GB at most."
         )
@@ -130,7 +131,7 @@ def _parsed(name: str) -> tuple[str, int | None]:
     found = re.fullmatch(r"hindsight-([1-9]\d{0,4})", name)
     if found is None and name not in AGENTS:
         raise UsageError(
-            f"no agent is called {name!r}; choose one of {', '.join(AGENTS)}, or hindsight-32 for "
-            "32 layouts."
+            f"agent {name!r} is unknown; choose one of {', '.join(AGENTS)}, or hindsight-32 for 32 "
+            "layouts."
         )
     return ("hindsight", int(found[1])) if found else (name, None)

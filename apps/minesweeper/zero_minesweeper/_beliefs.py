@@ -1,4 +1,4 @@
-"""Beliefs about mines, and what follows from them whoever judges a board."""
+"""Beliefs about mines, and a model of them that uses the exact risks."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from zero_search import (
 class MineBelief(eqx.Module):
     """A belief about a board, and the probability of a mine in each cell.
 
-    At the root that is known exactly, which particles need not show; below it is their share.
+    `risk` is exact at the root, and the weighted fraction of the particles below.
     """
 
     belief: Belief[MinesweeperState]
@@ -27,19 +27,18 @@ class MineBelief(eqx.Module):
 
 
 PredictedMines = PredictedBelief[MinesweeperState]
-# The last signal; those before are numbers.
+# The last signal is a mine; the others are numbers.
 _MINE = -1
 
 
 class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
-    """A [`zero_search.BeliefModel`][] of boards that pay for wins alone.
+    """A [`zero_search.BeliefModel`][] of boards with a reward for wins only.
 
-    - A move is discounted by its risk, and chance is left with the numbers: a mine ends the game,
-      which need not be visited to be known.
-    - Where some cell is safe, that cell is the only legal one. It costs nothing to open and may
-      tell something, so nothing better is lost, and the tree need not branch.
-    - Where no cell is safe, nobody wins more often than the safest cell is safe, whatever the
-      evaluator says.
+    - A move is discounted by its risk, and the chance outcomes are the numbers. A mine is no
+      outcome, because its value is known to be 0.
+    - If some cell is safe, the first safe cell is the only legal action. Opening it has no cost and
+      may give information, so no better action is excluded.
+    - If no cell is safe, the value is at most the probability that the safest cell is safe.
     """
 
     beliefs: BeliefModel
@@ -65,7 +64,7 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
             lambda x: (x.logits, x.reward, x.discount),
             after,
             (
-                # Where nothing but a mine is possible, that is what happens.
+                # If a mine is the only possible outcome, it stays possible.
                 jnp.where(some, numbers, after.logits),
                 safe * after.reward,
                 safe * after.discount,
@@ -93,7 +92,7 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
         legal = logits > -jnp.inf
         safe = legal & (node.risk == 0)
         least = jnp.min(jnp.where(legal, node.risk, jnp.inf), axis=1)
-        # What is not finite must stay so, for the search to count it.
+        # Numbers that are not finite stay so, because the search counts them.
         sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(logits) | (logits == -jnp.inf), axis=1)
         known = sound & jnp.any(legal, axis=1)
         forced = (known & jnp.any(safe, axis=1))[:, None]

@@ -1,4 +1,4 @@
-"""Boards on which something must be risked, and what a network thinks of them."""
+"""Boards without a safe cell, and the predictions of a network for them."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from zero_train.app import picture
 from ._game import Game
 
 
-#: Where a run keeps them.
+#: The file of these boards in the folder of a run.
 FILE = "boards.json"
-_CELL = 22  # of a drawing
+_CELL = 22  # the size of a cell in a drawing
 
 
 def guesses(
     env: Minesweeper, number: int, *, key: PRNGKeyArray, games: int = 20
 ) -> list[tuple[Int8[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]]:
-    """Boards with the exact probability of a mine in each cell, without a cell known to be safe and
-    with one open: the first different ones that there are in so many games, one a game."""
+    """Boards without a safe cell and with an open one, and the exact probability of a mine in each
+    cell. They are the first different ones of `games` games, at most one from each."""
     found, seen = [], set[bytes]()
     for i in range(games):
-        # Keys are only folded from it.
+        # `Game` only folds numbers into the key.
         game = Game(env, i, key=jr.clone(key))
         while not game.over and len(found) < number:
             guess = game.moves > 0 and not game.safe.size and not np.isnan(game.heat).any()
@@ -48,8 +48,8 @@ def opinions(
     boards: Sequence[tuple[Int8[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]],
     evaluate: FeatureEvaluator,
 ) -> list[dict[str, Any]]:
-    """What a network thinks of boards, for `boards.json`: `board`, `exact`, `believed` risks, the
-    cell that it likes best, and `value`, how likely it thinks a win."""
+    """The rows of `boards.json`: `board`, the `exact` risks and those `believed` by a network, the
+    `cell` of its policy, and its `value`, the predicted probability of a win."""
     rows = []
     for board, exact in boards:
         features = {"board": jnp.asarray(board), "num_mines": jnp.int32(env.num_mines)}
@@ -68,7 +68,7 @@ def opinions(
 
 
 def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """The boards of a run folder for its report; none where it has none."""
+    """Drawings of the boards of a run for its report."""
     path = pathlib.Path(folder) / FILE
     for row in json.loads(path.read_text()) if path.exists() else []:
         board = np.asarray(row["board"])
@@ -78,9 +78,9 @@ def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
         drawn = _drawn(board, exact, None, 0) + _drawn(board, believed, row["cell"], wide)
         size = f"0 0 {2 * wide - _CELL} {board.shape[0] * _CELL}"
         yield picture(
-            f"It thinks that it wins with {row['value']:.1%}",
-            "How likely mines are in percent: exactly, and by the network, with the cell it would "
-            f"open framed. It is off by {off:.1%} at most.",
+            f"Predicted probability of a win: {row['value']:.1%}",
+            "The probability of a mine in percent, exact (left) and predicted (right). The network "
+            f"would open the framed cell. The largest error is {off:.1%}.",
             f'<svg viewBox="{size}" font-size="9" text-anchor="middle">{drawn}</svg>',
         )
 
@@ -90,7 +90,7 @@ def _rounded(x: Any) -> list[list[float]]:
 
 
 def _drawn(board: np.ndarray, risk: np.ndarray, chosen: int | None, left: int) -> str:
-    """One board, `left` of it in the drawing's own unit."""
+    """A drawing of a board at the horizontal position `left`."""
     parts = []
     for i, j in np.ndindex(*board.shape):
         x, y = left + j * _CELL, i * _CELL

@@ -1,4 +1,4 @@
-"""From a configuration to the parts: environment, agent, loop."""
+"""Builds environment, agent and loop from a configuration."""
 
 import functools as ft
 
@@ -24,16 +24,16 @@ from ._planner import SolverSearch
 
 
 def build_env(config: Config) -> Minesweeper:
-    """The board that players are measured on.
+    """The environment of evaluations.
 
-    **Raises:** [`zero_train.app.UsageError`][] for a board that there is not.
+    **Raises:** [`zero_train.app.UsageError`][] for an impossible board.
     """
     with as_usage_error():
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
 
 def build_learner(config: Config) -> ExpertIteration:
-    """What learns, and what it learns from, of a configuration."""
+    """The agent of a configuration."""
     env = build_env(config)
     return ExpertIteration(
         network=ft.partial(build_network, config),
@@ -48,7 +48,7 @@ def build_learner(config: Config) -> ExpertIteration:
             config.layouts,
             config.temperature,
         ),
-        player=build_player(config),
+        planner=build_planner(config),
         gamma=1.0,
         value_target=NStepReturns(config.n_steps, rewards_without_luck),
         value_weight=config.value_weight,
@@ -62,7 +62,7 @@ def build_learner(config: Config) -> ExpertIteration:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** `UsageError` where the shards do not divide over the devices.
+    **Raises:** `UsageError` if the shards cannot be divided evenly over the devices.
     """
     devices = mesh.shape["data"]
     if config.shards % devices:
@@ -81,7 +81,6 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             num_shards=config.shards,
         ),
         augment=random_symmetry if config.symmetries else None,
-        num_envs=config.envs,
         unroll_length=config.unroll,
         num_updates=config.updates,
         mesh=mesh,
@@ -89,12 +88,12 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
 
 
 def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
-    """The network of a configuration; it plays boards of any size."""
+    """The network of a configuration, for boards of any size."""
     return MineNet(config.channels, config.blocks, key=key)
 
 
-def build_player(config: Config) -> SolverSearch:
-    """The solver, with a belief tree where it cannot be sure, at full strength."""
+def build_planner(config: Config) -> SolverSearch:
+    """The planner of evaluations: the solver, and a belief tree if no cell is safe."""
     # By maxima, which leave no exploration in a value. To learn from, means are better: with maxima
     # for an urgency every cell is tried, and visits say little.
     rule = PUCT(config.player_exploration, FirstPlayUrgency())
@@ -103,12 +102,12 @@ def build_player(config: Config) -> SolverSearch:
 
 
 def build_model(env: Minesweeper, evaluate: Evaluator, *, gamma: float = 1.0) -> EnvironmentModel:
-    """What it plans over: boards of that size, on which a win is worth 1 and all else 0."""
+    """The model of the planners: the boards of `env` with reward 1 for a win and 0 otherwise."""
     return EnvironmentModel(_paying_for_wins(env), evaluate, gamma)
 
 
 def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate by gradient update."""
+    """The learning rate of each gradient update."""
     updates = config.steps * config.updates
     return optax.cosine_decay_schedule(config.learning_rate, updates, config.decay)
 

@@ -1,4 +1,4 @@
-"""`minesweeper compare`: agents beside each other on the same boards, and what is known of them."""
+"""`minesweeper compare`: compares agents on the same boards, and with known results."""
 
 from collections.abc import Sequence
 from json import dumps
@@ -35,27 +35,27 @@ def compare(
     json: bool,
     **table: int | None,
 ) -> None:
-    """Prints a row for each agent, all of them on the same boards.
+    """Prints a row for each agent; all play the same boards.
 
     **Arguments:**
 
-    - `agents`: names; by default everybody there can be.
-    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    - `agents`: their names; by default all agents.
+    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
     """
     seat = Table.of(run, **table)
     env = seat.env
     names = agents or (_EVERYBODY if run is None else (*_EVERYBODY, "network", "belief"))
-    # Whoever is unknown is so before the others have played.
+    # Unknown names raise an error before the first agent plays.
     players = seat.agents(names)
     known = KNOWN if is_usual(env) else {}
     if not json:
         print(f"{boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
         if known:
-            print(f"nobody can win more than {BOUND[0]} of them, or return more than {BOUND[1]}")
+            print(f"upper bounds of any player: {BOUND[0]} of them won, return {BOUND[1]}")
         print("±: one standard error")
         print(_HEADER)
     first = None
-    # The yardstick is measured first, whatever the order.
+    # The other agents are compared with `tiebreak`, so it is measured first.
     for name in sorted(players, key=lambda name: name != "tiebreak"):
         measured = measure_agent(name, env, players[name], boards=boards, seed=seed)
         row = result_row(name, measured)
@@ -70,7 +70,7 @@ def compare(
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A row below `_HEADER`."""
+    """A row of the table with the header `_HEADER`."""
     spread = lambda name, digits: f"{row[name]:.{digits}f}"
     wins = f"{spread('win_rate', 4)} ± {spread('win_se', 4)}"
     returned = f"{spread('return_mean', 2)} ± {spread('return_se', 2)}"

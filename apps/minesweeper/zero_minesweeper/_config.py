@@ -8,85 +8,86 @@ from zero_train.app import check_bounds, UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a run trains, and how. The run folder's config.json holds exactly these."""
+    """The configuration of a run; config.json in the run's folder has the same fields."""
 
     rows: int = 10
-    """Of the board."""
+    """Rows of the board."""
     columns: int = 10
-    """Of the board."""
+    """Columns of the board."""
     mines: int = 10
-    """On the board; the first cell may be one."""
+    """Mines on the board. The first cell may be a mine."""
     max_states: int = 512
-    """Room for the exact posterior, a power of two; boards of many mines need more. Where one does
-    not fit, the network's policy plays."""
+    """Maximum number of states of the exact posterior, a power of two. Boards of many mines need
+    more. If a posterior needs more, the network's policy plays."""
     seed: int = 0
-    """Everything random in the run derives from it."""
+    """The seed of all randomness."""
 
     # --- how much
     steps: int = 300
-    """Steps of the loop: each collects from every environment, then updates."""
+    """Steps of the loop, each of which collects from every environment and then updates."""
     envs: int = 256
-    """Boards played at once, over all devices."""
+    """Parallel boards, over all devices."""
     unroll: int = 8
-    """Cells opened on every board per step."""
+    """Moves on every board per step."""
     updates: int = 4
     """Gradient updates per step."""
     batch: int = 16
     """Windows per gradient update, over all devices."""
     length: int = 33
-    """Rows in a window; all but the last are learned from."""
+    """Rows in a window. The last row is only bootstrapped from."""
     capacity: int = 1024
-    """Rows kept for replay, per board played."""
+    """Rows kept for replay, per parallel board."""
     shards: int = 8
-    """Parts that replay is drawn in; any number of devices that divides it gives the same run."""
+    """Parts of the replay buffer. The run is the same for every number of devices that divides
+    it."""
 
     # --- search
     simulations: int = 128
-    """Simulations per move that must be searched, while collecting and in the run's evaluations."""
+    """Simulations per searched move, while collecting and in the run's evaluations."""
     player_simulations: int = 512
-    """The same at full strength, when not said otherwise."""
+    """Simulations per searched move of other commands, by default."""
     layouts: int = 256
-    """Particles of a belief, which is exact where the board has no more layouts."""
+    """Particles of a belief, which is exact if the board has at most this number of layouts."""
     exploration: float = 1.0
     """PUCT: weight of the prior, while collecting."""
     player_exploration: float = 0.1
-    """The same at full strength."""
+    """PUCT: weight of the prior in evaluations."""
     temperature: float = 1.0
-    """Of the visits that a move is drawn by, while collecting."""
+    """Temperature of the visits from which a move is drawn, while collecting."""
 
     # --- network
     channels: int = 32
-    """Of the convolutions."""
+    """Channels of the convolutions."""
     blocks: int = 6
     """Residual blocks of two convolutions each."""
 
     # --- learning
     n_steps: int = 32
-    """Rewards in a value target before the target network's value."""
+    """Number of rewards in a value target, before the target network's value."""
     value_weight: float = 20.0
     """Weight of the value loss."""
     mine_weight: float = 10.0
     """Weight of the loss of the mines' probabilities."""
     target_rate: float = 0.02
-    """How far the target network moves towards the parameters with every update."""
+    """Fraction of the way to the parameters that the target network moves in every update."""
     learning_rate: float = 2e-3
     """Learning rate of AdamW at the first update."""
     decay: float = 0.02
-    """Share of the learning rate that is left at the last update; it falls as a cosine."""
+    """Fraction of the learning rate at the last update; it falls along a cosine."""
     weight_decay: float = 1e-4
     """AdamW's decoupled weight decay."""
     clip: float = 1.0
-    """Gradients are scaled down to this global norm; 0 leaves them."""
+    """Maximum global norm of the gradient; 0 for no maximum."""
     symmetries: bool = True
-    """Learn from each window in a random one of the board's symmetries."""
+    """Apply a random symmetry of the board to every window."""
 
-    # --- watching
+    # --- evaluation
     evaluate_every: int = 75
     """Steps between two evaluations."""
     boards: int = 250
-    """Boards in each; four times as many in the last one."""
+    """Boards in an evaluation; four times as many in the last one."""
     checkpoint_every: int = 50
-    """Steps between two checkpoints of the whole state."""
+    """Steps between two checkpoints."""
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
@@ -103,13 +104,13 @@ class Config:
             )
 
 
-#: As many as `zero_envs.list_mines` can tell apart.
+#: The maximum number of layouts of `zero_envs.list_mines`.
 MOST_LAYOUTS = 65536
-#: What every `--simulations` may be.
+#: The allowed range of `--simulations`, inclusive.
 SIMULATIONS = (1, 10**6 - 1)
-#: What the sides of a board may be.
+#: The allowed range of the sides of a board, inclusive.
 SIDES = (2, 100)
-#: What each flag may be, ends included; boards are looked at by `zero_envs.Minesweeper` too.
+#: The allowed range of each flag, inclusive; `zero_envs.Minesweeper` checks boards too.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
     **dict.fromkeys(("capacity", "n_steps"), (1, math.inf)),
@@ -125,7 +126,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "decay": (1e-6, 1),
 }
 
-#: `tiny` shows every part in a few minutes, on a small board.
+#: `tiny` runs all parts in a few minutes, on a small board.
 PRESETS: dict[str, Config] = {
     "default": Config(),
     "tiny": Config(

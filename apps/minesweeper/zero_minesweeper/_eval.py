@@ -1,4 +1,4 @@
-"""How good an agent is, in numbers that all agents share."""
+"""`minesweeper eval`: measures an agent."""
 
 import sys
 from json import dumps
@@ -21,8 +21,8 @@ def evaluate(
 
     **Arguments:**
 
-    - `agent`: a name; by default the strongest that there is.
-    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    - `agent`: a name; by default the strongest agent.
+    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
     """
     seat = Table.of(run, **table)
     name = agent or seat.usual_agent
@@ -44,8 +44,7 @@ def evaluate(
 def measure_agent(
     name: str, env: Minesweeper, actor: AbstractActor, *, boards: int, seed: int
 ) -> Measured:
-    """Measures with this seed, and says on stderr how far it is, if that is a terminal, and what
-    is odd about the result."""
+    """Measures an agent. Progress (in a terminal) and doubts about the result go to stderr."""
 
     def progress(done: int) -> None:
         if sys.stderr.isatty():
@@ -59,33 +58,33 @@ def measure_agent(
 
 
 def doubts(name: str, env: Minesweeper, measured: Measured) -> list[str]:
-    """What should make one wonder: risks that are not known, and wins that nobody can have."""
+    """Warnings about a result: unknown risks, and more wins than are possible."""
     said = []
     if unknown := int(measured.games.unknown.sum()):
         said.append(
-            f"the exact risk of {unknown} moves of {name} is not known, for their posterior needs "
-            f"more than {env.max_states} states; they count as what came of them. A larger "
-            "--max-states may help."
+            f"the exact risk of {unknown} moves of {name} is unknown, because the posterior needs "
+            f"more than {env.max_states} states; they count by their results. Increase "
+            "--max-states."
         )
     least = float(measured.wins.mean()) - 3 * measured.win_error
     if is_usual(env) and least > BOUND[0]:
         said.append(
-            f"{name} wins more than {least:.4f}, three standard errors below its mean; nobody who "
-            f"does not see the mines can win more than {BOUND[0]}. Something leaks."
+            f"{name} wins at least {least:.4f} (three standard errors below its mean), but without "
+            f"observing the mines at most {BOUND[0]} is possible. The agent may observe the mines."
         )
     return said
 
 
 def _interval(mean: float, error: float, digits: int) -> str:
-    """With a standard error, and between which two numbers it is in 95 % of cases."""
+    """A mean with its standard error and 95 % confidence interval."""
     low, high = mean - 1.96 * error, mean + 1.96 * error
     number = lambda x: f"{x:.{digits}f}"
     return f"{number(mean)} ± {number(error)} (95 %: {number(low)} to {number(high)})"
 
 
 def result_row(name: str, measured: Measured) -> dict[str, Any]:
-    """What `--json` prints: means over boards, luck with the mines taken out where that is the
-    steadier estimate, and their standard errors."""
+    """The results of an agent, which `--json` prints: means over boards and their standard errors.
+    See [`Measured`][zero_minesweeper._measure.Measured] for the estimates."""
     games = measured.games
     returned, return_error = mean_and_error(measured.returns)
     return {

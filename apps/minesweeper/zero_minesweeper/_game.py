@@ -1,4 +1,4 @@
-"""One board, opened cell by cell by a person or an agent, with an account of the risks."""
+"""One game of a person or an agent, with a record of the risks."""
 
 import dataclasses
 
@@ -18,13 +18,13 @@ from ._planner import SolverSearch
 
 @dataclasses.dataclass(frozen=True)
 class Risk:
-    """A move that might have opened a mine.
+    """A move that could have opened a mine.
 
     **Attributes:**
 
-    - `cell`: which was opened.
-    - `probability`: exactly, of a mine there given what was seen; NaN where it is not known.
-    - `needless`: a cell was known to be safe.
+    - `cell`: the opened cell.
+    - `probability`: the exact probability of a mine given the visible board, NaN if unknown.
+    - `needless`: whether some other cell was safe.
     """
 
     cell: int
@@ -34,14 +34,15 @@ class Risk:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Advice:
-    """What an agent would open, and, where it searched, what it weighed.
+    """The move of an agent and, if it searched, the result of the search.
 
     **Attributes:**
 
-    - `cell`: its choice.
-    - `value`: how likely it thinks a win; `None` without a search, as what follows.
-    - `visits`: of each cell by the search.
-    - `wins`: how likely it thinks a win by each cell; means nothing without visits.
+    - `cell`: the cell that it would open.
+    - `value`: the estimated probability of a win. This and the following are `None` without a
+        search.
+    - `visits`: the visits of each cell.
+    - `wins`: the estimated probability of a win after each cell; undefined for unvisited cells.
     """
 
     cell: int
@@ -51,17 +52,18 @@ class Advice:
 
 
 class Game:
-    """A board that shows nothing of its mines before its end.
+    """A game that does not show its mines before its end.
 
-    It is the board of this number that [`measure`][zero_minesweeper._measure.measure] plays with
-    the same key, and agents draw there what they draw here.
+    It is equal to the board of the same number that
+    [`measure`][zero_minesweeper._measure.measure] plays with the same key, and agents get the same
+    keys.
 
     **Attributes:**
 
-    - `env`: the rules.
-    - `risks`: those that were taken.
-    - `moves`: how many cells were opened.
-    - `last`: which was opened last.
+    - `env`: the environment.
+    - `risks`: the risks so far.
+    - `moves`: the number of moves so far.
+    - `last`: the last opened cell.
     """
 
     def __init__(self, env: Minesweeper, number: int, *, key: PRNGKeyArray):
@@ -75,46 +77,46 @@ class Game:
 
     @property
     def board(self) -> Int8[np.ndarray, "rows columns"]:
-        """What the player sees: -1 where hidden."""
+        """The visible board; hidden cells are -1."""
         return np.asarray(self._state.board)
 
     @property
     def over(self) -> bool:
-        """Won or lost."""
+        """Whether the game is over."""
         return bool(self._state.over)
 
     @property
     def won(self) -> bool:
-        """Every safe cell is open."""
+        """Whether the game is won."""
         return self.over and bool(self.env.won(self._state))
 
     @property
     def mines(self) -> Bool[np.ndarray, "rows columns"] | None:
-        """Where they were; `None` before the end."""
+        """The mines, or `None` before the end of the game."""
         return np.asarray(self._state.mines) if self.over else None
 
     @property
     def heat(self) -> Float[np.ndarray, "rows columns"]:
-        """The exact probability of a mine in each cell, of the visible board alone; NaN where it
-        is not known. At the end as it was before the last move."""
+        """The exact probability of a mine in each cell given the visible board, NaN if unknown. At
+        the end it is that before the last move."""
         if self._heat is None:
-            # Batched, as agents ask: what was compiled for one is there for the other.
+            # With a batch axis, so that the compiled function of the agents is used.
             self._heat = np.asarray(_heat(self.env, self._state))
         return self._heat
 
     @property
     def safe(self) -> Int[np.ndarray, " safe"]:
-        """The hidden cells that are known to be safe."""
+        """The hidden cells whose risk is 0."""
         return np.flatnonzero((self.board < 0) & (self.heat == 0))
 
     @property
     def win_estimate(self) -> float:
-        """1 less the risks that were taken, as [`Played`][zero_minesweeper._measure.Played] has it;
-        NaN where one is not known."""
+        """1 minus the sum of the risks (see [`Played`][zero_minesweeper._measure.Played]), NaN if
+        one is unknown."""
         return 1 - sum(risk.probability for risk in self.risks)
 
     def open(self, cell: int) -> None:
-        """Opens a hidden cell. Opening one again ends the game as a mine does."""
+        """Opens a cell. Opening an open cell ends the game like a mine."""
         probability = float(self.heat.flat[cell]) if self.board.flat[cell] < 0 else 1.0
         if probability != 0:
             self.risks.append(Risk(cell, probability, bool(self.safe.size)))
@@ -124,13 +126,13 @@ class Game:
             self._heat = None
 
     def ask(self, actor: AbstractActor) -> Advice:
-        """What `actor` would open. It is given a state without mines."""
+        """The move of `actor`, which gets a state without mines."""
         board = self._state.board
         blind = MinesweeperState(board, jnp.zeros(board.shape, jnp.bool_), self._state.over)
         key = self._draw(0, self.moves)
         if not isinstance(actor, PlanningActor):
-            # Not compiled as a whole, so that the posterior, which takes long, is compiled once
-            # for those that ask for it and for `heat`.
+            # Not compiled as a whole, so that the posterior is compiled once, for the agents and
+            # for `heat`.
             return Advice(int(_act(self.env, actor, blind, key)))
         if not isinstance(actor.planner, SolverSearch):
             return Advice(int(_act_compiled(self.env, actor, blind, key)))

@@ -1,9 +1,10 @@
-"""What is known of the usual board, 10 x 10 with 10 mines."""
+"""Known results for the default board, 10 x 10 with 10 mines."""
 
 from zero_envs import Minesweeper
 
 
-#: Wins and return, measured elsewhere or worked out; of `belief` the best hand-written solver's.
+#: Win rates and returns, measured elsewhere or computed; for `belief` those of the best
+#: hand-written solver.
 KNOWN = {
     "random": (0.0, 8.18),
     "rules": (0.747, 71.7),
@@ -14,10 +15,10 @@ KNOWN = {
     "hindsight-128": (0.809, 73.9),
     "belief": (0.857, 78.0),
 }
-#: Nobody who does not see the mines does better, by exact expectimax over optimistic positions.
+#: Upper bounds of both without observing the mines, by exact expectimax over optimistic positions.
 BOUND = (0.8711, 78.43)
 
 
 def is_usual(env: Minesweeper) -> bool:
-    """Whether that holds of it."""
+    """Whether these results apply to `env`."""
     return (env.rows, env.columns, env.num_mines) == (10, 10, 10)

@@ -1,4 +1,4 @@
-"""Layouts that say what all layouts say."""
+"""Weighted layouts that represent the posterior of a board."""
 
 import functools as ft
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int8, PRNGKeyArray
 from zero_envs import list_mines, sample_mines
 
 
-# Compiled, for a list that is too short is an error where values are at hand.
+# Compiled, because with concrete values `list_mines` raises an error if there are more layouts.
 @ft.partial(jax.jit, static_argnames=("num_mines", "number", "max_states"))
 def find_layouts(
     board: Int8[Array, "rows columns"],
@@ -19,11 +19,11 @@ def find_layouts(
     key: PRNGKeyArray,
     max_states: int,
 ) -> tuple[Bool[Array, "number rows columns"], Float[Array, " number"]]:
-    """Layouts that show the board, and their weights.
+    """Layouts that are consistent with the board, and their weights.
 
-    All layouts, equally likely, if there are no more than `number`: the posterior itself. Otherwise
-    they are drawn from it, and `calibrated` to its marginals. Weights sum to 1, or are NaN where no
-    layout is known.
+    If there are at most `number` layouts, these are all of them with equal weights. Otherwise they
+    are drawn from the posterior, and the weights are `calibrated` to its marginals. The weights add
+    up to 1, or are NaN if no layout is known.
     """
     every, listed, posterior = list_mines(board, num_mines, number, max_states=max_states)
     some, _ = sample_mines(board, num_mines, number, key=key, max_states=max_states)
@@ -42,12 +42,12 @@ def calibrated(
     *,
     steps: int = 30,
 ) -> Float[Array, " layouts"]:
-    """Weights by which each cell is a mine as often as `risk` says, as far as layouts allow.
+    """Weights with which the probability of a mine in each cell is `risk`, as far as possible.
 
-    Of all such weights those that differ least from equal ones, in relative entropy: they are
-    exponential in the layouts' cells (Deming and Stephan 1940, "On a least squares adjustment of a
-    sampled frequency table when the expected marginal totals are known"; Jaynes 1957, "Information
-    theory and statistical mechanics"), found by Newton's method on the dual, which is convex.
+    They are the weights of the smallest relative entropy to equal ones (Deming and Stephan 1940,
+    "On a least squares adjustment of a sampled frequency table when the expected marginal totals
+    are known"; Jaynes 1957, "Information theory and statistical mechanics"). Such weights are
+    exponential in the layouts' cells. They are computed by Newton's method on the convex dual.
     """
     x = layouts.astype(jnp.float32) - risk.reshape(1, -1)
     size = x.shape[1]
@@ -57,8 +57,8 @@ def calibrated(
         mean = weights @ x
         centred = x - mean[None]
         scatter = (centred * weights[:, None]).T @ centred
-        # What no layout tells apart has no direction of its own, and may go anywhere: so the step
-        # is limited in what it does to the layouts.
+        # The scatter matrix is singular if no layout distinguishes some cells. So the step is
+        # limited by its effect on the layouts.
         move = jnp.linalg.solve(scatter + 1e-2 * jnp.eye(size, dtype=jnp.float32), mean)
         return dual - move / jnp.maximum(1.0, jnp.max(jnp.abs(centred @ move)))
 

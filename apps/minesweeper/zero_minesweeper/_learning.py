@@ -1,4 +1,4 @@
-"""What is learned from a plan: a policy, the probability of winning, and where the mines are."""
+"""Targets and losses: the policy, the probability of a win, and the probability of mines."""
 
 import equinox as eqx
 import jax
@@ -14,12 +14,12 @@ from zero_train import Experience
 
 
 class Record(eqx.Module):
-    """What is kept of a plan.
+    """The part of a plan that is kept for learning.
 
     **Attributes:**
 
     - `weights`: the policy target.
-    - `probability`: of a mine in each cell, NaN where it is not known.
+    - `probability`: the probability of a mine in each cell, NaN if unknown.
     """
 
     weights: Float[Array, "*axes cells"]
@@ -27,14 +27,15 @@ class Record(eqx.Module):
 
 
 def record(plan: Plan) -> Record:
-    """What is learned from a [`SolverSearch`][zero_minesweeper._planner.SolverSearch]'s plan."""
+    """The record of a plan of [`SolverSearch`][zero_minesweeper._planner.SolverSearch]."""
     return Record(plan.weights, plan.extra.probability)
 
 
 def mine_loss(logits: Float[Array, "rows columns"], row: Experience) -> Float[Array, ""]:
-    """The divergence of the probabilities of a mine from the exact ones, mean over hidden cells.
+    """The mean divergence of the predicted probabilities of a mine from the exact ones over hidden
+    cells, in nats.
 
-    In nats. It says nothing that the player did not see: the posterior is that of the board.
+    The exact posterior depends on the visible board only, so the target reveals no mines.
     """
     exact = row.record.probability
     known = (row.obs.features["board"] < 0) & jnp.isfinite(exact)
@@ -46,29 +47,29 @@ def mine_loss(logits: Float[Array, "rows columns"], row: Experience) -> Float[Ar
 
 
 def rewards_without_luck(window: Experience) -> Float[Array, " time"]:
-    """Rewards of the rows `[time]` of a window, for what was risked and not for what came of it.
+    """Rewards of the rows `[time]` of a window that do not depend on the actual mines.
 
-    A move costs its exact probability of a mine, and the end pays 1, so that a whole game is worth
-    1 less its risks. That has the mean of a win and far less variance: where the mines really are
-    does not count, only where they may have been.
+    The reward of a move is minus its exact probability of a mine, and the end of the game adds 1.
+    The return of a game is therefore 1 minus the sum of its risks. It has the same mean as the
+    reward for a win, and a much smaller variance.
     """
     probability = window.record.probability.reshape(window.action.shape[0], -1)
     risk = jnp.take_along_axis(probability, window.action[:, None], axis=1)[:, 0]
     ends = (window.discount == 0) & ~window.last
     reward = jnp.where(ends, 1.0, 0.0) - jnp.where(window.last, 0.0, risk)
-    # Where the risk is not known, what came of it must do.
+    # If the risk is unknown, the reward of the environment is used.
     return jnp.where(jnp.isfinite(risk), reward, window.reward)
 
 
 def random_symmetry(window: Experience, *, key: PRNGKeyArray) -> Experience:
-    """The rows `[time]` of a window, all in the same symmetry of the board, drawn uniformly."""
+    """Applies one uniformly drawn symmetry of the board to all rows `[time]` of a window."""
     rows, columns = window.record.probability.shape[1:]
     index = jr.randint(key, (), 0, BoardSymmetries(rows, columns, rows * columns).size)
     return turned(window, index)
 
 
 def turned(window: Experience, index: Int[Array, ""] | int) -> Experience:
-    """The rows `[time]` of a window in symmetry `index` of [`zero_nets.BoardSymmetries`][]."""
+    """Applies symmetry `index` of [`zero_nets.BoardSymmetries`][] to all rows of a window."""
     rows, columns = window.record.probability.shape[1:]
     board = BoardSymmetries(rows, columns, rows * columns)
     boards = jax.vmap(lambda x: board.features(x, index))

@@ -1,4 +1,4 @@
-"""A trained player, back from its run folder."""
+"""Loads a trained player from the folder of its run, and the board that agents play."""
 
 import dataclasses
 import pathlib
@@ -19,13 +19,13 @@ from ._config import Config
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What a run folder holds of its player.
+    """A trained player.
 
     **Attributes:**
 
-    - `config`: what it was trained with.
-    - `params`: the parameters that play.
-    - `step`: how many steps they were trained for.
+    - `config`: the configuration of the run.
+    - `params`: the parameters of the player.
+    - `step`: the number of training steps so far.
     """
 
     config: Config
@@ -33,16 +33,15 @@ class Trained:
     step: int
 
     def evaluator(self) -> FeatureEvaluator:
-        """The network, on boards of any size."""
+        """The network, for boards of any size."""
         return build_learner(self.config).evaluator(self.params)
 
 
 def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
-    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
-    configuration than config.json says.
+    **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
+    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "minesweeper")
@@ -54,14 +53,14 @@ def load(run: str | pathlib.Path) -> Trained:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Where agents sit down to play: a board, and a trained player or none.
+    """A board, the configuration of agents, and a trained player or none.
 
     **Attributes:**
 
-    - `env`: the board.
-    - `config`: how agents play there.
-    - `trained`: who has a network, if anybody.
-    - `layouts`, `simulations`: what was asked for; `None` for what is usual.
+    - `env`: the environment.
+    - `config`: the configuration of agents.
+    - `trained`: the trained player, or `None`.
+    - `layouts`, `simulations`: the flags of these names, or `None` for the defaults.
     """
 
     env: Minesweeper
@@ -82,10 +81,10 @@ class Table:
         layouts: int | None = None,
         simulations: int | None = None,
     ) -> "Table":
-        """With what was given, else what the run was configured for, else the usual board.
+        """Uses the given arguments, and for others the run's configuration or `Config()`.
 
-        **Raises:** as [`load`][zero_minesweeper._load.load], and
-        [`zero_train.app.UsageError`][] for a board that there is not.
+        **Raises:** see [`load`][zero_minesweeper._load.load]; also
+        [`zero_train.app.UsageError`][] for an impossible board.
         """
         trained = None if run is None else load(run)
         usual = Config() if trained is None else trained.config
@@ -103,14 +102,14 @@ class Table:
 
     @property
     def usual_agent(self) -> str:
-        """Who plays if nobody is named."""
+        """The default agent."""
         return "tiebreak" if self.trained is None else "belief"
 
     def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
         """The agents of these names.
 
-        **Raises:** as [`build_agent`][zero_minesweeper._agents.build_agent], and
-        [`zero_train.app.UsageError`][] where something was asked for that none of them does.
+        **Raises:** see [`build_agent`][zero_minesweeper._agents.build_agent]; also
+        [`zero_train.app.UsageError`][] if a flag applies to none of them.
         """
         evaluate = None if self.trained is None else self.trained.evaluator()
         build = lambda name: build_agent(
@@ -120,11 +119,11 @@ class Table:
         for flag, agents in PLANNING.items():
             if getattr(self, flag) is not None and not set(agents) & set(players):
                 raise UsageError(
-                    f"--{flag} means nothing to {', '.join(players)}; it is for "
+                    f"--{flag} does not apply to {', '.join(players)}; it is for "
                     f"{', '.join(agents)}."
                 )
         return players
 
     def agent(self, name: str) -> AbstractActor:
-        """One of them."""
+        """The agent of a name; see `agents`."""
         return self.agents([name])[name]

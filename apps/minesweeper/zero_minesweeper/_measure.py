@@ -1,4 +1,4 @@
-"""What a player is worth, from few games: luck with the mines is taken out."""
+"""Measures an agent with estimates of a small variance."""
 
 import dataclasses
 import math
@@ -19,20 +19,20 @@ from zero_train import AbstractActor, PlanningActor
 
 
 class Played(eqx.Module):
-    """What games came to, one number a board.
+    """The results of games, one number for each board.
 
     **Attributes:**
 
-    - `won`, `safe`: whether it was won, and how many safe cells were opened.
-    - `win_estimate`: 1 less the risks that were taken, each the exact probability of a mine given
-        what was seen. The mean over boards is that of `won`, whoever plays; its variance is a
-        sixteenth for somebody who takes few risks. A risk that is not known, because the posterior
-        does not fit, counts as what came of it.
-    - `return_estimate`: the same for `safe`: all safe cells less, for each risk, what it put at
-        stake.
-    - `needless`: risks taken where a cell was known to be safe.
-    - `unknown`: risks that are not known.
-    - `moves`: how many.
+    - `won`, `safe`: whether the game was won, and the number of opened safe cells.
+    - `win_estimate`: 1 minus the sum of the risks: the exact probabilities of a mine given the
+        visible board. Its mean over boards equals that of `won` for every agent, and its variance
+        is a sixteenth for an agent that takes few risks. An unknown risk, whose posterior needs
+        more than `max_states`, counts by its result.
+    - `return_estimate`: the same for `safe`: the number of all safe cells minus, for each risk, its
+        product with the number of safe cells that are not open yet.
+    - `needless`: the number of risks taken although some cell was safe.
+    - `unknown`: the number of unknown risks.
+    - `moves`: the number of moves.
     """
 
     won: Bool[Array, " boards"]
@@ -46,11 +46,13 @@ class Played(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """**Attributes:**
+    """The results of an agent.
 
-    - `games`: one number a board, on the host.
-    - `moves_per_second`: without compilation, many boards at once, the exact risks included; NaN
-        if not timed.
+    **Attributes:**
+
+    - `games`: one number for each board, as NumPy arrays.
+    - `moves_per_second`: the speed of many parallel boards including the exact risks, without
+        compilation; NaN if it was not measured.
     """
 
     games: Played
@@ -58,19 +60,20 @@ class Measured:
 
     @property
     def as_it_came(self) -> bool:
-        """Whether `won` varies less than `win_estimate`, as it does for who risks much."""
+        """Whether `won` has a smaller variance than `win_estimate`, as for agents that take many
+        risks."""
         spread = float(np.var(np.asarray(self.games.win_estimate, np.float64)))
         return self._raw_variance < spread
 
     @property
     def wins(self) -> np.ndarray:
-        """Board by board, with the mean of `won`: without luck, or `as_it_came`."""
+        """For each board the estimate of a win with the smaller variance."""
         games = self.games
         return np.asarray(games.won if self.as_it_came else games.win_estimate, np.float64)
 
     @property
     def returns(self) -> np.ndarray:
-        """The same for `safe`."""
+        """The same for the number of safe cells."""
         games = self.games
         return np.asarray(games.safe if self.as_it_came else games.return_estimate, np.float64)
 
@@ -83,7 +86,7 @@ class Measured:
 
     @property
     def _raw_variance(self) -> float:
-        # By Laplace's rule of succession: a few games that all ended alike prove no certainty.
+        # By Laplace's rule of succession, so that it is not 0 if a few games all end alike.
         games = self.games
         share = (int(np.sum(games.won)) + 1) / (len(games.won) + 2)
         return share * (1 - share)
@@ -99,19 +102,21 @@ def measure(
     at_once: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Plays `boards` boards. Board `i`, and whatever is random in playing it, depends on `key` and
-    on `i` only: give two players the same key and compare them board by board.
+    """Plays `boards` boards.
+
+    Board `i` and all randomness on it depend only on `key` and `i`, so agents with the same key can
+    be compared board by board.
 
     **Arguments:**
 
-    - `timed`: tell the moves per second, without compilation. Else what was compiled for the same
-        actor before is used again.
-    - `at_once`: at most so many are played in a batch; by default 1000, or fewer where memory
-        would not do.
-    - `progress`: hears how many boards were played, after every batch.
+    - `timed`: whether to measure the speed. Otherwise the compiled program of an earlier call with
+        the same actor is used again.
+    - `at_once`: the maximum number of boards in a batch; by default 1000, or fewer if they need too
+        much memory.
+    - `progress`: called with the number of boards so far after every batch.
     """
     most = at_once or boards_at_once(env, actor)
-    # All batches are of one size, which one compiled program plays, with a few boards too many.
+    # All batches have the same size, so that one compiled program plays them.
     batches = math.ceil(boards / most)
     size = math.ceil(boards / batches)
     rows = [jnp.arange(i * size, (i + 1) * size, dtype=jnp.int32) for i in range(batches)]
@@ -135,8 +140,11 @@ def mean_and_error(x: ArrayLike) -> tuple[float, float]:
 
 
 def boards_at_once(env: Minesweeper, actor: AbstractActor) -> int:
-    """1000 of 10 x 10 cells. A posterior takes more for more cells, and each of them more for
-    longer rows; a plan for many layouts takes a tree for each."""
+    """The number of parallel boards that fit into memory: 1000 of 10 x 10 cells.
+
+    The memory of a posterior grows with the number of cells and the length of rows. Hindsight needs
+    a tree for each layout.
+    """
     most = 1e6 / env.num_actions**1.5
     if isinstance(actor, PlanningActor) and isinstance(actor.planner, Hindsight):
         most = min(most, 1.28e7 / (actor.planner.num_trees * env.num_actions))
@@ -188,10 +196,10 @@ def _play(
 def _risk(
     env: Minesweeper, state: MinesweeperState, action: Int[Array, ""]
 ) -> tuple[Float[Array, ""], Int[Array, ""]]:
-    """The probability that the move opens a mine, NaN if not known, and whether that could have
-    been avoided."""
+    """The probability that the move opens a mine (NaN if unknown), and whether the risk was
+    needless."""
     found, hidden = env.posterior(state).probability, state.board < 0
-    # Opening a cell again ends the game as surely as a mine does.
+    # Opening an open cell ends the game like a mine.
     risk = jnp.where(hidden.reshape(-1)[action], found.reshape(-1)[action], 1.0)
     needless = (risk > 0) & jnp.any(hidden & (found == 0))
     return jnp.where(state.over, 0.0, risk), jnp.where(state.over, 0, needless.astype(jnp.int32))

@@ -1,4 +1,4 @@
-"""A network that sees the visible board and the number of mines, of any size."""
+"""The network, whose inputs are the visible board of any size and the number of mines."""
 
 import equinox as eqx
 import jax
@@ -10,11 +10,11 @@ from zero_nets import Conv
 
 
 class MineNet(eqx.Module):
-    """From what the player sees to logits of the cells, the probability of winning, and logits of
-    a mine in each cell.
+    """Maps an observation to the logits of the cells, the probability of a win, and the logits of a
+    mine in each cell.
 
-    Convolutions with zeros around the board, and in every block means and maxima over all of it, so
-    that mines can be counted and one network plays boards of every size.
+    It is fully convolutional, so one network plays boards of every size. Every block also has the
+    mean and the maximum over the board, so that the network can count mines.
     """
 
     stem: Conv
@@ -26,7 +26,7 @@ class MineNet(eqx.Module):
     def __init__(self, channels: int, blocks: int, *, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `channels`, `blocks`: width and number of the residual blocks.
+        - `channels`, `blocks`: the width and the number of the residual blocks.
         - `key`: for the initial weights.
         """
         keys = iter(jr.split(key, blocks + 4))
@@ -39,7 +39,7 @@ class MineNet(eqx.Module):
     def __call__(
         self, features: dict[str, Num[Array, "..."]], *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " cells"], Float[Array, ""], Float[Array, "rows columns"]]:
-        """What [`zero_envs.Minesweeper`][] lets the player see. `key` is ignored."""
+        """`features` are those of [`zero_envs.Minesweeper`][]; `key` is ignored."""
         del key
         x = self.stem(_planes(features["board"], features["num_mines"]))
         for block in self.blocks:
@@ -51,7 +51,7 @@ class MineNet(eqx.Module):
 
 
 class GlobalBlock(eqx.Module):
-    """A residual block in which every cell is told the mean and the maximum over the board.
+    """A residual block in which every cell gets the mean and the maximum over the board.
 
     Wu 2019, "Accelerating self-play learning in Go" (https://arxiv.org/abs/1902.10565), section
     3.3, without normalisation.
@@ -64,7 +64,7 @@ class GlobalBlock(eqx.Module):
     def __init__(self, channels: int, *, key: PRNGKeyArray):
         fkey, lkey, skey = jr.split(key, 3)
         self.first = Conv(channels, channels, key=fkey)
-        # Zeros: every block starts as the identity.
+        # With zeros every block is initially the identity.
         self.last = Conv(channels, channels, scale=0.0, key=lkey)
         self.spread = eqx.nn.Linear(2 * channels, channels, dtype=jnp.float32, key=skey)
 
@@ -82,8 +82,8 @@ _PLANES = 13
 def _planes(
     board: Int[Array, "rows columns"], num_mines: Int[Array, ""]
 ) -> Float[Array, "rows columns planes"]:
-    """Which cells are hidden and which show what, where the board is, how dense its mines are, and
-    how much of it is hidden."""
+    """Planes of the ten states of a cell, of ones, of the density of mines in hidden cells, and of
+    the fraction of hidden cells."""
     shown = jax.nn.one_hot(board + 1, 10, dtype=jnp.float32)
     number = jnp.sum(board < 0, dtype=jnp.float32)
     density = num_mines.astype(jnp.float32) / jnp.maximum(number, 1.0)

@@ -1,4 +1,4 @@
-"""Opens what is safe, and searches where something must be risked."""
+"""A planner that opens safe cells, and searches a belief tree if there is none."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from zero_search import (
     AbstractPlanner,
     Belief,
     BeliefModel,
+    masked_prediction,
     Plan,
     safe_softmax,
     sample_action,
@@ -26,7 +27,7 @@ from ._solvers import proven
 
 
 class Judgement(eqx.Module):
-    """What is thought of every cell of every row, and of the rows."""
+    """The plan for each row: the figures of all cells, and the value."""
 
     weights: Float[Array, "rows cells"]
     visits: Float[Array, "rows cells"]
@@ -36,13 +37,12 @@ class Judgement(eqx.Module):
 
 
 class Minefield(eqx.Module):
-    """What a [`SolverSearch`][zero_minesweeper._planner.SolverSearch] knows of a board: the
-    `extra` of its plans.
+    """The `extra` of a plan of [`SolverSearch`][zero_minesweeper._planner.SolverSearch].
 
     **Attributes:**
 
-    - `probability`: of a mine in each cell, NaN where it is not known.
-    - `searched`: whether nothing was safe, so that the plan is that of a search.
+    - `probability`: the probability of a mine in each cell, NaN if the posterior is unknown.
+    - `searched`: whether no cell was safe, so that the plan is that of a search.
     """
 
     probability: Float[Array, "*axes rows columns"]
@@ -50,30 +50,32 @@ class Minefield(eqx.Module):
 
 
 class SolverSearch(AbstractPlanner[EnvironmentModel, None]):
-    """The exact posterior says what is safe; only where nothing is, a belief tree is searched.
+    """Opens cells that are safe by the exact posterior. If there are none, it searches a belief
+    tree.
 
-    Of the state it reads the visible board, and whether the game is over. The particles of a belief
-    are all layouts, if `num_layouts` are enough for that, and the belief is the posterior itself.
-    Otherwise they are drawn from it, and weighted so that a cell is as likely a mine among them as
-    it really is, as far as they can show that. The risk of a first move is always that of the
-    posterior, and the draws only say what it may show.
+    Of the state it reads only the visible board and whether the game is over. If the board has at
+    most `num_layouts` layouts, the particles of the belief are all of them, and the belief is the
+    exact posterior. Otherwise they are drawn from the posterior, and weighted so that the
+    probability of a mine in each cell is as close as possible to the exact one. The risk of the
+    first move of a search is always the exact one.
 
-    Nearly all moves are safe ones, so of a batch the rows that must be searched are taken together,
-    `lanes` at a time, and equal boards are searched once. What is random in a search follows from
-    the board, so that a row's plan does not depend on those beside it; keys are for drawing cells.
+    Most moves are safe. Therefore the rows of a batch that need a search are searched together,
+    `lanes` at a time, and equal boards are searched once. The randomness of a search depends on the
+    board only, so the plan of a row does not depend on the other rows; `key` is for drawing cells
+    by their weights.
 
-    Its plans' `weights` are equal for all safe cells, and the search's visits elsewhere. Where the
-    posterior does not fit into `max_states`, they are equal for what single numbers prove safe, and
-    the network's policy otherwise. `extra` is a `Minefield`, and `stats` say how many evaluations
-    were `invalid`.
+    The `weights` of a plan are equal for all safe cells, or the visits of the search. If the
+    posterior needs more than `max_states`, they are equal for the cells that single numbers prove
+    safe, or the network's policy if there are none. `extra` is a `Minefield`, and `stats` has the
+    number of `invalid` evaluations.
 
     **Attributes:**
 
-    - `search`: over beliefs.
-    - `num_layouts`: particles of a belief.
-    - `temperature`: cells are drawn by `weights ** (1 / temperature)`; 0 takes the first of the
-        largest.
-    - `lanes`: boards searched at once.
+    - `search`: the tree search over beliefs.
+    - `num_layouts`: the number of particles of a belief.
+    - `temperature`: cells are drawn in proportion to `weights ** (1 / temperature)`; with 0 the
+        first cell of the largest weight is opened.
+    - `lanes`: the number of boards that are searched at once.
     """
 
     search: TreeSearch
@@ -94,24 +96,22 @@ class SolverSearch(AbstractPlanner[EnvironmentModel, None]):
         obs: Any = None,
     ) -> tuple[Plan, None]:
         del carry, obs
-        # So that nothing below can look at them.
+        # Removed, so that nothing below can use them.
         state = eqx.tree_at(lambda s: s.mines, state, jnp.zeros_like(state.mines))
         posterior = jax.vmap(_rules(model).posterior)(state)
         batch, risk = state.over.shape[0], posterior.probability
         hidden = (state.board < 0) & ~state.over[:, None, None]
         flat = lambda x: x.reshape(batch, -1)
         safe, risky = flat(hidden & (risk == 0)), flat(hidden & (risk > 0) & (risk < 1))
-        told = _unsearched(model, state, safe, posterior.overflowed, key)
+        predict_key, draw_key = (jax.vmap(lambda k, i=i: jr.fold_in(k, i))(key) for i in range(2))
+        told = _unsearched(model, state, safe, posterior.overflowed, predict_key)
         pending = ~jnp.any(safe, axis=1) & jnp.any(risky, axis=1)
         told = self._search_all(model, state.board, flat(risk), pending, told)
-        cells = jnp.arange(safe.shape[1], dtype=jnp.int32)
-        plan = Plan(
-            action=sample_action(told.weights, self.temperature, key=key),
-            candidates=jnp.broadcast_to(cells, safe.shape),
-            weights=told.weights,
+        plan = Plan.over_actions(
+            sample_action(told.weights, self.temperature, key=draw_key),
+            told.weights,
             visits=told.visits,
             qvalues=told.qvalues,
-            advantages=told.qvalues - told.value[:, None],
             value=told.value,
             stats={"invalid": told.invalid},
             extra=Minefield(risk, pending),
@@ -129,7 +129,7 @@ class SolverSearch(AbstractPlanner[EnvironmentModel, None]):
         pending: Bool[Array, " batch"],
         told: Judgement,
     ) -> Judgement:
-        """Replaces what is told of the rows that are `pending`."""
+        """Replaces the plans of the rows that are `pending`."""
 
         def some(loop):
             pending, told = loop
@@ -176,32 +176,34 @@ def _unsearched(
     overflowed: Bool[Array, " batch"],
     key: Key[Array, " batch"],
 ) -> Judgement:
-    """Safe cells alike; where the posterior is not known, by single numbers and the policy."""
+    """The plans without a search: equal weights for safe cells. If the posterior is unknown, by
+    single numbers and the policy."""
+    predict = lambda: masked_prediction(*world.predict(state, key=key))
 
     def known() -> Float[Array, "batch cells"]:
         return _equal(safe)
 
     def some() -> Float[Array, "batch cells"]:
         simple, _ = jax.vmap(proven)(state.board)
-        policy = safe_softmax(world.predict(state, key=key)[0])
+        policy = safe_softmax(predict()[0])
         guess = jnp.where(jnp.any(simple, axis=1, keepdims=True), _equal(simple), policy)
         return jnp.where(overflowed[:, None], guess, known())
 
-    # Such boards are rare, if there are any at all.
+    # Such boards are rare.
     weights = jax.lax.cond(jnp.any(overflowed), some, known)
-    # Whoever does not look at the value does not pay for it.
-    _, value = world.predict(state, key=key)
+    # Not one evaluation for both: if the value is not used, XLA removes its computation.
+    _, value, invalid = predict()
     return Judgement(
         weights=weights,
         visits=jnp.zeros_like(weights),
         qvalues=jnp.broadcast_to(value[:, None], weights.shape),
         value=value,
-        invalid=(~jnp.isfinite(value)).astype(jnp.int32),
+        invalid=invalid.astype(jnp.int32),
     )
 
 
 def _key(board: Int8[Array, "rows columns"]) -> Key[Array, ""]:
-    """A key of the board's own."""
+    """A key that depends on the board only."""
     numbers = board.reshape(-1).astype(jnp.uint32)
     fold = lambda key, number: (jr.fold_in(key, number), None)
     return jax.lax.scan(fold, jr.key(0), numbers)[0]

@@ -17,28 +17,28 @@ from ._words import about, decision, luck, outcome, weighed
 
 
 _HELP = """\
-  b3        open that cell: column, then row; also row and column, 3 2
-  b3 c3 d4  open several, one after the other
-  b3        an open one: open what is hidden around it, if it has all its flags
-  f b3      put a flag on a cell, or take it away
-  heat      show how likely each cell is a mine, or stop showing it
-  hint, ?   what the agent would open
+  b3        open a cell by column and row; also by row and column, 3 2
+  b3 c3 d4  open several cells one after another
+  b3        on an open cell with all its flags: open its other neighbours
+  f b3      add or remove a flag
+  heat      show or hide the probability of a mine in each cell
+  hint, ?   show the move of the agent
   board     draw the board again
   new       another board
   help      this list
   quit      leave"""
 
-_OVER = 'This board is over; "new" gives another'
+_OVER = 'This game is over; "new" starts another'
 
 
 def play(run: str | None, agent: str | None, *, seed: int | None, **table: int | None) -> None:
-    """Lets a person play.
+    """Starts a session of a person.
 
     **Arguments:**
 
-    - `agent`: who gives hints; by default the strongest that there is.
-    - `seed`: of the boards; `None` for any.
-    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    - `agent`: the agent that gives hints; by default the strongest.
+    - `seed`: the seed of the boards; `None` for a random one.
+    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
     """
     seat = Table.of(run, **table)
     seed = secrets.randbits(32) if seed is None else seed
@@ -46,13 +46,13 @@ def play(run: str | None, agent: str | None, *, seed: int | None, **table: int |
 
 
 class _Leave(Exception):
-    """The person has had enough."""
+    """Ends the session."""
 
 
 class Session:
-    """Boards for a person, one after the other: those of `minesweeper eval` with this seed.
+    """Games of a person, on the boards of `minesweeper eval` with the same seed.
 
-    Drawn in colour where the terminal has colours, in plain ASCII elsewhere.
+    The board is drawn in colour if the terminal has colours, otherwise in ASCII.
     """
 
     def __init__(
@@ -66,10 +66,12 @@ class Session:
     ):
         """**Arguments:**
 
-        - `table`: the board, and who may have a network.
-        - `agent`: the name of who gives hints.
-        - `console`: where everything is written.
-        - `read`: shows its argument and returns a line; `EOFError` or `KeyboardInterrupt` leaves.
+        - `table`: the board and the agents.
+        - `agent`: the name of the agent that gives hints.
+        - `console`: the output.
+        - `seed`: the seed of the boards.
+        - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
+            session.
         """
         self._table = table
         self._env = table.env
@@ -95,9 +97,9 @@ class Session:
         }
 
     def run(self) -> None:
-        """Plays until the person leaves. Never raises for bad input."""
+        """Plays until the person leaves. Bad input raises no error."""
         self._say(f"Hints by {about(self._table, self._agent)}, seed {self._seed}.")
-        self._say("Nothing opens by itself, and the first cell may be a mine.")
+        self._say("No cell opens automatically, and the first cell may be a mine.")
         self._say('Type a cell such as b3, or "help".')
         self._say("Compiling the exact solver, which takes a while the first time ...")
         try:
@@ -128,10 +130,10 @@ class Session:
             raise ValueError(_OVER)
         return cells
 
-    # ---- what a person may do
+    # ---- commands
 
     def _open(self, cells: list[int]) -> None:
-        """Opens them in turn, as long as nothing is in the way."""
+        """Opens cells one after another, until one cannot be opened."""
         before = self._game.moves
         try:
             for cell in cells:
@@ -146,7 +148,7 @@ class Session:
     def _open_one(self, cell: int) -> None:
         where = name(cell, self._env.columns)
         if cell in self._flags:
-            raise ValueError(f'{where} has your flag; "f {where}" takes it away')
+            raise ValueError(f'{where} has a flag; "f {where}" removes it')
         if self._game.board.flat[cell] < 0:
             self._game.open(cell)
             return
@@ -154,13 +156,13 @@ class Session:
         number = int(self._game.board.flat[cell])
         flags = sum(i in self._flags for i in hidden)
         if len(hidden) == flags:
-            raise ValueError(f"{where} is open, and so is all around it that has no flag")
+            raise ValueError(f"{where} and all its neighbours without a flag are open")
         if flags != number:
             raise ValueError(f"{where} is open: it shows {number} and has {flags} flags around it")
         self._open_around(cell)
 
     def _open_around(self, cell: int) -> None:
-        """What has no flag; and around every 0 that this shows, for which nobody must think."""
+        """Opens the neighbours without a flag, and those of every 0 among them."""
         todo = [cell]
         while todo:
             for i in self._near(todo.pop()):
@@ -173,7 +175,7 @@ class Session:
                     todo.append(i)
 
     def _near(self, cell: int) -> list[int]:
-        """The cells around it."""
+        """The neighbours of a cell."""
         row, column = divmod(cell, self._env.columns)
         return [
             self._env.columns * i + j
@@ -185,7 +187,7 @@ class Session:
     def _flag(self, cells: list[int]) -> None:
         for cell in cells:
             if self._game.board.flat[cell] >= 0:
-                raise ValueError(f"{name(cell, self._env.columns)} is open and takes no flag")
+                raise ValueError(f"{name(cell, self._env.columns)} is open and cannot have a flag")
         for cell in cells:
             self._flags ^= {cell}
         self._board()
@@ -198,11 +200,11 @@ class Session:
         if self._game.over:
             self._say(f"{_OVER}.")
             return
-        self._say(f"{self._agent} is thinking ...")
+        self._say(f"{self._agent} is planning ...")
         advice = self._game.ask(self._actor)
         self._print(decision(self._game, advice))
         if advice.value is not None:
-            self._say(f"It gives itself {advice.value:.1%} to win.")
+            self._say(f"Estimated probability of a win: {advice.value:.1%}.")
         for line in weighed(self._game, advice):
             self._print(line)
 
@@ -227,14 +229,14 @@ class Session:
         else:
             self._say(f"mines {mines}, flags {len(flags)}, cells to open {hidden - mines}")
         if heat is not None and np.isnan(heat).any():
-            self._say("How likely mines are is not known: this board is too much to list.")
+            self._say("The risks are unknown: the posterior of this board needs too many states.")
         self._console.print()
 
     def _end(self) -> None:
         self._print(outcome(self._game))
         for line in luck(self._game):
             self._say(line)
-        self._say('"new" gives another board.')
+        self._say('"new" starts another game.')
 
     def _help(self) -> None:
         self._say(_HELP)

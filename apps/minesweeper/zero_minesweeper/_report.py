@@ -1,4 +1,4 @@
-"""A run as one page."""
+"""The report of a run: one HTML page."""
 
 import os
 import pathlib
@@ -12,9 +12,9 @@ from zero_train.app import (
     figures,
     imitation,
     progress,
-    Recorded,
     Series,
     speed,
+    StoredRun,
     table,
     tables,
     write_page,
@@ -26,15 +26,14 @@ from ._known import BOUND, KNOWN
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once.
+    """Writes `report.html` into the folder of a run, and replaces an earlier one.
 
-    The page stands alone: it loads nothing. Files of the run that are missing or still short
-    leave out what would be made of them.
+    The page loads no other files. Parts whose data is missing are left out.
 
-    **Returns:** the page's path.
+    **Returns:** the path of the page.
     """
     folder = pathlib.Path(run_dir).absolute()
-    run = Recorded.read(folder)
+    run = StoredRun.read(folder)
     size = tuple(run.config.get(name) for name in ("rows", "columns", "mines"))
     known = size == (10, 10, 10)
     board = "{} x {} with {} mines".format(*size)
@@ -54,10 +53,10 @@ def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
     return write_page(folder, f"Minesweeper, {board}: {folder.name}", body)
 
 
-def _mines(run: Recorded) -> str:
+def _mines(run: StoredRun) -> str:
     return chart(
         "Mines",
-        "Divergence from the exact probability of a mine, in nats a hidden cell.",
+        "Divergence from the exact probability of a mine, in nats per hidden cell.",
         curve(run.metrics, "auxiliary_loss"),
         from_zero=True,
     )
@@ -82,7 +81,7 @@ def _play(evaluations: list[dict[str, Any]], known: bool) -> list[str]:
     return [
         chart(
             heading,
-            "Luck with the mines taken out; bars are two standard errors.",
+            "Estimates that do not depend on the actual mines; bars are two standard errors.",
             *(_series(evaluations, agent, name, error) for agent in FOLLOWED if evaluations),
             levels=levels(i) if known else [],
             percent=percent,
@@ -98,7 +97,7 @@ def _series(evaluations: list[dict[str, Any]], agent: str, name: str, error: str
 
 
 def _comparison(evaluations: list[dict[str, Any]], known: bool) -> str:
-    """The last evaluation, below what there is to reach."""
+    """A table of the last evaluation, with the upper bounds in the first row."""
     if not evaluations:
         return ""
     step = evaluations[-1]["step"]
@@ -114,6 +113,6 @@ def _comparison(evaluations: list[dict[str, Any]], known: bool) -> str:
         if row["step"] == step
     ]
     if known:
-        rows = [["bound for anybody", f"{BOUND[0]}", f"{BOUND[1]}", "", ""], *rows]
+        rows = [["upper bound", f"{BOUND[0]}", f"{BOUND[1]}", "", ""], *rows]
     names = ["agent", "wins", "safe cells", "needless risks", "known"]
     return table(f"Last evaluation, at step {step:,}", names, rows)

@@ -1,4 +1,4 @@
-"""A minefield in a terminal: in colour, or in plain ASCII. Nothing here starts JAX."""
+"""Drawings of a board for a terminal, in colour or in ASCII, without JAX."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 
-# Greys that terminals of 256 colours have too, two of each so that cells can be told apart.
+# These greys are among the 256 colours of older terminals. Neighbouring cells have different ones.
 _FLOORS, _COVERS, _LAST = ("#1c1c1c", "#262626"), ("#4e4e4e", "#585858"), "#3a3a6c"
 _NUMBERS = (
     "#9e9e9e",
@@ -27,7 +27,7 @@ _NUMBERS = (
     "#9e9e9e",
 )
 _SAFE = "#00875f"
-# Colours of a risk, finest where most of those are that anybody has to take.
+# The colours of risks; most risks of good play are small.
 _RISKS = (
     (0.0, ColorTriplet(0xD7, 0xD7, 0xAF)),
     (0.1, ColorTriplet(0xD7, 0xAF, 0x5F)),
@@ -36,7 +36,7 @@ _RISKS = (
     (1.0, ColorTriplet(0xAF, 0x00, 0x00)),
 )
 _MARK = Style(color="#000000", bgcolor="#ffffff", bold=True)
-_WIDTHS = {False: (3, 2, 1), True: (4, 3, 2, 1)}  # of a cell; in plain text percents need more
+_WIDTHS = {False: (3, 2, 1), True: (4, 3, 2, 1)}  # of a cell; percents in plain text are wider
 _MEANINGS = (
     ("*", "mine"),
     ("X", "opened mine"),
@@ -47,16 +47,16 @@ _MEANINGS = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picture:
-    """A board as it is to be drawn.
+    """The contents of a drawing.
 
     **Attributes:**
 
-    - `board`: what the player sees: -1 where hidden.
-    - `heat`: the probability of a mine in each cell, NaN where it is not known; or `None`.
-    - `flags`: cells that the player holds for mines.
-    - `mark`: the cell that is going to be opened.
-    - `last`: the cell that was opened last.
-    - `mines`: where they were, at the end only.
+    - `board`: the visible board; hidden cells are -1.
+    - `heat`: the probability of a mine in each cell, NaN if unknown; `None` to leave it out.
+    - `flags`: the cells with a flag.
+    - `mark`: the next cell to be opened.
+    - `last`: the last opened cell.
+    - `mines`: the mines, at the end only.
     """
 
     board: Int8[np.ndarray, "rows columns"]
@@ -68,20 +68,20 @@ class Picture:
 
 
 def is_plain(console: Console) -> bool:
-    """Whether it shows no colours."""
+    """Whether the console has no colours."""
     return console.color_system is None or console.no_color or console.options.ascii_only
 
 
 def name(cell: int, columns: int) -> str:
-    """`"b3"` for the cell in the second column of the third row from the top; after `z` comes
-    `aa`."""
+    """`"b3"` for the cell in the second column of the third row from the top. Column `aa` follows
+    `z`."""
     return f"{_letters(cell % columns)}{cell // columns + 1}"
 
 
 def parse(text: str, rows: int, columns: int) -> list[int]:
-    """The cells that `text` names: `b3`, several such as `b3 c4`, or row and column, `3 2`.
+    """The cells of a text such as `b3`, `b3 c4`, or `3 2` (row and column).
 
-    **Raises:** `ValueError` of one line for anything else.
+    **Raises:** `ValueError` for other texts.
     """
     words = text.replace(",", " ").split()
     if len(words) == 2 and all(re.fullmatch("[0-9]{1,6}", word) for word in words):
@@ -91,13 +91,13 @@ def parse(text: str, rows: int, columns: int) -> list[int]:
     if not places or not all(1 <= i <= rows and 1 <= j <= columns for i, j in places):
         last = name(rows * columns - 1, columns)
         raise ValueError(
-            f'"{text.strip()}" is no cell: give a1 to {last}, or row and column such as 3 2'
+            f'"{text.strip()}" is not a cell: give a1 to {last}, or row and column such as 3 2'
         )
     return [columns * (row - 1) + column - 1 for row, column in places]
 
 
 def percent(probability: float) -> str:
-    """In three characters at most: `*` for a mine that is certain, `?` for what is not known."""
+    """A percentage of at most three characters: `*` is a certain mine, `?` an unknown risk."""
     if np.isnan(probability):
         return "?"
     if probability > 1 - 1e-6:
@@ -107,15 +107,15 @@ def percent(probability: float) -> str:
 
 
 def width_of(columns: int, rows: int, cell: int) -> int:
-    """Columns of a terminal that a board takes with cells of that width."""
+    """The width of a board with cells of this width."""
     return len(str(rows)) + 1 + cell * columns
 
 
 def draw(picture: Picture, *, width: int, plain: bool) -> Text:
-    """The board with its rows and columns named, with the widest cells that fit.
+    """The board with the names of its rows and columns, and the widest cells that fit.
 
-    Without colours `>` is the mark, parentheses are around the cell opened last, and where there
-    is no room for percents `o` is a safe cell.
+    Without colours `>` is the mark, and the last opened cell is in parentheses. If there is no room
+    for percents, `o` is a safe cell.
     """
     rows, columns = picture.board.shape
     wide = plain and picture.heat is not None
@@ -136,7 +136,7 @@ def draw(picture: Picture, *, width: int, plain: bool) -> Text:
 
 
 def legend(picture: Picture) -> str:
-    """What the letters of a board mean, of those that are on it."""
+    """The meanings of the letters on a board."""
     signs = {_sign(picture, cell) for cell in range(picture.board.size)}
     said = [f"{sign} {meaning}" for sign, meaning in _MEANINGS if sign in signs]
     return "   ".join(said)
@@ -149,7 +149,7 @@ def _letters(column: int) -> str:
 
 
 def _place(word: str) -> tuple[int, int]:
-    """Row and column from 1, which may be outside the board; 0, 0 for no place at all."""
+    """The row and the column from 1, which may be outside the board; 0, 0 for other words."""
     found = re.fullmatch("([a-z]{1,4})([0-9]{1,6})", word.lower())
     if found is None:
         return 0, 0
@@ -160,7 +160,7 @@ def _place(word: str) -> tuple[int, int]:
 
 
 def _header(columns: int, size: int, margin: int, plain: bool) -> Text:
-    """The names of the columns; one letter below the other where they are too long."""
+    """The names of the columns, written downwards if they are too long."""
     names = [_letters(column) for column in range(columns)]
     longest = len(names[-1])
     lines = [names]
@@ -187,13 +187,13 @@ def _sign(picture: Picture, cell: int) -> str:
 
 def _plain(picture: Picture, cell: int, sign: str, size: int) -> str:
     if sign[-1] == "%" and size < 3:
-        # Two digits would run into the numbers of open cells.
+        # There is no room for two digits.
         sign = "o" if sign == "0%" else "."
     if cell == picture.mark and size > 1:
         return ">" + (sign if len(sign) < size else sign[:-1]).rjust(size - 1)
     if cell == picture.last and size > 2:
         return f"({sign})".rjust(size)
-    # Away from the percents to the left and the right.
+    # In the middle, apart from percents on both sides.
     return sign.center(size) if size == 3 and len(sign) == 1 else sign.rjust(size)
 
 

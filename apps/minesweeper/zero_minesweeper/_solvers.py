@@ -1,4 +1,4 @@
-"""Players that reason and have nothing to learn."""
+"""Agents that follow fixed rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,12 @@ from zero_train import AbstractActor
 
 
 class BoardActor(AbstractActor[None]):
-    """Looks at the visible board and at nothing else.
+    """Chooses a cell by the visible board only.
 
     **Attributes:**
 
-    - `choose`: `(board, *, key) -> cell` for one board of `[rows, columns]`, -1 where hidden.
+    - `choose`: `(board, *, key) -> cell` for one board `[rows, columns]`, in which hidden cells are
+        -1.
     """
 
     choose: Callable[..., Int[Array, ""]]
@@ -46,20 +47,19 @@ def least_likely(
     max_states: int = 512,
     key: PRNGKeyArray,
 ) -> Int[Array, ""]:
-    """A cell that is least likely a mine, by the exact posterior of what is seen; `by_rules` where
-    that does not fit.
+    """A cell of the lowest risk by the exact posterior, or `by_rules` if the posterior overflows.
 
     **Arguments:**
 
-    - `num_mines`: on the board.
-    - `tie_break`: of equally likely ones, the one with the fewest hidden neighbours, which is the
-        likeliest to show where to go on; otherwise one at random.
-    - `max_states`: as for [`zero_envs.mine_posterior`][].
+    - `num_mines`: the number of mines on the board.
+    - `tie_break`: whether to choose, of cells of equal risk, one with the fewest hidden neighbours,
+        which most likely gives information; otherwise a random one.
+    - `max_states`: see [`zero_envs.mine_posterior`][].
     """
     hidden = (board < 0).reshape(-1)
     posterior = mine_posterior(board, num_mines, max_states=max_states)
     risk = jnp.where(hidden, posterior.probability.reshape(-1), jnp.inf)
-    # Equal but for rounding.
+    # Equal up to rounding.
     least = hidden & (risk <= jnp.min(risk) * (1 + 1e-5))
     if tie_break:
         near = jnp.where(least, around(board < 0).reshape(-1), 9)
@@ -69,8 +69,10 @@ def least_likely(
     return jnp.where(posterior.overflowed, by_rules(board, key=rkey), cell)
 
 
+# Compiled, for whoever asks for one move at a time.
+@jax.jit
 def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:
-    """A cell that a number by itself proves safe; otherwise any that no number proves a mine."""
+    """A cell that a single number proves safe, or else one that no number proves to be a mine."""
     safe, mines = proven(board)
     hidden = (board < 0).reshape(-1)
     rest = hidden & ~mines
@@ -81,10 +83,10 @@ def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Arr
 def proven(
     board: Int[Array, "rows columns"],
 ) -> tuple[Bool[Array, " cells"], Bool[Array, " cells"]]:
-    """Which hidden cells single numbers prove safe, and which mines.
+    """Masks of the hidden cells that single numbers prove safe, and of those proven to be mines.
 
-    A number all of whose mines are known makes its other neighbours safe; one with as many hidden
-    neighbours as mines makes all of them mines.
+    If a number has as many hidden neighbours as mines, all of them are mines. If all mines of a
+    number are known, its other neighbours are safe.
     """
     board = board.astype(jnp.int32)
     hidden = board < 0
@@ -94,8 +96,9 @@ def proven(
     return (hidden & ~mines & (around(done) > 0)).reshape(-1), mines.reshape(-1)
 
 
+@jax.jit
 def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
-    """How many of a cell's neighbours are among `cells`."""
+    """The number of neighbours of each cell that are in `cells`."""
     padded = jnp.pad(cells.astype(jnp.int32), 1)
     rows, columns = cells.shape
     parts = [padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
@@ -103,6 +106,6 @@ def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
 
 
 def _any_of(mask: Bool[Array, " cells"], key: PRNGKeyArray) -> Int[Array, ""]:
-    """One of them at random."""
+    """A random one of the true entries."""
     score: Float[Array, " cells"] = jr.uniform(key, mask.shape, jnp.float32)
     return jnp.argmax(jnp.where(mask, score, -1.0)).astype(jnp.int32)

@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 
 import zero_train.app
 from zero_train import data_mesh, ExpertIterationState
-from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
+from zero_train.app import AbstractRun, as_usage_error, EvaluationResult, Options, RunFiles
 
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
@@ -24,23 +24,23 @@ from ._measure import measure
 from ._report import write_report
 
 
-#: Who is measured at the end besides.
+#: The additional agents of the last evaluation.
 COMPARED = ("belief-constant", "tiebreak", "minprob")
-# Boards in the report.
+# The number of boards in the report.
 _PICTURED = 5
 
 
 def train(config: Config, options: Options) -> None:
-    """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
+    """Trains until all steps are done, the time is up, or the process gets a signal to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
-    run = lambda records: _Run(config, records)
+    run = lambda files: _Run(config, files)
     zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}; look at it with: minesweeper watch {options.out}")
+    print(f"The run is in {options.out}. To watch its player: minesweeper watch {options.out}")
 
 
 class _Run(AbstractRun):
-    """Measures the network alone and inside the search, beside who has no network."""
+    """Evaluates the network without and with a search and, at the end, agents without a network."""
 
     project = "zero-minesweeper"
     shown = {
@@ -51,13 +51,13 @@ class _Run(AbstractRun):
         "learning_rate": "learning rate",
     }
 
-    def __init__(self, config: Config, records: Records):
+    def __init__(self, config: Config, files: RunFiles):
         self._config = config
         self._schedule = learning_rate(config)
         self._env = build_env(config)
         self._learner = build_learner(config)
         self._key = jr.fold_in(jr.key(config.seed), 1)
-        self._folder = records.folder
+        self._folder = files.folder
 
     def player(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
@@ -66,19 +66,19 @@ class _Run(AbstractRun):
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
+    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         last = step == config.steps
         if step % config.evaluate_every and not last:
             return None
-        # It lies on every device of the mesh, and an evaluation would run on all of them.
+        # The player is on all devices of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
         thoughts = opinions(self._env, self._guesses, self._learner.evaluator(player))
         self._folder.write(FILE, json.dumps(thoughts))
         names = FOLLOWED + COMPARED if last else FOLLOWED
         rows = [self._row(name, player, (4 if last else 1) * config.boards) for name in names]
         network, belief = rows[:2]
-        return Standing(
+        return EvaluationResult(
             rows=rows,
             metrics={
                 "win_rate": belief["win_rate"],
@@ -96,7 +96,7 @@ class _Run(AbstractRun):
 
     @ft.cached_property
     def _guesses(self) -> list[Any]:
-        """The same boards every time; to find them takes seconds."""
+        """The boards of the report, which are the same in every evaluation."""
         key = jr.fold_in(jr.key(self._config.seed), 2)
         return guesses(self._env, _PICTURED, key=key)
 
@@ -108,11 +108,11 @@ class _Run(AbstractRun):
             config=dataclasses.replace(config, player_simulations=config.simulations),
             evaluate=self._learner.evaluator(params),
         )
-        # The same boards for everybody, every time.
+        # All agents and evaluations have the same boards.
         key = jr.clone(self._key)
-        once = config.boards  # so that the last evaluation is no other program
+        once = config.boards  # so that the last evaluation uses the same compiled program
         measured = measure(self._env, actor, boards=boards, key=key, timed=False, at_once=once)
         row = result_row(name, measured)
-        # A clock's figure would differ in a run that was resumed.
+        # The speed would differ between a resumed run and an uninterrupted one.
         del row["moves_per_second"]
         return row

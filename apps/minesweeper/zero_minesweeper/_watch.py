@@ -1,4 +1,4 @@
-"""`minesweeper watch`: an agent opens cells in the terminal, and says what it thinks of them."""
+"""`minesweeper watch`: shows the play of an agent in the terminal."""
 
 import contextlib
 import time
@@ -16,7 +16,7 @@ from ._scene import draw, is_plain, legend, Picture, width_of
 from ._words import about, decision, luck, outcome, weighed
 
 
-_PANEL = 42  # columns of what stands beside the board
+_PANEL = 42  # columns of the text beside the board
 
 
 def watch(
@@ -28,13 +28,14 @@ def watch(
     seed: int,
     **table: int | None,
 ) -> None:
-    """Shows an agent's play.
+    """Shows the play of an agent.
 
     **Arguments:**
 
-    - `agent`: a name; by default the strongest that there is.
-    - `delay`: seconds that a guess is looked at; safe moves go by in a fifth.
-    - `table`: those of [`Table.of`][zero_minesweeper._load.Table.of].
+    - `agent`: a name; by default the strongest agent.
+    - `delay`: the number of seconds for which a guess is shown; safe moves are shown for a fifth of
+        it.
+    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
     """
     seat = Table.of(run, **table)
     name = agent or seat.usual_agent
@@ -44,10 +45,10 @@ def watch(
 def look_on(
     table: Table, agent: str, *, boards: int, delay: float, seed: int, console: Console
 ) -> None:
-    """Shows the boards that `minesweeper eval` plays with this seed, from the first on.
+    """Shows the first boards that `minesweeper eval` plays with this seed.
 
-    In a terminal one picture changes; elsewhere the guesses and the ends follow one another, in
-    plain text and at once.
+    In a terminal the picture is updated in place. Otherwise guesses and ends are printed one after
+    another, as plain text and without delay.
     """
     actor = table.agent(agent)
     console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
@@ -73,7 +74,7 @@ Show = Callable[[str, Game, Advice | None], None]
 
 @contextlib.contextmanager
 def _screen(console: Console, delay: float) -> Iterator[Show]:
-    """What shows a game before a move, or at its end, for as long as it should be looked at."""
+    """A function that shows a game before a move or at its end and, in a terminal, waits."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield lambda title, game, advice: _write(console, title, game, advice)
         return
@@ -93,7 +94,7 @@ def _screen(console: Console, delay: float) -> Iterator[Show]:
 
 
 def _write(console: Console, title: str, game: Game, advice: Advice | None) -> None:
-    """Plain text of a guess or an end, and of nothing else."""
+    """Prints a guess or an end as plain text; safe moves are left out."""
     if advice is not None and game.heat.flat[advice.cell] == 0:
         return
     picture = _picture(game, advice)
@@ -110,13 +111,13 @@ def _write(console: Console, title: str, game: Game, advice: Advice | None) -> N
 def _scene(
     title: str, game: Game, advice: Advice | None, width: int, height: int, *, plain: bool
 ) -> RenderableType:
-    """The board with what is said beside it, or below where the terminal is narrow."""
+    """The board, and the text beside it or, in a narrow terminal, below."""
     picture, said = _picture(game, advice), _said(title, game, advice)
     rows, columns = game.board.shape
     wide = 4 if plain else 3
     beside = width - _PANEL - 2
     fits = width_of(columns, rows, wide) <= beside
-    # Narrower cells beside, rather than a picture that is cut off below.
+    # If the picture would be cut off below, narrower cells leave room for the text beside.
     if fits or (rows + len(said) + 3 > height and width_of(columns, rows, 1) <= beside):
         grid = Grid.grid(padding=(0, 2))
         grid.add_row(draw(picture, width=beside, plain=plain), Group(*said))
@@ -138,5 +139,5 @@ def _said(title: str, game: Game, advice: Advice | None) -> list[Text]:
         return [first, outcome(game), *map(Text, luck(game))]
     lines = [first, decision(game, advice)]
     if advice.value is not None:
-        lines.append(Text(f"it gives itself {advice.value:.1%} to win"))
+        lines.append(Text(f"estimated probability of a win: {advice.value:.1%}"))
     return lines + weighed(game, advice)

@@ -1,4 +1,4 @@
-"""What is said of a move, and of a game when it is over."""
+"""Texts about a move, and about a game at its end."""
 
 import math
 
@@ -15,13 +15,13 @@ _SAFE, _GUESS, _NEEDLESS = "bold #5fd787", "bold #ffaf00", "bold #ff5f5f"
 
 
 def decision(game: Game, advice: Advice) -> Text:
-    """The move, and what it risks."""
+    """The move and its risk."""
     where = name(advice.cell, game.env.columns)
     risk = float(game.heat.flat[advice.cell])
     if risk == 0:
-        return Text(f"{where}: known to be safe", _SAFE)
+        return Text(f"{where}: safe", _SAFE)
     if math.isnan(risk):
-        return Text(f"{where}: at a risk that is not known", _GUESS)
+        return Text(f"{where}: unknown risk", _GUESS)
     if number := game.safe.size:
         cells = "1 cell is" if number == 1 else f"{number} cells are"
         return Text(f"{where}: {risk:.1%} a mine, and {cells} safe", _NEEDLESS)
@@ -31,7 +31,7 @@ def decision(game: Game, advice: Advice) -> Text:
 
 
 def weighed(game: Game, advice: Advice, number: int = 5) -> list[Text]:
-    """The cells that the search weighed, one a line, the most visited first; none without it."""
+    """The most visited cells of the search, one in each line; none without a search."""
     if advice.visits is None or advice.wins is None:
         return []
     lines = [Text("cell    mine     wins  visits", "dim")]
@@ -44,7 +44,7 @@ def weighed(game: Game, advice: Advice, number: int = 5) -> list[Text]:
 
 
 def outcome(game: Game) -> Text:
-    """How it ended."""
+    """The result of the game."""
     if game.won:
         return Text("won", _SAFE)
     cell = game.last or 0
@@ -54,24 +54,24 @@ def outcome(game: Game) -> Text:
 
 
 def luck(game: Game) -> list[str]:
-    """The risks that were taken, and what the game is worth without the luck of the mines."""
+    """The risks, and the estimate of a win that does not depend on the actual mines."""
     if not game.risks:
         return ["no risk taken"]
-    # Of many only the first.
+    # At most six are listed.
     told = [_told(risk, game.env.columns) for risk in game.risks[:6]]
     if len(game.risks) > len(told):
         told.append(f"{len(game.risks) - len(told)} more")
     needless = sum(risk.needless for risk in game.risks)
     said = [f"risks: {', '.join(told)}"]
     if needless:
-        said.append(f"{needless} of them needless: a cell was known to be safe")
+        said.append(f"{needless} of them needless, because another cell was safe")
     if not math.isnan(game.win_estimate):
-        said.append(f"luck taken out: {game.win_estimate:.1%} of a win")
+        said.append(f"win estimate {game.win_estimate:.1%}")
     return said
 
 
 def about(table: Table, agent: str) -> str:
-    """Who plays on what."""
+    """The agent and the board."""
     trained = ""
     if table.trained is not None and agent in NETWORKED:
         trained = f" (run trained for {table.trained.step} steps)"

@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture(scope="session")
 def oracle_of():
     """`oracle_of(env)`: exact values, which take seconds to find."""
-    from zero_envs.testing import MonstersOracle
+    from zero_monsters.oracle import MonstersOracle
 
     return ft.cache(MonstersOracle)
 

@@ -18,7 +18,7 @@ from zero_train.app import UsageError
         ({"planner": "mcts"}, "planner 'mcts' is unknown; choose frozen, chance, or hindsight-K"),
         (
             {"planner": "chance+playout"},
-            "by playouts, not by the network that learns to; give c",
+            "by playouts instead of the network, which learns to; give c",
         ),
         ({"planner": "hindsight-0"}, "planner 'hindsight-0' is unknown"),
         ({"planner": "hindsight-8"}, "32 simulations for the 8 trees of hindsight-8: give at leas"),
@@ -94,6 +94,6 @@ def test_the_temperature_falls_exponentially_over_the_updates(preset):
 def test_players_do_not_explore():
     """They take the highest value, whatever the run explored with."""
     agent: Any = build_agent(PRESETS["default"])
-    player, explorer = agent.player, agent.explorer(jnp.int32(0))
+    player, explorer = agent.planner, agent.explorer(jnp.int32(0))
     assert player.planner.readout.temperature == 0
     assert player.planner.root.noise is None and explorer.planner.root.noise is not None

@@ -82,8 +82,8 @@ def test_the_table_names_the_optimum_and_what_was_left_out(monsters):
     [
         (["plan", "--planners", "fast"], "planner 'fast' is unknown; choose frozen, chance, or"),
         (["plan", "--planners", "hindsight-0"], "planner 'hindsight-0' is unknown"),
-        (["plan", "--planners"], "--planners was given nothing; give at least one"),
-        (["plan", "--simulations"], "--simulations was given nothing; give at least one"),
+        (["plan", "--planners"], "--planners is empty; give at least one"),
+        (["plan", "--simulations"], "--simulations is empty; give at least one"),
         (["plan", "--seed", "4294967296"], "--seed 4294967296 was given; give 0 to 4294967295."),
         (["plan", "--rollouts", "1"], "monsters: --rollouts 1 was given; give 2 to 100000000."),
         (["plan", "--simulations", "50", "4"], "--simulations 4 was given; give at least 5"),
@@ -106,8 +106,9 @@ def test_simulations_are_those_of_all_trees(name, trees, number, outcomes):
     assert PlannerName.parse(f"{name}+playout").trees == trees
     actor = planning_actor(Monsters(), name, 40)
     planner, model = actor.planner, actor.model
-    assert (isinstance(model, AbstractChanceModel) and model.num_outcomes > 0) == outcomes
+    assert isinstance(model, AbstractChanceModel) and model.num_outcomes > 0
     assert isinstance(planner, Hindsight) and planner.num_trees == trees
+    assert (planner.planner.outcomes != "frozen") == outcomes
     assert planner.planner.num_simulations == number
 
 

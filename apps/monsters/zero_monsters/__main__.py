@@ -18,28 +18,29 @@ from ._config import ROLLOUTS, SIMULATIONS
 from ._planners import PLANNERS
 
 
-# What flags may be, ends included.
+# The allowed range of each flag, inclusive.
 _MEASURING = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
 _WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf), "simulations": SIMULATIONS}
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanArguments:
-    """Planners that know the rules and nothing else: a uniform policy, leaves worth zero or judged
-    by a random playout. Rollouts of 32 steps, beside the exact optimum."""
+    """Compare planners that know the rules but have no network, in rollouts of 32 steps, with the
+    exact optimum. The policy is uniform, and leaves are worth zero or the return of a random
+    playout."""
 
     world: Literal["moving", "stationary"] = "moving"
-    """Whether the monsters hunt or wait."""
+    """Whether the monsters move."""
     planners: tuple[str, ...] = tuple(PLANNERS)
-    """frozen, hindsight-K, chance, each perhaps with +playout."""
+    """frozen, hindsight-K or chance; append +playout for leaves judged by playouts."""
     simulations: tuple[int, ...] = (50, 200, 800)
-    """Per move, of all trees together."""
+    """Simulations per move, in all trees together."""
     rollouts: int = 2000
-    """Of 32 steps each, for each row."""
+    """Rollouts of 32 steps for each row."""
     seed: int = 0
-    """Everything random follows from it."""
+    """The seed of all randomness."""
     json: bool = False
-    """Print one JSON line a row."""
+    """Print one JSON line for each row."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,48 +50,47 @@ class EvalArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     planner: str = "chance"
-    """frozen, hindsight (or hindsight-K), chance, or network for the bare network."""
+    """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
-    """Per move, of all trees together. By default what the run was configured for."""
+    """Simulations per move, in all trees together; by default those of the run's configuration."""
     rollouts: int = 2000
-    """Of 32 steps each."""
+    """Rollouts of 32 steps."""
     seed: int = 0
-    """Everything random follows from it."""
+    """The seed of all randomness."""
     json: bool = False
     """Print one JSON line instead."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WatchArguments:
-    """Look on while the player of a run plays, beside what its plan thinks of every move and what
-    each is exactly worth."""
+    """Watch the player of a run, with the plan's Q-values and the exact ones for every move."""
 
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     planner: str = "chance"
-    """frozen, hindsight (or hindsight-K), chance, or network for the bare network."""
+    """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
-    """Per move, of all trees together. By default what the run was configured for."""
+    """Simulations per move, in all trees together; by default those of the run's configuration."""
     episodes: int = 5
-    """Each is cut off after 32 steps."""
+    """Episodes, each cut off after 32 steps."""
     delay: float = 1.0
     """Seconds between two moves."""
     seed: int = 0
-    """Everything random follows from it."""
+    """The seed of all randomness."""
 
 
 def main() -> None:
-    """Runs one command; bad input ends it with one line and exit code 2."""
+    """Runs one command. Bad input prints one line and exits with code 2."""
     run_command(
         "monsters",
         "Planning where the world is random.",
         {
             "plan": Command(_plan, "compare planners at several budgets, without learning"),
             "train": Command(
-                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+                _train, "train a player; its run folder is runs/PRESET by default, see --out"
             ),
             "eval": Command(_eval, "measure a player, with any planner", operands="RUN"),
-            "watch": Command(_watch, "look on while a player plans and plays", operands="RUN"),
+            "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
         },
     )
 

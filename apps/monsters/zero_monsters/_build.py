@@ -1,4 +1,4 @@
-"""From a configuration to the parts: environment, agent, loop."""
+"""Builds environment, agent and loop from a configuration."""
 
 import functools as ft
 from typing import Any
@@ -30,7 +30,7 @@ from ._symmetry import random_symmetry
 
 
 def build_env(config: Config) -> Monsters:
-    """The world that players are measured in."""
+    """The environment of evaluations."""
     return _world(config)
 
 
@@ -42,7 +42,7 @@ def build_agent(config: Config) -> ExpertIteration:
         optimiser=_optimiser(config),
         model=ft.partial(_model, config, env),
         explorer=ft.partial(_explorer, config),
-        player=_player_planner(config, config.planner, config.player_simulations),
+        planner=_player_planner(config, config.planner, config.player_simulations),
         gamma=config.gamma,
         value_target=NStepReturns(config.n_steps),
         value_code=ValueSupport(config.atoms, maximum=1.0),
@@ -57,7 +57,7 @@ def build_agent(config: Config) -> ExpertIteration:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** `UsageError` where the shards do not divide over the devices that learn.
+    **Raises:** `UsageError` if the shards cannot be divided evenly over the learning devices.
     """
     learners = mesh.shape["data"] - config.actor_devices
     if learners > 0 and config.shards % learners:
@@ -76,7 +76,6 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             num_shards=config.shards,
         ),
         augment=random_symmetry if config.symmetries else None,
-        num_envs=config.envs,
         unroll_length=config.unroll,
         num_updates=config.updates,
         mesh=mesh,
@@ -85,7 +84,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
 
 
 def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate by gradient update."""
+    """The learning rate of each gradient update."""
     if config.schedule == "cosine":
         return optax.cosine_decay_schedule(
             config.learning_rate, config.steps * config.updates, config.decay
@@ -96,7 +95,7 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 
 def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:
-    """The planner for playing at full strength: no noise, the highest Q-value."""
+    """The planner of evaluations: without noise, it plays the highest Q-value."""
     return build_planner(
         planner,
         simulations,
@@ -105,12 +104,12 @@ def _player_planner(config: Config, planner: str, simulations: int) -> AbstractP
     )
 
 
-def build_player(
+def build_actor(
     config: Config, params: PyTree[Array], planner: str, simulations: int
 ) -> AbstractActor:
-    """Who plays with the network's opinion of the leaves.
+    """The actor with the given parameters.
 
-    `planner` is a name that `PlannerName` knows, or `network` for the bare network's policy.
+    `planner` is a name (see `PlannerName`), or `"network"` for the network without a search.
     """
     env, evaluate = build_env(config), build_agent(config).evaluator(params)
     if planner == "network":
@@ -120,7 +119,7 @@ def build_player(
 
 
 def _training_env(config: Config) -> Monsters:
-    """As measured, but episodes that go nowhere are cut off."""
+    """The environment of training, with a time limit that truncates."""
     return _world(config, time_limit=config.time_limit, truncate=True)
 
 
@@ -136,7 +135,7 @@ def _model(
 
 
 def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:
-    """Noisy at the root, with a temperature that falls from update to update."""
+    """The planner of self-play: with noise at the root and a temperature that falls."""
     done = updates.astype(jnp.float32) / (config.steps * config.updates)
     fall = config.temperature_end / config.temperature
     return build_planner(

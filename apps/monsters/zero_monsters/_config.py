@@ -11,65 +11,66 @@ from ._planners import build_planner, PlannerError, PlannerName
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a run trains, and how. The run folder's config.json holds exactly these."""
+    """The configuration of a run; config.json in the run's folder has the same fields."""
 
     world: Literal["moving", "stationary"] = "moving"
-    """Whether the monsters hunt or wait."""
+    """Whether the monsters move."""
     seed: int = 0
-    """Everything random in the run derives from it."""
+    """The seed of all randomness."""
 
     # --- how much
     steps: int = 720
-    """Steps of the loop: each collects from every environment, then updates."""
+    """Steps of the loop, each of which collects from every environment and then updates."""
     envs: int = 64
-    """Environments acted in at once, over all acting devices."""
+    """Parallel environments, over all acting devices."""
     unroll: int = 4
-    """Moves played in every environment per step."""
+    """Moves in every environment per step."""
     updates: int = 16
     """Gradient updates per step."""
     batch: int = 64
     """Windows per gradient update, over all learning devices."""
     length: int = 17
-    """Rows in a window; all but the last are learned from."""
+    """Rows in a window. The last row is only bootstrapped from."""
     capacity: int = 512
     """Rows kept for replay, per environment."""
     shards: int = 8
-    """Parts that replay is drawn in; any number of learning devices that divides it gives the same
-    run."""
+    """Parts of the replay buffer. The run is the same for every number of learning devices that
+    divides it."""
     actor_devices: int = 0
-    """Of --devices, how many act only, while the others learn from what was collected one step
-    before; 0 does both on all."""
+    """The number of --devices that only act, while the others learn from the rows of the step
+    before; with 0 all devices do both."""
     time_limit: int = 64
-    """Training episodes are cut off, and bootstrapped, after so many moves."""
+    """Moves after which a training episode is truncated."""
 
     # --- search
     planner: str = "chance"
     """frozen, hindsight-K or chance."""
     outcomes: Literal["proportional", "weighted", "sampled"] = "weighted"
-    """How chance nodes visit outcomes: in proportion to their odds, each once before any twice and
-    weighted by its odds, or drawn."""
+    """How chance nodes visit outcomes: in proportion to their probabilities; equally often, with
+    values weighted by the probabilities; or at random."""
     simulations: int = 32
-    """Simulations per move while collecting, of all trees together."""
+    """Simulations per move while collecting, in all trees together."""
     exploration: float = 2.5
     """PUCT: weight of the prior."""
     first_play: float | None = None
-    """Q-value of an action that was never visited; None lets visited siblings and the parent say,
-    on their own scale."""
+    """Q-value of an unvisited action. With None it is estimated from the visited siblings and the
+    parent, and Q-values are scaled to [0, 1]."""
     noise: float = 0.25
-    """Share of Dirichlet noise in the root's prior."""
+    """Fraction of Dirichlet noise in the root's prior."""
     alpha: float = 0.5
-    """Dirichlet concentration of every legal move."""
+    """Concentration of the Dirichlet noise for every legal move."""
     temperature: float = 0.3
-    """Of the softmax over Q that acts and is learned from, at the first update."""
+    """Temperature of the softmax over Q-values, which acts and is the policy target, at the first
+    update."""
     temperature_end: float = 0.2
-    """The same at the last update; in between it falls exponentially."""
+    """The temperature at the last update; in between it falls exponentially."""
     player_simulations: int = 50
-    """Simulations per move at full strength, when not said otherwise."""
+    """Simulations per move in evaluations."""
 
     # --- network
     network: Literal["small", "original"] = "small"
-    """small is a multi-layer perceptron over the board, original the residual network of the
-    original system, over words."""
+    """small is a multi-layer perceptron on the board; original is the residual network of the
+    original system, on words."""
     width: int = 512
     """small: width of the hidden layers."""
     layers: int = 2
@@ -81,37 +82,37 @@ class Config:
     gamma: float = 0.85
     """Discount of one move, in planning and in returns."""
     n_steps: int = 5
-    """Rewards in a value target before the target network's value."""
+    """Number of rewards in a value target, before the target network's value."""
     value_mix: float = 1.0
-    """Share of the searched value in the value target."""
+    """Fraction of the searched value in the value target."""
     value_weight: float = 1.0
     """Weight of the value loss."""
     entropy_bonus: float = 0.0
     """Weight of the policy's entropy."""
     target_period: int = 1
-    """Updates between two moves of the target network."""
+    """Updates between two changes of the target network."""
     target_rate: float = 0.02
-    """How far it moves towards the parameters."""
+    """Fraction of the way to the parameters that the target network moves in each change."""
     learning_rate: float = 1e-3
     """Learning rate of AdamW at the first update."""
     decay: float = 0.05
-    """Share of the learning rate that is left at the last update."""
+    """Fraction of the learning rate at the last update."""
     schedule: Literal["cosine", "exponential"] = "cosine"
     """How the learning rate falls."""
     weight_decay: float = 1e-4
     """AdamW's decoupled weight decay."""
     clip: float = 1.0
-    """Gradients are scaled down to this global norm; 0 leaves them."""
+    """Maximum global norm of the gradient; 0 for no maximum."""
     symmetries: bool = True
-    """Learn from each window in a random one of the board's eight symmetries."""
+    """Apply a random symmetry of the board, of eight, to every window."""
 
-    # --- watching
+    # --- evaluation
     evaluate_every: int = 100
     """Steps between two evaluations."""
     rollouts: int = 500
-    """Rollouts of 32 steps in each; four times as many in the last one."""
+    """Rollouts of 32 steps in an evaluation; four times as many in the last one."""
     checkpoint_every: int = 100
-    """Steps between two checkpoints of the whole state."""
+    """Steps between two checkpoints."""
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
@@ -119,8 +120,8 @@ class Config:
             playout = PlannerName.parse(self.planner).playout
         if playout:
             raise UsageError(
-                f"--planner {self.planner} judges leaves by playouts, not by the network that "
-                f"learns to; give {self.planner.removesuffix('+playout')}."
+                f"--planner {self.planner} evaluates leaves by playouts instead of the network, "
+                f"which learns to; give {self.planner.removesuffix('+playout')}."
             )
         for name in ("simulations", "player_simulations"):
             try:
@@ -150,11 +151,11 @@ class Config:
             )
 
 
-#: What every `--rollouts` may be; a standard error needs two.
+#: The allowed range of `--rollouts`, inclusive; a standard error needs two.
 ROLLOUTS = (2, 10**8)
-#: What every `--simulations` may be.
+#: The allowed range of `--simulations`, inclusive.
 SIMULATIONS = (1, 10**6)
-#: What each flag may be, ends included.
+#: The allowed range of each flag, inclusive.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
     **dict.fromkeys(("capacity", "time_limit", "n_steps"), (1, math.inf)),
@@ -171,9 +172,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "decay": (1e-6, 1),
 }
 
-#: `tiny` shows every part within a minute; `original` is the original system's own configuration,
-#: whose batches of 32 rollouts of 32 moves become windows of 33 rows. But here its trees start anew
-#: every move.
+#: `tiny` runs all parts within a minute. `original` is the configuration of the original system:
+#: its batches of 32 rollouts of 32 moves are windows of 33 rows here. Unlike in the original, no
+#: tree is reused between moves.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,

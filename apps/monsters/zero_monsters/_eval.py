@@ -1,4 +1,4 @@
-"""How good a player is, in numbers that every planner shares."""
+"""`monsters eval`: measures the player of a run."""
 
 import dataclasses
 import json
@@ -8,13 +8,13 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import Monsters
-from zero_envs.testing import MonstersOracle
 from zero_train import AbstractActor
 from zero_train.app import as_usage_error
 
 from ._load import load
 from ._measure import measure
 from ._planners import GAMMA
+from .oracle import MonstersOracle
 
 
 HEADER = (
@@ -26,12 +26,12 @@ HEADER = (
 def evaluate(
     run: str, *, planner: str, simulations: int | None, rollouts: int, seed: int, as_json: bool
 ) -> None:
-    """Measures the run's newest player and prints the result.
+    """Measures the newest player of a run and prints the result.
 
     **Arguments:**
 
-    - `planner`: a name that `PlannerName` knows, or `network` for the bare network.
-    - `simulations`: per move; `None` what the run's configuration says.
+    - `planner`: a name (see `PlannerName`), or `"network"` for the network without a search.
+    - `simulations`: the number of simulations per move; by default that of the configuration.
     """
     trained = load(run)
     number = trained.simulations(planner, simulations)
@@ -62,7 +62,7 @@ def result_row(
     rollouts: int,
     key: PRNGKeyArray,
 ) -> dict[str, Any]:
-    """What `--json` prints of a player."""
+    """The results of a player, which `--json` prints."""
     measured = measure(env, oracle, actor, rollouts=rollouts, gamma=GAMMA, key=key)
     return {
         "world": "moving" if env.moving else "stationary",
@@ -73,7 +73,7 @@ def result_row(
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row below `HEADER`."""
+    """A row of the table with the header `HEADER`."""
     spread = f"{row['return_mean']:.3f} ± {row['return_se']:.3f}"
     return (
         f"{row['planner']:>20} {row['simulations']:>12} {spread:>16} "

@@ -1,4 +1,4 @@
-"""A trained player, back from its run folder."""
+"""Loads a trained player from the folder of its run."""
 
 import dataclasses
 import pathlib
@@ -11,20 +11,20 @@ from zero_envs import Monsters
 from zero_train import AbstractActor
 from zero_train.app import load_config, load_player
 
-from ._build import build_agent, build_env, build_player
+from ._build import build_actor, build_agent, build_env
 from ._config import Config
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What a run folder holds of its player.
+    """A trained player.
 
     **Attributes:**
 
-    - `config`: what it was trained with.
-    - `env`: the world it is measured in.
-    - `params`: the parameters that play.
-    - `step`: how many steps they were trained for.
+    - `config`: the configuration of the run.
+    - `env`: the environment of evaluations.
+    - `params`: the parameters of the player.
+    - `step`: the number of training steps so far.
     """
 
     config: Config
@@ -33,22 +33,22 @@ class Trained:
     step: int
 
     def simulations(self, planner: str, given: int | None) -> int:
-        """How many a move: those given, or else as configured; none for the bare `network`."""
+        """The number of simulations per move: the given one, or that of the configuration; 0 for
+        `"network"`."""
         if planner == "network":
             return 0
         return self.config.player_simulations if given is None else given
 
     def actor(self, planner: str, simulations: int) -> AbstractActor:
-        """The player with a planner by name, or `network`, and so many simulations a move."""
-        return build_player(self.config, self.params, planner, simulations)
+        """The actor with the named planner; see `build_actor`."""
+        return build_actor(self.config, self.params, planner, simulations)
 
 
 def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
-    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
-    configuration than config.json says.
+    **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
+    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "monsters")

@@ -1,4 +1,4 @@
-"""What a player is worth in the monster world, beside the exact optimum."""
+"""Measures a player: returns of rollouts, win rates, regret and speed."""
 
 import dataclasses
 import functools as ft
@@ -13,24 +13,28 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from zero_envs import Monsters, MonstersState, Transition
-from zero_envs.testing import MonstersOracle
 from zero_train import AbstractActor
 
+from .oracle import MonstersOracle
 
-#: Steps of a rollout: fresh starts follow the ends of episodes.
+
+#: The number of steps of a rollout. A new episode starts after every end.
 NUM_STEPS = 32
 _ROLLOUTS_AT_ONCE = 250
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """**Attributes:**
+    """The results of several rollouts.
 
-    - `rollouts`: of `NUM_STEPS` steps each.
-    - `return_mean`, `return_se`: sum of rewards in a rollout, and the standard error of its mean.
-    - `win_rate`, `loss_rate`: of the first episode of each rollout, cut off with it.
-    - `regret_mean`: what a decision loses, in discounted value, against the best.
-    - `moves_per_second`: without compilation, many rollouts at once.
+    **Attributes:**
+
+    - `rollouts`: the number of rollouts, of `NUM_STEPS` steps each.
+    - `return_mean`, `return_se`: the mean sum of rewards in a rollout, and its standard error.
+    - `win_rate`, `loss_rate`: the fractions of rollouts whose first episode is won, and lost.
+    - `regret_mean`: the mean difference, in discounted value, between the best action and the
+        chosen one.
+    - `moves_per_second`: the speed of many parallel rollouts, without compilation.
     """
 
     rollouts: int
@@ -51,14 +55,14 @@ def measure(
     gamma: float,
     key: PRNGKeyArray,
 ) -> Measured:
-    """Plays `rollouts` rollouts, at least 2. Rollout `i` depends on `key` and on `i` only."""
+    """Plays `rollouts` rollouts, at least 2. Rollout `i` depends only on `key` and `i`."""
     rows = np.arange(rollouts, dtype=np.int32)
     chunks = [rows[i : i + _ROLLOUTS_AT_ONCE] for i in range(0, rollouts, _ROLLOUTS_AT_ONCE)]
-    # The last chunk is filled up, so that one compiled program plays them all.
+    # The last chunk is padded, so that one compiled program plays all chunks.
     size = len(chunks[0])
     padded = [np.resize(chunk, size) for chunk in chunks]
     played, seconds = [], []
-    # Again from the first one, which compiles: so every chunk is timed once.
+    # The first call compiles, so the first chunk is played again for its time.
     for chunk in (*padded, padded[0]):
         start = time.perf_counter()
         played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
@@ -90,7 +94,7 @@ def measure(
 def _play(
     env: Monsters, actor: AbstractActor, rows: Int[Array, " rows"], key: PRNGKeyArray
 ) -> tuple[MonstersState, Int[Array, "steps rows"], Transition]:
-    """States, actions and what they brought, all `[steps, rows]`."""
+    """The states, actions and transitions, `[steps, rows]`."""
 
     def keys(consumer: int, step: Int[Array, ""] | int) -> Key[Array, " rows"]:
         mine = jr.fold_in(jr.fold_in(key, consumer), step)
@@ -98,7 +102,7 @@ def _play(
 
     choose = jax.vmap(lambda last, *states: jax.tree.map(ft.partial(jnp.where, last), *states))
 
-    # `zero_train.rollout` writes a row of its own for every end, which would count as a step.
+    # `zero_train.rollout` adds a row for every final state, which would count as a step.
     def body(carry, step):
         state, memory = carry
         obs = jax.vmap(env.observe)(state)

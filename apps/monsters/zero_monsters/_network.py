@@ -1,4 +1,4 @@
-"""The networks of the presets: of one observation, to logits of moves and of the value's atoms."""
+"""The networks of the presets, which return logits of the moves and of the value's atoms."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from ._config import Config
 
 
 def build_network(config: Config, env: Monsters, *, key: PRNGKeyArray) -> Any:
-    """The network that a configuration names."""
+    """The network of a configuration."""
     if config.network == "original":
         return OriginalNet(env.num_actions, config.atoms, key=key)
     tkey, pkey, vkey = jr.split(key, 3)
@@ -29,18 +29,18 @@ def build_network(config: Config, env: Monsters, *, key: PRNGKeyArray) -> Any:
 
 
 def _within_the_walls(planes: Bool[Array, "size size 8"]) -> Float[Array, " inputs"]:
-    """All that is not the same in every state."""
+    """The inputs that are not equal in all states."""
     return planes[1:-1, 1:-1, :-1].reshape(-1).astype(jnp.float32)
 
 
 class OriginalNet(eqx.Module):
-    """The residual network of the original system, over words.
+    """The residual network of the original system, on words.
 
-    Ten-dimensional embeddings of two names a cell and of what is held, each of two words of which
-    the second is always blank; 1x1 convolutions to 64 channels; two residual blocks; a 3x3
-    convolution to 128 channels and the maximum over the board; two heads of one hidden layer. Its
-    batch normalisation is over the channels of a cell here, so that what it says of a state does
-    not depend on the states beside it.
+    The two names in each cell and the held item are embedded in ten dimensions a word; the second
+    of their two words is always blank. 1x1 convolutions to 64 channels, two residual blocks, a 3x3
+    convolution to 128 channels and the maximum over the board follow, and two heads with one hidden
+    layer. The original's batch normalisation is a layer normalisation over the channels of a cell
+    here, so the result for a state does not depend on the rest of its batch.
     """
 
     words: eqx.nn.Embedding
@@ -65,7 +65,7 @@ class OriginalNet(eqx.Module):
     def __call__(
         self, tokens: MonstersTokens, *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " actions"], Float[Array, " atoms"]]:
-        """One observation's logits of moves, walls not masked, and of atoms. `key` is ignored."""
+        """The logits of the moves, without a mask, and of the atoms. `key` is ignored."""
         del key
         size = tokens.names.shape[0]
         names = _embedded(self.words, tokens.names).reshape(size, size, 40)
@@ -100,7 +100,7 @@ class OriginalBlock(eqx.Module):
 
 
 def _embedded(table: eqx.nn.Embedding, first: Int8[Array, "*names"]) -> Float[Array, "*names 2 10"]:
-    """Names of two words, of which the second is blank."""
+    """The embeddings of names of two words, the second of which is blank."""
     words = jnp.stack([first, jnp.zeros_like(first)], axis=-1)
-    # Of so few words a product is faster than looking each up.
+    # With so few words a matrix product is faster than a lookup.
     return jax.nn.one_hot(words, len(MONSTERS_WORDS), dtype=jnp.float32) @ table.weight

@@ -1,4 +1,4 @@
-"""`monsters plan`: planners beside each other, without learning."""
+"""`monsters plan`: compares planners without a network."""
 
 import json
 import sys
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import jax.random as jr
 
 from zero_envs import Monsters
-from zero_envs.testing import MonstersOracle
 from zero_train.app import as_usage_error, UsageError
 
 from ._eval import HEADER, line, result_row
 from ._measure import NUM_STEPS
 from ._planners import LEAST_IN_A_TREE, PlannerError, PlannerName, planning_actor
+from .oracle import MonstersOracle
 
 
 def compare(
@@ -24,21 +24,19 @@ def compare(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Prints a row for each planner at each number of simulations.
+    """Prints a row for each planner and number of simulations.
 
-    Rows with too few simulations for the planner's trees are left out, and said to be.
+    If there are too few simulations for the planner's trees, a line on standard error replaces the
+    row.
     """
     for flag, given in (("planners", planners), ("simulations", simulations)):
         if not given:
-            raise UsageError(f"--{flag} was given nothing; give at least one, or leave it out.")
+            raise UsageError(f"--{flag} is empty; give at least one value, or leave it out.")
     with as_usage_error():
         for planner in planners:
             PlannerName.parse(planner)
     if least := [n for n in simulations if n < LEAST_IN_A_TREE]:
-        raise UsageError(
-            f"--simulations {least[0]} was given; give at least {LEAST_IN_A_TREE}, fewer are no "
-            "search."
-        )
+        raise UsageError(f"--simulations {least[0]} was given; give at least {LEAST_IN_A_TREE}.")
     env = Monsters(moving=world == "moving")
     oracle = MonstersOracle(env)
     if not as_json:

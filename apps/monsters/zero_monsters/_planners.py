@@ -1,4 +1,4 @@
-"""Planners by name, over a world whose rules they know and whose values they do not."""
+"""Planners by name, over the true rules."""
 
 import dataclasses
 import re
@@ -12,7 +12,6 @@ from zero_search import (
     AbstractReadout,
     AbstractRootNoise,
     AbstractSelection,
-    Determinised,
     Hindsight,
     PlainQ,
     PlayoutModel,
@@ -24,33 +23,40 @@ from zero_search import (
 from zero_train import EnvironmentModel, Evaluator, PlanningActor
 
 
-#: Of planning, and of the regret that it is measured by.
+#: The discount factor of planning, and of the regret.
 GAMMA = 0.99
-#: Fewer simulations than this in each tree are no search.
+#: The minimum number of simulations in each tree: with fewer, some actions are not tried.
 LEAST_IN_A_TREE = 5
 _KINDS = ("frozen", "hindsight-3", "hindsight-8", "hindsight-32", "chance")
-#: Those that are compared unless others are named.
+#: The planners that `monsters plan` compares by default.
 PLANNERS = [kind + leaf for leaf in ("", "+playout") for kind in _KINDS]
 _PLAYOUT_STEPS = 20
-#: Scores actions inside the tree: one rule for all planners, chosen with another seed at 200
-#: simulations (docs/monsters.md). Returns lie in [-1, 1]; what is untried is worth 0.
+#: The selection rule of all planners, chosen with another seed at 200 simulations
+#: (docs/monsters.md). Returns are in [-1, 1], and an unvisited action has the value 0.
 SELECTION = PUCT(2.0, PlainQ())
-#: Plays the highest Q-value, as hindsight is defined: trees of few simulations have visited all
-#: actions alike, and their mean visits say little.
+#: Plays the action of the highest Q-value. Trees of few simulations visit all actions about equally
+#: often, so their mean visits hardly distinguish actions.
 _READOUT = SoftmaxQ(0.0)
 
 
 class PlannerError(ValueError):
-    """A planner that there is not, or that has too little to plan with. One line."""
+    """An unknown name of a planner, or too few simulations for it. The message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannerName:
-    """What the name of a planner says.
+    """The parsed name of a planner.
 
-    `"frozen"` is one tree that takes the first outcome of an action for certain, `"hindsight-K"`
-    the mean of K such trees, 3 without a number, `"chance"` a tree with chance nodes. Leaves are
-    worth zero, or, with `"+playout"` at the end, the return of at most 20 random steps.
+    `"frozen"` is one determinised tree: it draws one outcome of an action and keeps it.
+    `"hindsight-K"` is the mean of K such trees; `"hindsight"` has 3. `"chance"` is a tree with
+    chance nodes. Leaves are worth zero or, with `"+playout"` at the end of the name, the return of
+    at most 20 random steps.
+
+    **Attributes:**
+
+    - `kind`: `"frozen"`, `"hindsight"` or `"chance"`.
+    - `trees`: the number of trees.
+    - `playout`: whether leaves are evaluated by playouts.
     """
 
     kind: str
@@ -59,22 +65,25 @@ class PlannerName:
 
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
-        """Raises a `PlannerError` for any other name."""
+        """Parses a name.
+
+        **Raises:** `PlannerError` for an unknown one.
+        """
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(
                 f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with at "
-                "least one tree, such as hindsight-8; +playout at the end judges leaves by "
-                "playouts; eval and watch know network, too."
+                "least one tree, such as hindsight-8. Append +playout to evaluate leaves by "
+                "playouts. The commands eval and watch also accept network."
             )
         kind, trees, playout = found.groups()
         return cls(kind or "hindsight", 1 if kind else int(trees or 3), playout is not None)
 
 
 def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningActor:
-    """An actor that plans with the true rules and a uniform policy, and plays the highest Q-value.
+    """An actor that plans over the true rules with a uniform policy, and plays the highest Q-value.
 
-    Arguments and errors are those of `build_planner`.
+    **Arguments and errors:** see `build_planner`.
     """
     return PlanningActor(build_planner(planner, simulations), build_model(env, planner))
 
@@ -88,16 +97,17 @@ def build_planner(
     readout: AbstractReadout = _READOUT,
     outcomes: str = "proportional",
 ) -> Hindsight:
-    """What plans: the mean of its trees, which of one tree is that tree.
+    """The planner of a name; those of one tree are a `Hindsight` of one tree.
 
     **Arguments:**
 
-    - `planner`: a name that `PlannerName` knows.
-    - `simulations`: of all trees together.
-    - `readout`: how the mean of the roots becomes a policy.
-    - `outcomes`: those of [`zero_search.TreeSearch`][]; without a network depth is worth more.
+    - `planner`: a name; see `PlannerName`.
+    - `simulations`: the number of simulations in all trees together.
+    - `selection`, `noise`, `readout`: see [`zero_search.TreeSearch`][].
+    - `outcomes`: of the planner `"chance"`; see [`zero_search.TreeSearch`][]. The other planners
+        draw outcomes without computing their probabilities, which is much faster.
 
-    Raises a `PlannerError` for any other name, or fewer than 5 simulations a tree.
+    **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
     """
     name = PlannerName.parse(planner)
     if simulations // name.trees < LEAST_IN_A_TREE:
@@ -108,27 +118,28 @@ def build_planner(
             f"{simulations} simulations for {trees} of {planner}: give at least "
             f"{LEAST_IN_A_TREE * name.trees}{each}."
         )
-    root = PriorRoot(noise)
-    tree = TreeSearch(simulations // name.trees, selection, root, readout, outcomes=outcomes)
+    tree = TreeSearch(
+        simulations // name.trees,
+        selection,
+        PriorRoot(noise),
+        readout,
+        outcomes=outcomes if name.kind == "chance" else "frozen",
+    )
     return Hindsight(tree, name.trees)
 
 
 def build_model(
     env: Monsters, planner: str, evaluate: Evaluator | None = None, *, gamma: float = GAMMA
 ) -> AbstractPriorModel:
-    """What it plans over: the true rules, and `evaluate`'s opinion, or none, of states.
-
-    Only chance nodes ask for odds; to draw an outcome without them is much faster.
-    """
+    """The model of a planner: the true rules, with policies and values of `evaluate` if given."""
     name = PlannerName.parse(planner)
-    world = EnvironmentModel(env, evaluate or _uniform, gamma)
-    model = world if name.kind == "chance" else Determinised(world)
+    model = EnvironmentModel(env, evaluate or _uniform, gamma)
     if not name.playout:
         return model
     return PlayoutModel(model, _PLAYOUT_STEPS, playouts_in=EnvironmentModel(env, _uniform, gamma))
 
 
 def _uniform(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-    """No opinion: every action alike, every state worth nothing."""
+    """A uniform policy and the value 0."""
     assert obs.legal is not None
     return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)

@@ -1,4 +1,4 @@
-"""A run as one page."""
+"""The report of a run: one HTML page."""
 
 import math
 import os
@@ -12,30 +12,29 @@ from zero_train.app import (
     figures,
     imitation,
     progress,
-    Recorded,
     Series,
     speed,
+    StoredRun,
     table,
     tables,
     write_page,
 )
 
 
-#: What the best play brings, exactly: the return of 32 steps, and the shares of first episodes that
-#: are won and lost in them.
+#: The exact results of optimal play: the return of 32 steps, and the fractions of first episodes
+#: that are won and lost.
 OPTIMUM = {"moving": (4.589, 0.9474, 0.0524), "stationary": (5.404, 0.9952, 0.0)}
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once.
+    """Writes `report.html` into the folder of a run, and replaces an earlier one.
 
-    The page stands alone: it loads nothing. Files of the run that are missing or still short
-    leave out what would be made of them.
+    The page loads no other files. Parts whose data is missing are left out.
 
-    **Returns:** the page's path.
+    **Returns:** the path of the page.
     """
     folder = pathlib.Path(run_dir).absolute()
-    run = Recorded.read(folder)
+    run = StoredRun.read(folder)
     world = run.config.get("world", "moving")
     body = [
         figures(progress(run) | _strongest(run.evaluations)),
@@ -70,7 +69,7 @@ def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:
         ),
         chart(
             "Regret",
-            "What a decision loses against the best play (gamma 0.99).",
+            "The loss of a decision compared with the best one (gamma 0.99).",
             *(_series(label, rows, "regret_mean") for label, rows in players.items()),
             from_zero=True,
         ),
@@ -80,7 +79,7 @@ def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:
 
 
 def _followed(evaluations: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Rows by player, of those who were measured more than at the end."""
+    """The rows of each player that was evaluated during training."""
     players: dict[str, list[dict[str, Any]]] = {}
     for row in evaluations:
         if row["leaf"] == "network":
@@ -120,7 +119,7 @@ def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _comparison(evaluations: list[dict[str, Any]], world: str) -> str:
-    """The last evaluation, of all planners, below what there is to reach."""
+    """A table of the last evaluation of all planners, with the optimum in the first row."""
     if not evaluations:
         return ""
     returned, won, lost = OPTIMUM[world]

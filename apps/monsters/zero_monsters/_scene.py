@@ -1,4 +1,4 @@
-"""One moment of an episode, drawn for a terminal: in colour, or in plain text."""
+"""Drawings of one moment of an episode for a terminal, in colour or in plain text."""
 
 import dataclasses
 
@@ -13,18 +13,18 @@ from zero_envs import Monsters, MonstersState
 
 
 MOVES = ("stay", "up", "down", "left", "right")
-#: Of agent, target, distractor, good and bad item, as in `Monsters.render`.
+#: The colours of agent, target, distractor, good and bad item, as in `Monsters.render`.
 COLOURS = ("#656d76", "#2876be", "#cd5a0a", "#2876be", "#cd5a0a")
 _SYMBOLS = "@!?yn"
 _HELD = ("nothing", "y, which beats !", "n, which beats ?")
-# Greys that terminals of 256 colours have too.
+# These greys are among the 256 colours of older terminals.
 _WALL, _FLOORS, _TRACK = "#585858", ("#1c1c1c", "#262626"), "#303030"
-_CELL = 7  # columns of a cell, which has three lines
+_CELL = 7  # columns of a cell; it has three lines
 _PLAN, _EXACT = "#af87d7", "#949494"
-# By action: in which line and column of the agent the arrow is.
+# By action: the line and column of the arrow in the drawing of the agent, and the arrow.
 _ARROWS = {1: (0, 2, "\u2191"), 2: (2, 2, "\u2193"), 3: (1, 0, "\u2190"), 4: (1, 4, "\u2192")}
 _BAR = 20
-# Columns of a picture that has the board beside the plan, and lines of one that has it above.
+# The columns of a picture with the plan beside the board, and the lines of one with it below.
 _WIDTH, _HEIGHT = 80, 25
 # A regret below this is not shown.
 _NOTHING = 5e-4
@@ -32,17 +32,17 @@ _NOTHING = 5e-4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Thought:
-    """What a player thinks of one state.
+    """The plan of a player for one state, and the exact values.
 
     **Attributes:**
 
-    - `action`: what it plays.
-    - `value`: what it thinks the state is worth.
-    - `shares`: of the simulations that began with each action, or the network's policy.
-    - `qvalues`: what it thinks each action is worth, nan where none began with it; `None` for a
-        network, which does not say.
-    - `exact`: what each action is really worth at the run's discount, with the best play after it;
-        -inf for a wall.
+    - `action`: the action that is played.
+    - `value`: the player's value of the state.
+    - `shares`: the fraction of the simulations that began with each action, or the network's
+        policy.
+    - `qvalues`: the plan's Q-values, NaN for unvisited actions; `None` for a network without a
+        search.
+    - `exact`: the exact Q-values under optimal play at the run's gamma, -inf for a wall.
     """
 
     action: int
@@ -53,23 +53,25 @@ class Thought:
 
     @property
     def legal(self) -> Bool[np.ndarray, " actions"]:
-        """What does not lead into a wall."""
+        """A mask of the actions that do not lead into a wall."""
         return self.exact > -np.inf
 
     @property
     def regret(self) -> float:
-        """What the action loses against the best one."""
+        """The difference between the exact values of the best action and of the played one."""
         return float(np.max(self.exact) - self.exact[self.action])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scene:
-    """**Attributes:**
+    """One moment of an episode.
 
-    - `env`, `state`: the world, and where everything is.
-    - `gained`: the rewards so far.
-    - `thought`: of this state, or of the last decision where the episode is over.
-    - `end`: how the episode ended, if it has.
+    **Attributes:**
+
+    - `env`, `state`: the environment and its state.
+    - `gained`: the sum of the rewards so far.
+    - `thought`: the plan for this state or, if the episode is over, for the state before.
+    - `end`: a description of the end if the episode is over, else `None`.
     """
 
     env: Monsters
@@ -80,12 +82,13 @@ class Scene:
 
 
 def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableType:
-    """The board and, beside it if there are so many columns or else below, what the player thinks.
+    """The board and the plan: beside the board if the terminal is wide enough, otherwise below it.
 
     **Arguments:**
 
-    - `width`, `height`: of the terminal. The board is of letters alone where it has too few lines.
-    - `plain`: without colours, one below the other; an end then leaves out the last decision.
+    - `width`, `height`: the size of the terminal. If it has too few lines, the board is drawn with
+        letters.
+    - `plain`: whether to draw without colours. The end of an episode then has no plan.
     """
     if plain:
         board = Text(scene.env.text(scene.state))
@@ -102,7 +105,7 @@ def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableTyp
 
 
 def ending(state: MonstersState) -> str:
-    """How an episode ended, in words."""
+    """A description of the end of an episode."""
     agent, target, distractor, *_ = np.asarray(state.pieces).tolist()
     if target < 0 <= agent:
         return "won: the target is beaten"
@@ -122,7 +125,7 @@ def _headline(scene: Scene) -> Text:
 
 
 def _decision(thought: Thought, plain: bool) -> RenderableType:
-    """A row for each action, and what the choice costs."""
+    """A table with a row for each action, and the regret."""
     table = Table.grid(padding=(0, 1))
     for side in ("left", "left", "left", "right", "right", "right"):
         table.add_column(justify=side, no_wrap=True)
@@ -144,7 +147,7 @@ def _decision(thought: Thought, plain: bool) -> RenderableType:
     return Group(
         table,
         Text(),
-        Text(f"worth {thought.value:+.2f} it thinks, exactly {best:+.2f}"),
+        Text(f"value {thought.value:+.2f}, exactly {best:+.2f}"),
         Text(f"{MOVES[thought.action]}: {cost}", style),
     )
 
@@ -169,7 +172,8 @@ def _action(thought: Thought, action: int, name: str, lowest: int, plain: bool) 
 
 
 def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
-    """From 0 to `value`, above one to `exact`; without colours a bar and a stroke."""
+    """Two bars above each other, from 0 to `value` and from 0 to `exact`; only the first without
+    colours."""
 
     def reach(x: float | None) -> range:
         if x is None or np.isnan(x):
@@ -190,7 +194,7 @@ def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
 
 
 def _board(scene: Scene) -> Text:
-    """Cells of three lines within a wall: round agent and monsters, square items."""
+    """The board in colour. Agent and monsters are round, items are square."""
     side = scene.env.size - 2
     here: dict[int, list[int]] = {}
     for piece, cell in enumerate(np.asarray(scene.state.pieces).tolist()):
@@ -207,7 +211,7 @@ def _board(scene: Scene) -> Text:
 
 
 def _cell(pieces: list[int], floor: str, scene: Scene) -> list[Text]:
-    """The three lines of a cell: a piece, or the letters of several, two in a line."""
+    """The three lines of a cell: one piece, or the letters of several pieces, two in each line."""
     if len(pieces) == 1:
         (piece,) = pieces
         return [Text.assemble(" ", line, " ", style=_on(floor)) for line in _piece(piece, scene)]
@@ -224,7 +228,7 @@ def _cell(pieces: list[int], floor: str, scene: Scene) -> list[Text]:
 
 
 def _piece(piece: int, scene: Scene) -> list[Text]:
-    """Three lines of five columns; an arrow says where the agent will go."""
+    """The drawing of a piece, three lines of five columns. An arrow shows the agent's action."""
     square = _SYMBOLS[piece] in "yn"
     edge = Style(color=COLOURS[piece])
     lines = [

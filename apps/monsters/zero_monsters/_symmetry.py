@@ -1,4 +1,4 @@
-"""A window of experience as seen in one of the board's eight symmetries."""
+"""Random symmetries of the board, applied to windows of experience."""
 
 from typing import TypeVar
 
@@ -15,21 +15,21 @@ from zero_train import Experience
 
 Features = TypeVar("Features", bound=PyTree)
 
-# Where stay, up, down, left and right lead to, on a board of 3 x 3 around the one who moves.
+# The cells after the moves stay, up, down, left and right, on a 3 x 3 board around the agent.
 _AROUND = BoardSymmetries(rows=3, columns=3, num_actions=9)
 _MOVES = np.asarray([4, 1, 7, 3, 5])
 
 
 def random_symmetry(window: Experience, *, key: PRNGKeyArray) -> Experience:
-    """The rows `[time]` of a window, all in the same symmetry, drawn uniformly.
+    """Applies one uniformly drawn symmetry to all rows `[time]` of a window.
 
-    The rules of the world have all eight: what is likely, and what it brings, turns with the board.
+    The rules have all eight symmetries: `step` commutes with them.
     """
     return turned(window, jr.randint(key, (), 0, _AROUND.size))
 
 
 def turned(window: Experience, index: Int[Array, ""] | int) -> Experience:
-    """The rows `[time]` of a window in symmetry `index` of [`zero_nets.BoardSymmetries`][]."""
+    """Applies symmetry `index` of [`zero_nets.BoardSymmetries`][] to all rows of a window."""
     moves = jax.vmap(lambda x: _turned_moves(x, index))
     obs, record, number = window.obs, window.record, len(_MOVES)
     played = moves(window.action[:, None] == jnp.arange(number, dtype=window.action.dtype)[None])
@@ -46,7 +46,7 @@ def turned(window: Experience, index: Int[Array, ""] | int) -> Experience:
 
 
 def _turned_board(features: Features, index: Int[Array, ""] | int) -> Features:
-    """All that lies on the board; what is held stays."""
+    """Applies a symmetry to all features of cells; the held item stays."""
 
     def turn(x: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
         if x.ndim < 2:

@@ -9,28 +9,29 @@ import jax.random as jr
 from jaxtyping import Array, PyTree
 
 import zero_train.app
-from zero_envs.testing import MonstersOracle
 from zero_train import AbstractActor, data_mesh, ExpertIterationState
-from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
+from zero_train.app import AbstractRun, as_usage_error, EvaluationResult, Options
 
-from ._build import build_env, build_loop, build_player, learning_rate
+from ._build import build_actor, build_env, build_loop, learning_rate
 from ._config import Config
 from ._eval import result_row
 from ._planners import LEAST_IN_A_TREE, PlannerName, planning_actor
 from ._report import write_report
+from .oracle import MonstersOracle
 
 
 def train(config: Config, options: Options) -> None:
-    """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
+    """Trains until all steps are done, the time is up, or the process gets a signal to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
-    run = lambda records: _Run(config, records)
+    # Nothing is carried from one evaluation to the next, so the run's files are not needed.
+    run = lambda files: _Run(config)
     zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}; look at it with: monsters watch {options.out}")
+    print(f"The run is in {options.out}. To watch its player: monsters watch {options.out}")
 
 
 class _Run(AbstractRun):
-    """Measures the player in whole rollouts, with the planner it learned from and without any."""
+    """Evaluates the player in rollouts, with its planner and without a search."""
 
     project = "zero-monsters"
     shown = {
@@ -42,13 +43,12 @@ class _Run(AbstractRun):
         "learning_rate": "learning rate",
     }
 
-    def __init__(self, config: Config, records: Records):
+    def __init__(self, config: Config):
         self._config = config
         self._schedule = learning_rate(config)
         self._env = build_env(config)
         self._oracle = MonstersOracle(self._env)
         self._key = jr.fold_in(jr.key(config.seed), 1)
-        del records  # Nothing is carried from one evaluation to the next.
 
     def player(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
@@ -57,12 +57,12 @@ class _Run(AbstractRun):
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
+    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         last = step == config.steps
         if step % config.evaluate_every and not last:
             return None
-        # It lies on every device of the mesh, and an evaluation would run on all of them.
+        # The player is on all devices of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
         if last:
             rows = [self._row(player, name, 4 * config.rollouts) for name in _compared(config)]
@@ -71,7 +71,7 @@ class _Run(AbstractRun):
             rows = [self._row(player, name, config.rollouts) for name in _followed(config)]
         named = {row["planner"]: row for row in rows if row["leaf"] == "network"}
         best, network = named[config.planner], named["network"]
-        return Standing(
+        return EvaluationResult(
             rows=rows,
             metrics={
                 "return": best["return_mean"],
@@ -83,7 +83,7 @@ class _Run(AbstractRun):
                 "return": f"{best['return_mean']:.2f} ± {best['return_se']:.2f}",
                 "network alone": f"{network['return_mean']:.2f}",
             },
-            verdict=f"{best['win_rate']:.1%} won",
+            headline=f"{best['win_rate']:.1%} won",
         )
 
     def report(self, folder: pathlib.Path) -> None:
@@ -91,11 +91,11 @@ class _Run(AbstractRun):
 
     def _row(self, params: PyTree[Array], planner: str, rollouts: int) -> dict[str, Any]:
         simulations = 0 if planner == "network" else self._config.player_simulations
-        actor = build_player(self._config, params, planner, simulations)
+        actor = build_actor(self._config, params, planner, simulations)
         return self._measured(actor, planner, simulations, rollouts, leaf="network")
 
     def _ignorant(self, rollouts: int) -> dict[str, Any]:
-        """The planner of that name in `monsters plan`, without the network and by its own rule."""
+        """Measures the same planner without a network, as in `monsters plan`."""
         planner, simulations = self._config.planner, self._config.player_simulations
         actor = planning_actor(self._env, planner, simulations)
         return self._measured(actor, planner, simulations, rollouts, leaf="zero")
@@ -112,18 +112,18 @@ class _Run(AbstractRun):
             rollouts=rollouts,
             key=self._key,
         )
-        # A clock's figure would differ in a run that was resumed.
+        # The speed would differ between a resumed run and an uninterrupted one.
         del row["moves_per_second"]
         return {**row, "leaf": leaf}
 
 
 def _followed(config: Config) -> list[str]:
-    """Who is measured while it learns."""
+    """The planners of evaluations during training."""
     return [config.planner, "network"]
 
 
 def _compared(config: Config) -> list[str]:
-    """Who is measured at the end."""
+    """The planners of the last evaluation."""
     names = dict.fromkeys((config.planner, "chance", "hindsight-3", "frozen"))
     fit = lambda name: PlannerName.parse(name).trees * LEAST_IN_A_TREE <= config.player_simulations
     return [*filter(fit, names), "network"]

@@ -1,4 +1,4 @@
-"""`monsters watch`: episodes in the terminal, with what the player thinks of every move."""
+"""`monsters watch`: shows episodes in the terminal, with the plan of every move."""
 
 import contextlib
 import time
@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.live import Live
 
 from zero_envs import Monsters, MonstersState, Observation, Transition
-from zero_envs.testing import MonstersOracle
 from zero_search import Plan
 from zero_train import AbstractActor, PlanningActor
 from zero_train.app import as_usage_error
@@ -24,6 +23,7 @@ from ._load import load
 from ._measure import NUM_STEPS
 from ._planners import GAMMA
 from ._scene import draw, ending, Scene, Thought
+from .oracle import MonstersOracle
 
 
 def watch(
@@ -36,15 +36,15 @@ def watch(
     seed: int,
     console: Console | None = None,
 ) -> None:
-    """Plays episodes with the run's newest player, each cut off after 32 steps.
+    """Plays episodes with the newest player of a run, each cut off after 32 steps.
 
-    In a terminal one picture changes; elsewhere pictures follow one another, in plain text and at
-    once.
+    In a terminal the picture is updated in place. Otherwise the pictures are printed one after
+    another, as plain text and without delay.
 
     **Arguments:**
 
-    - `planner`, `simulations`: as for `evaluate`.
-    - `delay`: seconds between two moves.
+    - `planner`, `simulations`: see `evaluate`.
+    - `delay`: the number of seconds between two moves.
     - `console`: by default standard output.
     """
     trained = load(run)
@@ -57,7 +57,7 @@ def watch(
     console.print(title, soft_wrap=True, markup=False)
     console.print("solving the game exactly, and compiling the player\n")
     oracle, won = MonstersOracle(trained.env), 0
-    # Without a discount there are no values without a time limit.
+    # Without a time limit, values are finite only for a gamma below 1.
     gamma = trained.config.gamma if trained.config.gamma < 1 else GAMMA
     with _screen(console, delay) as show:
         for episode in range(episodes):
@@ -75,7 +75,7 @@ def watch(
 def _scenes(
     env: Monsters, oracle: MonstersOracle, actor: AbstractActor, gamma: float, key: PRNGKeyArray
 ) -> Iterator[Scene]:
-    """An episode, decision by decision, and its end."""
+    """A scene for each decision of an episode, and one for its end."""
     state, carry = _start(env, actor, jr.fold_in(key, NUM_STEPS))
     gained = 0.0
     for step in range(NUM_STEPS):
@@ -164,7 +164,7 @@ def _only(state: MonstersState) -> MonstersState:
 
 @contextlib.contextmanager
 def _screen(console: Console, delay: float) -> Iterator[Callable[[Scene], None]]:
-    """What shows a scene, for as long as it should be looked at."""
+    """A function that shows a scene and, in a terminal, waits for `delay`."""
     animated = console.is_terminal and not console.is_dumb_terminal
     plain = not animated or console.color_system is None or console.no_color
     picture = lambda scene: draw(scene, width=console.width, height=console.height, plain=plain)
@@ -175,7 +175,7 @@ def _screen(console: Console, delay: float) -> Iterator[Callable[[Scene], None]]
 
         def show(scene: Scene) -> None:
             live.update(picture(scene), refresh=True)
-            # An end is worth another look.
+            # The end of an episode is shown for longer.
             time.sleep(delay if scene.end is None else 2 * delay)
 
         yield show

@@ -145,7 +145,7 @@ def test_playouts_are_uniformly_random(positions, predict):
 
 def test_opponents_are_named():
     assert OPPONENTS == ("random", "greedy", "positional", "uct")
-    with pytest.raises(ValueError, match='"edax": choose one of random, greedy, positional, uct'):
+    with pytest.raises(ValueError, match='"edax" is unknown: choose one of random, greedy'):
         opponent("edax", othello())
 
 

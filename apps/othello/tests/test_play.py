@@ -68,8 +68,8 @@ def test_playing_white_lets_the_player_begin(player):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("z9", '"z9" is no square: give a1 to h8 (column, then row) or pass. Type "help"'),
-        ("[bold]", '"[bold]" is no square'),
+        ("z9", '"z9" is not a square: give a1 to h8 (column, then row) or pass. Type "help"'),
+        ("[bold]", '"[bold]" is not a square'),
         ("a1", "A1 is not legal; black may play D3 C4 F5 E6."),
         ("pass", "pass is not legal; black may play D3 C4 F5 E6."),
     ],
@@ -102,7 +102,7 @@ def test_hint_shows_what_the_search_found_and_moves_nothing(player):
         assert float(value) == pytest.approx(thought.qvalues[action], abs=6e-3)
         assert float(prior[:-1]) / 100 == pytest.approx(thought.prior[action], abs=6e-4)
     assert list(rows)[0] == min(rows, key=lambda move: -thought.visits[parse(move)])
-    assert f"worth {thought.value:+.2f}" in text
+    assert f"player to move is {thought.value:+.2f}" in text
     assert player.num_plies == 0
 
 
@@ -128,13 +128,13 @@ def test_undo_takes_back_a_move_and_its_reply(player):
     run(player, "d3")
     after = player.position
     text, _ = run(player, "undo", "d3", "?", "undo", "undo", "d3")
-    assert text.count("There is no move of yours to take back.") == 2
+    assert text.count("You have no move to take back.") == 2
     assert player.position.legal == after.legal and player.num_plies == 2
     (first, second) = replies(text)
     assert first == second
     # White has nothing to take back before its first move, although black has moved.
     text, _ = run(player, "undo", colour="white")
-    assert "There is no move of yours" in text and player.num_plies == 1
+    assert "You have no move" in text and player.num_plies == 1
 
 
 @pytest.fixture

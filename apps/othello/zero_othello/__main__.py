@@ -18,7 +18,7 @@ from zero_train.app import (
 from ._config import PRESETS, SIMULATIONS
 
 
-# What flags may be, ends included.
+# The allowed range of each flag, inclusive.
 _PLAYING = {"games": (2, 10**8), "simulations": SIMULATIONS}
 
 
@@ -31,13 +31,14 @@ class EvalArguments:
     opponent: str = "random"
     """random, greedy, positional, uct, or the folder of another run."""
     games: int = 100
-    """An even number: each opening of 6 random plies is played from both seats."""
+    """An even number, because each opening of 6 random plies is played with both colours."""
     simulations: int | None = None
-    """Simulations a move; 0 is the network alone. By default what the run was configured for."""
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
     seed: int = 0
-    """Openings and ties follow from it."""
+    """The seed of openings and ties."""
     json: bool = False
-    """Print one JSON line instead."""
+    """Print one JSON line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +48,12 @@ class PlayArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     simulations: int | None = None
-    """Simulations a move; 0 is the network alone. By default what the run was configured for."""
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
     colour: Literal["black", "white"] = "black"
     """Your colour; black moves first."""
     seed: int = 0
-    """The player's search follows from it."""
+    """The seed of the player's search."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,26 +63,27 @@ class GtpArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     simulations: int | None = None
-    """Simulations a move; 0 is the network alone. By default what the run was configured for."""
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
 
 
 def main() -> None:
-    """Runs one command; bad input ends it with one line and exit code 2."""
+    """Runs one command. Bad input prints one line and exits with code 2."""
     run_command(
         "othello",
         "Train an AlphaZero player of Othello and play against it.",
         {
             "train": Command(
-                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+                _train, "train a player; its run folder is runs/PRESET by default, see --out"
             ),
             "eval": Command(
                 _eval,
                 "play a match against random, greedy, positional, uct or another run",
                 operands="RUN",
             ),
-            "play": Command(_play, "play against it in the terminal", operands="RUN"),
+            "play": Command(_play, "play against a player in the terminal", operands="RUN"),
             "gtp": Command(
-                _gtp, "serve it to a board program over the Go Text Protocol", operands="RUN"
+                _gtp, "serve a player to a board program over the Go Text Protocol", operands="RUN"
             ),
         },
     )

@@ -1,4 +1,4 @@
-"""Squares, moves and how a position looks. Plain Python and NumPy: nothing here starts JAX.
+"""Squares, moves and drawings of positions, without JAX.
 
 Columns are A to H from left to right and rows 1 to 8 from top to bottom, so A1 is the upper left
 corner and action 0. Action `8 * (row - 1) + column` is a disc, action 64 a pass.
@@ -29,33 +29,33 @@ def name(action: int) -> str:
     if action == PASS:
         return "pass"
     if not 0 <= action < PASS:
-        raise ValueError(f"action {action} is none of Othello's: use 0 to 63, or 64 for a pass")
+        raise ValueError(f"action {action} is out of range: use 0 to 63, or 64 for a pass")
     return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
 
 
 def parse(text: str) -> int:
-    """The action that `text` names: `d3`, `D3` or `pass`. Knows no position, so no legality.
+    """The action of a text such as `d3`, `D3` or `pass`. It may be illegal in a position.
 
-    Raises a `ValueError` of one line for anything else.
+    **Raises:** `ValueError` for other texts.
     """
     move = text.strip().upper()
     if move == "PASS":
         return PASS
     if len(move) == 2 and move[0] in COLUMNS and move[1] in "12345678":
         return SIZE * (int(move[1]) - 1) + COLUMNS.index(move[0])
-    raise ValueError(f'"{text.strip()}" is no square: give a1 to h8 (column, then row) or pass')
+    raise ValueError(f'"{text.strip()}" is not a square: give a1 to h8 (column, then row) or pass')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Position:
-    """A board with everything a person or a protocol asks about it.
+    """A position.
 
     **Attributes:**
 
-    - `black`, `white`: where the discs are; row 0 is the top row.
-    - `colour`: who is to move.
-    - `legal`: the actions that may be played, in ascending order; empty when the game is over.
-    - `over`: nobody can move any more.
+    - `black`, `white`: masks of the discs; row 0 is the top row.
+    - `colour`: the colour to move.
+    - `legal`: the legal actions in ascending order; empty if the game is over.
+    - `over`: whether the game is over.
     """
 
     black: Bool[np.ndarray, "8 8"]
@@ -66,7 +66,7 @@ class Position:
 
     @property
     def must_pass(self) -> bool:
-        """The side to move has no square to play."""
+        """Whether a pass is the only legal action."""
         return self.legal == (PASS,)
 
     @property
@@ -87,15 +87,15 @@ def position(
     colour: Colour,
     over: bool,
 ) -> Position:
-    """A position from what the player to move sees.
+    """The position of an observation.
 
     **Arguments:**
 
     - `features`: the discs of the player to move, then the opponent's.
-    - `legal`: which actions may be played; ignored when the game is over.
-    - `colour`: who is to move. Every ply of Othello changes it, passes included, and black
-        begins: black when an even number of plies was played.
-    - `over`: the game has ended.
+    - `legal`: a mask of the legal actions; ignored if the game is over.
+    - `colour`: the colour to move. It is black if the number of plies so far, including passes, is
+        even.
+    - `over`: whether the game is over.
     """
     own, opponent = features[..., 0], features[..., 1]
     black, white = (own, opponent) if colour == "black" else (opponent, own)
@@ -104,7 +104,7 @@ def position(
 
 
 def draw(position: Position, last: int | None = None) -> str:
-    """The position in ASCII, without blank lines: `X` black, `O` white, `*` legal, `(X)` last."""
+    """A drawing in ASCII: `X` black, `O` white, `*` a legal move, `(X)` the last move."""
     lines = ["    " + "  ".join(COLUMNS)]
     for row in range(SIZE):
         cells = []
@@ -123,7 +123,7 @@ def draw(position: Position, last: int | None = None) -> str:
 
 
 def draw_rich(position: Position, last: int | None = None) -> Text:
-    """The position in colour: dots are legal moves, the last move has a background of its own."""
+    """A drawing in colour. Dots are legal moves, and the last move has a different background."""
     text = Text("    " + "  ".join(COLUMNS) + "\n", no_wrap=True)
     for row in range(SIZE):
         text.append(f"{row + 1:>2} ")
@@ -141,7 +141,8 @@ def draw_rich(position: Position, last: int | None = None) -> Text:
 
 
 def caption(position: Position, black: str, white: str) -> str:
-    """Disc counts and who is to move, or who won; `black` and `white` are the discs' signs."""
+    """The disc counts, and the colour to move or the result; `black` and `white` are the discs'
+    symbols."""
     counts = "   ".join(
         f"{colour}{f' ({sign})' if sign else ''} {int(discs.sum())}"
         for colour, sign, discs in (

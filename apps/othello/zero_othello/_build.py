@@ -1,4 +1,4 @@
-"""From a configuration to the parts: environment, agent, loop."""
+"""Builds environment, agent and loop from a configuration."""
 
 import functools as ft
 from typing import Any
@@ -18,7 +18,7 @@ from zero_search import (
     Temperature,
     TreeSearch,
 )
-from zero_train import AlphaZero, EnvironmentModel, Experience, ExpertIteration, Loop, PlanRecord
+from zero_train import EnvironmentModel, Experience, ExpertIteration, Loop, PlanRecord
 from zero_train.app import UsageError
 
 from ._config import Config
@@ -32,7 +32,7 @@ def build_env() -> PgxEnvironment:
 
 def build_agent(config: Config, env: PgxEnvironment) -> ExpertIteration:
     """The AlphaZero agent of a configuration."""
-    return AlphaZero(
+    return ExpertIteration.alphazero(
         network=ft.partial(
             AlphaZeroNet,
             board_shape=(8, 8, 2),
@@ -43,7 +43,7 @@ def build_agent(config: Config, env: PgxEnvironment) -> ExpertIteration:
         optimiser=_optimiser(config),
         model=ft.partial(EnvironmentModel, env),
         explorer=_explorer(config),
-        player=player_planner(config, config.player_simulations),
+        planner=player_planner(config, config.player_simulations),
         value_weight=config.value_weight,
         value_mix=config.value_mix,
         l2=config.l2,
@@ -54,7 +54,7 @@ def build_agent(config: Config, env: PgxEnvironment) -> ExpertIteration:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** `UsageError` where the shards do not divide over the devices.
+    **Raises:** `UsageError` if the shards cannot be divided evenly over the devices.
     """
     devices = mesh.shape["data"]
     if config.shards % devices:
@@ -74,7 +74,6 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             num_shards=config.shards,
         ),
         augment=random_symmetry if config.symmetries else None,
-        num_envs=config.envs,
         unroll_length=config.unroll,
         num_updates=config.updates,
         mesh=mesh,
@@ -82,7 +81,7 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
 
 
 def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate by gradient update."""
+    """The learning rate of each gradient update."""
     total = config.steps * config.updates
     if config.decay == 1.0 and config.warmup == 0:
         return optax.constant_schedule(config.learning_rate)
@@ -96,12 +95,13 @@ def learning_rate(config: Config) -> optax.Schedule:
 
 
 def player_planner(config: Config, simulations: int) -> AbstractPlanner:
-    """The planner for playing at full strength: no noise, the best move, the subtree kept."""
+    """The planner of matches: without noise, it plays the most visited move and keeps the
+    subtree."""
     return TreeSearch.alphazero(simulations, c=config.exploration, reuse=True)
 
 
 def random_symmetry(row: Experience, *, key: PRNGKeyArray) -> Experience:
-    """The row as seen in one of the board's eight symmetries, drawn uniformly."""
+    """Applies a uniformly drawn symmetry of the board to a row."""
     symmetries = BoardSymmetries(rows=8, columns=8, num_actions=65)
     index = jr.randint(key, (), 0, symmetries.size)
     turn = ft.partial(symmetries.actions, index=index)

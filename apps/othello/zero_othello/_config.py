@@ -9,49 +9,50 @@ from zero_train.app import check_bounds, UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a run trains, and how. The run folder's config.json holds exactly these."""
+    """The configuration of a run; config.json in the run's folder has the same fields."""
 
     seed: int = 0
-    """Everything random in the run derives from it."""
+    """The seed of all randomness."""
 
     # --- how much
     steps: int = 450
-    """Steps of the loop: each collects from every game, then updates."""
+    """Steps of the loop, each of which collects from every game and then updates."""
     envs: int = 128
-    """Games played at once, over all devices."""
+    """Parallel games, over all devices."""
     unroll: int = 4
-    """Moves played in every game per step."""
+    """Moves in every game per step."""
     updates: int = 4
     """Gradient updates per step."""
     batch: int = 512
     """Positions per gradient update, over all devices."""
     capacity: int = 512
-    """Positions kept for replay, per game played at once."""
+    """Positions kept for replay, per parallel game."""
     shards: int = 8
-    """Parts that games and replay are drawn in; any number of devices that divides it gives the
-    same run."""
+    """Parts of the replay buffer. The run is the same for every number of devices that divides
+    it."""
 
     # --- search
     search: Literal["puct", "muzero", "gumbel"] = "gumbel"
     """AlphaZero PUCT, MuZero PUCT, or Gumbel sequential halving."""
     engine: Literal["zero", "mctx"] = "zero"
-    """Whose search collects; mctx (muzero or gumbel only) is there to compare with."""
+    """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
     simulations: int = 16
     """Simulations per move while collecting."""
     nodes: int = 34
-    """Nodes of the tree per game (puct and muzero keep the played move's subtree)."""
+    """Nodes of the tree per game (puct and muzero keep the subtree of the played move)."""
     considered: int = 8
     """Gumbel: moves considered at the root."""
     exploration: float = 1.25
     """PUCT: weight of the prior."""
     noise: float = 0.25
-    """PUCT: share of Dirichlet noise in the root's prior."""
+    """PUCT: fraction of Dirichlet noise in the root's prior."""
     concentration: float = 10.0
-    """PUCT: total Dirichlet concentration, divided by the number of legal moves."""
+    """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
     temperature_moves: int = 20
-    """PUCT: plies of a game that sample from the visits; later ones play the most visited."""
+    """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
+    visited move is played."""
     player_simulations: int = 64
-    """Simulations per move at full strength, when not said otherwise."""
+    """Simulations per move in matches, by default."""
 
     # --- network
     blocks: int = 3
@@ -65,31 +66,32 @@ class Config:
     warmup: int = 50
     """Updates over which the learning rate rises to its peak."""
     decay: float = 0.05
-    """The learning rate falls along a cosine to this share of its peak; 1 keeps it constant."""
+    """The learning rate falls along a cosine to this fraction of its peak; 1 keeps it constant."""
     weight_decay: float = 1e-4
     """AdamW's decoupled weight decay."""
     l2: float = 0.0
     """Weight of the squared parameters in the loss."""
     clip: float = 1.0
-    """Gradients are scaled down to this global norm; 0 leaves them."""
+    """Maximum global norm of the gradient; 0 for no maximum."""
     value_weight: float = 1.0
     """Weight of the value loss."""
     value_mix: float = 0.3
-    """Share of the searched value in the value target; the rest is the game's outcome."""
+    """Fraction of the searched value in the value target; the rest is the outcome of the game."""
     average: float = 0.98
-    """Decay of the parameters' moving average, which plays; 0 plays the newest parameters."""
+    """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
+    play."""
     symmetries: bool = True
-    """Learn from each sampled position in a random one of its eight symmetries."""
+    """Apply a random symmetry of the board, of eight, to every position."""
 
-    # --- watching
+    # --- evaluation
     ladder_every: int = 50
     """Steps between two players of the Elo ladder."""
     ladder_games: int = 100
-    """Games for each pair of the ladder that plays."""
+    """Games of each match of the ladder."""
     ladder_simulations: int = 0
-    """Simulations per move in the ladder; 0 is the network alone."""
+    """Simulations per move in the ladder; 0 for the network without a search."""
     checkpoint_every: int = 100
-    """Steps between two checkpoints of the whole state."""
+    """Steps between two checkpoints."""
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
@@ -100,7 +102,7 @@ class Config:
                     f"--{name} {value} does not divide into --shards {self.shards}; "
                     f"give a multiple of {self.shards}, or other --shards."
                 )
-        # A ring also holds the game in progress, which cannot be sampled yet.
+        # The buffer also holds games in progress, which cannot be sampled yet.
         room = (self.capacity - LONGEST_GAME) * self.envs
         if room < self.batch:
             raise UsageError(
@@ -109,8 +111,8 @@ class Config:
             )
         if self.ladder_games % 2:
             raise UsageError(
-                f"--ladder-games {self.ladder_games} is odd; every opening is played from both "
-                "seats, so give an even number."
+                f"--ladder-games {self.ladder_games} is odd; every opening is played with both "
+                "colours, so give an even number."
             )
         if self.search != "gumbel" and self.engine == "zero" and self.nodes <= self.simulations:
             raise UsageError(
@@ -123,12 +125,12 @@ class Config:
             )
 
 
-#: More plies than any game has: 60 discs to place, and passes.
+#: More plies than any game has. There are 60 discs to place, and passes.
 LONGEST_GAME = 128
 
-#: What `--simulations` may be where 0 is the network alone.
+#: The allowed range of `--simulations`, inclusive; 0 is the network without a search.
 SIMULATIONS = (0, 10**6 - 1)
-#: What each flag may be, ends included.
+#: The allowed range of each flag, inclusive.
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
     **dict.fromkeys(("simulations", "player_simulations", "nodes"), (1, 10**6)),
@@ -146,7 +148,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
-#: `tiny` is a hello-world of the size of turbozero's; `quick` fills ten minutes of two cores.
+#: `tiny` is as small as turbozero's hello-world; `quick` takes ten minutes on two cores.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,

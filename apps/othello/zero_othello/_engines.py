@@ -1,4 +1,4 @@
-"""Opponents that need no training, to measure a trained player against."""
+"""Opponents without training, for measuring a trained player."""
 
 from typing import Any, get_args, Literal
 
@@ -15,10 +15,10 @@ from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomAct
 
 Opponent = Literal["random", "greedy", "positional", "uct"]
 
-#: Opponents from the weakest to the strongest, as far as anybody knows beforehand.
+#: The names of the opponents.
 OPPONENTS: tuple[Opponent, ...] = get_args(Opponent)
 
-#: No game of Othello has more moves, passes included: at most every other one is a pass.
+#: The maximum number of plies, including passes: at most every other ply is a pass.
 _LONGEST_GAME = 120
 
 _QUADRANT = np.array(
@@ -31,10 +31,9 @@ _QUADRANT = np.array(
     np.int32,
 )
 
-#: What a disc on each square is worth to `positional`: corners can never be flipped, and the
-#: squares beside them give them away. The table of the positional player in van Eck and van Wezel,
-#: "Application of reinforcement learning to the game of Othello", Computers & Operations Research
-#: 35, 2008.
+#: The square weights of `positional`, from van Eck and van Wezel, "Application of reinforcement
+#: learning to the game of Othello", Computers & Operations Research 35, 2008. Corners can never be
+#: flipped, and a disc beside a corner often lets the opponent take it.
 SQUARE_WEIGHTS = np.block(
     [[_QUADRANT, _QUADRANT[:, ::-1]], [_QUADRANT[::-1], _QUADRANT[::-1, ::-1]]]
 )
@@ -43,16 +42,18 @@ SQUARE_WEIGHTS = np.block(
 def opponent(
     name: str, env: AbstractDiscreteEnvironment, *, num_playouts: int = 200
 ) -> AbstractActor:
-    """The opponent of that name, for `env` = Othello.
+    """The opponent of a name.
 
-    - `random`: every legal move is equally likely.
-    - `greedy`: flips the most discs.
-    - `positional`: one ply on `SQUARE_WEIGHTS`.
-    - `uct`: UCB1 with c = sqrt(2) over win rates (Kocsis and Szepesvari, "Bandit based Monte-Carlo
-        planning", 2006), `num_playouts` uniformly random games a move, then the most visited
-        move; nothing is kept between moves.
+    - `random`: plays a uniformly random legal move.
+    - `greedy`: plays the move that flips the most discs.
+    - `positional`: maximises the sum of `SQUARE_WEIGHTS` after one ply.
+    - `uct`: UCT (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", 2006) with c = sqrt(2)
+        for win rates and `num_playouts` uniformly random playouts per move. It plays the most
+        visited move, and keeps no tree between moves.
 
-    Ties are broken at random. Raises a `ValueError` that lists the names for any other name.
+    Ties are broken at random. `env` is Othello.
+
+    **Raises:** `ValueError` for an unknown name, with all names.
     """
     if name == "random":
         return RandomActor()
@@ -64,19 +65,20 @@ def opponent(
         rules = EnvironmentModel(env, _know_nothing)
         model = PlayoutModel(rules, num_steps=_LONGEST_GAME)
         return PlanningActor(TreeSearch.uct(num_playouts), model)
-    raise ValueError(f'no opponent is called "{name}": choose one of {", ".join(OPPONENTS)}')
+    raise ValueError(f'opponent "{name}" is unknown: choose one of {", ".join(OPPONENTS)}')
 
 
 class SquareActor(AbstractActor[None]):
-    """Looks one ply ahead and sums up square weights, own discs minus the opponent's.
+    """Maximises the sum of the square weights of its discs minus the opponent's after one ply.
 
-    With equal weights that is the move which flips the most discs: `f` flips change the sum by
+    With equal weights it plays the move that flips the most discs: `f` flips change the sum by
     `2 f + 1`. Ties are broken uniformly at random. Its record is `None`.
 
     **Attributes:**
 
-    - `env`: Othello, whose features are the mover's discs, then the opponent's, as `[8, 8, 2]`.
-    - `weights`: what a disc on each square is worth.
+    - `env`: Othello. Its features are `[8, 8, 2]`: the discs of the player to move, then the
+        opponent's.
+    - `weights`: the weight of a disc on each square.
     """
 
     env: AbstractDiscreteEnvironment
@@ -84,10 +86,10 @@ class SquareActor(AbstractActor[None]):
 
     def _scores(self, state: PyTree[Array]) -> Int32[Array, " actions"]:
         def after(action: Int[Array, ""]) -> Int32[Array, ""]:
-            # Nothing in Othello is left to chance, so any key will do.
+            # Othello is deterministic, so the key does not matter.
             board, _ = self.env.step(state, action, key=jr.key(0))
             discs = self.env.observe(board).features.astype(jnp.int32)
-            # The opponent is to move there, so the discs of whoever moves here come second.
+            # The opponent is to move after the action, so the player's own discs come second.
             return jnp.sum(self.weights * (discs[..., 1] - discs[..., 0]))
 
         return jax.vmap(after)(jnp.arange(self.env.num_actions, dtype=jnp.int32))
@@ -123,8 +125,8 @@ def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array
 
 
 def _choose(among: Bool[Array, " actions"], key: PRNGKeyArray) -> Int32[Array, ""]:
-    """A uniformly random action out of those marked, from a single random number."""
+    """A uniformly random one of the true entries, from a single random number."""
     upto = jnp.cumsum(among, dtype=jnp.int32)
     rank = (jr.uniform(key) * upto[-1].astype(jnp.float32)).astype(jnp.int32)
-    # Rounding may take the product up to the count itself.
+    # The product may be rounded up to the number of true entries.
     return jnp.argmax(upto > jnp.minimum(rank, upto[-1] - 1)).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""`othello eval`: a match against anybody, with an honest error bar."""
+"""`othello eval`: plays a match and prints the score with its confidence interval."""
 
 import json
 import pathlib
@@ -22,14 +22,15 @@ def evaluate(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Plays a match of the run's newest player and prints the result.
+    """Plays a match of the newest player of a run and prints the result.
 
     **Arguments:**
 
-    - `against`: a name of `OPPONENTS` or the folder of another run, which plays
-        with as many simulations.
-    - `games`: an even number; every opening is played from both seats.
-    - `simulations`: per move; 0 is the bare network, `None` what the run's configuration says.
+    - `against`: a name in `OPPONENTS`, or the folder of another run, whose player has the same
+        number of simulations.
+    - `games`: an even number, because every opening is played with both colours.
+    - `simulations`: the number of simulations per move, 0 for the network without a search; by
+        default that of the configuration.
     """
     if games % 2:
         raise UsageError(f"--games {games} was given; give an even number.")
@@ -48,7 +49,7 @@ def evaluate(
     print(f"{run} (step {trained.step}, {search}) against {against}:")
     print(
         f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost of {games} games, "
-        f"each opening of {OPENING_PLIES} random plies from both seats"
+        f"each opening of {OPENING_PLIES} random plies with both colours"
     )
     print(
         f"score {100 * summary.score:.1f} % "
@@ -62,5 +63,5 @@ def _opponent(against: str, trained: Trained, simulations: int) -> AbstractActor
     if pathlib.Path(against).is_dir():
         return load(against, trained.env).actor(simulations)
     with as_usage_error():
-        # Not a folder either: the complaint lists the names.
+        # It is not a folder either; the error lists the names.
         return opponent(against, trained.env)

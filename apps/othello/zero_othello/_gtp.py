@@ -1,7 +1,7 @@
-"""Go Text Protocol, version 2, as Othello engines speak it.
+"""The Go Text Protocol, version 2, for Othello.
 
-Farnebäck, "Specification of the Go Text Protocol, version 2, draft 2", 2002. What differs from Go:
-boards are 8 by 8, A1 is the upper left corner, a pass is legal only for a side without a move, and
+Farnebäck, "Specification of the Go Text Protocol, version 2, draft 2", 2002. Unlike in Go, boards
+are 8 by 8, A1 is the upper left corner, a pass is legal only for a side without a move, and
 `final_score` counts discs.
 """
 
@@ -22,7 +22,7 @@ _SYNTAX = "syntax error"
 
 @runtime_checkable
 class Output(Protocol):
-    """Where responses go: any text stream."""
+    """A text stream for responses."""
 
     def write(self, text: str, /) -> Any: ...
 
@@ -30,24 +30,23 @@ class Output(Protocol):
 
 
 class _GtpError(Exception):
-    """What goes behind the question mark."""
+    """An error response, which is sent after a question mark."""
 
 
 class GtpEngine:
     """Answers GTP commands about one game.
 
-    A forced pass is played silently where a controller leaves it out: when the side to move can
-    only pass, a move of the other colour is accepted as coming after that pass, and `undo` takes
-    both back. Once the game is over every further pass is accepted and changes nothing. A
-    `genmove` for the side that is not to move is refused otherwise.
+    A controller may leave out a forced pass: if the side to move can only pass, the engine accepts
+    a move of the other colour, plays the pass before it, and `undo` takes both back. Other moves of
+    the wrong colour are refused. After the end of the game a pass is accepted and has no effect.
     """
 
     def __init__(self, player: Player, *, name: str = "zero-othello", version: str | None = None):
         """**Arguments:**
 
-        - `player`: the game; it need not be warmed up.
-        - `name`, `version`: what the commands of those names answer; the version is this
-            package's unless given.
+        - `player`: the game.
+        - `name`, `version`: the answers to the commands of these names. The default version is that
+            of this package.
         """
         self._player = player
         version = version or importlib.metadata.version("zero-othello")
@@ -76,12 +75,12 @@ class GtpEngine:
 
     @property
     def running(self) -> bool:
-        """`quit` has not been asked for."""
+        """Whether there was no `quit` command so far."""
         return self._running
 
     def respond(self, line: str) -> str | None:
-        """The whole response to one line, its empty last line included; `None` when the line holds
-        no command."""
+        """The response to a line, including the empty line at its end; `None` if the line has no
+        command."""
         text = _CONTROL.sub("", line.partition("\n")[0]).replace("\t", " ").partition("#")[0]
         words = text.split()
         if not words:
@@ -169,7 +168,7 @@ class GtpEngine:
             raise _GtpError(_SYNTAX) from None
         before = self._player.num_plies
         self._turn_to(colour, "illegal move")
-        # A pass after the end changes nothing: controllers send both sides' to be sure of it.
+        # A pass after the end has no effect: some controllers send a pass for both sides.
         if action != PASS or not self._player.position.over:
             try:
                 self._player.play(action)
@@ -214,13 +213,13 @@ class GtpEngine:
     # ---- whose turn it is
 
     def _choose(self, colour: Colour) -> int:
-        """A move for `colour`, who is to move afterwards."""
+        """A move for `colour`, which becomes the side to move."""
         self._turn_to(colour, f"{self._player.position.colour} is to move")
         position = self._player.position
         return PASS if position.over or position.must_pass else self._player.think().action
 
     def _turn_to(self, colour: Colour, refusal: str) -> None:
-        """Makes `colour` the side to move, by the other side's pass if that is its only move."""
+        """Makes `colour` the side to move. If the other side must pass, it passes."""
         position = self._player.position
         if position.over or position.colour == colour:
             return
@@ -234,10 +233,9 @@ class GtpEngine:
 
 
 def serve(engine: GtpEngine, stdin: Iterable[str], stdout: Output) -> None:
-    """Answers line by line, each at once, until `quit`, the end of the input or a controller that
-    has gone."""
+    """Answers each line immediately, until `quit`, the end of the input or a closed output."""
     if isinstance(stdin, io.TextIOWrapper):
-        stdin.reconfigure(errors="replace")  # a stray byte is a syntax error, not the end
+        stdin.reconfigure(errors="replace")  # an invalid byte is a syntax error only
     for line in stdin:
         response = engine.respond(line)
         try:

@@ -1,4 +1,4 @@
-"""How strong is it now? Matches during training, and the Elo they amount to."""
+"""The matches of players during training, and their Elo ratings."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,16 +22,17 @@ from ._config import Config, LONGEST_GAME
 from ._engines import opponent
 
 
-#: Every match starts from this many uniformly random plies, each opening from both seats.
+#: The number of uniformly random plies at the start of a game. Each opening is played with both
+#: colours.
 OPENING_PLIES = 6
-#: The fixed players of the ladder; the first is the anchor, rated 0.
+#: The fixed players of the ladder. The first one has the rating 0.
 BASELINES = ("random", "positional")
 
 
 def build_actor(
     config: Config, agent: ExpertIteration, params: PyTree[Array], simulations: int
 ) -> AbstractActor:
-    """A trained player: search with `simulations` a move, or the bare network for 0."""
+    """A trained player with `simulations` per move, 0 for the network without a search."""
     if simulations == 0:
         return PolicyActor(agent.evaluator(params))
     return PlanningActor(player_planner(config, simulations), agent.model(agent.evaluator(params)))
@@ -45,7 +46,7 @@ def play_match(
     games: int,
     key: PRNGKeyArray,
 ) -> MatchSummary:
-    """A match from random openings, both seats, from the first player's view."""
+    """Plays a match from random openings. The summary is that of the first player."""
     result = match(
         env,
         first,
@@ -59,7 +60,7 @@ def play_match(
 
 
 def result_row(opponent_name: str, summary: MatchSummary, simulations: int) -> dict[str, Any]:
-    """A match as one JSON line."""
+    """The results of a match, which `--json` prints."""
     return {
         "opponent": opponent_name,
         "games": summary.games,
@@ -76,9 +77,9 @@ def result_row(opponent_name: str, summary: MatchSummary, simulations: int) -> d
 class Ladder:
     """The players of a run and their matches.
 
-    Every new player meets the one before it, the best so far and the fixed baselines. The best is
-    replaced by whoever has a positive mean outcome against it. All of it follows from the rows of
-    evaluations.jsonl, so a resumed run needs nothing else.
+    Every new player plays against the previous one, the best so far and the fixed baselines. It
+    becomes the best if it wins more games against the best than it loses. The ladder is computed
+    from the rows of evaluations.jsonl, so a resumed run needs no other file.
     """
 
     def __init__(
@@ -91,7 +92,8 @@ class Ladder:
     ):
         """**Arguments:**
 
-        - `load`: the parameters of the player saved at a step.
+        - `config`, `env`, `agent`: the parts of the run.
+        - `load`: returns the parameters of the player of a step.
         - `rows`: the matches so far, in order.
         """
         self._config = config
@@ -115,7 +117,7 @@ class Ladder:
         opponents += [(player_name(s), self._actor(self._load(s))) for s in past]
         new = []
         for index, (name, other) in enumerate(opponents):
-            # Stream 1 of the seed: stream 0 is the training's.
+            # These keys differ from those of training.
             run_key = jr.fold_in(jr.key(self._config.seed), 1)
             key = jr.fold_in(jr.fold_in(run_key, step), index)
             summary = play_match(self._env, actor, other, games=self._config.ladder_games, key=key)
@@ -125,7 +127,8 @@ class Ladder:
         return new
 
     def ratings(self) -> list[dict[str, Any]]:
-        """Everybody's Elo, the weakest first; the anchor is 0 and has no error."""
+        """The Elo ratings of all players in ascending order. The first baseline is rated 0 without
+        an error."""
         steps = {player_name(step): step for step in self._steps}
         rated = self._elo.ratings()
         rows = [
@@ -135,7 +138,7 @@ class Ladder:
         return sorted(rows, key=lambda row: row["elo"])
 
     def rating(self, step: int) -> tuple[float, float]:
-        """Elo and standard error of the player of `step`."""
+        """The Elo rating of the player of `step`, and its standard error."""
         return self._elo.ratings()[player_name(step)]
 
     def _actor(self, params: PyTree[Array]) -> AbstractActor:
@@ -155,5 +158,5 @@ class Ladder:
 
 
 def player_name(step: int) -> str:
-    """What the ladder calls the player of a step."""
+    """The name of the player of a step in the ladder."""
     return f"step {step}"

@@ -1,4 +1,4 @@
-"""A trained player, back from its run folder."""
+"""Loads a trained player from the folder of its run."""
 
 import dataclasses
 import pathlib
@@ -18,14 +18,14 @@ from ._ladder import build_actor
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What a run folder holds of its player.
+    """A trained player.
 
     **Attributes:**
 
-    - `config`: what it was trained with.
-    - `env`, `agent`: the parts built from it.
-    - `params`: the parameters that play.
-    - `step`: how many steps they were trained for.
+    - `config`: the configuration of the run.
+    - `env`, `agent`: the environment and the agent of the configuration.
+    - `params`: the parameters of the player.
+    - `step`: the number of training steps so far.
     """
 
     config: Config
@@ -35,16 +35,16 @@ class Trained:
     step: int
 
     def actor(self, simulations: int) -> AbstractActor:
-        """The player with so many simulations a move; 0 is the bare network."""
+        """The player with this number of simulations per move, 0 for the network without a
+        search."""
         return build_actor(self.config, self.agent, self.params, simulations)
 
 
 def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     """The newest player of a run.
 
-    **Raises:** `UsageError` where the folder holds no run;
-    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
-    configuration than config.json says.
+    **Raises:** `UsageError` if the folder has no run; [`zero_train.CheckpointError`][] if all its
+    players are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "othello")

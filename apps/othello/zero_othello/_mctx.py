@@ -1,4 +1,4 @@
-"""DeepMind's mctx as a second engine behind the planner's interface, to compare with."""
+"""DeepMind's mctx as a planner, for comparisons."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from zero_search import (
     AbstractPlanner,
     AbstractPriorModel,
     AbstractRootNoise,
+    masked_prediction,
     Plan,
     sample_action,
-    SearchCarry,
     Temperature,
 )
 
@@ -23,13 +23,14 @@ from zero_search import (
 _engine: Any = mctx
 
 
-class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
+class MctxSearch(AbstractPlanner[AbstractPriorModel, Array]):
     """`mctx.gumbel_muzero_policy` if actions are `considered`, otherwise `mctx.muzero_policy`.
 
-    The results are those of `TreeSearch.gumbel` up to the noise, and of `TreeSearch.muzero` up to
-    mctx's random tie-breaks. mctx expands below final states; what it finds there changes no value.
-    Nothing but the move number is kept between moves. mctx draws for the whole batch from one key,
-    the first row's.
+    The results are equal to those of `TreeSearch.gumbel` except for the noise, and to those of
+    `TreeSearch.muzero` except for mctx's random tie-breaks. mctx also expands final states, which
+    changes no value. `invalid` counts results of `predict` that were not finite and were replaced.
+    No tree is kept between moves. mctx draws for the whole batch from one key, that of the first
+    row.
     """
 
     num_simulations: int
@@ -37,23 +38,23 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     noise: AbstractRootNoise | None = None
     temperature: float | Temperature = 0.0
 
-    def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
+    def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> Int[Array, " batch"]:
         batch = jax.tree.leaves(state)[0].shape[0]
-        return SearchCarry(jnp.zeros((batch,), jnp.int32), None, None)
+        return jnp.zeros((batch,), jnp.int32)
 
     def plan(
         self,
         model: AbstractPriorModel,
         state: PyTree[Array],
-        carry: SearchCarry,
+        carry: Int[Array, " batch"],
         *,
         key: Key[Array, " batch"],
         obs: Any = None,
-    ) -> tuple[Plan, SearchCarry]:
+    ) -> tuple[Plan, Int[Array, " batch"]]:
         split = jax.vmap(lambda k: tuple(jr.split(k, 5)))(key)
         root_key, predict_key, noise_key, search_key, action_key = split
         node = model.root(state, obs, key=root_key)
-        logits, value = model.predict(node, key=predict_key)
+        logits, value, invalid = masked_prediction(*model.predict(node, key=predict_key))
         if self.noise is not None:
             logits = self.noise(logits, key=noise_key)
         legal = logits > -jnp.inf
@@ -65,29 +66,28 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         if self.considered is None:
             weights = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
             heat = self.temperature
-            heat = heat(carry.ply) if isinstance(heat, Temperature) else heat
+            heat = heat(carry) if isinstance(heat, Temperature) else heat
             action = sample_action(weights, heat, key=action_key)
         else:
             weights = jnp.where(legal, output.action_weights, 0.0)
             action = output.action.astype(jnp.int32)
-        qvalues = jnp.where(visits > 0, summary.qvalues, summary.value[:, None])
-        actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
-        plan = Plan(
-            action=action,
-            candidates=jnp.broadcast_to(actions, logits.shape),
-            weights=weights,
+        # How often an evaluation of a stored node was invalid; its last embedding counts them.
+        stored = output.search_tree.node_visits > 0
+        bad = jnp.sum(stored & output.search_tree.embeddings[3], axis=1, dtype=jnp.int32)
+        plan = Plan.over_actions(
+            action,
+            weights,
             visits=visits,
-            qvalues=qvalues,
-            advantages=qvalues - summary.value[:, None],
+            qvalues=jnp.where(visits > 0, summary.qvalues, summary.value[:, None]),
             value=summary.value,
-            stats={"invalid": jnp.zeros(value.shape, jnp.int32)},
+            stats={"invalid": bad + invalid.astype(jnp.int32)},
         )
         return plan, carry
 
     def advance(
-        self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]
-    ) -> SearchCarry:
-        return SearchCarry(jnp.where(last, 0, carry.ply + 1), None, None)
+        self, carry: Int[Array, " batch"], action: Int[Array, " batch"], last: Bool[Array, " batch"]
+    ) -> Int[Array, " batch"]:
+        return jnp.where(last, 0, carry + 1)
 
     def _search(
         self,
@@ -98,22 +98,22 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         key: Key[Array, ""],
     ) -> Any:
         illegal = jnp.isneginf(logits)
-        # JAX's key-reuse check has false alarms on mctx, but none where keys are plain integers.
+        # JAX's key-reuse check has false alarms for mctx, but not with raw keys.
         key = jr.PRNGKey(jr.bits(key, (), jnp.uint32))
         # mctx subtracts the largest logit, which must be finite.
         start = _engine.RootFnOutput(
             prior_logits=_finite(logits),
             value=value,
-            embedding=(node, jnp.all(illegal, axis=1), value),
+            embedding=(node, jnp.all(illegal, axis=1), value, jnp.zeros(value.shape, jnp.bool_)),
         )
 
         def recurrent(_, key, action, embedding):
-            before, over, kept = embedding
+            before, over, kept, _ = embedding
             batch = action.shape[0]
             keys = jr.wrap_key_data(jr.split(key, 2 * batch))
             after, reward, discount, last = model.step(before, action, key=keys[:batch])
-            logits, value = model.predict(after, key=keys[batch:])
-            # Below a final state its own value comes back unchanged, so that its mean stays.
+            logits, value, invalid = masked_prediction(*model.predict(after, key=keys[batch:]))
+            # Below a final state the value stays the same, and so does the mean.
             value = jnp.where(over, kept, value)
             output = _engine.RecurrentFnOutput(
                 reward=jnp.where(over, 0.0, reward),
@@ -122,7 +122,7 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 value=value,
             )
             final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
-            return output, (after, over | final, value)
+            return output, (after, over | final, value, invalid & ~over)
 
         args = ((), key, start, recurrent, self.num_simulations, illegal)
         if self.considered is None:
@@ -131,5 +131,5 @@ class MctxSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
 
 def _finite(logits: Float[Array, "batch actions"]) -> Float[Array, "batch actions"]:
-    """Zeros where a row has no legal action: mctx expands below final states."""
+    """The logits, or zeros in rows without a legal action, because mctx expands final states."""
     return jnp.where(jnp.any(logits > -jnp.inf, axis=1, keepdims=True), logits, 0.0)

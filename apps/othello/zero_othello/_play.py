@@ -13,8 +13,8 @@ from ._player import Player, Thought
 
 _HELP = """\
   d3        play on that square (column A-H, row 1-8 from the top)
-  hint, ?   what the search thinks of your moves
-  why       what it thought before its last move
+  hint, ?   show the plan for your move
+  why       show the plan of the player's last move
   undo      take back your last move and the reply
   board     draw the board again
   help      this list
@@ -22,13 +22,13 @@ _HELP = """\
 
 
 class _Leave(Exception):
-    """The person has had enough."""
+    """Ends the session."""
 
 
 class Session:
     """One game between a person and a `Player`.
 
-    Drawn in colour where the terminal has colours and Unicode, in plain ASCII elsewhere.
+    The board is drawn in colour if the terminal has colours and Unicode, otherwise in ASCII.
     """
 
     def __init__(
@@ -42,18 +42,19 @@ class Session:
     ):
         """**Arguments:**
 
-        - `player`: the opponent and the board.
-        - `console`: where everything is written.
-        - `read`: shows its argument and returns a line; `EOFError` or `KeyboardInterrupt` leaves.
-        - `colour`: the person's; black begins.
-        - `num_hints`: how many moves `hint` and `why` list.
+        - `player`: the opponent, which also keeps the board.
+        - `console`: the output.
+        - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
+            session.
+        - `colour`: the colour of the person; black begins.
+        - `num_hints`: the number of moves that `hint` and `why` list.
         """
         self._player = player
         self._console = console
         self._read = read
         self._colour: Colour = colour
         self._num_hints = num_hints
-        self._moves: list[int] = []  # how many plies were played before each move of the person
+        self._moves: list[int] = []  # the number of plies before each move of the person
         self._reason: Thought | None = None
         self._commands: dict[str, Callable[[], None]] = {
             "?": self._hint,
@@ -68,7 +69,7 @@ class Session:
         self._plain = console.color_system is None or console.options.ascii_only
 
     def run(self) -> None:
-        """Plays a game to its end, or until the person leaves. Never raises for bad input."""
+        """Plays a game until its end or until the person leaves. Bad input raises no error."""
         try:
             self._play()
         except (_Leave, EOFError, KeyboardInterrupt):
@@ -121,10 +122,10 @@ class Session:
         verdict = "" if margin == 0 else ", you win" if won else ", you lose"
         self._say(f"The game is over: {result(self._player.position)}{verdict}.")
 
-    # ---- what a person may ask for
+    # ---- commands
 
     def _hint(self) -> None:
-        self._table("What I think of your moves", self._player.think())
+        self._table("Your moves", self._player.think())
 
     def _why(self) -> None:
         if self._reason is None:
@@ -134,7 +135,7 @@ class Session:
 
     def _undo(self) -> None:
         if not self._moves:
-            self._say("There is no move of yours to take back.")
+            self._say("You have no move to take back.")
             return
         before = self._moves.pop()
         while self._player.num_plies > before:
@@ -176,7 +177,7 @@ class Session:
                 )
         self._console.print(table)
         self._say(
-            f"The position is worth {thought.value:+.2f} to its mover (1 is a win, -1 a loss)."
+            f"The value for the player to move is {thought.value:+.2f} (1 is a win, -1 a loss)."
         )
 
     def _say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""One game of Othello and a planner that follows it, for `othello play` and `othello gtp`."""
+"""One game of Othello and its planner, for `othello play` and `othello gtp`."""
 
 import dataclasses
 import functools as ft
@@ -13,27 +13,33 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment
-from zero_search import AbstractPlanner, AbstractPriorModel, Plan
+from zero_search import (
+    AbstractPlanner,
+    AbstractPriorModel,
+    masked_prediction,
+    Plan,
+    safe_softmax,
+)
 
 from ._board import name, other, Position, position
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Thought:
-    """What the planner thinks of one position, as NumPy without a batch axis.
+    """The plan for one position, as NumPy arrays without a batch axis.
 
     Values are from the view of the player to move: 1 is a won game, -1 a lost one.
 
     **Attributes:**
 
-    - `action`: the move it would play.
-    - `weights`: the share of the search each action got; 0 where illegal.
-    - `visits`: how many simulations began with each action, those kept from earlier moves
-        included; 0 without a search.
-    - `qvalues`: the value of each action; the position's own where it was never tried.
-    - `prior`: the network's policy before any search.
+    - `action`: the planned move.
+    - `weights`: the weights of the plan; 0 for illegal actions.
+    - `visits`: the number of simulations that began with each action, including those of a kept
+        subtree; 0 without a search.
+    - `qvalues`: the Q-values; for unvisited actions the value of the position.
+    - `prior`: the network's policy.
     - `value`: the value of the position.
-    - `stats`: the planner's own figures.
+    - `stats`: the statistics of the planner.
     """
 
     action: int
@@ -47,7 +53,7 @@ class Thought:
 
 @dataclasses.dataclass
 class _Ply:
-    """One position of the game's history. Arrays never change, so undo only goes back to it."""
+    """One position of the game, to which `undo` returns."""
 
     state: PyTree[Array]
     carry: PyTree[Array]
@@ -57,10 +63,7 @@ class _Ply:
 
 
 class Player:
-    """A game in progress, whose planner hears of every move and keeps what it knows between them.
-
-    Mutable, for one game at a time: the edge between people or protocols and the pure functions.
-    """
+    """A mutable game in progress, whose planner may keep its tree between moves."""
 
     def __init__(
         self,
@@ -73,9 +76,9 @@ class Player:
         """**Arguments:**
 
         - `env`: Othello.
-        - `planner`: thinks. Give it temperature 0 and no root noise to play its strongest.
-        - `model`: what it thinks with, over `env`'s states.
-        - `key`: the same key and the same moves give the same thoughts.
+        - `planner`: plans the moves. It is strongest with temperature 0 and without root noise.
+        - `model`: the model of the planner, over the states of `env`.
+        - `key`: the same key and the same moves give the same plans.
         """
         self._env = env
         self._planner = planner
@@ -96,12 +99,12 @@ class Player:
 
     @property
     def last_action(self) -> int | None:
-        """The move that led here; `None` at the start."""
+        """The last move; `None` at the start."""
         return self._history[-1].action
 
     @property
     def num_plies(self) -> int:
-        """Moves played so far, passes included."""
+        """The number of moves so far, including passes."""
         return len(self._history) - 1
 
     def new(self) -> None:
@@ -111,9 +114,9 @@ class Player:
         self._history = [_Ply(state, carry, board, None)]
 
     def play(self, action: int) -> None:
-        """Plays a move for whoever is to move.
+        """Plays a move for the side to move.
 
-        Raises a `ValueError` that lists the legal moves, and plays nothing, if it is illegal.
+        **Raises:** `ValueError` for an illegal move, with all legal ones.
         """
         now = self._history[-1]
         if now.position.over:
@@ -130,19 +133,22 @@ class Player:
         self._history.append(_Ply(state, carry, board, action))
 
     def undo(self) -> None:
-        """Takes back the last move; raises a `ValueError` at the start of the game."""
+        """Takes back the last move.
+
+        **Raises:** `ValueError` at the start of the game.
+        """
         if not self.num_plies:
             raise ValueError("no move to take back: this is the start of the game")
         self._history.pop()
 
     def think(self) -> Thought:
-        """Plans the current position, once: asking again costs nothing.
+        """The plan for the current position, which is computed once.
 
-        Raises a `ValueError` when the game is over.
+        **Raises:** `ValueError` if the game is over.
         """
         now = self._history[-1]
         if now.position.over:
-            raise ValueError("nothing to think about: the game is over")
+            raise ValueError("there is no move to plan: the game is over")
         if now.thought is None:
             plan, prior, now.carry = _think(
                 self._planner, self._model, now.state, now.carry, self._keys(self.num_plies, 0)
@@ -151,8 +157,7 @@ class Player:
         return now.thought
 
     def warm_up(self) -> None:
-        """Compiles everything that a game needs, so that the first answer is quick. Starts a new
-        game."""
+        """Compiles all functions, so that the first answer is fast, and starts a new game."""
         self.new()
         self.play(self.think().action)
         self.new()
@@ -162,9 +167,9 @@ class Player:
 
 
 class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
-    """No search: the network's most likely move, for a player with 0 simulations.
+    """Plays the network's most likely move, without a search.
 
-    The plan's weights are the network's policy, and every value is the network's own.
+    The weights of the plan are the network's policy, and all values are the network's.
     """
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> None:
@@ -182,18 +187,14 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
         root_key, predict_key = (jax.vmap(lambda k, i=i: jr.fold_in(k, i))(key) for i in range(2))
         node = model.root(state, obs, key=root_key)
         logits, value = model.predict(node, key=predict_key)
-        known = jnp.isfinite(value) & ~jnp.any(jnp.isnan(logits), axis=1)
-        weights = jax.nn.softmax(logits, axis=-1)
-        actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
-        plan = Plan(
-            action=jnp.argmax(logits, axis=-1).astype(jnp.int32),
-            candidates=jnp.broadcast_to(actions[None], logits.shape),
-            weights=weights,
-            visits=jnp.zeros_like(weights),
+        logits, value, invalid = masked_prediction(logits, value)
+        plan = Plan.over_actions(
+            jnp.argmax(logits, axis=-1).astype(jnp.int32),
+            safe_softmax(logits),
+            visits=jnp.zeros_like(logits),
             qvalues=jnp.broadcast_to(value[:, None], logits.shape),
-            advantages=jnp.zeros_like(weights),
             value=value,
-            stats={"invalid": (~known).astype(jnp.int32)},
+            stats={"invalid": invalid.astype(jnp.int32)},
         )
         return plan, None
 

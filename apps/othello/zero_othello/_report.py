@@ -1,4 +1,4 @@
-"""A run as one page."""
+"""The report of a run: one HTML page."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from zero_train.app import (
     figures,
     imitation,
     progress,
-    Recorded,
     Series,
     speed,
+    StoredRun,
     table,
     tables,
     write_page,
@@ -22,15 +22,14 @@ from zero_train.app import (
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once.
+    """Writes `report.html` into the folder of a run, and replaces an earlier one.
 
-    The page stands alone: it loads nothing. Files of the run that are missing or still short
-    leave out what would be made of them.
+    The page loads no other files. Parts whose data is missing are left out.
 
-    **Returns:** the page's path.
+    **Returns:** the path of the page.
     """
     folder = pathlib.Path(run_dir).absolute()
-    run = Recorded.read(folder)
+    run = StoredRun.read(folder)
     elo = folder / "elo.json"
     players = json.loads(elo.read_text())["players"] if elo.exists() else []
     body = [

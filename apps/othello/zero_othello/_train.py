@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 import zero_train.app
 from zero_train import data_mesh, ExpertIterationState, Loop
-from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
+from zero_train.app import AbstractRun, as_usage_error, EvaluationResult, Options, RunFiles
 
 from ._build import build_loop, learning_rate
 from ._config import Config
@@ -20,16 +20,16 @@ from ._report import write_report
 
 
 def train(config: Config, options: Options) -> None:
-    """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
+    """Trains until all steps are done, the time is up, or the process gets a signal to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
-    run = lambda records: _Run(config, loop, records)
+    run = lambda files: _Run(config, loop, files)
     zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}; play against it with: othello play {options.out}")
+    print(f"The run is in {options.out}. To play against it: othello play {options.out}")
 
 
 class _Run(AbstractRun):
-    """The ladder of a run: its players' matches and their Elo."""
+    """Evaluates players by matches and their Elo ratings."""
 
     project = "zero-othello"
     shown = {
@@ -41,16 +41,16 @@ class _Run(AbstractRun):
         "learning_rate": "learning rate",
     }
 
-    def __init__(self, config: Config, loop: Loop, records: Records):
+    def __init__(self, config: Config, loop: Loop, files: RunFiles):
         self._config = config
-        self._folder = records.folder
+        self._folder = files.folder
         self._schedule = learning_rate(config)
-        # `build_loop` made them; a Loop only promises any environment and agent.
+        # `build_loop` made them; the types of a `Loop` are more general.
         env: Any = loop.env
         agent: Any = loop.agent
         like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
-        load = lambda step: records.players.restore(like, step=step)
-        self._ladder = Ladder(config, env, agent, load, records.evaluations)
+        load = lambda step: files.players.restore(like, step=step)
+        self._ladder = Ladder(config, env, agent, load, files.evaluations)
         self._write_elo()
 
     def player(self, agent: ExpertIterationState) -> PyTree[Array]:
@@ -60,17 +60,17 @@ class _Run(AbstractRun):
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
+    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
         if step % self._config.ladder_every and step != self._config.steps:
             return None
         rows = self._ladder.meet(step, player)
         self._write_elo()
         elo, se = self._ladder.rating(step)
-        return Standing(
+        return EvaluationResult(
             rows=rows,
             metrics={"elo": elo, "elo_se": se},
             figures={"Elo": f"{elo:.0f} ± {se:.0f}"},
-            verdict=_verdict(rows[-1]),
+            headline=_headline(rows[-1]),
         )
 
     def report(self, folder: pathlib.Path) -> None:
@@ -82,7 +82,7 @@ class _Run(AbstractRun):
             self._folder.write("elo.json", json.dumps(ratings, indent=1) + "\n")
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
+def _headline(row: Mapping[str, Any]) -> str:
     score, low, high = (100 * row[name] for name in ("score", "score_low", "score_high"))
     return (
         f"{score:.1f} % against {row['opponent']} ({low:.1f} to {high:.1f}; "

@@ -64,7 +64,7 @@ def test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message):
     [
         ("brax/antt", "no such environment. Did you mean ant"),
         ("jumanji/Snak-v1", "no such environment. Did you mean Snake-v1"),
-        ("jumanji/Minesweeper-v0", "hides part of its state from the player"),
+        ("jumanji/Minesweeper-v0", "has a state that the player cannot fully observe"),
     ],
 )
 def test_environments_of_others_have_near_names_too(spo, tmp_path, monkeypatch, env, message):

@@ -37,7 +37,7 @@ def test_statistics_of_observations_are_those_of_all_devices(small_config, colle
         if devices == 8:
             assert collectives(lambda s, loop=loop: step(loop, s), state) == {"all-reduce"}
         state, _ = step(loop, state)
-        found.append(jax.device_get(state.agent.player.statistics))
+        found.append(jax.device_get(state.agent.online.statistics))
     eight, one = map(jax.tree.leaves, found)
     assert len(one) > 2
     for x, y in zip(eight, one, strict=True):

@@ -107,7 +107,7 @@ def test_numbers_by_hand(monkeypatch):
     # Of eight depths six, the first and the last among them.
     assert re.findall(r"^(\d) [=.]{10}", text, re.M) == list("124578")
     assert re.search(r"^1 ={10} +4\.0 +75% *$", text, re.M)
-    assert re.search(r"^8 =====\.{5} +2\.0 +75% drawn anew$", text, re.M)
+    assert re.search(r"^8 =====\.{5} +2\.0 +75% resampled$", text, re.M)
 
 
 def test_a_histogram_by_hand(monkeypatch):

@@ -140,7 +140,7 @@ def test_a_run_prints_how_long_compiling_took(tiny_run, printed):
     assert re.search(r"^step 4/4 .*KL of improvement / bound .*effective particles", printed, re.M)
     row = read_lines(tiny_run / "evaluations.jsonl")[-1]
     assert f"return {row['return_mean']:.1f} \u00b1 {row['return_se']:.1f}; episode" in printed
-    assert printed.endswith(f"look at it with: spo watch {tiny_run}\n")
+    assert printed.endswith(f"To watch its player: spo watch {tiny_run}\n")
 
 
 def test_eval_prints_one_json_line(spo, tiny_run):

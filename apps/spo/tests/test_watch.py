@@ -53,16 +53,16 @@ def test_every_twentieth_step_is_shown(pendulum):
 
 def test_each_episode_and_the_mean_have_a_line(pendulum, cartpole):
     for text in (pendulum, cartpole):
-        line = rf"^episode \d: return {NUMBER}, (\d+) steps, (over|cut off there)$"
+        line = rf"^episode \d: return {NUMBER}, (\d+) steps, (terminated|truncated)$"
         ends = re.findall(line, text, re.M)
         returns, steps = ([float(end[i]) for end in ends] for i in (0, 1))
         assert len(ends) == 2
         (mean,) = re.findall(rf"^mean of 2: return {NUMBER}, {NUMBER} steps$", text, re.M)
         assert float(mean[0]) == pytest.approx(np.mean(returns), abs=0.011)
         assert float(mean[1]) == np.mean(steps)
-        assert len(re.findall(r"^end +(?:over|cut off there)$", text, re.M)) == 2
+        assert len(re.findall(r"^end +(?:terminated|truncated)$", text, re.M)) == 2
     # It ends by itself only where it can.
-    assert pendulum.count(", 200 steps, cut off there") == 2
+    assert pendulum.count(", 200 steps, truncated") == 2
     assert "cut off" not in cartpole
 
 
@@ -72,7 +72,7 @@ def test_the_plan_is_shown(pendulum, cartpole):
         assert len(counts) == 2 * len(numbers(r"^step (\d+)", text))
         assert all(1 <= count <= 4 for count in counts)
         assert all(x > 0 for x in numbers(rf"^temperature +{NUMBER}$", text))
-        assert text.count("drawn anew") == len(counts) / 2  # after the second of two steps
+        assert text.count("resampled") == len(counts) / 2  # after the second of two steps
 
 
 def test_the_action_that_is_played_is_marked(cartpole):
@@ -103,7 +103,7 @@ def test_scenes_follow_the_rules(tiny_run):
         assert then.gained == pytest.approx(gained, abs=1e-3)
         assert float(then.state.angle) == pytest.approx(float(state.angle), abs=1e-3)
         assert now.plan is not None and now.action in now.plan.candidates
-    assert (end.end, end.plan) == ("cut off there", scenes[-1].plan)
+    assert (end.end, end.plan) == ("truncated", scenes[-1].plan)
     assert end.gained == pytest.approx(sum(scene.reward for scene in [*scenes, end]), rel=1e-6)
 
 

@@ -18,7 +18,7 @@ from zero_train.app import (
 from ._config import Config, presets
 
 
-# What flags may be, ends included; a standard error needs two episodes.
+# The allowed range of each flag, inclusive; a standard error needs two episodes.
 _MEASURING = {"episodes": (2, math.inf)}
 _WATCHING = {"episodes": (1, math.inf), "delay": (0, math.inf)}
 
@@ -30,46 +30,46 @@ class EvalArguments:
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     episodes: int = 128
-    """Whole ones, side by side."""
+    """The number of whole episodes, which are played in parallel."""
     seed: int = 0
-    """Everything random follows from it."""
+    """The seed of all randomness."""
     json: bool = False
-    """Print one JSON line instead."""
+    """Print one JSON line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WatchArguments:
-    """Look on while the player of a run plays."""
+    """Watch the player of a run."""
 
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     episodes: int = 1
-    """How many."""
+    """The number of episodes."""
     delay: float = 0.05
     """Seconds between two steps in the terminal."""
     seed: int = 0
-    """Everything random follows from it."""
+    """The seed of all randomness."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Chosen:
-    """What presets depend on."""
+    """The flags on which presets depend."""
 
     env: str = Config.env
     agent: Literal["spo", "mpo"] = Config.agent
 
 
 def main() -> None:
-    """Runs one command; bad input ends it with one line and exit code 2."""
+    """Runs one command. Bad input prints one line and exits with code 2."""
     run_command(
         "spo",
         "Sequential Monte Carlo policy optimisation, continuous and discrete.",
         {
             "train": Command(
-                _train, "train a player; its run folder is runs/PRESET unless --out says otherwise"
+                _train, "train a player; its run folder is runs/PRESET by default, see --out"
             ),
             "eval": Command(_eval, "measure a player", operands="RUN"),
-            "watch": Command(_watch, "look on while a player plays", operands="RUN"),
+            "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Jumanji's boards in letters."""
+"""Drawings of Jumanji's boards with letters."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ _WAYS = ("up", "right", "down", "left")
 _FACES = "UFRBLD"
 _COLOURS = "WGRBOY"
 _STICKERS = ("#eeeeee", "#008700", "#d70000", "#005fd7", "#ff8700", "#ffd700")
-# Where each face of an unfolded cube is, by line and column of faces.
+# The net of the cube: the face at each line and column.
 _NET = ((None, 0, None, None), (4, 1, 2, 3), (None, 5, None, None))
-# From 2 to 2048 and beyond, from yellow to red.
+# The colours of tiles from 2 to 2048 and above.
 _TILES = ("#d7d7af", "#d7d787", "#ffd787", "#ffaf5f", "#ff875f", "#ff5f5f", "#d75f87", "#af5faf")
 _EMPTY = ("#303030", "#3a3a3a")
 _SNAKE = {"o": "#5faf5f", "@": "bold #afff87", "*": "bold #ff5f5f"}
@@ -26,13 +26,13 @@ _SOKOBAN |= dict.fromkeys("@+", "bold #5fafff")
 
 
 def board(name: str, observation: Any, *, plain: bool) -> Text | None:
-    """What the player of one of Jumanji's environments sees; `None` of those not known here.
+    """A drawing of an observation, or `None` for other environments than the four drawn here.
 
     **Arguments:**
 
-    - `name`: that of the environment's class.
-    - `observation`: Jumanji's, in NumPy's arrays.
-    - `plain`: without colours.
+    - `name`: the name of the environment's class.
+    - `observation`: Jumanji's observation, with NumPy arrays.
+    - `plain`: whether to draw without colours.
     """
     if name == "Game2048":
         return _tiles(observation.board, plain)
@@ -46,7 +46,7 @@ def board(name: str, observation: Any, *, plain: bool) -> Text | None:
 
 
 def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
-    """What the actions are called."""
+    """The names of the actions, or `None` for other environments than the four drawn here."""
     name = type(env.env).__name__
     if name in ("Game2048", "Snake", "Sokoban"):
         return _WAYS
@@ -62,7 +62,7 @@ def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
 
 
 def _lettered(cells: np.ndarray, colours: dict[str, str], plain: bool) -> Text:
-    """Two columns a cell, which is about square."""
+    """Two columns for each cell, which are about square."""
     lines = []
     for row in cells:
         letters = ((f"{cell} ", "" if plain else colours.get(cell, "dim")) for cell in row)
@@ -79,7 +79,7 @@ def _snake(grid: np.ndarray) -> np.ndarray:
 
 
 def _sokoban(grid: Int[np.ndarray, "rows columns 2"]) -> np.ndarray:
-    """As in the files that levels are passed on in: `*` is a box and `+` the player on a target."""
+    """The usual letters of level files: `*` is a box on a target, and `+` the player on one."""
     moving, fixed = grid[..., 0], grid[..., 1]
     target = fixed == 2
     cells = np.where(fixed == 1, "#", np.where(target, ".", " "))
@@ -108,7 +108,7 @@ def _tile(exponent: int, shade: int) -> Style:
 
 
 def _cube(stickers: Int[np.ndarray, "6 rows columns"], plain: bool) -> Text:
-    """Unfolded: the upper face above the front, left of which is the left one."""
+    """The net of the cube, with the upper face above the front."""
     size = stickers.shape[1]
     lines = []
     for faces in _NET:

@@ -1,4 +1,4 @@
-"""From a configuration to the parts: environment, agent, loop."""
+"""Builds environment, agent and loop from a configuration."""
 
 import functools as ft
 from typing import Any
@@ -13,14 +13,9 @@ from zero_memory import TrajectoryBuffer
 from zero_nets import RunningStatistics
 from zero_search import (
     AbstractModel,
-    AbstractResampleRule,
     DirichletNoise,
     GaussianNoise,
-    Multinomial,
     ParticleSearch,
-    ResampleBelow,
-    ResampleEvery,
-    Systematic,
 )
 from zero_train import EnvironmentModel, Loop, MPO, PolicyModel, SPO
 from zero_train.app import UsageError
@@ -32,16 +27,16 @@ from ._worlds import build_world, World
 
 
 def build_env(config: Config) -> World:
-    """The environment that is learned in and measured.
+    """The environment of training and evaluation.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none of that name, or none that
-    SPO can plan in.
+    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, or an environment with a hidden
+    state.
     """
     env = build_world(config.env, config.backend)
     if env.hidden:
         raise UsageError(
-            f"--env {config.env} hides part of its state from the player, which particles would "
-            "see; choose another."
+            f"--env {config.env} has a state that the player cannot fully observe, and particles "
+            "would use all of it; choose another."
         )
     return env
 
@@ -65,7 +60,7 @@ def build_agent(config: Config, env: World) -> SPO | MPO:
     return SPO(
         model=ft.partial(_model, config, env),
         explorer=_search(config, env, readout="sampled", noise=config.noise),
-        player=_search(config, env, readout=config.player_readout, noise=0.0),
+        planner=_search(config, env, readout=config.player_readout, noise=0.0),
         adaptive=config.adaptive,
         **shared,
     )
@@ -74,7 +69,8 @@ def build_agent(config: Config, env: World) -> SPO | MPO:
 def build_loop(config: Config, mesh: Mesh) -> Loop:
     """The training loop of a configuration.
 
-    **Raises:** [`zero_train.app.UsageError`][] where the shards do not divide over the devices.
+    **Raises:** [`zero_train.app.UsageError`][] if the shards cannot be divided evenly over the
+    devices.
     """
     devices = mesh.shape["data"]
     if config.shards % devices:
@@ -94,7 +90,6 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             num_shards=config.shards,
         ),
         augment=None,
-        num_envs=config.envs,
         unroll_length=config.unroll,
         num_updates=config.updates,
         mesh=mesh,
@@ -102,18 +97,13 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
 
 
 def _model(config: Config, env: World, evaluate: Any, *, gamma: float) -> AbstractModel:
-    """What the searches plan over; they have a discount factor of their own."""
+    """The model of the searches, which have a discount factor of their own."""
     del gamma
     kind = PolicyModel if isinstance(env, AbstractContinuousEnvironment) else EnvironmentModel
     return kind(env, evaluate, config.search_gamma)
 
 
 def _search(config: Config, env: World, *, readout: str, noise: float) -> ParticleSearch:
-    rules: dict[str, AbstractResampleRule | None] = {
-        "period": ResampleEvery(config.period),
-        "ess": ResampleBelow(config.ess_threshold),
-        "never": None,
-    }
     widen = None
     if noise:
         is_continuous = isinstance(env, AbstractContinuousEnvironment)
@@ -123,8 +113,9 @@ def _search(config: Config, env: World, *, readout: str, noise: float) -> Partic
         config.depth,
         temperature=config.temperature,
         lambda_=config.search_lambda,
-        resample=rules[config.resample],
-        resampling=Systematic() if config.resampling == "systematic" else Multinomial(),
+        resample_every=config.period if config.resample == "period" else None,
+        resample_below=config.ess_threshold if config.resample == "ess" else None,
+        resampling=config.resampling,
         noise=widen,
         readout=readout,
     )

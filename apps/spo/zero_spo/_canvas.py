@@ -1,4 +1,4 @@
-"""Drawing with the dots of braille letters, for terminals."""
+"""Drawings for terminals with the dots of braille letters."""
 
 import math
 
@@ -14,10 +14,10 @@ _BLANK = 0x2800
 
 
 class Canvas:
-    """A sheet of `columns` times `lines` letters, each two dots wide and four high.
+    """A canvas of `columns` times `lines` letters, each two dots wide and four high.
 
-    Places are in dots: x to the right, y downwards, from the upper left corner. A letter has one
-    colour, that of what was drawn on it last.
+    Coordinates are in dots: x to the right and y downwards, from the upper left corner. Each letter
+    has one colour, that of the last shape drawn on it.
     """
 
     def __init__(self, columns: int, lines: int):
@@ -30,7 +30,7 @@ class Canvas:
     def stroke(
         self, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.0
     ) -> None:
-        """A straight one with round ends."""
+        """Draws a straight line with round ends."""
         along = np.subtract(end, start)
         x, y = self._x - start[0], self._y - start[1]
         length = float(along @ along)
@@ -41,30 +41,30 @@ class Canvas:
     def arc(
         self, centre: tuple[float, float], radius: float, begin: float, sweep: float, colour: str
     ) -> None:
-        """Part of a circle: angles are in radians from upwards, counter-clockwise."""
+        """Draws a part of a circle. Angles are in radians, counter-clockwise from upwards."""
         x, y = self._x - centre[0], self._y - centre[1]
         turned = np.remainder(math.copysign(1.0, sweep) * (np.arctan2(-x, -y) - begin), 2 * np.pi)
         on = np.abs(np.hypot(x, y) - radius) <= 0.5
         self._ink(on & (turned <= abs(sweep)), colour)
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        """A filled one."""
+        """Draws a filled rectangle."""
         wide = (self._x >= left) & (self._x <= right)
         self._ink(wide & (self._y >= top) & (self._y <= bottom), colour)
 
     def text(self, *, plain: bool) -> Text:
-        """What was drawn.
+        """The drawing as text.
 
         **Arguments:**
 
-        - `plain`: without colours, and of ASCII alone.
+        - `plain`: whether to use ASCII without colours.
         """
         lines, columns = self._colours.shape
         cells = self._dots.reshape(lines, 4, columns, 2).transpose(0, 2, 1, 3)
         if plain:
             rows = ["".join(map(_ascii, row)).rstrip() for row in cells]
             return Text("\n".join(rows))
-        # Some fonts draw the blank one, so that a space takes its place.
+        # Some fonts draw the blank braille letter, so a space takes its place.
         codes = np.sum(cells * _BITS, axis=(2, 3))
         codes = np.where(codes > 0, _BLANK + codes, ord(" "))
         found = Text()

@@ -11,22 +11,22 @@ from ._worlds import continuous
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a run trains, and how. The run folder's config.json holds exactly these."""
+    """The configuration of a run; config.json in the run's folder has the same fields."""
 
     env: str = "pendulum"
     """pendulum, cartpole, brax/NAME or jumanji/NAME."""
     backend: str = "spring"
-    """The physics of brax: generalized, mjx, positional or spring."""
+    """The physics backend of brax: generalized, mjx, positional or spring."""
     agent: Literal["spo", "mpo"] = "spo"
-    """mpo is the same without a search, with Q-values in its place."""
+    """mpo is the same without a search: it evaluates actions by a Q-network."""
     seed: int = 0
-    """Everything random in the run derives from it."""
+    """The seed of all randomness."""
 
     # --- how much
     steps: int = 51_200
-    """Steps in the environments, over all of them; rounded up to whole blocks."""
+    """Total steps in all environments, rounded up to whole blocks."""
     envs: int = 16
-    """Environments acted in at once, over all devices."""
+    """Parallel environments, over all devices."""
     unroll: int = 32
     """Rows collected from every environment in a block."""
     updates: int = 128
@@ -34,43 +34,45 @@ class Config:
     batch: int = 32
     """Windows per gradient step, over all devices."""
     length: int = 33
-    """Rows in a window; all but the last are learned from."""
+    """Rows in a window. The last row is only bootstrapped from."""
     replay: int = 65_536
     """Rows kept for replay, over all environments."""
     shards: int = 8
-    """Parts that replay is drawn in; any number of devices that divides it gives the same run."""
+    """Parts of the replay buffer. The run is the same for every number of devices that divides
+    it."""
 
     # --- search (spo)
     particles: int = 16
-    """Rollouts in every search."""
+    """Particles in every search."""
     depth: int = 4
-    """Steps of each."""
+    """Steps of every particle."""
     resample: Literal["period", "ess", "never"] = "period"
-    """When particles are drawn anew: every so many steps, or where the effective sample size is
-    low."""
+    """When particles are resampled: after every --period steps, or when the effective sample size
+    is below --ess-threshold."""
     period: int = 4
-    """period: steps between two draws."""
+    """period: steps between two resamplings."""
     ess_threshold: float = 0.5
-    """ess: share of the particles below which they are drawn anew."""
+    """ess: the threshold, as a fraction of the particles."""
     resampling: Literal["multinomial", "systematic"] = "multinomial"
-    """How they are drawn."""
+    """The resampling scheme."""
     search_gamma: float = 1.0
     """Discount of one step in the search."""
     search_lambda: float = 1.0
-    """How far-sighted the advantages are that the temperature learns from."""
+    """The lambda of the advantages from which the temperature is learned."""
     noise: float = 0.0
-    """Of the first actions: the share of Dirichlet noise where they are discrete, the standard
-    deviation of Gaussian noise where they are continuous."""
+    """Noise of the first actions: the fraction of Dirichlet noise for discrete actions, the
+    standard deviation of Gaussian noise for continuous ones."""
     alpha: float = 1.0
     """Dirichlet concentration of the noise."""
     adaptive: bool = True
-    """Whether searches have the temperature that is learned, or always the initial one."""
+    """Whether searches use the learned temperature instead of the initial one."""
     player_readout: Literal["sampled", "argmax", "mean"] = "sampled"
-    """What is played at full strength: an action drawn by weight, the heaviest, or their mean."""
+    """The action in evaluations: drawn by weight, the one of the highest weight, or the weighted
+    mean."""
 
     # --- mpo
     samples: int = 16
-    """Actions drawn in each state that is learned from."""
+    """Actions drawn in each state of a batch."""
 
     # --- network
     width: int = 256
@@ -78,53 +80,54 @@ class Config:
     layers: int = 4
     """Hidden layers of the policy, and of the critic."""
     activation: Literal["silu", "relu", "tanh"] = "silu"
-    """Of the hidden layers."""
+    """Activation of the hidden layers."""
     min_scale: float = 1e-3
-    """Least standard deviation of a continuous policy, before the squashing."""
+    """Minimum standard deviation of a continuous policy, before the squashing."""
     normalise_observations: bool = False
-    """Shift and scale observations by their running mean and standard deviation."""
+    """Normalise observations by their running mean and standard deviation."""
 
     # --- learning
     gamma: float = 0.99
     """Discount of one step for the critic."""
     critic_lambda: float = 0.95
-    """Of the critic's returns."""
+    """The lambda of the critic's returns."""
     policy_rate: float = 3e-4
     """Learning rate of the policy."""
     critic_rate: float = 3e-4
     """Learning rate of the critic."""
     dual_rate: float = 1e-3
-    """Learning rate of temperature and multipliers."""
+    """Learning rate of the temperature and the multipliers."""
     target_rate: float = 0.005
-    """How far target networks move with every gradient step."""
+    """Fraction of the way to the parameters that target networks move in every gradient step."""
     clip: float = 0.5
-    """Each of the three gradients is scaled down to this global norm; 0 leaves them."""
+    """Maximum global norm of each of the three gradients; 0 for no maximum."""
     epsilon: float = 0.2
-    """How far the search may lead from the policy, in nats."""
+    """Bound of the KL divergence of the search's policy from the network's, in nats."""
     epsilon_policy: float = 1e-3
-    """Discrete: how far the policy may be from the target policy, in nats."""
+    """Discrete: bound of the KL divergence of the policy from the target policy, in nats."""
     epsilon_mean: float = 0.05
-    """Continuous: how far its mean may move it, in nats a dimension."""
+    """Continuous: the part of the same bound for the mean, in nats for each dimension."""
     epsilon_stddev: float = 5e-4
-    """Continuous: how far its deviation may move it, in nats a dimension."""
+    """Continuous: the part for the standard deviation, in nats for each dimension."""
     temperature: float = 10.0
-    """Temperature at first, in the unit of rewards."""
+    """Initial temperature, in the unit of rewards."""
     multiplier: float = 3.0
-    """Discrete: multiplier of the policy's bound at first."""
+    """Discrete: initial multiplier of the policy's bound."""
     multiplier_mean: float = 10.0
-    """Continuous: multiplier of the mean's bound at first."""
+    """Continuous: initial multiplier of the mean's bound."""
     multiplier_stddev: float = 500.0
-    """Continuous: multiplier of the deviation's bound at first."""
+    """Continuous: initial multiplier of the standard deviation's bound."""
     per_dimension: bool = True
-    """Continuous: whether every dimension is held to the bounds by itself, or their sum."""
+    """Continuous: whether each dimension has bounds and multipliers of its own, or only their
+    sum."""
 
-    # --- watching
+    # --- evaluation
     evaluate_every: int = 20
     """Blocks between two evaluations."""
     episodes: int = 128
-    """Episodes in each."""
+    """Episodes in an evaluation."""
     checkpoint_every: int = 20
-    """Blocks between two checkpoints of the whole state."""
+    """Blocks between two checkpoints."""
 
     def __post_init__(self) -> None:
         check_bounds(self, _BOUNDS)
@@ -154,16 +157,16 @@ class Config:
 
     @property
     def capacity(self) -> int:
-        """Rows kept of each environment."""
+        """The number of rows kept of each environment."""
         return self.replay // self.envs
 
     @property
     def blocks(self) -> int:
-        """How many are collected: whole ones only."""
+        """The number of blocks: `steps` rounded up."""
         return -(-self.steps // (self.envs * self.unroll))
 
 
-#: What each flag may be, ends included.
+#: The allowed range of each flag, inclusive.
 _BOUNDS: dict[str, tuple[float, float]] = {
     "steps": (1, 10**12),
     **dict.fromkeys(("envs", "unroll", "updates", "batch", "replay"), (1, math.inf)),
@@ -183,7 +186,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 
 #: softplus(3), the reference's initial duals for discrete actions.
 _SOFTPLUS_3 = 3.048587351573742
-#: What discrete actions change in the reference's hyperparameters.
+#: The hyperparameters of the reference that differ for discrete actions.
 _DISCRETE: dict[str, Any] = {
     "width": 256,
     "layers": 2,
@@ -192,7 +195,7 @@ _DISCRETE: dict[str, Any] = {
     "temperature": _SOFTPLUS_3,
     "multiplier": _SOFTPLUS_3,
 }
-#: What the paper says otherwise, of discrete actions.
+#: The hyperparameters of the paper that differ from the reference, for discrete actions.
 _PAPER_DISCRETE: dict[str, Any] = {
     "dual_rate": 3e-4,
     "unroll": 21,
@@ -204,8 +207,8 @@ _PAPER_DISCRETE: dict[str, Any] = {
     "noise": 0.25,
     "alpha": 0.03,
 }
-#: What all that was tuned here has in common: small networks, and duals that need not first come
-#: down from the reference's.
+#: Shared by all tuned presets: small networks, and smaller initial multipliers than those of the
+#: reference, which take long to fall.
 _SMALL: dict[str, Any] = {
     "width": 64,
     "layers": 2,
@@ -218,17 +221,17 @@ _SMALL: dict[str, Any] = {
     "multiplier_stddev": 10.0,
 }
 _FAR_SIGHTED: dict[str, Any] = {"depth": 8, "period": 8}
-#: Plans are targets of the policy that made them: in a large replay most are of a policy long gone.
+#: Plans are targets made by an earlier policy. In a large replay most of them are outdated.
 _FRESH: dict[str, Any] = {"replay": 4096}
 _BALANCED: dict[str, Any] = {
     "backend": "generalized",
     "steps": 20_480,
     "temperature": 1.0,
-    # An episode of 1 000 planned steps is 65 000 of physics.
+    # An episode of 1 000 planned steps takes 65 000 physics steps.
     "evaluate_every": 10,
     "episodes": 16,
 }
-#: What was tuned here, by environment and agent: see the README for how.
+#: The tuned presets by environment and agent; the README describes the tuning.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL
     | _FAR_SIGHTED
@@ -245,10 +248,11 @@ _TUNED: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def presets(env: str, agent: str) -> dict[str, Config]:
-    """The presets of an environment: `tuned` for it where that was done (otherwise it is the
-    `reference`), the reference implementation's hyperparameters, and the paper's.
+    """The presets of an environment.
 
-    `pendulum` and `cartpole` have 16 environments and 51 200 steps with all of them.
+    `reference` has the hyperparameters of the reference implementation, and `paper` those of the
+    paper. `tuned` was tuned for the environment; if it was not, it is equal to `reference`. All
+    presets of `pendulum` and `cartpole` have 16 environments and 51 200 steps.
     """
     small = env in ("pendulum", "cartpole")
     kind: dict[str, Any] = {} if continuous(env) else _DISCRETE

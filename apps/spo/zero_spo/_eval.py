@@ -1,4 +1,4 @@
-"""How good a player is, in numbers."""
+"""`spo eval`: measures the player of a run."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ from ._worlds import longest_episode, World
 
 
 def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:
-    """Measures the run's newest player and prints the result."""
+    """Measures the newest player of a run and prints the result."""
     trained = load(run)
     summary = measure(trained.env, trained.actor(), episodes=episodes, key=jr.key(seed))
     row = {
@@ -32,21 +32,21 @@ def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:
     print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
     print(f"  length  {summary.mean_length:.1f} steps")
     if summary.failed:
-        print(f"  dropped {summary.failed} further episodes, in which the physics broke down")
+        print(f"  excluded {summary.failed} further episodes, in which the simulation failed")
     print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
 
 
 def measure(
     env: World, actor: AbstractActor, *, episodes: int, key: PRNGKeyArray
 ) -> EvaluationSummary:
-    """Whole episodes, side by side."""
+    """Plays whole episodes in parallel."""
     max_steps = longest_episode(env)
     return play(env, actor, num_episodes=episodes, max_steps=max_steps, key=key).summary()
 
 
 def _training(folder: pathlib.Path, block: int) -> dict[str, float]:
-    """How long and how fast the player was trained. The median over the blocks leaves out those in
-    which something was compiled."""
+    """The training steps of the player, and their speed: the median over the blocks, which is not
+    affected by compilation."""
     metrics = {row["step"]: row for row in read_lines(folder / "metrics.jsonl")}
     rates = [row["positions_per_second"] for row in read_lines(folder / "timings.jsonl")]
     return {

@@ -1,4 +1,4 @@
-"""How much arithmetic a traced function is."""
+"""Counts the floating-point operations of a traced function."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 
 def matrix_flops(function: Callable[..., Any], *args: Any) -> int:
-    """Floating-point operations of all matrix products and convolutions in one call.
+    """The number of floating-point operations of all matrix products and convolutions in one call.
 
-    XLA's own count takes the body of a loop once; here it counts as often as it runs. Of a `while`
-    loop nobody knows how often: once. Of branches the largest counts.
+    Unlike in XLA's own count, the body of a `scan` counts once for each iteration. The body of a
+    `while` loop counts once, because the number of its iterations is unknown. Of the branches of a
+    `cond` the largest counts.
 
     **Arguments:**
 

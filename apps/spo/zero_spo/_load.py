@@ -1,4 +1,4 @@
-"""A trained player, back from its run folder."""
+"""Loads a trained player from the folder of its run."""
 
 import dataclasses
 import pathlib
@@ -16,14 +16,14 @@ from ._worlds import World
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What a run folder holds of its player.
+    """A trained player.
 
     **Attributes:**
 
-    - `config`: what it was trained with.
-    - `env`: the environment it is measured in.
-    - `player`: the parameters that play.
-    - `block`: after how many blocks.
+    - `config`: the configuration of the run.
+    - `env`: the environment.
+    - `player`: the parameters of the player.
+    - `block`: the number of training blocks so far.
     """
 
     config: Config
@@ -32,21 +32,20 @@ class Trained:
     block: int
 
     def actor(self) -> AbstractActor:
-        """The player at full strength."""
+        """The player of evaluations."""
         return build_agent(self.config, self.env).play(self.player, explore=False)
 
 
 def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
-    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run;
-    [`zero_train.CheckpointError`][] where all its players are damaged, or of another
-    configuration than config.json says.
+    **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
+    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "spo")
     env = build_env(config)
     agent = build_agent(config, env)
-    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).player
+    like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).online
     step, player = load_player(folder, like)
     return Trained(config, env, player, step)

@@ -1,4 +1,4 @@
-"""The networks: a policy and a critic of their own, both perceptrons."""
+"""The networks: the policy and the critic are separate multi-layer perceptrons."""
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ _ACTIVATIONS = {"silu": jax.nn.silu, "relu": jax.nn.relu, "tanh": jax.nn.tanh}
 
 
 def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
-    """From features to a distribution over one action."""
+    """A network that maps features to a distribution over actions."""
     tkey, hkey = jr.split(key)
     if isinstance(env, AbstractContinuousEnvironment):
         head = TanhGaussianHead(config.width, env.action_size, min_scale=config.min_scale, key=hkey)
@@ -34,7 +34,7 @@ def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
 
 
 def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
-    """From features to their value; for MPO from features and an action to its Q-value."""
+    """A network that maps features to a value or, for MPO, features and an action to a Q-value."""
     tkey, hkey = jr.split(key)
     size, join = _num_features(env), Concatenate()
     if config.agent == "mpo":
@@ -47,7 +47,7 @@ def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
 
 
 class _WithAction(eqx.Module):
-    """Features of any structure and a discrete action as one vector."""
+    """Concatenates features of any structure and a one-hot action."""
 
     num_actions: int = eqx.field(static=True)
 
@@ -64,6 +64,6 @@ def _torso(config: Config, size: int, key: PRNGKeyArray) -> MLP:
 
 
 def _num_features(env: World) -> int:
-    """How many numbers an observation has."""
+    """The number of elements of an observation."""
     obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     return sum(x.size for x in jax.tree.leaves(obs.features))

@@ -1,4 +1,4 @@
-"""Where an environment is, drawn for a terminal."""
+"""Drawings of the state of an environment for a terminal."""
 
 import math
 from typing import Any
@@ -13,21 +13,21 @@ from ._canvas import Canvas
 from ._worlds import World
 
 
-# As in the drawings of zero-envs, but for greys that show on black and on white.
+# The colours of zero-envs' drawings, with greys that are visible on black and on white.
 _ROD, _BODY, _FAINT, _FORCE = "#cd5a0a", "#949494", "#6c6c6c", "#2876be"
-# In dots; the whole rod has 1 m.
+# In dots; the rod is 1 m long.
 _REACH, _MIDDLE = 21.0, (24.0, 24.0)
 _TRACK, _METRE = 2.4, 27.0
 
 
 def picture(env: World, state: Any, action: np.ndarray, *, plain: bool) -> Text | None:
-    """What there is to see of one state; `None` for an environment that nobody knows to draw.
+    """A drawing of one state, or `None` if there is none for the environment.
 
     **Arguments:**
 
-    - `state`: in NumPy's arrays.
-    - `action`: what is played next; what it does to the state is drawn where it has a direction.
-    - `plain`: without colours, and of ASCII alone.
+    - `state`: the state, with NumPy arrays.
+    - `action`: the next action. If it is a force, it is drawn as an arrow.
+    - `plain`: whether to use ASCII without colours.
     """
     if isinstance(env, Pendulum):
         return _pendulum(state, float(action[0]), plain)
@@ -39,14 +39,14 @@ def picture(env: World, state: Any, action: np.ndarray, *, plain: bool) -> Text 
 
 
 def action_names(env: World) -> tuple[str, ...] | None:
-    """What the discrete actions are called; `None` where they have numbers only."""
+    """The names of the discrete actions, or `None` if they have none."""
     if isinstance(env, CartPole):
         return ("left", "right")
     return moves(env) if isinstance(env, JumanjiEnvironment) else None
 
 
 def _pendulum(state: PendulumState, torque: float, plain: bool) -> Text:
-    """Upright is up, and positive angles and torques turn to the left."""
+    """The pendulum. Positive angles and torques turn to the left."""
     canvas = Canvas(24, 12)
     angle = float(state.angle)
     tip = (_MIDDLE[0] - _REACH * math.sin(angle), _MIDDLE[1] - _REACH * math.cos(angle))
@@ -60,7 +60,7 @@ def _pendulum(state: PendulumState, torque: float, plain: bool) -> Text:
 
 
 def _cart_pole(state: CartPoleState, action: int, plain: bool) -> Text:
-    """The track to its ends, with the push on the side that it comes from."""
+    """The whole track, the cart with its pole, and the push."""
     canvas = Canvas(76, 10)
     position, _, angle, _ = np.asarray(state.motion, np.float64)
     middle, floor = 76.0, 37.5

@@ -1,4 +1,4 @@
-"""A run as one page."""
+"""The report of a run: one HTML page."""
 
 import os
 import pathlib
@@ -14,23 +14,22 @@ from zero_train.app import (
     figures,
     MAX_SERIES,
     progress,
-    Recorded,
     Series,
     speed,
+    StoredRun,
     write_page,
 )
 
 
 def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once.
+    """Writes `report.html` into the folder of a run, and replaces an earlier one.
 
-    The page stands alone: it loads nothing. Files of the run that are missing or still short
-    leave out what would be made of them.
+    The page loads no other files. Parts whose data is missing are left out.
 
-    **Returns:** the page's path.
+    **Returns:** the path of the page.
     """
     folder = pathlib.Path(run_dir).absolute()
-    run = Recorded.read(folder)
+    run = StoredRun.read(folder)
     env, agent = run.config.get("env", ""), run.config.get("agent", "")
     sections = [figures(progress(run) | _newest(run.evaluations)), charts("Play", *_play(run))]
     if agent == "spo":
@@ -46,7 +45,7 @@ def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
     return {"return": f"{row['return_mean']:.1f} ± {row['return_se']:.1f}"}
 
 
-def _play(run: Recorded) -> list[str]:
+def _play(run: StoredRun) -> list[str]:
     rows = run.evaluations
     steps = {row["step"]: row["positions"] for row in run.metrics}
     x = [steps.get(row["step"], row["step"]) for row in rows]
@@ -54,7 +53,7 @@ def _play(run: Recorded) -> list[str]:
     return [
         chart(
             "Return",
-            "Of whole episodes by environment steps; bars are two standard errors.",
+            "Return of whole episodes; bars are two standard errors.",
             Series("", x, [row["return_mean"] for row in rows], (error, error)),
         ),
         chart(
@@ -66,42 +65,42 @@ def _play(run: Recorded) -> list[str]:
     ]
 
 
-def _by_depth(run: Recorded, name: str) -> list[Series]:
-    """The first step, the last, and as many between them as a chart can tell apart."""
+def _by_depth(run: StoredRun, name: str) -> list[Series]:
+    """A series for the first and the last depth, and for some in between."""
     depth = run.config.get("depth", 0)
     shown = np.linspace(1, depth, min(depth, MAX_SERIES)).round().astype(int)
     return [curve(run.metrics, f"{name}_{i}", f"depth {i}") for i in shown]
 
 
-def _search(run: Recorded) -> list[str]:
+def _search(run: StoredRun) -> list[str]:
     return [
         chart(
             "Effective sample size",
-            "Over the number of particles, before they are drawn anew.",
+            "As a fraction of the particles, before resampling.",
             *_by_depth(run, "ess_fraction"),
             from_zero=True,
         ),
         chart(
             "KL of the weights, over its bound",
-            "How far particles are from being equal, by block collected.",
+            "Divergence of the particles' weights from equal ones.",
             *_by_depth(run, "kl_search"),
             levels=[("target", 1.0)],
         ),
         chart(
             "Particles alive",
-            "Share that took the step.",
+            "Fraction of the particles whose episode is not over.",
             *_by_depth(run, "alive"),
             from_zero=True,
         ),
         chart(
             "Improvement",
-            "Mean advantage of the plan over the policy, by its own reckoning.",
+            "Mean advantage of the plan over the policy, as estimated by the search.",
             curve(run.metrics, "improvement"),
         ),
     ]
 
 
-def _learning(run: Recorded) -> list[str]:
+def _learning(run: StoredRun) -> list[str]:
     parts = ("_mean", "_stddev") if "kl_relative_mean" in (run.metrics or [{}])[0] else ("",)
     named = lambda name: [curve(run.metrics, name + part, part.strip("_")) for part in parts]
     return [
@@ -112,12 +111,14 @@ def _learning(run: Recorded) -> list[str]:
         ),
         chart(
             "KL of the improved policy, over its bound",
-            "Of the advantages that are learned from: 1 is on target.",
+            "KL divergence of the policy improved by the advantages; 1 is on target.",
             curve(run.metrics, "kl_nonparametric_relative"),
             levels=[("target", 1.0)],
         ),
-        chart("KL of the policy, over its bound", "To the target policy.", *named("kl_relative")),
-        chart("Multipliers", "Of the policy's bounds.", *named("alpha")),
+        chart("KL of the policy, over its bound", "From the target policy.", *named("kl_relative")),
+        chart("Multipliers", "Multipliers of the policy's bounds.", *named("alpha")),
         chart("Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
-        chart("Mean value", "Of the states learned from.", curve(run.metrics, "value_mean")),
+        chart(
+            "Mean value", "Mean value of the states in a batch.", curve(run.metrics, "value_mean")
+        ),
     ]

@@ -1,4 +1,4 @@
-"""One moment of an episode, drawn for a terminal: in colour, or in plain text."""
+"""Drawings of one moment of an episode for a terminal, in colour or in plain text."""
 
 import dataclasses
 from typing import Any
@@ -17,29 +17,29 @@ from ._worlds import World
 
 
 _DRAWN, _PLANNED, _TRACK = "#949494", "#af87d7", "#303030"
-# Columns that it takes to put things beside each other, and of a picture that leaves room so.
+# The columns of a terminal that has two parts side by side, and of the left part.
 _WIDTH, _NARROW = 80, 34
 _BAR, _BINS = 10, 24
 _EIGHTHS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
 _HEIGHTS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _PLAIN_HEIGHTS = " .:-=+*#@"
-# So many rows of a table at most.
+# The maximum number of rows of a table.
 _ROWS = 6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scene:
-    """All arrays are NumPy's.
+    """One moment of an episode, with NumPy arrays.
 
     **Attributes:**
 
-    - `env`, `state`: the environment, and where it is.
-    - `step`: how many steps were taken.
-    - `gained`, `reward`: the rewards so far, and the last of them.
-    - `action`: what is played next; where the episode is over, what was played last.
-    - `plan`: what that was chosen by; `None` for a policy without a search.
-    - `temperature`: that of the plan.
-    - `end`: how the episode ended, if it has.
+    - `env`, `state`: the environment and its state.
+    - `step`: the number of steps so far.
+    - `gained`, `reward`: the sum of the rewards so far, and the last reward.
+    - `action`: the next action or, if the episode is over, the last one.
+    - `plan`: the plan of that action; `None` for a policy without a search.
+    - `temperature`: the temperature of the plan.
+    - `end`: a description of the end if the episode is over, else `None`.
     """
 
     env: World
@@ -54,12 +54,12 @@ class Scene:
 
 
 def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
-    """The picture, if it fits, and beside it or below what the player thinks.
+    """The drawing of the state, if it fits, and the plan beside it or below.
 
     **Arguments:**
 
-    - `width`: of the terminal.
-    - `plain`: without colours, and of ASCII alone.
+    - `width`: the width of the terminal.
+    - `plain`: whether to use ASCII without colours.
     """
     shown = picture(scene.env, scene.state, scene.action, plain=plain)
     columns = 0 if shown is None else max(map(len, shown.plain.splitlines()))
@@ -74,7 +74,7 @@ def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
 
 
 def named(scene: Scene) -> str:
-    """The action in words."""
+    """The name or the numbers of the action."""
     if np.issubdtype(scene.action.dtype, np.integer):
         names = action_names(scene.env)
         return names[int(scene.action)] if names else str(int(scene.action))
@@ -92,7 +92,7 @@ def _beside(*parts: RenderableType) -> Table:
 
 
 def _numbers(scene: Scene, plain: bool) -> RenderableType:
-    """Where the episode stands, and what the plan thinks of its first actions."""
+    """The step, the return and the value, and the first actions of the particles."""
     rows = Table.grid(padding=(0, 2))
     step = Text(f"step {scene.step}", "" if plain else "bold")
     rows.add_row(step, f"return {scene.gained:.2f}")
@@ -110,7 +110,7 @@ def _numbers(scene: Scene, plain: bool) -> RenderableType:
 
 
 def _particles(scene: Scene, plain: bool) -> RenderableType | None:
-    """How many of the particles count after each step of the search."""
+    """The effective sample size after each step of the search."""
     if scene.plan is None:
         return None
     number = scene.plan.weights.shape[-1]
@@ -127,18 +127,18 @@ def _particles(scene: Scene, plain: bool) -> RenderableType | None:
             _bar(float(fractions[depth]), _PLANNED, plain),
             f"{number * fractions[depth]:.1f}",
             f"{alive[depth]:.0%}",
-            Text("drawn anew" if resampled[depth] else "", "" if plain else "dim"),
+            Text("resampled" if resampled[depth] else "", "" if plain else "dim"),
         )
     return table
 
 
 def _some(depths: int) -> list[int]:
-    """All depths, or evenly some, the first and the last among them."""
+    """All depths or, if they are many, evenly spaced ones with the first and the last."""
     return sorted({round(x) for x in np.linspace(0, depths - 1, min(depths, _ROWS))})
 
 
 def _by_action(scene: Scene, plain: bool) -> RenderableType:
-    """What share of the particles began with each action, and what share ends there."""
+    """The fraction of the particles that began with each action, and the plan's weight of it."""
     assert scene.plan is not None
     candidates, weights = np.asarray(scene.plan.candidates), np.asarray(scene.plan.weights)
     advantages = np.asarray(scene.plan.advantages)
@@ -146,7 +146,7 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
     number = getattr(scene.env, "num_actions", 0)
     drawn = np.bincount(candidates, minlength=number) / len(candidates)
     planned = np.bincount(candidates, weights, minlength=number)
-    # Where there are many, those that matter.
+    # If there are many actions, only those of the highest weights are shown.
     rows = np.argsort(-(planned + drawn), kind="stable")[:_ROWS]
     table = Table.grid(padding=(0, 1))
     for side in ("left", "left", "left", "right", "right", "right"):
@@ -167,7 +167,7 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
 
 
 def _histogram(scene: Scene, plain: bool) -> RenderableType:
-    """The particles' first actions in each dimension, as drawn and as the plan weighs them."""
+    """Histograms of the particles' first actions in each dimension, unweighted and weighted."""
     assert scene.plan is not None
     weights: Float[np.ndarray, " particles"] = np.asarray(scene.plan.weights)
     candidates = np.asarray(scene.plan.candidates).reshape(len(weights), -1)
@@ -195,7 +195,7 @@ def _histogram(scene: Scene, plain: bool) -> RenderableType:
 
 
 def _axis(place: int, plain: bool) -> str:
-    """From -1 to 1, with a mark below the action."""
+    """An axis from -1 to 1, with a mark below the action."""
     marks = list(f"{-1:<{_BINS - 1}}1")
     marks[place] = "^" if plain else "\u25b2"
     return "".join(marks)
@@ -207,11 +207,11 @@ def _heights(
     style: str,
     plain: bool,
 ) -> Text:
-    """The shares of the values in each part of [-1, 1], over the largest of them."""
+    """A histogram of the values over [-1, 1], relative to its highest bin."""
     found, _ = np.histogram(np.clip(values, -1, 1), _BINS, (-1.0, 1.0), weights=shares)
     letters = _PLAIN_HEIGHTS if plain else _HEIGHTS
     top = max(float(np.max(found)), 1e-9)
-    # What is there at all is to be seen.
+    # Every bin that is not empty is visible.
     levels = np.ceil(found / top * (len(letters) - 1)).astype(int)
     line = "".join(letters[level] for level in levels)
     return Text(line) if plain else Text(line, Style(color=style, bgcolor=_TRACK))

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 import zero_train.app
 from zero_train import ActorCritic, ActorCriticState, data_mesh, init, Loop, step
-from zero_train.app import AbstractRun, as_usage_error, Options, Records, Standing
+from zero_train.app import AbstractRun, as_usage_error, EvaluationResult, Options
 
 from ._build import build_loop
 from ._config import Config
@@ -21,21 +21,22 @@ from ._report import write_report
 
 
 def train(config: Config, options: Options) -> None:
-    """Trains until the configured steps are done, the time is up, or a signal asks to stop."""
+    """Trains until all steps are done, the time is up, or the process gets a signal to stop."""
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
     for line in describe(config, loop):
         print(line)
-    run = lambda records: _Run(config, loop, records)
+    # Nothing is carried from one evaluation to the next, so the run's files are not needed.
+    run = lambda files: _Run(config, loop)
     zero_train.app.train(config, loop, options, run, steps=config.blocks)
-    print(f"The run is in {options.out}; look at it with: spo watch {options.out}")
+    print(f"The run is in {options.out}. To watch its player: spo watch {options.out}")
 
 
 def describe(config: Config, loop: Loop) -> list[str]:
-    """What is going to be trained, and how much work it is."""
+    """A description of the run: networks, number of steps and amount of arithmetic."""
     rows = config.envs * config.unroll
     shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
-    player = shape.agent.player
+    player = shape.agent.online
     sizes = {name: _size(getattr(player, name)) for name in ("policy", "critic")}
     flops = matrix_flops(lambda state: step(loop, state), shape)
     total = config.blocks * rows
@@ -44,17 +45,17 @@ def describe(config: Config, loop: Loop) -> list[str]:
         f"{config.agent} on {config.env}: policy of {sizes['policy']:,} parameters, critic of "
         f"{sizes['critic']:,}",
         f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
-        f"{total:,}{rounded}; an episode's end is a row too",
+        f"{total:,}{rounded}; the final state of an episode is a row too",
         f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",
     ]
 
 
 class _Run(AbstractRun):
-    """Measures the player at full strength in whole episodes."""
+    """Evaluates the player in whole episodes."""
 
     project = "zero-spo"
 
-    def __init__(self, config: Config, loop: Loop, records: Records):
+    def __init__(self, config: Config, loop: Loop):
         self._config = config
         self._env: Any = loop.env
         self._agent: Any = loop.agent
@@ -67,24 +68,23 @@ class _Run(AbstractRun):
             "kl_relative_mean": "KL of mean / bound",
             "kl_relative_stddev": "KL of deviation / bound",
             f"ess_fraction_{config.depth}": "effective particles",
-            "failures": "episodes broken",
+            "failures": "failed episodes",
         }
-        del records  # Nothing is carried from one evaluation to the next.
 
     def player(self, agent: ActorCriticState) -> ActorCritic:
-        return agent.player
+        return agent.online
 
     def measure(self, step: int) -> Mapping[str, Any]:
         return {}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> Standing | None:
+    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         if step % config.evaluate_every and step != config.blocks:
             return None
-        # It lies on every device of the mesh, and an evaluation would run on all of them.
+        # The player is on all devices of the mesh, and an evaluation would run on all of them.
         player = jax.device_put(player, jax.devices()[0])
         actor = self._agent.play(player, explore=False)
-        # The same first states and the same chance for every player.
+        # Every evaluation has the same initial states and the same randomness.
         key = jr.clone(self._key)
         summary = measure(self._env, actor, episodes=config.episodes, key=key)
         row = {
@@ -94,7 +94,7 @@ class _Run(AbstractRun):
             "episodes": summary.episodes,
             "failed": summary.failed,
         }
-        return Standing(
+        return EvaluationResult(
             rows=[row],
             metrics={"return": summary.mean, "return_se": summary.standard_error},
             figures={
@@ -112,6 +112,6 @@ def _size(tree: PyTree) -> int:
 
 
 def _scaled(number: float) -> str:
-    """`1234567` as `1.23 M`, for a unit to follow."""
+    """`1234567` as `1.23 M`, to be followed by a unit."""
     power = min(int(math.log10(max(number, 1)) / 3), 4)
     return f"{number / 1000**power:.3g} {' kMGT'[power].strip()}"

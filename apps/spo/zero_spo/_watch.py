@@ -1,4 +1,4 @@
-"""`spo watch`: episodes in the terminal, with what the search thinks; brax's as pages."""
+"""`spo watch`: shows episodes in the terminal, with the plan of every step; brax's as pages."""
 
 import contextlib
 import dataclasses
@@ -25,21 +25,22 @@ from ._scene import draw, Scene
 from ._worlds import longest_episode, World
 
 
-# Steps from one picture to the next, where they follow one another.
+# The number of steps between two pictures outside a terminal.
 _EVERY = 20
 
 
 def watch(
     run: str, *, episodes: int, delay: float, seed: int, console: Console | None = None
 ) -> None:
-    """Plays episodes with the run's newest player.
+    """Plays episodes with the newest player of a run.
 
-    In a terminal one picture changes; elsewhere some pictures follow one another, in plain text
-    and at once. Episodes of brax become pages in the run folder that show them in a browser.
+    In a terminal the picture is updated in place. Otherwise some of the pictures are printed one
+    after another, as plain text and without delay. Episodes of brax are written as HTML pages into
+    the run's folder.
 
     **Arguments:**
 
-    - `delay`: seconds between two steps.
+    - `delay`: the number of seconds between two steps.
     - `console`: by default standard output.
     """
     trained = load(run)
@@ -72,17 +73,17 @@ def _title(run: str, trained: Trained) -> str:
 
 
 def _summary(ends: list[Scene]) -> str:
-    """Episodes that physics could not finish say nothing of the player."""
+    """The mean over the episodes. Failed simulations are excluded."""
     sound = [end for end in ends if not _failed(end.env, end.state)]
-    dropped = f"; {len(ends) - len(sound)} dropped" if len(sound) < len(ends) else ""
+    dropped = f"; {len(ends) - len(sound)} failed" if len(sound) < len(ends) else ""
     if not sound:
-        return f"no episode to take the mean of{dropped}"
+        return f"no mean{dropped}"
     returned, steps = (np.mean([getattr(e, name) for e in sound]) for name in ("gained", "step"))
     return f"mean of {len(sound)}: return {returned:.2f}, {steps:,.1f} steps{dropped}"
 
 
 def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Scene]:
-    """An episode, decision by decision, and its end."""
+    """A scene for each decision of an episode, and one for its end."""
     limit, temperature = longest_episode(env), float("nan")
     if isinstance(actor, PlanningActor):
         assert isinstance(actor.planner, ParticleSearch)
@@ -114,8 +115,8 @@ def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Sce
 
 def _ending(env: World, state: Any, transition: Transition) -> str:
     if _failed(env, state):
-        return "ended by physics that failed"
-    return "over" if transition.last and transition.discount == 0 else "cut off there"
+        return "simulation failed"
+    return "terminated" if transition.last and transition.discount == 0 else "truncated"
 
 
 def _failed(env: World, state: Any) -> bool:
@@ -123,7 +124,7 @@ def _failed(env: World, state: Any) -> bool:
 
 
 def _telling(actor: AbstractActor) -> AbstractActor:
-    """The same player, whose record is all of its plan and not only what is learned from."""
+    """The same player, whose record is the whole plan."""
     if not isinstance(actor, PlanningActor):
         return actor
     return PlanningActor(actor.planner, actor.model, lambda plan: plan)
@@ -145,7 +146,7 @@ def _move(
     carry: PyTree[Array],
     key: PRNGKeyArray,
 ) -> tuple[Any, ...]:
-    """One decision, and what comes of it."""
+    """One decision and its result."""
     akey, ekey = jr.split(key)
     obs = jax.vmap(env.observe)(state)
     action, record, carry = actor.act(state, obs, carry, key=akey[None])
@@ -155,13 +156,13 @@ def _move(
 
 
 def _only(tree: PyTree[Array]) -> Any:
-    """The one row of a batch, in NumPy's arrays."""
+    """The one row of a batch, with NumPy arrays."""
     return jax.tree.map(lambda x: x[0, ...], jax.device_get(tree))
 
 
 @contextlib.contextmanager
 def _screen(console: Console, delay: float, env: World) -> Iterator[Callable[[Scene], None]]:
-    """What shows a scene, for as long as it should be looked at."""
+    """A function that shows a scene and, in a terminal, waits for `delay`."""
     animated = console.is_terminal and not console.is_dumb_terminal
     if isinstance(env, BraxEnvironment):
         with console.status("playing") as status:
@@ -185,16 +186,16 @@ def _screen(console: Console, delay: float, env: World) -> Iterator[Callable[[Sc
 
         def show(scene: Scene) -> None:
             live.update(picture(scene), refresh=True)
-            # An end is worth another look.
+            # The end of an episode is shown for longer.
             time.sleep(delay if scene.end is None else 10 * delay)
 
         yield show
 
 
 def _write_page(folder: pathlib.Path, env: BraxEnvironment, scenes: list[Scene]) -> pathlib.Path:
-    """brax's viewer of an episode, under the first name that is free.
+    """Writes a page with brax's viewer of an episode, under the first free name.
 
-    **Returns:** the page's path. The page loads brax's viewer from the network.
+    **Returns:** the path of the page, which loads brax's viewer from the internet.
     """
     page = env.render([scene.state for scene in scenes])
     for number in itertools.count():
@@ -202,4 +203,4 @@ def _write_page(folder: pathlib.Path, env: BraxEnvironment, scenes: list[Scene])
         with contextlib.suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
             file.write(page)
             return path
-    raise AssertionError("there is always another number")
+    raise AssertionError("unreachable")

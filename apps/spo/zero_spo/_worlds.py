@@ -1,4 +1,4 @@
-"""Environments by name, as the command line knows them."""
+"""Environments by the names of the command line."""
 
 import difflib
 
@@ -16,14 +16,14 @@ from zero_train.app import as_usage_error, UsageError
 World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
 
 _OWN = {"pendulum": Pendulum, "cartpole": CartPole}
-#: Where episodes of an environment without a limit of its own are cut off in evaluations.
+#: The time limit of evaluations for environments without one.
 _LONGEST = 10_000
 
 
 def build_world(name: str, backend: str) -> World:
-    """The environment of that name: `pendulum`, `cartpole`, `brax/ant`, `jumanji/Snake-v1`.
+    """The environment of a name such as `pendulum`, `cartpole`, `brax/ant` or `jumanji/Snake-v1`.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none, with those that come near.
+    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, with similar ones.
     """
     library, _, theirs = name.partition("/")
     if library == "brax" and theirs:
@@ -43,10 +43,10 @@ def build_world(name: str, backend: str) -> World:
 
 
 def longest_episode(env: World) -> int:
-    """How many steps an episode may take in an evaluation."""
+    """The maximum length of an episode in an evaluation."""
     return getattr(env, "max_steps", None) or _LONGEST
 
 
 def continuous(name: str) -> bool:
-    """Whether the actions of the environment of that name are continuous."""
+    """Whether the actions of the named environment are continuous."""
     return name == "pendulum" or name.startswith("brax/")

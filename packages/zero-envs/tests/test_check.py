@@ -245,15 +245,15 @@ BROKEN = {
     ),
     "counting init": (
         Discrete(init_fn=lambda key: {"t": _python_count()}),
-        "init is another program each time",
+        "two traces of init differ",
     ),
     "counting step": (
         Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"] * _python_count()}, t))),
-        "step is another program each time",
+        "two traces of step differ",
     ),
     "counting observe": (
         Discrete(observe_fn=_seeing(features=lambda t: t * _python_count())),
-        "observe is another program each time",
+        "two traces of observe differ",
     ),
     "reward value": (
         Discrete(step_fn=_transition(reward=lambda t: t.reward * jnp.float32(jnp.nan))),

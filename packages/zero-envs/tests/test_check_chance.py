@@ -126,15 +126,15 @@ BROKEN = {
     ),
     "counting afterstate": (
         Dice(afterstate_fn=lambda s, a: _afterstate(s, a) | {"x": a * _python_count()}),
-        "afterstate is another program each time",
+        "two traces of afterstate differ",
     ),
     "counting logits": (
         Dice(logits_fn=lambda after: _logits(after) + 0.0 * _python_count().astype(jnp.float32)),
-        "outcome_logits is another program each time",
+        "two traces of outcome_logits differ",
     ),
     "counting resolve": (
         Dice(resolve_fn=_resolving(lambda s, t, o: (s, t if next(_CALLS) % 2 else _copy(t)))),
-        "resolve is another program each time",
+        "two traces of resolve differ",
     ),
     "logits shape": (
         Dice(logits_fn=lambda after: _logits(after)[:2]),
@@ -175,7 +175,7 @@ BROKEN = {
     ),
     "other odds": (
         Dice(step_fn=_stepping((0.4, 0.36, 0.24, 0.0))),
-        r"step does not draw outcomes with the probabilities of outcome_logits: one came \d+ times",
+        r"with the probabilities of outcome_logits: one occurred \d+ times in 512",
     ),
     "an outcome that never comes": (
         Dice(step_fn=_stepping((0.5, 0.5, 0.0, 0.0))),
@@ -183,15 +183,15 @@ BROKEN = {
     ),
     "impossible outcome": (
         Dice(step_fn=_stepping((0.5, 0.3, 0.15, 0.05))),
-        r"step led \d+ times in 512 where `resolve` leads from no outcome",
+        r"\d+ of 512 results of step are not results of `resolve`",
     ),
     "another reward": (
         Dice(step_fn=_stepping(PROBS, lambda s, t: _reward(s, t, t.reward * 2.0))),
-        "where `resolve` leads from no outcome",
+        "results of step are not results of `resolve`",
     ),
     "another state": (
         Dice(resolve_fn=lambda after, o: _resolve(after | {"sum": after["sum"] + after["bet"]}, o)),
-        "where `resolve` leads from no outcome",
+        "results of step are not results of `resolve`",
     ),
 }
 

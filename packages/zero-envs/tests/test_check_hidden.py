@@ -115,7 +115,7 @@ def _python_count() -> Array:
     return jnp.asarray(next(_CALLS), jnp.int32)
 
 
-UNTOLD = "step .: two states that looked alike gave signal {} to action {}, and then {} differed"
+UNTOLD = "step .: two states with equal .* gave signal {} for action {}, but then {} differed"
 BROKEN = {
     "num_signals": (Coin(num_signals=0), "num_signals is 0; it must be a Python int"),
     "structure": (
@@ -133,13 +133,13 @@ BROKEN = {
     ),
     "counting resample": (
         _drawing(lambda s: s | {"coin": s["coin"] * _python_count()}),
-        "resample is another program each time",
+        "two traces of resample differ",
     ),
     "random signal": (
         _telling(lambda x: x + _count()),
         "signal called twice with the same arguments differs",
     ),
-    "counting signal": (_telling(lambda x: x * _python_count()), "signal is another program each"),
+    "counting signal": (_telling(lambda x: x * _python_count()), "two traces of signal differ"),
     "features": (
         _drawing(lambda s: s | {"seen": jnp.maximum(s["seen"], 0)}),
         r"step 0: resample changes features\['seen'\]",

@@ -150,32 +150,6 @@ def test_drawings_show_the_state():
         assert "step 7" in svg and "29°" in svg
 
 
-def test_texts_show_the_state():
-    """A viewer that shows the mirror image would explain the wrong pushes."""
-    steps = jnp.asarray(7, jnp.int32)
-    leaning = CartPole().text(CartPoleState(jnp.float32([1.0, 0, 0.5, 0]), steps))
-    swinging = Pendulum().text(PendulumState(jnp.float32(2.5), jnp.float32(-3), steps))
-    assert leaning.splitlines() == [
-        "",
-        " " * 41 + "//",
-        " " * 40 + "/",
-        " " * 39 + "/",
-        " " * 38 + "/",
-        "   |" + "-" * 33 + "O" + "-" * 13 + "|",
-        "step 7, cart at 1.00 m, pole at 29°",
-    ]
-    assert swinging.splitlines() == [
-        *[""] * 5,
-        " " * 10 + "O",
-        " " * 8 + "//",
-        " " * 7 + "/",
-        " " * 5 + "//",
-        " " * 4 + "/",
-        "",
-        "step 7, 143° from upright, -3.00 rad/s",
-    ]
-
-
 @pytest.mark.parametrize("kind", [CartPole, Pendulum])
 def test_an_episode_has_a_step(kind: Any):
     """One clear line."""

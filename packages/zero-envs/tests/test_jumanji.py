@@ -18,7 +18,7 @@ from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.env import Sokoban
 from jumanji.environments.routing.sokoban.generator import SimpleSolveGenerator
 
-from zero_envs import HIDDEN_JUMANJI, JumanjiEnvironment
+from zero_envs import JumanjiEnvironment
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,8 @@ def test_hidden_states():
     class Own(Snake):
         pass
 
-    assert {"Minesweeper", "RobotWarehouse"} == HIDDEN_JUMANJI
-    assert JumanjiEnvironment("Minesweeper-v0").hidden
+    for name in ("Minesweeper-v0", "RobotWarehouse-v0"):
+        assert JumanjiEnvironment(name).hidden
     assert not JumanjiEnvironment("Maze-v0").hidden
     assert JumanjiEnvironment(Own(4, 4), hidden=True).hidden
     with pytest.raises(ValueError, match="Own.*pass hidden=True or False"):

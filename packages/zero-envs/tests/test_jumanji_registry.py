@@ -48,8 +48,8 @@ SLOW = {
 # More than 4 096 joint actions.
 FACTORED = {"FlatPack-v0": 8_100, "JobShop-v0": 21**10, "MMST-v0": 36**3}
 REFUSED = {
-    "Connector-v3": "10 agents one reward each",
-    "LevelBasedForaging-v0": "2 agents one reward each",
+    "Connector-v3": "rewards for 10 agents",
+    "LevelBasedForaging-v0": "rewards for 2 agents",
     "SearchAndRescue-v0": "its actions are a BoundedArray of float32; they must be integers",
 }
 

@@ -1,10 +1,9 @@
-"""What an environment is: signed discounts, randomness passed in, adapters, a conformance check."""
+"""Environments for search and learning: an interface, adapters and a conformance check."""
 
 import importlib.metadata
 
 from . import testing as testing
 from ._brax import (
-    BRAX_BACKENDS as BRAX_BACKENDS,
     BraxEnvironment as BraxEnvironment,
     BraxState as BraxState,
 )
@@ -32,7 +31,6 @@ from ._game2048 import (
 )
 from ._jumanji import (
     FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
-    HIDDEN_JUMANJI as HIDDEN_JUMANJI,
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
@@ -54,8 +52,6 @@ from ._monsters import (
     MonstersTokens as MonstersTokens,
 )
 from ._pgx import (
-    DOWNLOADED_GAMES as DOWNLOADED_GAMES,
-    HIDDEN_GAMES as HIDDEN_GAMES,
     PgxEnvironment as PgxEnvironment,
     PgxState as PgxState,
 )

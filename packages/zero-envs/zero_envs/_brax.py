@@ -24,8 +24,8 @@ from ._environment import (
 from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
 
 
-#: The physics backends of brax; not every environment supports all of them.
-BRAX_BACKENDS = ("generalized", "mjx", "positional", "spring")
+# The physics backends of brax; not every environment supports all of them.
+_BACKENDS = ("generalized", "mjx", "positional", "spring")
 
 # The paper uses `spring`; only swimmer does not support it.
 _DEFAULT_BACKENDS = ("spring", "generalized")
@@ -91,8 +91,8 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         """**Arguments:**
 
         - `env`: a name of brax's registry, for instance `"ant"`, or an unwrapped `brax.envs.Env`.
-        - `backend`: with a name, one of [`zero_envs.BRAX_BACKENDS`][]. By default `"spring"`, and
-            `"generalized"` for `"swimmer"`, which has no other.
+        - `backend`: with a name, `"generalized"`, `"mjx"`, `"positional"` or `"spring"`. By
+            default `"spring"`, and `"generalized"` for `"swimmer"`, which has no other.
         - `max_steps`: the number of steps after which an episode is truncated.
         - `bounds`: the lowest and the highest action of `env.step`, each a number or one number for
             each dimension. By default, [-1, 1] for brax's own environments and the actuators' range
@@ -203,9 +203,9 @@ def _make(name: str, backend: str | None) -> Any:
     if name not in registry:
         raise unknown("BraxEnvironment", name, registry)
     for choice in _DEFAULT_BACKENDS if backend is None else (backend,):
-        if choice in BRAX_BACKENDS and (env := _build(name, choice)) is not None:
+        if choice in _BACKENDS and (env := _build(name, choice)) is not None:
             return env
-    allowed = ", ".join(x for x in BRAX_BACKENDS if _build(name, x) is not None)
+    allowed = ", ".join(x for x in _BACKENDS if _build(name, x) is not None)
     raise ValueError(
         f'BraxEnvironment("{name}", backend="{backend}"): {name} has no such backend; allowed: '
         f"{allowed}."

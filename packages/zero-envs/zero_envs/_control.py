@@ -74,14 +74,6 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
         """The motion; both actions are always legal."""
         return Observation(features=state.motion.astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
 
-    def text(self, state: CartPoleState) -> str:
-        """A drawing for a terminal: the whole track, at 10 columns and 5 rows a metre; `O` is the
-        cart."""
-        x, _, angle, _ = state.motion.tolist()
-        ground = f"   |{'-' * (round(20 * _TRACK) - 1)}|   "
-        rows = [*([" "] * len(ground) for _ in range(5)), list(ground)]
-        return _with_rod(rows, len(ground) // 2 + 10 * x, angle, self._caption(state))
-
     def render(self, state: CartPoleState, *, scale: float = 1.0) -> str:
         """An SVG image of the whole track, at 100 units a metre."""
         x, _, angle, _ = state.motion.tolist()
@@ -165,12 +157,6 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
         features = jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.velocity])
         return Observation(features=features.astype(jnp.float32), legal=None)
 
-    def text(self, state: PendulumState) -> str:
-        """A drawing for a terminal at 10 columns and 5 rows a metre; `O` is the axle. Positive
-        angles lean left, as in Gymnasium."""
-        rows = [[" "] * 21 for _ in range(11)]
-        return _with_rod(rows, 10, -state.angle.item(), self._caption(state))
-
     def render(self, state: PendulumState, *, scale: float = 1.0) -> str:
         """An SVG image at 100 units a metre. Positive angles lean left, as in Gymnasium."""
         svg, angle = sheet(260, 280, scale, self._caption(state)), state.angle.item()
@@ -208,17 +194,3 @@ def _check_limit(name: str, max_steps: int) -> None:
 
 def _degrees(angle: float) -> str:
     return f"{math.degrees(math.remainder(angle, 2 * math.pi)):.0f}°"
-
-
-def _with_rod(rows: list[list[str]], column: float, angle: float, caption: str) -> str:
-    """Draws a rod of 1 m from `O` in row 5, which leans right by `angle`. A character is twice as
-    high as it is wide."""
-    across, up = 10 * math.sin(angle), 5 * math.cos(angle)
-    length = max(round(abs(across)), round(abs(up)))
-    # The symbol of the nearest multiple of 45 degrees.
-    symbol = "|/-\\"[round(angle / (math.pi / 4)) % 4]
-    for i in range(length, -1, -1):
-        x, y = round(column + across * i / length), round(5 - up * i / length)
-        if 0 <= x < len(rows[y]):
-            rows[y][x] = symbol if i else "O"
-    return "\n".join([*("".join(row).rstrip() for row in rows), caption])

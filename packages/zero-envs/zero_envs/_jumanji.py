@@ -25,8 +25,8 @@ from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typ
 from ._sokoban import SokobanGenerator
 
 
-#: The classes of Jumanji's environments whose state is only partly observable.
-HIDDEN_JUMANJI = frozenset({"Minesweeper", "RobotWarehouse"})
+# The classes of Jumanji's environments whose state is only partly observable.
+_HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
 
 # With more actions, most of a policy head and of the children of a search node are never used.
 _MOST_ACTIONS = 4_096
@@ -268,9 +268,9 @@ def _make(env: Any, options: dict[str, Any]) -> tuple[Any, int | None, tuple[int
         reward = jax.eval_shape(lambda: env.reset(raw_key(jax.random.key(0)))[1].reward)
     if reward.shape:
         raise ValueError(
-            f"JumanjiEnvironment(<{_name(env)}>): it pays {reward.shape[0]} agents one reward "
-            "each; one player has one reward: wrap it in jumanji.wrappers.MultiToSingleWrapper, "
-            "which adds them up, or choose another."
+            f"JumanjiEnvironment(<{_name(env)}>): it has rewards for {reward.shape[0]} agents, but "
+            "there must be one; wrap it in jumanji.wrappers.MultiToSingleWrapper, which adds them, "
+            "or choose another environment."
         )
     return env, limit, num_values
 
@@ -286,7 +286,7 @@ def _is_hidden(env: Any) -> bool:
                 f"JumanjiEnvironment(<{kind.__name__}>): not one of Jumanji's own, so it is not "
                 "known whether its state is fully observable; pass hidden=True or False."
             )
-    return _name(env) in HIDDEN_JUMANJI
+    return _name(env) in _HIDDEN
 
 
 @ft.cache

@@ -239,7 +239,7 @@ def _check_values(
             f"than 2^100 apart; {hint}."
         )
     if posterior.count == 0:
-        raise ValueError(f"{about}no layout shows this board: {_contradiction(board, num_mines)}.")
+        raise ValueError(f"{about}no layout is consistent: {_contradiction(board, num_mines)}.")
 
 
 def _contradiction(board: np.ndarray, num_mines: int) -> str:
@@ -257,7 +257,7 @@ def _contradiction(board: np.ndarray, num_mines: int) -> str:
     if not 0 <= num_mines <= total:
         return f"{num_mines} mines for {total} hidden cells"
     shown = board.size - total
-    return f"its {shown} numbers and {num_mines} mines in {total} hidden cells do not go together"
+    return f"its {shown} numbers contradict {num_mines} mines in {total} hidden cells"
 
 
 @ft.cache

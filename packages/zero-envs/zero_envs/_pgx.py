@@ -17,18 +17,17 @@ from ._environment import (
 from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
 
 
-#: The two-player card games of pgx, whose state is only partly observable.
-HIDDEN_GAMES = frozenset({"kuhn_poker", "leduc_holdem"})
+# The two-player card games of pgx, whose state is only partly observable.
+_HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
 
-#: The games of pgx that need a downloaded data file to be constructed.
-DOWNLOADED_GAMES = frozenset({"bridge_bidding"})
+# The games of pgx that need a downloaded data file to be constructed.
+_DOWNLOADED = frozenset({"bridge_bidding"})
 
 _KEY_FIELD = "_rng_key"
 
 _NEEDS_DATA = (
-    'PgxEnvironment("{game}"): this game reads a data file that has to be downloaded first, so it '
-    "has no id to make it by; pass the pgx game that you constructed with the file, or one of: "
-    "{allowed}."
+    'PgxEnvironment("{game}"): this game needs a data file that must be downloaded, so it cannot '
+    "be made by its id; pass the pgx game that you constructed with the file, or one of: {allowed}."
 )
 _HIDDEN_OR_NOT = (
     'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known whether its '
@@ -144,7 +143,7 @@ def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
     allowed = pgx.available_envs()
-    if game in DOWNLOADED_GAMES:
+    if game in _DOWNLOADED:
         raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(allowed)))
     if game not in allowed:
         raise unknown("PgxEnvironment", game, allowed)
@@ -155,7 +154,7 @@ def _make(game: str) -> Any:
 def _is_hidden(game: str) -> bool:
     if game not in import_or_explain("pgx", "PgxEnvironment").available_envs():
         raise ValueError(_HIDDEN_OR_NOT.format(game=game))
-    return game in HIDDEN_GAMES
+    return game in _HIDDEN
 
 
 def _with_rewards(position: Any, num_players: int) -> Any:

@@ -66,7 +66,7 @@ class SokobanGenerator(eqx.Module):
             raise ValueError(
                 f"SokobanGenerator(num_steps={self.num_steps}, wall_probability="
                 f"{self.wall_probability}): the steps must be {_FEWEST_STEPS} or more, and the "
-                "probability from 0 to 0.3, beyond which rooms fall to pieces."
+                "probability from 0 to 0.3, because more walls leave too few reachable cells."
             )
 
     def __call__(self, rng_key: Array) -> Any:

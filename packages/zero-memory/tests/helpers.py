@@ -111,12 +111,10 @@ def reader(buffer):
         counted = batch.weights == 1
         assert np.all(counted | (batch.weights == 0))
         items = jax.tree.map(lambda x: x[counted], batch.items)
-        indices = batch.indices[counted].tolist()
+        indices, outcome = batch.indices[counted].tolist(), batch.outcome[counted].tolist()
         assert len(set(indices)) == len(indices)
         np.testing.assert_array_equal(items.grid, np.asarray(rows(items.name).grid))
-        return dict(
-            zip(indices, zip(items.name.tolist(), items.reward.tolist(), strict=True), strict=True)
-        )
+        return dict(zip(indices, zip(items.name.tolist(), outcome, strict=True), strict=True))
 
     return read
 

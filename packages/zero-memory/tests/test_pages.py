@@ -23,6 +23,6 @@ def test_what_a_page_prints(page):
         said = re.findall(r"^print\(.*\)  # (\([\d, ]+\))", block, re.MULTILINE)
         assert said == re.findall(r"^\([\d, ]+\)$", out.getvalue(), re.MULTILINE)
         if "EpisodeBuffer(" in block:
-            items = names["batch"].items  # type: ignore[attr-defined]
-            moves = (items.observation[:, 0] / 3).tolist()
-            assert items.reward.tolist() == [{0: 1.0, 1: -1.0, 2: 1.0}[move] for move in moves]
+            batch = names["batch"]
+            moves = (batch.items.observation[:, 0] / 3).tolist()
+            assert batch.outcome.tolist() == [{0: 1.0, 1: -1.0, 2: 1.0}[move] for move in moves]

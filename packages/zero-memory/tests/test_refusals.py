@@ -43,17 +43,19 @@ def test_capacity_need_not_be_a_multiple_of_the_players():
 
 
 @pytest.mark.parametrize(
-    "example, message",
+    "axes, message",
     [
-        ({"obs": jnp.zeros(2)}, r"the items have no reward where .*`reward=lambda item"),
-        ({"reward": jnp.zeros(1)}, r"the reward of the items has shape \[1\]: give \[\]"),
-        ({"reward": jnp.zeros((), jnp.int32)}, r"the reward of the items is int32: give a float"),
+        ({"obs": (4, 5, 2)}, r"the items have no reward where .*`reward=lambda item"),
+        ({"reward": (4, 5, 1)}, r"the reward of the items has shape \[4, 5, 1\]: give \[4, 5\]"),
     ],
 )
-def test_examples(example, message):
-    buffer = _buffer(reward=lambda item: item["reward"])
+def test_rows_without_a_reward(axes, message):
+    found = lambda item: jnp.zeros((4, 5), bool)
+    buffer = _buffer(last=found, discount=found, reward=lambda item: item["reward"])
+    items = {name: jnp.zeros(shape) for name, shape in axes.items()}
+    state = buffer.init({name: x[0, 0] for name, x in items.items()})
     with pytest.raises(ValueError, match=message):
-        buffer.init(example)
+        buffer.add(state, items)
 
 
 def test_items_unlike_the_example():

@@ -52,7 +52,7 @@ def test_a_sample_is_finished_entries_with_their_outcomes(walked):
         batch = jax.device_get(sample(state, key=jr.key(seed)))
         assert batch.weights.tolist() == [1.0] * 10
         assert len(set(batch.indices.tolist())) == 10
-        entries = zip(batch.items.name.tolist(), batch.items.reward.tolist(), strict=True)
+        entries = zip(batch.items.name.tolist(), batch.outcome.tolist(), strict=True)
         assert [table[i] for i in batch.indices.tolist()] == list(entries)
         seen |= set(batch.indices.tolist())
     assert seen == set(table)
@@ -145,7 +145,7 @@ def test_too_few_entries_are_handed_out_once_and_repeats_weigh_nothing(sharded, 
     indices, names = batch.indices.tolist(), batch.items.name.tolist()
     assert set(indices[:3]) == {i for i in table if i < 10}
     assert indices[3] in indices[:3] and len(set(indices[4:])) == 4
-    outcomes = batch.items.reward.tolist()
+    outcomes = batch.outcome.tolist()
     assert [table[i] for i in indices] == list(zip(names, outcomes, strict=True))
     assert not sharded.ready(state)
 
@@ -155,7 +155,7 @@ def test_with_nothing_finished_every_weight_is_0_and_no_item_is_made_up(sharded,
         batch = sample(state, key=jr.key(0))
         assert batch.weights.tolist() == [0.0] * 8
         assert not sharded.ready(state)
-        assert jnp.isfinite(batch.items.reward).all()
+        assert jnp.isfinite(batch.outcome).all()
         # An item of zeros could be a position without a legal move, and a loss of 0 * nan.
         example = rows(batch.items.name)
         np.testing.assert_array_equal(batch.items.grid, example.grid)

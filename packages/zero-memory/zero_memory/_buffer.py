@@ -18,15 +18,25 @@ class Batch(eqx.Module):
     - `items`: the sampled items; every leaf has the leading axes `[batch]` or `[batch, time]`.
     - `weights`: the weight of each row in the loss; a row of weight 0 must not count.
     - `indices`: the place of each row in the buffer.
+    - `outcome`: the return of each row to the end of its episode, from the view of the player who
+        moved; `None` for buffers that do not compute it.
     """
 
     items: PyTree[Array]
     weights: Float[Array, "*axes"]
     indices: Int[Array, "*axes"]
+    outcome: Float[Array, "*axes"] | None = None
 
 
 class AbstractBuffer(eqx.Module, Generic[State]):
-    """A replay buffer for items of any pytree structure, with one ring for each environment."""
+    """A replay buffer for items of any pytree structure, with one ring for each environment.
+
+    **Attributes:**
+
+    - `num_envs`: the number of environments, over all shards.
+    """
+
+    num_envs: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def init(self, example: PyTree[Array]) -> State:

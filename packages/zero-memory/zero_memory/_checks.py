@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, PyTree
 
 
 def check_sizes(buffer: Any, *names: str) -> None:
-    """Refuses sizes below 1, slots past int32, and what shards cannot share out evenly."""
+    """Refuses sizes below 1, more slots than int32 can index, and sizes that `num_shards` does not
+    divide."""
     for name in (*names, "num_shards"):
         if getattr(buffer, name) < 1:
             raise ValueError(f"{name}={getattr(buffer, name)}: give at least 1.")
@@ -28,7 +29,7 @@ def check_sizes(buffer: Any, *names: str) -> None:
 
 
 def check_example(example: PyTree[Array]) -> None:
-    """Refuses an item without arrays, which have the numbers of environments and rows."""
+    """Refuses an item without arrays, because these have the numbers of environments and rows."""
     if not jax.tree.leaves(example):
         raise ValueError(f"an example of {example}: give an item with at least one array.")
 
@@ -77,7 +78,7 @@ def _described(path: tuple[Any, ...], leaf: Array) -> str:
 
 
 def check_mask(mask: Array, num_envs: int) -> None:
-    """Refuses a mask that would be broadcast over the environments, or read bit by bit."""
+    """Refuses a mask of a wrong shape or dtype, which would be broadcast or used as numbers."""
     if mask.shape != (num_envs,) or mask.dtype != bool:
         raise ValueError(
             f"mask of {mask.dtype}{list(mask.shape)} for {num_envs} environments: give "
@@ -88,7 +89,7 @@ def check_mask(mask: Array, num_envs: int) -> None:
 def check_accessor(
     name: str, accessor: Callable[[Any], Array], items: PyTree[Array], axes: tuple[int, ...]
 ) -> None:
-    """Refuses an accessor that finds nothing in `items`, or not one number a row."""
+    """Refuses an accessor that does not return one number for each row of `items`."""
     try:
         leaf = jnp.asarray(accessor(items))
     except (AttributeError, KeyError, IndexError, TypeError) as e:
@@ -100,10 +101,6 @@ def check_accessor(
         raise ValueError(
             f"the {name} of the items has shape {list(leaf.shape)}: give {list(axes)}, one "
             "number a row."
-        )
-    if name == "reward" and not jnp.issubdtype(leaf.dtype, jnp.floating):
-        raise ValueError(
-            f"the reward of the items is {leaf.dtype}: give a float, an outcome takes its place."
         )
     if name == "last" and leaf.dtype != bool:
         raise ValueError(f"the last of the items is {leaf.dtype}: give bool.")
@@ -120,7 +117,7 @@ def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:
 
 
 def is_known(x: Array) -> bool:
-    """Whether the values of `x` can be read: not under jit, nor if other hosts hold a part."""
+    """Whether the values of `x` can be read: it is not traced, and this host has all of it."""
     return not isinstance(x, Tracer) and x.is_fully_addressable
 
 

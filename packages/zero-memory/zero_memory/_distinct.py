@@ -13,11 +13,11 @@ def distinct_ranks(
 
     Work and memory are O(`num_draws` log `num_draws`), whatever the (traced) population.
 
-    - A population of at least `2 * num_draws` is drawn from with replacement, and every value
-      that an earlier position already holds is drawn again until all differ. No value is treated
-      unlike another, so every sequence of distinct values is equally likely, and less than half
-      of the redrawn ones collide again.
-    - A smaller one is shuffled, by sorting `2 * num_draws` values by random numbers.
+    - From a population of at least `2 * num_draws` values are drawn with replacement. Those equal
+      to the value of an earlier position are drawn again, until all differ. By symmetry every
+      sequence of distinct values is equally likely, and fewer than half of the redrawn values
+      collide again.
+    - A smaller population is shuffled, by sorting `2 * num_draws` values by random numbers.
 
     **Returns:**
 
@@ -47,7 +47,7 @@ def distinct_ranks(
         redraw,
         (none, blank, jnp.ones((num_draws,), bool)),
     )
-    # A loop of one round at most: unlike a branch, it is left out under vmap where no one needs it.
+    # A loop of at most one round. Unlike a `cond`, it is skipped under vmap if no row needs it.
     _, dense = jax.lax.while_loop(lambda carry: ~large & (carry[0] == 0), shuffle, (none, blank))
     # Positions past the population hold values outside it: they repeat the others in turn.
     position = jnp.arange(num_draws, dtype=jnp.int32)

@@ -39,10 +39,10 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     """Keeps every move until its episode ends, and then samples moves with their outcomes.
 
     Every environment has a ring of entries. [`zero_memory.EpisodeBuffer.sample`][] draws none of
-    an episode before it ends, and the entries of an episode that is cut off are dropped. In a
-    sampled item **the `reward` leaf holds the outcome**: the return from that move to the end of
-    the episode, from the view of the player who moved. Where rewards come at the end only, this is
-    AlphaZero's value target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
+    an episode before it ends, and the entries of an episode that is cut off are dropped. The
+    `outcome` of a sampled batch is the return from each move to the end of its episode, from the
+    view of the player who moved. Where rewards come at the end only, this is AlphaZero's value
+    target z (Silver et al. 2018, https://doi.org/10.1126/science.aar6404).
 
     There are two ways to fill the buffer:
 
@@ -83,7 +83,6 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
         out are items that can be computed with.
         """
-        check_accessor("reward", self.reward, example, ())
         return empty_rings(
             example,
             num_envs=self.num_envs,
@@ -137,7 +136,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         """Adds one move, `items[envs]`, to the running episode of every environment.
 
         `items[envs, copies]` adds several entries that count as one move, such as a position and
-        its images under the symmetries of the board. The value of their `reward` leaf is not used.
+        its images under the symmetries of the board. Their rewards are not read.
         """
         axes = check_items(state.items, items, 1, copies=True)
         state = store(
@@ -190,10 +189,9 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         **Returns:**
 
-        A [`zero_memory.Batch`][] whose `items` hold their outcome in place of their reward. A
-        shard with fewer finished entries than its part returns each of them once; the rest are
-        repeats of weight 0. `indices` are `env * capacity + slot`, environments counted over all
-        shards.
+        A [`zero_memory.Batch`][] with the `outcome` of each item. A shard with fewer finished
+        entries than its part returns each of them once; the rest are repeats of weight 0. `indices`
+        are `env * capacity + slot`, environments counted over all shards.
 
         **Raises:** `ValueError` where no entry is finished, outside of jit. Inside, all weights
         are 0.
@@ -223,12 +221,11 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         everywhere = (env + (state.shard * envs_per_shard)[:, None]).reshape(-1)
         slot = slot.reshape(-1)
 
-        items = jax.tree.map(lambda x: x[here, slot], state.items)
-        outcome = state.outcome[here, slot].astype(self.reward(items).dtype)
         return Batch(
-            items=eqx.tree_at(self.reward, items, outcome),
+            items=jax.tree.map(lambda x: x[here, slot], state.items),
             weights=counts.reshape(-1).astype(jnp.float32),
             indices=everywhere * self.capacity + slot,
+            outcome=state.outcome[here, slot],
         )
 
     def ready(self, state: EpisodeState) -> Bool[Array, ""]:

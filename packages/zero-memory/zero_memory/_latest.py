@@ -72,8 +72,7 @@ class Latest(AbstractWindowBuffer):
         fewer windows than that: the rest are repeats of weight 0. `indices` are
         `env * capacity + slot`, environments counted over all shards.
 
-        **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
-        are 0.
+        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         starts = self._num_starts(state, self._period)
@@ -87,17 +86,16 @@ class Latest(AbstractWindowBuffer):
         return self._cut_ranks(state, rank, starts, counts)
 
     def epoch(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
-        """Deals all windows out to minibatches in random order, to scan over.
+        """Splits all windows into minibatches in random order.
 
-        Each shard deals its own windows, as in `sample`, to its part of every minibatch.
+        Each shard splits its own windows, as in `sample`, into its parts of the minibatches.
 
         **Returns:**
 
         A [`zero_memory.Batch`][] of `[minibatches, batch, length]`, in which every window comes
         once. Until the buffer is full, windows that are not complete come with weight 0.
 
-        **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
-        are 0.
+        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         starts = jnp.full(state.shard.shape, self._windows_per_env, jnp.int32)

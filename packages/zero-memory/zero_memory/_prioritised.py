@@ -21,8 +21,8 @@ class PrioritisedState(eqx.Module):
     **Attributes:**
 
     - `rows`: as in a [`zero_memory.TrajectoryBuffer`][].
-    - `priorities`: of every window, already to the power of `alpha`.
-    - `updates`: how often priorities were updated, which a schedule of `beta` is asked for.
+    - `priorities`: the priority of every window, to the power of `alpha`.
+    - `updates`: the number of priority updates, which is the argument of a schedule of `beta`.
     """
 
     rows: TrajectoryState
@@ -50,8 +50,8 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         from the oldest one, because a window keeps its rows and its priority until it is
         overwritten.
     - `alpha`: the power of the priorities; 0 draws uniformly, 1 in proportion to them.
-    - `beta`: how far the importance weights correct for the draw: 0 not at all, 1 entirely. It
-        may be a schedule, a function of how often priorities were updated, such as
+    - `beta`: the power of the importance weights: 0 does not correct for the priorities, 1 does
+        so entirely. It may be a schedule, a function of the number of priority updates, such as
         `optax.linear_schedule(0.4, 1.0, 100_000)`.
     """
 
@@ -122,8 +122,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         of the windows, for each of their rows. `indices` are `env * capacity + slot`,
         environments counted over all shards.
 
-        **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
-        are 0.
+        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._buffer._check_complete(state.rows)
         keys = jax.vmap(lambda shard: jr.fold_in(key, shard))(state.rows.shard)
@@ -149,17 +148,16 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         **Arguments:**
 
         - `indices`: `Batch.indices`, of a batch drawn since the last `add`.
-        - `priorities`: one a window, not negative, such as the size of its TD error. One of 0 is
-            never drawn again.
+        - `priorities`: one for each window, at least 0, such as the size of its TD error. A
+            window of priority 0 is never drawn again.
 
-        Where a window comes twice, its higher priority counts. Under jit, nothing is changed by an
-        index that is out of range or between the places where windows start, nor by a priority
-        that is negative or not finite. Incomplete windows, and those of shards that are not here,
-        are left alone as well.
+        If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
+        and of windows in shards on other devices, do not change. Under jit, an index that is out
+        of range or where no window starts has no effect, and neither has a priority that is
+        negative or not finite.
 
-        **Raises:** `ValueError` where the shapes do not fit, and, outside of jit, where an index
-        is out of range or between the places where windows start, or where a priority is negative
-        or not finite.
+        **Raises:** `ValueError` if the shapes do not fit and, outside of jit, for an index that is
+        out of range or where no window starts, and for a priority that is negative or not finite.
         """
         num_slots = self.num_envs * self.capacity
         good = check_priorities(indices, priorities, num_slots, self.period)

@@ -53,8 +53,7 @@ class TrajectoryBuffer(AbstractWindowBuffer):
         A [`zero_memory.Batch`][] of `[batch, length]`, with weight 1. `indices` are
         `env * capacity + slot`, environments counted over all shards.
 
-        **Raises:** `ValueError` where no window is complete, outside of jit. Inside, all weights
-        are 0.
+        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         starts = self._num_starts(state, self.period)

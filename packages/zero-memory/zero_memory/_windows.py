@@ -33,7 +33,7 @@ class TrajectoryState(eqx.Module):
 
 
 class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
-    """A buffer that keeps the latest rows of every environment and hands out windows of them."""
+    """A buffer that keeps the latest rows of every environment, and samples windows of them."""
 
     capacity: eqx.AbstractVar[int]
     num_envs: eqx.AbstractVar[int]
@@ -44,8 +44,8 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
     def init(self, example: PyTree[Array]) -> TrajectoryState:
         """Returns an empty buffer for items like `example` (one item, no leading axes).
 
-        Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
-        out are items that can be computed with.
+        All slots are initially copies of it, so that the rows of weight 0 in a sample are valid
+        items too.
         """
         check_example(example)
         shards = (self.num_shards,)
@@ -99,7 +99,7 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
         return jnp.maximum((self._num_rows(state) - self.length) // period + 1, 0)
 
     def _check_complete(self, state: TrajectoryState) -> None:
-        """Refuses to sample where no window is complete, if that is known."""
+        """Refuses to sample if it is known that no window is complete."""
         rows = self._num_rows(state)
         if is_known(rows) and max(rows.tolist()) < self.length:
             raise ValueError(
@@ -116,8 +116,8 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
     ) -> Batch:
         """Reads the windows of environment `env` in each shard that begin at slot `start`.
 
-        The slots of a window follow each other round the ring. The caller sees to it that no
-        window crosses the slot that is written next.
+        The slots of a window follow each other round the ring. The caller ensures that no window
+        crosses the slot that is written next.
         """
         num_shards, envs_per_shard = self._shards(state)
         time = jnp.arange(self.length, dtype=jnp.int32)

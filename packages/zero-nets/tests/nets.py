@@ -79,3 +79,12 @@ def assert_orthogonal(weight, scale: float):
 
 def linear_of(weight, x: np.ndarray) -> np.ndarray:
     return np.asarray(weight) @ x
+
+
+def gru(cell, x: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """The next hidden state of an `equinox.nn.GRUCell`, of one example or a batch."""
+    read = np.split(x @ np.asarray(cell.weight_ih).T + np.asarray(cell.bias), 3, axis=-1)
+    kept = np.split(h @ np.asarray(cell.weight_hh).T, 3, axis=-1)
+    reset, keep = (sigmoid(read[i] + kept[i]) for i in (0, 1))
+    new = np.tanh(read[2] + reset * (kept[2] + np.asarray(cell.bias_n)))
+    return new + keep * (h - new)

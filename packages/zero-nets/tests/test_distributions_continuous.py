@@ -11,7 +11,7 @@ import scipy.integrate
 import scipy.special
 import scipy.stats
 
-from zero_nets import ClippedBeta, Deterministic, Gaussian, Postprocessed, TanhGaussian
+from zero_nets import ClippedBeta, Gaussian, TanhGaussian
 
 
 EDGE = 1e-3
@@ -347,33 +347,6 @@ def test_decouple(bounds):
     # A KL divergence to either is of one parameter's change alone.
     assert target.kl(by_mean) == pytest.approx(0.5 * (1.5 / 3) ** 2, rel=1e-6)
     assert target.kl(by_std) == pytest.approx(np.log(2 / 3) + 9 / 8 - 0.5, rel=1e-5)
-
-
-def test_deterministic():
-    action = jnp.array([1.0, 2.0])
-    distribution = Deterministic(action)
-    assert distribution.sample(key=jr.key(0)) is action and distribution.mode() is action
-    assert distribution.log_prob(action) == 0 and distribution.entropy() == 0
-    assert distribution.log_prob(jnp.array([1.0, 2.5])) == -jnp.inf
-    other = Deterministic(jnp.array([1.0, 3.0]))
-    np.testing.assert_array_equal(distribution.kl(other), [0, np.inf])
-
-
-def _clip(action):
-    return jnp.clip(action, -1, 1)
-
-
-def test_postprocessed():
-    base, other = _one(Gaussian, [0.5, 3.0], [1.0, 1.0]), _one(Gaussian, [0.0, 0.0], [1.0, 2.0])
-    clipped = Postprocessed(base, _clip)
-    samples = jax.jit(lambda d: d.sample(key=jr.key(0)))
-    np.testing.assert_array_equal(samples(clipped), np.clip(samples(base), -1, 1))
-    assert samples(base)[1] > 1
-    np.testing.assert_array_equal(clipped.mode(), [0.5, 1.0])
-    action = jnp.array([2.0, -4.0])
-    assert clipped.log_prob(action) == base.log_prob(action)
-    assert clipped.entropy(key=jr.key(1)) == base.entropy()
-    np.testing.assert_array_equal(clipped.kl(Postprocessed(other, _clip)), base.kl(other))
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,7 @@ POLICIES = {
     "tanh-gaussian": (zero_nets.TanhGaussianHead, (SIZE, 2), BOUNDS),
     "beta": (zero_nets.BetaHead, (SIZE, 2), BOUNDS),
     "gaussian": (zero_nets.GaussianHead, (SIZE, 2), {}),
-    "deterministic": (zero_nets.DeterministicHead, (SIZE, 2), {}),
-    "squashed": (zero_nets.DeterministicHead, (SIZE, 2), BOUNDS),
 }
-
-
-def support(num_atoms: int, minimum: float, maximum: float) -> zero_nets.ValueSupport:
-    return zero_nets.ValueSupport(num_atoms, minimum=minimum, maximum=maximum)
 
 
 def expected_parameters(name: str, y: np.ndarray) -> dict[str, np.ndarray]:
@@ -41,8 +35,6 @@ def expected_parameters(name: str, y: np.ndarray) -> dict[str, np.ndarray]:
             "loc": first,
             "scale": 0.3 / nets.softplus(np.zeros(())) * nets.softplus(second) + 1e-3,
         },
-        "deterministic": lambda: {"action": first},
-        "squashed": lambda: {"action": np.array([0, 5]) + np.array([1, 5]) * np.tanh(first)},
     }[name]()
 
 
@@ -96,8 +88,6 @@ def test_policies_start_the_same_everywhere(name, getkey):
         "tanh-gaussian": {"loc": 0, "scale": 0.694147},
         "beta": {"alpha": 1.693147, "beta": 1.693147},
         "gaussian": {"loc": 0, "scale": 0.301},
-        "deterministic": {"action": (0, 0)},
-        "squashed": {"action": (0, 5)},
     }.get(name, {"logits": 0})
     for field, value in first.items():
         np.testing.assert_allclose(getattr(policy, field), value, atol=1e-6)
@@ -112,46 +102,6 @@ def test_linear_head(shape, getkey):
     nets.assert_orthogonal(
         nets.build(zero_nets.LinearHead, SIZE, shape, key=getkey()).linear.weight, 1.0
     )
-
-
-def test_discrete_values_default_to_muzero():
-    head = nets.random(zero_nets.DiscreteValuedHead, SIZE)
-    x = nets.normal(3, SIZE)
-    value = jax.vmap(head)(x)
-    np.testing.assert_allclose(value.values, np.tile(np.arange(-300, 301), (3, 1)))
-    logits = nets.linear(head.linear.linear, x)
-    probs = np.exp(logits - logits.max(1, keepdims=True))
-    mean = probs @ np.arange(-300, 301) / probs.sum(1)
-    np.testing.assert_allclose(jax.vmap(lambda d: d.mean())(value), mean, rtol=1e-4, atol=1e-3)
-    lopsided = nets.random(zero_nets.DiscreteValuedHead, SIZE, support(5, 0, 8))
-    np.testing.assert_allclose(lopsided(jnp.zeros(SIZE)).values, [0, 2, 4, 6, 8])
-
-
-def test_c51_is_greedy_in_the_means():
-    table = nets.random(zero_nets.LinearHead, SIZE, (4, 5))
-    head = zero_nets.C51Head(table, support(5, -2, 2), epsilon=0.2)
-    x = nets.normal(3, SIZE)
-    policy, returns = jax.vmap(head)(jnp.asarray(x))
-    logits = nets.linear(table.linear, x).reshape(3, 4, 5)
-    np.testing.assert_allclose(returns.logits, logits, rtol=1e-4, atol=1e-5)
-    probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    qvalues = probs @ np.array([-2, -1, 0, 1, 2])
-    np.testing.assert_allclose(policy.qvalues, qvalues, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(policy.epsilon, 0.2)
-    np.testing.assert_array_equal(jax.vmap(lambda d: d.mode())(policy), qvalues.argmax(1))
-
-
-def test_quantiles_and_qvalues():
-    x = nets.normal(3, SIZE)
-    table = nets.random(zero_nets.LinearHead, SIZE, (4, 5))
-    policy, quantiles = jax.vmap(zero_nets.QuantileHead(table))(jnp.asarray(x))
-    expected = nets.linear(table.linear, x).reshape(3, 4, 5)
-    np.testing.assert_allclose(quantiles, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(policy.qvalues, expected.mean(-1), rtol=1e-4, atol=1e-5)
-    values = nets.random(zero_nets.LinearHead, SIZE, (4,))
-    policy = jax.vmap(zero_nets.EpsilonGreedyHead(values, epsilon=0.3))(jnp.asarray(x))
-    np.testing.assert_allclose(policy.qvalues, nets.linear(values.linear, x), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(policy.epsilon, 0.3)
 
 
 @pytest.mark.parametrize("widths", ((), (7,)))
@@ -201,17 +151,6 @@ def test_refuses_what_does_not_fit():
     head = nets.random(zero_nets.CategoricalHead, SIZE, 4)
     with pytest.raises(ValueError, match=r"\(2, 6\).*expected \(6,\).*vmap"):
         head(jnp.zeros((2, SIZE)))
-    table = nets.random(zero_nets.LinearHead, SIZE, (4,))
-    with pytest.raises(ValueError, match=r"`logits` returned shape \(4,\).*\[actions, atoms\]"):
-        zero_nets.C51Head(table, support(5, -1, 1))(jnp.zeros(SIZE))
-    with pytest.raises(ValueError, match=r"shape \(4, 3\); the support has 5 atoms"):
-        three = nets.random(zero_nets.LinearHead, SIZE, (4, 3))
-        zero_nets.C51Head(three, support(5, -1, 1))(jnp.zeros(SIZE))
-    transformed = zero_nets.ValueSupport(5, transform=True)
-    with pytest.raises(ValueError, match="`transform=False`"):
-        zero_nets.C51Head(table, transformed)
-    with pytest.raises(ValueError, match=r"`quantiles` returned shape \(4,\)"):
-        zero_nets.QuantileHead(table)(jnp.zeros(SIZE))
     for constructor, args, kwargs, message in (
         (zero_nets.CategoricalHead, (SIZE, 0), {}, "`num_actions` is 0"),
         (zero_nets.MultiDiscreteHead, (SIZE, ()), {}, r"`num_actions` is \(\)"),
@@ -226,15 +165,11 @@ def test_refuses_what_does_not_fit():
         (zero_nets.BetaHead, (SIZE, 2), {"minimum": 1.0}, "`minimum` is 1.0 and `maximum` 1.0"),
         (zero_nets.TanhGaussianHead, (SIZE, 1), {"minimum": 0.999}, "more than 0.002 above"),
         (zero_nets.TanhGaussianHead, (SIZE, 1), {"min_scale": -1.0}, "`min_scale` is -1.0"),
-        (zero_nets.DeterministicHead, (SIZE, 1), INFINITE, "bounds are 0.0 and inf.*finite"),
+        (zero_nets.BetaHead, (SIZE, 1), INFINITE, "bounds are 0.0 and inf.*finite"),
         (zero_nets.GaussianHead, (SIZE, 2), {"init_scale": 0.0}, "`init_scale` is 0.0"),
-        (zero_nets.DeterministicHead, (SIZE, 2), {"minimum": 0.0}, "both bounds or neither"),
         (zero_nets.LinearHead, (0,), {}, "`in_size` is 0"),
         (zero_nets.LinearHead, (SIZE, (4, 0)), {}, r"`shape` is \(4, 0\)"),
         (zero_nets.Dueling, (SIZE, ()), {}, r"`shape` is \(\)"),
-        (zero_nets.DiscreteValuedHead, (SIZE, transformed), {}, "`transform=False`"),
     ):
         with pytest.raises(ValueError, match=message):
             nets.random(constructor, *args, **kwargs)
-    with pytest.raises(ValueError, match="`epsilon` is 2"):
-        zero_nets.EpsilonGreedyHead(table, 2.0)(jnp.zeros(SIZE))

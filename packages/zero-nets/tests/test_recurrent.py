@@ -1,5 +1,4 @@
-"""Recurrent networks: cells against NumPy, sequences against single steps, and no way around a
-reset."""
+"""Recurrent networks: steps against NumPy, sequences against single steps, and resets."""
 
 import equinox as eqx
 import jax
@@ -14,7 +13,7 @@ from . import nets
 
 
 TIME, IN, HIDDEN = 5, 3, 4
-CELLS = (eqx.nn.LSTMCell, eqx.nn.GRUCell, zero_nets.MGUCell, zero_nets.SimpleCell)
+CELLS = (eqx.nn.LSTMCell, eqx.nn.GRUCell)
 names = pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.__name__)
 
 
@@ -25,40 +24,6 @@ def lstm(cell, x: np.ndarray, carry):
     c = nets.sigmoid(f) * c + nets.sigmoid(i) * np.tanh(g)
     h = nets.sigmoid(o) * np.tanh(c)
     return h, (h, c)
-
-
-def mgu(cell, x: np.ndarray, h: np.ndarray):
-    total = nets.linear_of(cell.weight_ih, x)
-    f, n = np.split(total if cell.bias is None else total + np.asarray(cell.bias), 2)
-    f = nets.sigmoid(f + nets.linear_of(cell.weight_fh, h))
-    n = np.tanh(n + nets.linear_of(cell.weight_nh, f * h))
-    h = (1 - f) * h + f * n
-    return h, h
-
-
-def simple(cell, x: np.ndarray, h: np.ndarray):
-    total = nets.linear_of(cell.weight_ih, x) + nets.linear_of(cell.weight_hh, h)
-    h = np.tanh(total if cell.bias is None else total + np.asarray(cell.bias))
-    return h, h
-
-
-@pytest.mark.parametrize("use_bias", (True, False))
-@pytest.mark.parametrize(
-    ("cell", "oracle"), ((zero_nets.MGUCell, mgu), (zero_nets.SimpleCell, simple))
-)
-def test_cells_are_what_numpy_says(cell, oracle, use_bias):
-    cell = nets.random(cell, IN, HIDDEN, use_bias)
-    x, h = nets.normal(IN), nets.normal(HIDDEN, seed=2)
-    expected, _ = oracle(cell, x, h)
-    np.testing.assert_allclose(cell(jnp.asarray(x), jnp.asarray(h)), expected, rtol=1e-4, atol=1e-5)
-    assert len(jax.tree.leaves(cell)) == (3 if cell.hidden_size and oracle is mgu else 2) + use_bias
-
-
-def test_initial_cells_are_bounded_by_their_width(getkey):
-    for cell in (zero_nets.MGUCell, zero_nets.SimpleCell):
-        leaves = jax.tree.leaves(nets.build(cell, IN, 16, key=getkey()))
-        assert max(float(jnp.abs(leaf).max()) for leaf in leaves) <= 1 / 4
-        assert all(np.std(leaf) > 0.25 / 4 for leaf in leaves)
 
 
 def test_layers_read_the_one_below():
@@ -123,7 +88,7 @@ def test_no_gradient_crosses_a_reset():
 def actor_critic():
     """A torso, an RNN, another torso, and two heads."""
     torso = nets.random(zero_nets.MLP, 6, (IN,))
-    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=zero_nets.MGUCell)
+    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=eqx.nn.GRUCell)
     heads = zero_nets.ActorCritic(
         nets.random(zero_nets.CategoricalHead, 5, 3), nets.random(zero_nets.LinearHead, 5)
     )
@@ -143,7 +108,7 @@ def test_a_batch_of_sequences_is_a_loop_of_steps(actor_critic):
         for t in range(TIME):
             h = np.zeros(HIDDEN) if resets[row, t] else h
             x = nets.relu(nets.linear(net.torso.layers[0], observations[row, t]))
-            y, h = mgu(net.rnn.cells[0], x, h)
+            y = h = nets.gru(net.rnn.cells[0], x, h)
             post, heads = net.head.layers
             y = nets.relu(nets.linear(post.layers[0], y))
             for found, expected in (
@@ -162,7 +127,7 @@ def test_a_batch_of_sequences_is_a_loop_of_steps(actor_critic):
 
 def test_one_noise_for_a_whole_sequence():
     torso = nets.random(zero_nets.MLP, 6, (IN,), noise=0.5)
-    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=zero_nets.SimpleCell)
+    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=eqx.nn.GRUCell)
     net = zero_nets.Recurrent(torso, rnn, eqx.nn.Identity())
     same = jnp.tile(jnp.asarray(nets.normal(6)), (TIME, 1))
     always = jnp.ones(TIME, bool)
@@ -192,7 +157,7 @@ def test_half_precision_is_inside_only(cell):
 
 
 def test_refuses_what_does_not_fit():
-    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=zero_nets.SimpleCell)
+    rnn = nets.random(zero_nets.RNN, IN, HIDDEN, cell=eqx.nn.GRUCell)
     with pytest.raises(ValueError, match=r"\(2, 3\).*expected \(3,\).*vmap"):
         rnn(jnp.zeros((2, IN)), rnn.init())
     for args, kwargs, message in (
@@ -203,5 +168,3 @@ def test_refuses_what_does_not_fit():
     ):
         with pytest.raises(ValueError, match=message):
             nets.random(zero_nets.RNN, *args, **kwargs)
-    with pytest.raises(ValueError, match="`input_size` is 0"):
-        nets.random(zero_nets.MGUCell, 0, 4)

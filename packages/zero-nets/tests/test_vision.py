@@ -15,7 +15,7 @@ import zero_nets
 from . import nets
 
 
-KINDS = ("max_pool", "average_pool", "conv", "norm_conv")
+KINDS = ("max_pool", "average_pool", "conv")
 
 
 def equinox_conv(conv: zero_nets.Conv, x: np.ndarray) -> np.ndarray:
@@ -61,24 +61,6 @@ def test_cnn_is_its_parts_in_order():
     assert bare.out_size == flat.shape[1]
 
 
-@pytest.mark.parametrize(
-    ("constructor", "settings"),
-    (
-        (zero_nets.CNN, SMALL),
-        (zero_nets.VisualResNet, {"channels": (3,), "blocks": (1,), "width": 5}),
-    ),
-    ids=("CNN", "VisualResNet"),
-)
-def test_layout_and_bytes_are_only_how_an_image_comes_in(constructor, settings):
-    image = np.random.default_rng(0).integers(0, 256, (9, 7, 2), np.uint8)
-    plain = nets.random(constructor, (9, 7, 2), **settings)
-    other = nets.random(constructor, (2, 9, 7), channels_first=True, divide=True, **settings)
-    expected = plain(jnp.asarray(image, jnp.float32) / 255)
-    result = other(jnp.asarray(image.transpose(2, 0, 1)))
-    assert result.dtype == jnp.float32
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
-
-
 def test_parameters_are_the_arrays_and_their_number_is_known():
     # DQN on Atari: 8224 + 32832 + 36928 in the convolutions, 1606144 behind them.
     assert nets.count(zero_nets.CNN, (84, 84, 4)) == 1_684_128
@@ -103,7 +85,8 @@ def windows(x: np.ndarray):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", ((5, 4, 3), (6, 1, 3)))
 def test_downsampling(kind, shape):
-    down = nets.random(zero_nets.Downsample, shape, 2, kind)
+    settings = {"channels": (2,), "blocks": (0,), "width": 1, "downsampling": kind}
+    ((down, _),) = nets.random(zero_nets.VisualResNet, shape, **settings).groups
     x = nets.normal(*shape)
     if kind in ("max_pool", "average_pool"):
         y = equinox_conv(down.conv, x[None])[0]
@@ -111,8 +94,7 @@ def test_downsampling(kind, shape):
         rows, columns = windows(y)
         expected = np.array([[reduce(y[r, c], axis=(0, 1)) for c in columns] for r in rows])
     else:
-        y = nets.relu(nets.norm(down.norm, x[None])) if kind == "norm_conv" else x[None]
-        expected = equinox_conv(down.conv, y)[0]
+        expected = equinox_conv(down.conv, x[None])[0]
     assert expected.shape == (-(-shape[0] // 2), -(-shape[1] // 2), 2)
     np.testing.assert_allclose(down(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-4)
 
@@ -120,7 +102,8 @@ def test_downsampling(kind, shape):
 @pytest.mark.parametrize("shape", [(6, 5, 2), (1, 2, 2)])
 def test_gradient_of_max_pooling_goes_to_the_greatest(shape):
     """In distinct places; XLA's own pooling, which is slower, is the oracle."""
-    down = nets.random(zero_nets.Downsample, (*shape[:2], 1), shape[2], "max_pool")
+    settings = {"channels": shape[2:], "blocks": (0,), "width": 1}
+    ((down, _),) = nets.random(zero_nets.VisualResNet, (*shape[:2], 1), **settings).groups
     x = jnp.asarray(nets.normal(*shape[:2], 1))
     weights = jnp.asarray(nets.normal(-(-shape[0] // 2), -(-shape[1] // 2), shape[2], seed=2))
 
@@ -175,11 +158,9 @@ def test_a_batch_is_one_convolution_a_layer_in_the_gradient_too(kind):
     x = jnp.asarray(nets.normal(3, 4, 4, 2))
     gradient = jax.grad(lambda net, x: jnp.sum(jax.vmap(net)(x) ** 2))
     text = str(jax.make_jaxpr(gradient)(resnet, x))
-    # Four layers forward, four weight gradients, three input gradients: the image has none, unless
-    # it is normalised first.
-    expected = 12 if kind == "norm_conv" else 11
-    assert text.count("conv_general_dilated[") == expected
-    assert text.count("feature_group_count=1") == text.count("batch_group_count=1") == expected
+    # Four layers forward, four weight gradients, three input gradients: the image has none.
+    assert text.count("conv_general_dilated[") == 11
+    assert text.count("feature_group_count=1") == text.count("batch_group_count=1") == 11
     for leaf in jax.tree.leaves(jax.jit(gradient, compiler_options=nets.QUICK)(resnet, x)):
         assert np.isfinite(leaf).all()
 

@@ -4,13 +4,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
-from numpy.typing import DTypeLike
 
 from ._checks import as_features, check_board, check_choice, check_sizes
 from ._layers import ChannelNorm, Conv, ResidualBlock
-from ._precision import cast, computing, wide
+from ._precision import widen
 
 
 class AlphaZeroNet(eqx.Module):
@@ -33,7 +31,6 @@ class AlphaZeroNet(eqx.Module):
     value_hidden: eqx.nn.Linear
     value_out: eqx.nn.Linear
     board_shape: tuple[int, ...] = eqx.field(static=True)
-    dtype: np.dtype = eqx.field(static=True)
 
     def __init__(
         self,
@@ -46,7 +43,6 @@ class AlphaZeroNet(eqx.Module):
         policy_channels: int = 2,
         value_channels: int = 1,
         value_width: int = 64,
-        dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -60,8 +56,6 @@ class AlphaZeroNet(eqx.Module):
             of 256 Othello positions, one seed); deeper towers may need it.
         - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
         - `value_width`: the width of the value head's hidden layer.
-        - `dtype`: the dtype of the computation, e.g. `jnp.bfloat16` on a GPU. Parameters and
-            results are float32 regardless.
         - `key`: for the initial parameters.
         """
         check_board("board_shape", board_shape)
@@ -74,7 +68,6 @@ class AlphaZeroNet(eqx.Module):
             value_channels=value_channels,
             value_width=value_width,
         )
-        self.dtype = computing(dtype)
         rows, columns, features = board_shape
         stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
         self.stem = Conv(features, channels, key=stem_key)
@@ -110,18 +103,16 @@ class AlphaZeroNet(eqx.Module):
         [-1, 1] from the view of the player to move.
         """
         del key
-        net = cast(self, self.dtype)
-        x = net.stem(as_features(features, self.board_shape, self.dtype))
-        for block in net.blocks:
+        x = self.stem(as_features(features, self.board_shape, self.stem.weight.dtype))
+        for block in self.blocks:
             x = block(x)
-        if net.norm is not None:
-            x = net.norm(x)
+        if self.norm is not None:
+            x = self.norm(x)
         x = jax.nn.relu(x)
-        policy = jax.nn.relu(net.policy_conv(x)).reshape(-1)
-        value = jax.nn.relu(net.value_conv(x)).reshape(-1)
-        value = net.value_out(jax.nn.relu(net.value_hidden(value)))
-        result = wide(self.dtype)
-        return net.policy_out(policy).astype(result), jnp.tanh(value[0].astype(result))
+        policy = jax.nn.relu(self.policy_conv(x)).reshape(-1)
+        value = jax.nn.relu(self.value_conv(x)).reshape(-1)
+        value = self.value_out(jax.nn.relu(self.value_hidden(value)))
+        return widen((self.policy_out(policy), jnp.tanh(widen(value[0]))))
 
 
 def _linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:

@@ -72,8 +72,15 @@ class Categorical(AbstractDistribution):
         mine, theirs = self.log_probs, other.log_probs
         possible = mine > -jnp.inf
         shared = possible & (theirs > -jnp.inf)
-        difference = jnp.where(shared, mine, 0.0) - jnp.where(shared, theirs, 0.0)
-        return jnp.where(jnp.any(possible & ~shared), jnp.inf, jnp.sum(self.probs * difference))
+        log_ratio = jnp.where(shared, theirs, 0.0) - jnp.where(shared, mine, 0.0)
+        p, q = self.probs, other.probs
+        # Adding sum(q - p) = 0 makes each term p * (exp(x) - 1 - x), which is never negative: then
+        # rounding of the log-ratio x has no effect of the first order.
+        small = jnp.clip(log_ratio, -1.0, 1.0)
+        near = shared & (small == log_ratio)
+        terms = jnp.where(near, p * (jnp.expm1(small) - small), q - p - p * log_ratio)
+        kl = jnp.where(jnp.any(possible), jnp.sum(terms), 0.0)
+        return jnp.where(jnp.any(possible & ~shared), jnp.inf, kl)
 
 
 class MultiDiscrete(AbstractDistribution):
@@ -127,79 +134,6 @@ class MultiDiscrete(AbstractDistribution):
         index = np.where(columns < sizes, np.cumsum(sizes)[:, None] - sizes + columns, 0)
         logits = jnp.where(columns < sizes, self.logits[index], -jnp.inf)
         return jax.vmap(Categorical)(logits)
-
-
-class DiscreteValued(AbstractDistribution):
-    """A categorical distribution over real numbers, such as returns (Bellemare et al. 2017,
-    https://arxiv.org/abs/1707.06887) or a grid of continuous actions.
-
-    **Attributes:**
-
-    - `logits`: unnormalised log-probabilities of the values.
-    - `values`: the support, strictly increasing.
-    """
-
-    logits: Float[Array, " atoms"]
-    values: Float[Array | np.ndarray, " atoms"]
-
-    def __check_init__(self):
-        check_shape("values", self.values, self.logits.shape)
-        values = concrete(self.values)
-        if values is not None and not np.all(np.diff(values) > 0):
-            raise ValueError(f"`values` is {values.tolist()}; it must be strictly increasing.")
-
-    @classmethod
-    def from_probs(
-        cls, probs: Float[Array, " atoms"], values: Float[Array | np.ndarray, " atoms"]
-    ) -> "DiscreteValued":
-        """The distribution with the given probabilities, which may be 0, in place of logits."""
-        return cls(_log(probs), values)
-
-    @property
-    def probs(self) -> Float[Array, " atoms"]:
-        """The probabilities of all values."""
-        return self._categorical.probs
-
-    def mean(self) -> Float[Array, ""]:
-        """The expected value."""
-        return jnp.sum(self.probs * self.values)
-
-    def variance(self) -> Float[Array, ""]:
-        """The expected squared distance from the mean."""
-        return jnp.sum(self.probs * (self.values - self.mean()) ** 2)
-
-    def sample(self, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        return jnp.asarray(self.values)[self._categorical.sample(key=key)]
-
-    def log_prob(self, action: Float[Array, ""]) -> Float[Array, ""]:
-        """The log-probability of the value `action`: -inf if it is not in the support."""
-        found = self.values == action
-        return self._categorical.log_prob(jnp.where(jnp.any(found), jnp.argmax(found), -1))
-
-    def mode(self) -> Float[Array, ""]:
-        """The most likely value; the lowest one if several are equal."""
-        return jnp.asarray(self.values)[self._categorical.mode()]
-
-    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        del key
-        return self._categorical.entropy()
-
-    def kl(self, other: "DiscreteValued") -> Float[Array, ""]:
-        """`KL(self || other)` of two distributions over the same values.
-
-        **Raises:** `ValueError` if the values are known to differ (traced values are not compared).
-        """
-        mine, theirs = concrete(self.values), concrete(other.values)
-        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
-            raise ValueError(
-                f"A KL divergence of values {mine.tolist()} to {theirs.tolist()}; it needs the "
-                "same support."
-            )
-        return self._categorical.kl(other._categorical)
-
-    @property
-    def _categorical(self) -> Categorical:
-        return Categorical(self.logits)
 
 
 class EpsilonGreedy(AbstractDistribution):

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import as_features, check_choice, check_sizes
-from ._precision import wide, widen
+from ._checks import check_choice, check_sizes
+from ._precision import wide
 
 
 class Conv(eqx.Module):
@@ -228,14 +228,3 @@ def maybe_noisy(
     if noise is None:
         return linear(in_size, out_size, scale=scale, use_bias=use_bias, key=key)
     return NoisyLinear(in_size, out_size, noise=noise, key=key)
-
-
-def apply_head(
-    layer: eqx.nn.Linear | NoisyLinear,
-    embedding: Float[Array, "..."],
-    *,
-    key: PRNGKeyArray | None = None,
-) -> Float[Array, " size"]:
-    """The layer's output in at least float32: heads compute nothing in half precision."""
-    x = as_features(embedding, (layer.weight.shape[1],), layer.weight.dtype)
-    return widen(layer(x, key=key))

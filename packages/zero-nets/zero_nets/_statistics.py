@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -80,30 +79,6 @@ class RunningStatistics(eqx.Module):
             max_std=max_std,
         )
 
-    @classmethod
-    def from_batch(
-        cls,
-        batch: PyTree[Shaped[Array, "..."]],
-        weights: Float[Array, "*batch"] | None = None,
-        *,
-        num_axes: int = 1,
-        filter_spec: PyTree = True,
-        min_std: float = 5e-4,
-        max_std: float = 5e4,
-    ) -> "RunningStatistics":
-        """The statistics of a first batch, for example of random play before learning.
-
-        **Arguments:**
-
-        - `batch`, `weights`: see `update`.
-        - `num_axes`: the number of batch axes, which lead the axes of every leaf.
-        - `filter_spec`, `min_std`, `max_std`: see `init`. The default range of standard deviations
-            is narrower, because a few examples may happen to be equal.
-        """
-        example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[num_axes:], x.dtype), batch)
-        start = cls.init(example, filter_spec=filter_spec, min_std=min_std, max_std=max_std)
-        return start.update(batch, weights)
-
     @property
     def std(self) -> PyTree[Float[Array, "..."] | None]:
         """The standard deviations, clipped to `[min_std, max_std]`."""
@@ -150,48 +125,29 @@ class RunningStatistics(eqx.Module):
         )
 
     def normalise(
-        self, x: PyTree[Shaped[Array, "..."]], max_abs: PyTree[float | None] = None
+        self, x: PyTree[Shaped[Array, "..."]], *, max_abs: float | None = None
     ) -> PyTree[Shaped[Array, "..."]]:
         """`(x - mean) / std` for every followed leaf, in its own dtype; other leaves are unchanged.
 
         **Arguments:**
 
         - `x`: a pytree like the example, with or without batch axes.
-        - `max_abs`: normalised values are clipped to `[-max_abs, max_abs]`. It is a number, or a
-            tree prefix of `x` with a number or `None` (no clipping) for each branch.
+        - `max_abs`: if it is a number, normalised values are clipped to `[-max_abs, max_abs]`.
 
         **Raises:** `ValueError` if the structure or a shape does not match the example.
         """
-        scaled = self._each(lambda leaf, mean, std: (leaf - mean) / std, x)
-        if max_abs is None:
-            return scaled
-
-        def clip(limit: float | None, branch: PyTree, followed: PyTree) -> PyTree:
-            if limit is None:
-                return branch
-            return jax.tree.map(
-                lambda leaf, mean: leaf if mean is None else jnp.clip(leaf, -limit, limit),
-                branch,
-                followed,
-            )
-
-        return jax.tree.map(clip, max_abs, scaled, self.mean, is_leaf=lambda limit: limit is None)
-
-    def denormalise(self, x: PyTree[Shaped[Array, "..."]]) -> PyTree[Shaped[Array, "..."]]:
-        """`x * std + mean`, the inverse of `normalise` without clipping."""
-        return self._each(lambda leaf, mean, std: leaf * std + mean, x)
-
-    def _each(self, function: Callable[[Array, Array, Array], Array], x: PyTree) -> PyTree:
-        """Applies a function to every followed leaf, its mean and its standard deviation."""
         leaves, axes = self._leaves(x)
         new_axes = tuple(range(len(axes)))
         means, stds = self._flat(self.mean), self._flat(self.std)
         for i, (mean, std, leaf) in enumerate(zip(means, stds, leaves, strict=True)):
-            if mean is not None:
-                # Rank promotion may be forbidden, so broadcasting is explicit.
-                mean, std = (jnp.expand_dims(y, new_axes) for y in (mean, std))
-                dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
-                leaves[i] = function(leaf.astype(mean.dtype), mean, std).astype(dtype)
+            if mean is None:
+                continue
+            # Rank promotion may be forbidden, so broadcasting is explicit.
+            mean, std = (jnp.expand_dims(y, new_axes) for y in (mean, std))
+            scaled = (leaf.astype(mean.dtype) - mean) / std
+            if max_abs is not None:
+                scaled = jnp.clip(scaled, -max_abs, max_abs)
+            leaves[i] = scaled.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
         return self.structure.unflatten(leaves)
 
     def _flat(self, tree: PyTree) -> list:

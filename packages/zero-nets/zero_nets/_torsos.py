@@ -189,8 +189,6 @@ class CNN(eqx.Module):
     norms: tuple[eqx.nn.LayerNorm, ...]
     mlp: MLP | None
     activation: Callable[[Array], Array] = eqx.field(static=True)
-    channels_first: bool = eqx.field(static=True)
-    divide: bool = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
     out_size: int = eqx.field(static=True)
 
@@ -205,8 +203,6 @@ class CNN(eqx.Module):
         widths: Sequence[int] = (512,),
         activation: Callable[[Array], Array] = jax.nn.relu,
         norm: str = "none",
-        channels_first: bool = False,
-        divide: bool = False,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -219,13 +215,10 @@ class CNN(eqx.Module):
         - `activation`: a function of an array.
         - `norm`: `"layer"` normalises the input of every activation (the result of a convolution
             over rows, columns and channels together); `"none"` does not.
-        - `channels_first`: whether `shape` is channels, rows and columns. The features are then
-            transposed; the convolutions are always channels-last.
-        - `divide`: whether to divide the features by 255.
         - `key`: for the initial parameters.
         """
         check_board("shape", shape)
-        rows, columns, depth = (*shape[1:], shape[0]) if channels_first else shape
+        rows, columns, depth = shape
         channels, sizes, strides = tuple(channels), tuple(sizes), tuple(strides)
         if not len(channels) == len(sizes) == len(strides):
             raise ValueError(
@@ -256,8 +249,6 @@ class CNN(eqx.Module):
         if widths:
             self.mlp = MLP(flat, widths, activation=activation, norm=norm, key=mkey)
         self.activation = activation
-        self.channels_first = channels_first
-        self.divide = divide
         self.shape = tuple(shape)
         self.out_size = self.mlp.out_size if self.mlp else flat
 
@@ -271,15 +262,11 @@ class CNN(eqx.Module):
         """
         del key
         x = as_features(features, self.shape, self.convs[0].weight.dtype)
-        x = _channels_last(x, self.channels_first, self.divide)
         for i, conv in enumerate(self.convs):
             x = conv(x)
             x = self.activation(self.norms[i](x) if self.norms else x)
         x = x.reshape(-1)
         return x if self.mlp is None else self.mlp(x)
-
-
-DOWNSAMPLING = ("max_pool", "average_pool", "conv", "norm_conv")
 
 
 class VisualResNet(eqx.Module):
@@ -295,11 +282,9 @@ class VisualResNet(eqx.Module):
     - `out_size`: the length of the embedding.
     """
 
-    groups: tuple[tuple["Downsample", tuple[ResidualBlock, ...]], ...]
+    groups: tuple[tuple["_Downsample", tuple[ResidualBlock, ...]], ...]
     final_norm: eqx.nn.LayerNorm | None
     linear: eqx.nn.Linear
-    channels_first: bool = eqx.field(static=True)
-    divide: bool = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
     out_size: int = eqx.field(static=True)
 
@@ -312,27 +297,27 @@ class VisualResNet(eqx.Module):
         downsampling: str = "max_pool",
         norm: str = "none",
         width: int = 256,
-        channels_first: bool = False,
-        divide: bool = False,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
 
         - `shape`: the rows, columns and channels of one observation.
         - `channels`, `blocks`: the channels and the number of residual blocks of each group.
-        - `downsampling`: the first layer of each group; see [`zero_nets.Downsample`][].
+        - `downsampling`: how each group first halves the rows and columns, rounding up.
+            `"max_pool"`: a 3x3 convolution, then the maximum over 3x3 cells at stride 2.
+            `"average_pool"`: the same with the average, ignoring cells beyond the edge.
+            `"conv"`: a 3x3 convolution of stride 2.
         - `norm`: `"layer"` normalises every cell over its channels before each convolution of a
             block, and the whole image before the linear layer; `"none"` does not.
         - `width`: the length of the embedding.
-        - `channels_first`: whether `shape` is channels, rows and columns.
-        - `divide`: whether to divide the features by 255.
         - `key`: for the initial parameters.
         """
         check_board("shape", shape)
-        rows, columns, depth = (*shape[1:], shape[0]) if channels_first else shape
+        rows, columns, depth = shape
         channels, blocks = tuple(channels), tuple(blocks)
         check_each(channels=channels)
         check_sizes(width=width)
+        check_choice(("max_pool", "average_pool", "conv"), downsampling=downsampling)
         if len(blocks) != len(channels) or min(blocks) < 0:
             raise ValueError(
                 f"`blocks` is {blocks} for {len(channels)} groups; it must have one number of "
@@ -342,7 +327,7 @@ class VisualResNet(eqx.Module):
         groups = []
         for i, (group_width, num) in enumerate(zip(channels, blocks, strict=True)):
             dkey, bkey = jr.split(jr.fold_in(gkey, i))
-            first = Downsample((rows, columns, depth), group_width, downsampling, key=dkey)
+            first = _Downsample(depth, group_width, downsampling, key=dkey)
             rest = (ResidualBlock(group_width, norm, key=jr.fold_in(bkey, j)) for j in range(num))
             groups.append((first, tuple(rest)))
             rows, columns, depth = -(-rows // 2), -(-columns // 2), group_width
@@ -350,8 +335,6 @@ class VisualResNet(eqx.Module):
         end = (rows, columns, depth)
         self.final_norm = eqx.nn.LayerNorm(end, dtype=jnp.float32) if norm == "layer" else None
         self.linear = linear(rows * columns * depth, width, key=lkey)
-        self.channels_first = channels_first
-        self.divide = divide
         self.shape = tuple(shape)
         self.out_size = width
 
@@ -365,7 +348,6 @@ class VisualResNet(eqx.Module):
         """
         del key
         x = as_features(features, self.shape, self.linear.weight.dtype)
-        x = _channels_last(x, self.channels_first, self.divide)
         for first, rest in self.groups:
             x = first(x)
             for block in rest:
@@ -374,41 +356,20 @@ class VisualResNet(eqx.Module):
         return jax.nn.relu(self.linear(jax.nn.relu(x).reshape(-1)))
 
 
-class Downsample(eqx.Module):
-    """Halves the rows and columns of an image, rounding up, and changes its channels.
-
-    - `"max_pool"`: a 3x3 convolution, then the maximum over 3x3 cells at stride 2.
-    - `"average_pool"`: the same with the average, ignoring cells beyond the edge.
-    - `"conv"`: a 3x3 convolution of stride 2.
-    - `"norm_conv"`: layer normalisation over the whole image, a ReLU, and that convolution.
-    """
+class _Downsample(eqx.Module):
+    """Halves the rows and columns of an image, rounding up, and changes its channels."""
 
     conv: Conv
-    norm: eqx.nn.LayerNorm | None
     kind: str = eqx.field(static=True)
 
-    def __init__(self, shape: tuple[int, int, int], channels: int, kind: str, *, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `shape`: the rows, columns and channels of the input.
-        - `channels`: the channels of the output.
-        - `kind`: `"max_pool"`, `"average_pool"`, `"conv"` or `"norm_conv"`.
-        - `key`: for the initial parameters.
-        """
-        check_choice(DOWNSAMPLING, downsampling=kind)
-        self.conv = Conv(
-            shape[2], channels, stride=2 if kind in ("conv", "norm_conv") else 1, key=key
-        )
-        self.norm = eqx.nn.LayerNorm(shape, dtype=jnp.float32) if kind == "norm_conv" else None
+    def __init__(self, in_channels: int, out_channels: int, kind: str, *, key: PRNGKeyArray):
+        self.conv = Conv(in_channels, out_channels, stride=2 if kind == "conv" else 1, key=key)
         self.kind = kind
 
     def __call__(
         self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "half_rows half_columns channels"]:
-        """`key` is ignored."""
         del key
-        if self.norm is not None:
-            x = jax.nn.relu(self.norm(x))
         x = self.conv(x)
         if self.kind == "max_pool":
             return _max_pool(x)
@@ -437,10 +398,3 @@ def _sum_pool(
 ) -> Float[Array, "half_rows half_columns channels"]:
     zero = np.asarray(0, x.dtype)
     return lax.reduce_window(x, zero, lax.add, (3, 3, 1), (2, 2, 1), "SAME")
-
-
-def _channels_last(
-    x: Float[Array, "..."], channels_first: bool, divide: bool
-) -> Float[Array, "..."]:
-    x = jnp.moveaxis(x, 0, -1) if channels_first else x
-    return x / 255 if divide else x

@@ -38,10 +38,12 @@ class RandomDice(AbstractChanceModel[Node, Node]):
     def step(self, node, action, *, key):
         return sampled_step(self, node, action, key=key)
 
+    @eqx.filter_jit
     def afterstate(self, node, action):
         name = _mix(node.name * jnp.uint32(37) + action.astype(jnp.uint32) + jnp.uint32(5))
         return Node(name, node.depth, node.done)
 
+    @eqx.filter_jit
     def outcome_logits(self, afterstate):
         lanes = jnp.arange(self.num_outcomes, dtype=jnp.uint32)[None] + jnp.uint32(3)
         logits = 2 * _unit(_mix(afterstate.name[:, None] * jnp.uint32(13) + lanes), 8)

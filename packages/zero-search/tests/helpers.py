@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,9 +17,9 @@ from zero_search import (
     AbstractRootNoise,
     Plan,
     PUCT,
-    SequentialHalving,
     TreeSearch,
 )
+from zero_search._root import SequentialHalving
 
 
 # Compiling is what these tests cost, not running: LLVM need not try hard.
@@ -126,6 +127,8 @@ class RandomTree(AbstractPriorModel[Node]):
     """A deterministic tree whose rewards, turns, ends and priors are hashes of the path.
 
     `gamma` multiplies every discount. Final states stay, with reward 0 and discount `after_end`.
+
+    Its methods are compiled, for tests that call them outside of a compiled function.
     """
 
     num_actions: int = 6
@@ -142,11 +145,13 @@ class RandomTree(AbstractPriorModel[Node]):
         del obs, key
         return state
 
+    @eqx.filter_jit
     def start(self, batch: int, seed: int = 0) -> Node:
         """Different first states for every `batch` and `seed`."""
         name = _mix(jnp.arange(batch, dtype=jnp.uint32) + jnp.uint32(1000 * seed + 1))
         return Node(name, jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), bool))
 
+    @eqx.filter_jit
     def step(self, node, action, *, key):
         del key
         name = _mix(node.name * jnp.uint32(31) + action.astype(jnp.uint32) + jnp.uint32(7))
@@ -161,6 +166,7 @@ class RandomTree(AbstractPriorModel[Node]):
         reward, discount = jnp.where(done, 0.0, reward), jnp.where(done, self.after_end, discount)
         return after, reward, self.gamma * discount, done | last
 
+    @eqx.filter_jit
     def predict(self, node, *, key):
         del key
         lanes = jnp.arange(self.num_actions, dtype=jnp.uint32)[None] + jnp.uint32(11)

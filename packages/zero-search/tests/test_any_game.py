@@ -11,18 +11,15 @@ import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    check_plan,
-    ImprovedPolicy,
-    NodeStatistics,
+    Plan,
     PUCT,
-    RootStatistics,
-    SequentialHalving,
     SoftmaxQ,
     TreeSearch,
     UCB1,
 )
 from zero_search._model import masked_prediction
-from zero_search._planner import make_plan
+from zero_search._readout import ImprovedPolicy
+from zero_search._root import SequentialHalving
 
 from .helpers import exact_values, Jitted, Node, quick_jit, RandomTree, Reference
 
@@ -288,7 +285,7 @@ def test_what_is_not_finite_is_replaced_and_counted(engine, kind):
     assert np.all(invalid >= ill) and invalid.sum() > 5
     plan.stats["invalid"] = invalid
     with pytest.raises(ValueError, match=rf"NaN or infinity in {invalid.sum()} evaluations") as e:
-        check_plan(plan)
+        plan.check()
     assert "\n" not in str(e.value)
 
 
@@ -297,7 +294,7 @@ def test_odd_games_give_no_nan(engine, kind):
     plan, _ = engine(len(SICK) + ODD.index(kind))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
     assert np.allclose(np.sum(plan.weights, axis=1), 1, atol=1e-5)
-    check_plan(plan)
+    plan.check()
     if kind == "all values equal":
         assert np.allclose(plan.value, 0.5) and np.allclose(plan.qvalues, 0.5)
         assert np.allclose(plan.advantages, 0)
@@ -318,18 +315,16 @@ def test_logits_can_be_subtracted_from_each_other():
 
 
 def test_without_jit_a_plan_checks_itself():
-    zeros = jnp.zeros((2, 3))
-    node = NodeStatistics(
-        prior=jnp.zeros((2, 1, 3)),
-        visits=jnp.ones((2, 3)),
-        qvalues=zeros,
-        count=jnp.full((2,), 4.0),
-        value=jnp.zeros((2,)),
-        raw_value=jnp.zeros((2,)),
-    )
-    ply = jnp.zeros((2,), jnp.int32)
-    root = RootStatistics(node, zeros, node.visits > 0, zeros, node.visits, zeros, ply)
-    plan = lambda invalid: make_plan(root, ply, zeros + 1 / 3, node.value, {"invalid": invalid})
+    zeros, value = jnp.zeros((2, 3)), jnp.zeros((2,))
+    numbers = {"visits": zeros, "qvalues": zeros + 0.5, "value": value}
+    action = value.astype(jnp.int32)
+
+    def plan(invalid):
+        return Plan.over_actions(action, zeros + 1 / 3, stats={"invalid": invalid}, **numbers)
+
+    sound = plan(jnp.asarray([0, 0]))
+    assert sound.candidates.tolist() == [[0, 1, 2]] * 2
+    assert jnp.array_equal(sound.advantages, sound.qvalues) and sound.extra is None
     jax.eval_shape(plan, jnp.asarray([0, 2]))
     with pytest.raises(ValueError, match=r"in 2 evaluations, in rows \[1\]"):
         plan(jnp.asarray([0, 2]))

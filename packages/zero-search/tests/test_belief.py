@@ -15,7 +15,6 @@ from zero_search import (
     AbstractPriorModel,
     Belief,
     BeliefModel,
-    check_plan,
     CompletedByMixedValue,
     Hindsight,
     MaxBackup,
@@ -196,7 +195,8 @@ def test_a_signal_that_nobody_gave_is_the_end(listened):
     belief, reward, discount, last = resolved[2]
     assert np.all(belief.weights == 0) and np.all(last)
     assert np.all(reward == 0) and np.all(discount == 0)
-    logits, value = BeliefModel(TIGER).predict(belief, key=keys(0, 3))
+    predict = quick_jit(lambda b, k: BeliefModel(TIGER).predict(b, key=k))
+    logits, value = predict(belief, keys(0, 3))
     assert np.all(np.isneginf(logits)) and np.all(value == 0)
 
 
@@ -236,7 +236,8 @@ def test_the_evaluator_is_asked_about_a_particle_drawn_by_weight():
     # Of a single one that is alive, always that.
     rows = jax.tree.map(lambda x: jnp.repeat(x, 16, axis=0), belief)
     alone = eqx.tree_at(lambda b: b.weights, rows, 1e-30 * jnp.eye(16))
-    told = BeliefModel(Known(TIGER)).predict(alone, key=keys(1, 16))[1]
+    predict = quick_jit(lambda b, k: BeliefModel(Known(TIGER)).predict(b, key=k)[1])
+    told = predict(alone, keys(1, 16))
     assert np.array_equal(told, 1 + np.asarray(belief.particles.tiger[0]))
 
 
@@ -245,7 +246,8 @@ def test_a_belief_in_too_few_is_worth_what_the_evaluator_says(listened):
     left = np.sum(np.asarray(resolved[0][0].weights) > 0, axis=1)
     for least in (1, int(left.min()) + 1, 100):
         model = BeliefModel(TIGER, 100, least)
-        _, reward, discount, last = model.resolve(after, jnp.zeros((3,), jnp.int32))
+        resolve = quick_jit(lambda a, model=model: model.resolve(a, jnp.zeros((3,), jnp.int32)))
+        _, reward, discount, last = resolve(after)
         assert np.array_equal(last, left < least)
         assert np.allclose(discount, GAMMA) and np.all(reward == -1)
 
@@ -286,8 +288,9 @@ def test_every_particle_has_a_frozen_future_of_its_own():
     both = np.corrcoef(flat)[~np.eye(len(flat), dtype=bool)]
     assert np.all(np.abs(both) < 5 / np.sqrt(size))
     # Doors do not change what would have been heard.
-    opened = model.afterstate(belief, jnp.full((batch,), LEFT, jnp.int32))
-    assert np.array_equal(opened.seed, listen(belief)[0].seed)
+    left = jnp.full((batch,), LEFT, jnp.int32)
+    opened = quick_jit(lambda b: model.afterstate(b, left).seed)(belief)
+    assert np.array_equal(opened, listen(belief)[0].seed)
 
 
 class Torn(AbstractHiddenModel[Doors]):
@@ -331,7 +334,8 @@ def half_believed() -> Belief:
 @pytest.mark.parametrize("rule", ["last", "discount", "range"])
 def test_signals_that_tell_too_little_are_no_law(rule):
     model = BeliefModel(Torn(rule))
-    logits = model.afterstate(half_believed(), jnp.zeros((2,), jnp.int32)).logits
+    listen = quick_jit(lambda b: model.afterstate(b, jnp.zeros((2,), jnp.int32)).logits)
+    logits = listen(half_believed())
     assert np.all(np.isnan(logits[0]))
     assert np.allclose(jax.nn.softmax(logits[1]), [0.5, 0.5, 0.0])
 
@@ -342,7 +346,7 @@ def test_signals_that_tell_too_little_are_counted():
     assert plan.stats["invalid"][0] > 0 and plan.stats["invalid"][1] == 0
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match="`model.signal` of a hidden model must tell"):
-        check_plan(plan)
+        plan.check()
 
 
 def test_weights_that_are_none_are_counted():
@@ -354,7 +358,7 @@ def test_weights_that_are_none_are_counted():
     assert np.array_equal(np.asarray(plan.stats["invalid"]) > 0, [True, True, True, False, False])
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match="in rows .0, 1, 2.: .* weights of a `Belief`"):
-        check_plan(plan)
+        plan.check()
 
 
 def test_leaves_may_be_judged_by_playouts():

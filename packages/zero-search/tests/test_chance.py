@@ -14,9 +14,7 @@ import pytest
 from zero_search import (
     AbstractChanceModel,
     AbstractPriorModel,
-    check_plan,
     CompletedByMixedValue,
-    Determinised,
     MaxBackup,
     PUCT,
     read_tree,
@@ -24,8 +22,7 @@ from zero_search import (
     TreeSearch,
 )
 from zero_search._chance import chance_nodes, ChanceNodes
-from zero_search._tree import COUNT
-from zero_search._tree_search import _kept
+from zero_search._tree import COUNT, keep
 
 from .dice import expectimax, judged, OtherDice, RandomDice
 from .helpers import chi_squared, equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
@@ -124,7 +121,7 @@ def test_outcomes_are_visited_by_their_probabilities(own_value):
     assert grown is not None
     node = grown.state
     flat = lambda x: jax.tree.map(lambda y: y.reshape(-1), x)
-    probs = jax.nn.softmax(dice.outcome_logits(flat(node.afterstate)))
+    probs = quick_jit(lambda x: jax.nn.softmax(dice.outcome_logits(x)))(flat(node.afterstate))
     visits = grown.edge[:, :, 0].reshape(-1, 4)
     first = jax.nn.one_hot(jnp.argmax(probs, axis=1), 4) if model is dice else 0.0
     counted = visits + first
@@ -198,10 +195,11 @@ def test_without_chance_it_is_the_plain_search_edge_by_edge(name, leaves, action
     tree = RandomTree(actions, truncate=0.1, illegal=0.0, sharpness=0.5, gamma=0.9)
     model, planner = RandomDice(tree, outcomes, certain=1.0), PARTS[name]
     planner = dataclasses.replace(planner, num_leaves=leaves)
-    run = lambda model: quick_jit(lambda s, k: fresh(planner, model, s, k))(
+    run = lambda planner: quick_jit(lambda s, k: fresh(planner, model, s, k))(
         tree.start(64), jr.split(jr.key(0), 64)
     )
-    (plain, alone), (chance, grown) = run(Determinised(model)), run(model)
+    frozen = dataclasses.replace(planner, outcomes="frozen")
+    (plain, alone), (chance, grown) = run(frozen), run(planner)
     assert equal(plain, chance)
     assert alone.child.shape[2] == actions and grown.child.shape[2] == max(actions, outcomes)
     for x in ("step", "node", "parent", "size"):
@@ -269,8 +267,8 @@ def counts(tree, row):
 def test_the_subtree_of_the_realised_outcome_stays(moved):
     # No new simulation, so that what is left is what was kept.
     run, carry, after, last, advanced = moved
-    kept = quick_jit(lambda c, s: _kept(c.tree, c.reached, ChanceNodes.decision(world(run), s)))
-    grown, left, stayed = *jax.tree.map(np.asarray, (carry.tree, kept(advanced, after))), 0
+    below = quick_jit(lambda c, s: keep(c.tree, c.reached, ChanceNodes.decision(world(run), s)))
+    grown, left, stayed = *jax.tree.map(np.asarray, (carry.tree, below(advanced, after))), 0
     for row in range(40):
         old, new = counts(grown, row), counts(left, row)
         name = int(after.name[row])
@@ -287,7 +285,7 @@ def test_the_subtree_of_the_realised_outcome_stays(moved):
 
 
 def world(run):
-    return chance_nodes(run.model, run.model.tree.start(40), 2, "proportional")[0]
+    return chance_nodes(run.model, run.model.tree.start(40), 2, "proportional", False)[0]
 
 
 def test_a_reused_tree_is_consistent(moved):
@@ -439,7 +437,7 @@ def test_a_law_that_is_none_is_counted():
     assert plan.stats["invalid"].tolist() == [4, 4, 0, 4, 0, 0]
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match=r"12 evaluations, in rows \[0, 1, 3\].*outcome_logits"):
-        check_plan(plan)
+        plan.check()
 
 
 def test_unknown_outcomes_are_refused():
@@ -523,17 +521,19 @@ class Thrown(AbstractChanceModel[Node, Node]):
         return self.thrower.predict(node, key=key)
 
 
-def test_determinised_dice_are_searched_without_their_odds():
+def test_frozen_dice_are_searched_without_their_odds():
     tree, asked = RandomTree(3, (1.0, -1.0)), []
     thrower, state = Thrower(RandomDice(tree, 4)), tree.start(8)
     model, planner = Thrown(thrower, asked), TreeSearch(16, reuse=True)
+    frozen = dataclasses.replace(planner, outcomes="frozen")
 
     @quick_jit
     def run(key):
-        return [fresh(planner, m, state, jr.clone(key)) for m in (Determinised(model), thrower)]
+        pairs = ((frozen, model), (planner, thrower))
+        return [fresh(search, world, state, jr.clone(key)) for search, world in pairs]
 
-    frozen, plain = run(jr.split(jr.key(0), 8))
-    assert equal(frozen, plain) and not asked
+    once, plain = run(jr.split(jr.key(0), 8))
+    assert equal(once, plain) and not asked
     # Otherwise they are asked for.
     jax.eval_shape(lambda k: fresh(planner, model, state, k), jr.split(jr.key(0), 8))
     assert asked

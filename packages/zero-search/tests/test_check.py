@@ -24,19 +24,24 @@ from zero_search import (
     CompletedByMixedValue,
     DirichletNoise,
     Hindsight,
-    ImprovedPolicy,
-    MuZeroPUCT,
+    masked_prediction,
+    PlainQ,
+    Plan,
     PriorRoot,
     PUCT,
+    Rules,
     safe_softmax,
-    SearchCarry,
-    SequentialHalving,
+    search,
     SoftmaxQ,
     Temperature,
+    Tree,
     TreeSearch,
     UCB1,
     VisitCounts,
 )
+from zero_search._readout import ImprovedPolicy
+from zero_search._root import SequentialHalving
+from zero_search._tree_search import SearchCarry
 
 from .helpers import Node, RandomTree
 
@@ -163,13 +168,14 @@ def test_a_batch_without_games_is_named(planner):
         (lambda: TreeSearch(4, outcomes="mean"), "outcomes='mean'.*must be one of 'proportional'"),
         (lambda: TreeSearch(6, num_leaves=4), "must be a multiple of num_leaves"),
         (lambda: TreeSearch(4, virtual_loss=-1.0), "virtual_loss=-1.0"),
-        (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: must be finite, low below high"),
-        (lambda: ByMinMax(float("nan"), 1.0), "low below high"),
+        (lambda: ByMinMax(1.0, 1.0), r"low=1.0, high=1.0\)`: low must be below high"),
+        (lambda: ByMinMax(float("nan"), 1.0), r"ByMinMax\(low=nan\)`: must be finite"),
         (lambda: ByParentAndSiblings(epsilon=-1.0), "epsilon=-1.0"),
         (lambda: CompletedByMixedValue(value_scale=-1.0), "value_scale=-1.0"),
         (lambda: PUCT(-1.0), r"PUCT\(c=-1.0\)"),
-        (lambda: MuZeroPUCT(c_init=-1.0), "c_init=-1.0"),
-        (lambda: MuZeroPUCT(c_base=0.0), "c_base=0.0"),
+        (lambda: PUCT(c_base=0.0), "c_base=0.0"),
+        (lambda: PUCT(bound="linear"), r"""bound='linear'\)`: must be "sqrt" or "log"."""),
+        (lambda: TreeSearch.muzero(4, c_base=-1.0), "c_base=-1.0"),
         (lambda: UCB1(-0.5), "c=-0.5"),
         (lambda: DirichletNoise(fraction=1.5), "fraction=1.5"),
         (lambda: DirichletNoise(alpha=0.0), "alpha=0.0"),
@@ -182,6 +188,8 @@ def test_a_batch_without_games_is_named(planner):
         (lambda: TreeSearch(4, virtual_loss=math.inf), "virtual_loss=inf"),
         (lambda: TreeSearch.gumbel(4, gumbel_scale=math.inf), "gumbel_scale=inf"),
         (lambda: ByMinMax(0.0, math.inf), "high=inf"),
+        (lambda: TreeSearch(4, outcomes="frozen", evaluate_outcomes=True), "no afterstates"),
+        (lambda: Rules(PUCT(), num_leaves=0), r"`Rules\(num_leaves=0\)`: must be an integer"),
     ],
 )
 def test_bad_hyperparameters_are_named(build, message):
@@ -195,6 +203,30 @@ def test_what_is_no_integer_is_named(build, number, unhooked):
     message = rf"`TreeSearch\(num_simulations={number!r}\)`: must be an integer, 1 or more"
     with pytest.raises(ValueError, match=message):
         build(number)
+
+
+@pytest.mark.parametrize("given, shown", [(PlainQ(), "PlainQ()"), ("1", "'1'"), (None, "None")])
+def test_what_is_no_number_is_named(given, shown, unhooked):
+    wrong: Any = "0" if given is None else given
+    builds: list[tuple[Any, str]] = [
+        (PUCT, "PUCT(c"),
+        (PlainQ, "PlainQ(unvisited"),
+        (lambda _: UCB1(epsilon=wrong), "UCB1(epsilon"),
+        (lambda _: DirichletNoise(alpha=wrong), "DirichletNoise(alpha"),
+        (VisitCounts, "VisitCounts(temperature"),
+    ]
+    for build, field in builds:
+        with pytest.raises(ValueError, match="must be a number, finite") as error:
+            build(given)
+        assert str(error.value).startswith(f"`{field}=")
+        assert given is None or shown in str(error.value)
+
+
+def test_a_temperature_that_is_no_scalar_is_named(unhooked):
+    heat: Any = jnp.ones(3)
+    for readout in (SoftmaxQ, VisitCounts):
+        with pytest.raises(ValueError, match=r"has shape \(3,\): must be a scalar"):
+            readout(heat)
 
 
 def test_other_fields_that_are_no_integers_are_named(unhooked):
@@ -223,7 +255,7 @@ def test_other_fields_that_are_no_integers_are_named(unhooked):
         (lambda part: ImprovedPolicy(part), "qtransform={}.*AbstractQTransform`"),
         (lambda part: Hindsight(part, 2), "planner={}.*must be an instance of `zero_search.TreeSe"),
         (lambda part: PUCT(qtransform=part), "qtransform={}.*`zero_search.AbstractQTransform`"),
-        (lambda part: MuZeroPUCT(qtransform=part), "qtransform={}.*AbstractQTransform`"),
+        (lambda part: UCB1(qtransform=part), "qtransform={}.*AbstractQTransform`"),
     ],
 )
 def test_what_is_no_such_part_is_named(build, message, unhooked):
@@ -231,6 +263,64 @@ def test_what_is_no_such_part_is_named(build, message, unhooked):
         build(Temperature)
     with pytest.raises(ValueError, match=message.format("'puct'")):
         build("puct")
+
+
+def test_what_the_engine_is_given_is_named(unhooked):
+    state, keys = TREE.start(3), jr.split(jr.key(0), 3)
+    rules, logits = Rules(PUCT()), jnp.zeros((3, 6))
+    prior, value = rules.prior(logits), jnp.zeros(3)
+    empty = Tree.empty(state, prior, 5)
+    with pytest.raises(ValueError, match=r"`prior` float32\[3,1,5\] for trees of float32\[3,1,6\]"):
+        empty.plant(state, prior[..., :5], value)
+    other = state._replace(depth=state.depth.astype(jnp.float32))
+    with pytest.raises(ValueError, match=r"`node.depth` float32\[3\] for trees of int32\[3\]"):
+        empty.plant(other, prior, value)
+    with pytest.raises(ValueError, match="a node of another structure"):
+        empty.plant(tuple(state), prior, value)
+    planted = empty.plant(state, prior, value)
+    for leaves, number, message in [
+        (1, 0, "must be an integer, 1 or more"),
+        (2, 5, "must be a multiple of num_leaves"),
+        (2, 4, r"make them by `Tree.empty\(..., num_leaves=2\)`"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            two = Rules(PUCT(), num_leaves=leaves)
+            search(planted, TREE, two, num_simulations=number, key=keys)
+    with pytest.raises(ValueError, match=r"`key` is key<fry>\[\] for 3 states"):
+        search(planted, TREE, rules, num_simulations=4, key=jr.key(0))
+    with pytest.raises(ValueError, match=r"logits int32\[3,6\]"):
+        masked_prediction(logits.astype(jnp.int32), value)
+
+
+def test_what_is_no_model_is_named(unhooked):
+    state, keys = TREE.start(3), jr.split(jr.key(0), 3)
+    planner, model = TreeSearch(4), PUCT()
+    carry: Any = planner.init(TREE, state)
+    with pytest.raises(ValueError, match=r"model=PUCT\(\)\)`: must be.*AbstractPriorModel"):
+        planner.plan(model, state, carry, key=keys)  # pyright: ignore[reportArgumentType]
+
+
+def test_what_a_plan_is_made_of_is_named(unhooked):
+    right: dict[str, Any] = dict(
+        action=jnp.zeros(2, jnp.int32),
+        weights=jnp.ones((2, 3)) / 3,
+        visits=jnp.zeros((2, 3)),
+        qvalues=jnp.zeros((2, 3)),
+        value=jnp.zeros(2),
+        stats={"invalid": jnp.zeros(2, jnp.int32)},
+    )
+    Plan.over_actions(**right)
+    for name, wrong, message in [
+        ("weights", jnp.ones(3), r"`weights` is float32\[3\]; it must be float32\[batch,actions\]"),
+        ("visits", jnp.zeros((2, 4)), r"`visits` is float32\[2,4\] for weights of shape \(2, 3\)"),
+        ("action", jnp.zeros(2), r"`action` is float32\[2\]"),
+        ("value", jnp.zeros((2, 1)), r"`value` is float32\[2,1\]"),
+        ("stats", {}, r"`stats` has \[\] and no 'invalid'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Plan.over_actions(**(right | {name: wrong}))
+    with pytest.raises(ValueError, match="got a plan that is being traced"):
+        jax.eval_shape(lambda plan: plan.check(), Plan.over_actions(**right))
 
 
 class BadPart(AbstractSelection):
@@ -317,8 +407,8 @@ class BadReadout(AbstractReadout):
         (TreeSearch(4, readout=BadReadout("value")), r"must return float32\[3\]: one value"),
         (
             TreeSearch(4, BadPart("prepare")),
-            r"`BadPart.prepare` returned float32\[1,6\] for 1 rows; it must return "
-            r"float32\[1,n,6\]: n features",
+            r"`BadPart.prepare` returned float32\[3,6\] for 3 rows; it must return "
+            r"float32\[3,n,6\]: n features",
         ),
         (
             TreeSearch(4, BadPart("score")),
@@ -326,7 +416,7 @@ class BadReadout(AbstractReadout):
             "one score for every action of every row",
         ),
         (TreeSearch(4, PUCT(qtransform=BadQ())), r"`BadQ.__call__` returned float32\[3,1\]"),
-        (TreeSearch(4, MuZeroPUCT(qtransform=BadQ())), r"must return float32\[3,6\]: one value"),
+        (TreeSearch(4, PUCT(qtransform=BadQ())), r"must return float32\[3,6\]: one value"),
         (TreeSearch.gumbel(4, qtransform=BadQ()), r"`BadQ.__call__` returned float32\[3,1\]"),
         (
             TreeSearch(4, backup=BadBackup()),

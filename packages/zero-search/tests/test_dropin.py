@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import zero_search.mctx as dropin
-from zero_search import AbstractQTransform, ByParentAndSiblings, MuZeroPUCT, TreeSearch
+from zero_search import AbstractQTransform, ByParentAndSiblings, TreeSearch
 from zero_search.mctx import _nodes
 
 from .helpers import Jitted, othello_positions, quick_jit, RandomTree
@@ -299,7 +299,7 @@ def test_two_searches_equal_a_long_one(quiet):
 def test_a_full_tree_counts_on_as_that_of_the_planner(quiet):
     model, state = endless()
     summary = go_on(state, None, 30).summary()
-    plan = Jitted(TreeSearch(30, MuZeroPUCT(), max_nodes=20), model).fresh(state)
+    plan = Jitted(TreeSearch.muzero(30, max_nodes=20), model).fresh(state)
     assert jnp.allclose(summary.visit_probs, plan.weights)
     assert jnp.allclose(summary.value, plan.value, atol=1e-5)
     difference = jnp.where(plan.weights > 0, summary.qvalues - plan.qvalues, 0)

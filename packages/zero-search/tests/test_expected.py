@@ -1,14 +1,12 @@
 """Afterstates judged by all of their outcomes: the sum by hand, and what one visit then tells."""
 
-from typing import Any, cast
-
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
-from zero_search import ExpectedModel, PlainQ, PUCT, TreeSearch
+from zero_search import PlainQ, PUCT, TreeSearch
+from zero_search._chance import ChanceNodes
 
 from .dice import branches, RandomDice, UNUSED
 from .helpers import quick_jit, RandomTree
@@ -22,7 +20,7 @@ DICE = RandomDice(TREE, 4, certain=0.2)
 def expected():
     """Q-values one step ahead, `[batch, actions]`, by a loop over what can happen."""
     state = TREE.start(64)
-    landed, *facts, legal = branches(DICE, state)
+    landed, *facts, legal = quick_jit(lambda s: branches(DICE, s))(state)
     reward, discount, probs = (np.asarray(x, np.float64) for x in facts)
     value = np.asarray(DICE.predict(landed, key=UNUSED)[1]).reshape(reward.shape)
     table = np.full(legal.shape, -np.inf)
@@ -36,11 +34,15 @@ def expected():
 
 
 def test_an_afterstate_is_worth_the_mean_of_its_outcomes(expected):
-    state, model = TREE.start(64), ExpectedModel(DICE)
+    state, model = TREE.start(64), ChanceNodes(DICE, 3, 4, sampled=False, expected=True)
+
+    @quick_jit
+    def judged(taken):
+        after = DICE.afterstate(state, taken)
+        return model.value(after, key=jr.split(jr.key(0), 64))
+
     for action in range(3):
-        taken = jnp.full((64,), action, jnp.int32)
-        after = model.afterstate(state, taken)
-        value = quick_jit(lambda x: model.afterstate_value(x, key=jr.split(jr.key(0), 64)))(after)
+        value = judged(jnp.full((64,), action, jnp.int32))
         possible = np.isfinite(expected[:, action])
         assert 20 < possible.sum()
         np.testing.assert_allclose(value[possible], expected[possible, action], atol=1e-6)
@@ -48,21 +50,21 @@ def test_an_afterstate_is_worth_the_mean_of_its_outcomes(expected):
 
 def test_one_visit_tells_all_that_is_one_step_ahead(expected):
     """Untried actions first: after a visit each, Q-values are exact expectations. Without the
-    model a visit tells of the likeliest outcome alone."""
-    planner = TreeSearch(3, PUCT(1.0, PlainQ(100.0)))
+    option a visit tells of the likeliest outcome alone."""
     state = TREE.start(64)
 
-    def qvalues(model):
+    def qvalues(whole):
+        planner = TreeSearch(3, PUCT(1.0, PlainQ(100.0)), evaluate_outcomes=whole)
         plan = lambda s: (
-            planner.plan(model, s, planner.init(model, s), key=jr.split(jr.key(0), 64))[0].qvalues
+            planner.plan(DICE, s, planner.init(DICE, s), key=jr.split(jr.key(0), 64))[0].qvalues
         )
         return np.asarray(quick_jit(plan)(state))
 
     # Where an action is illegal another one is visited twice, and sees further.
     whole = np.all(np.isfinite(expected), axis=1)
     assert 10 < whole.sum()
-    np.testing.assert_allclose(qvalues(ExpectedModel(DICE))[whole], expected[whole], atol=1e-5)
-    assert np.abs(qvalues(DICE)[whole] - expected[whole]).mean() > 0.1
+    np.testing.assert_allclose(qvalues(True)[whole], expected[whole], atol=1e-5)
+    assert np.abs(qvalues(False)[whole] - expected[whole]).mean() > 0.1
 
 
 def test_impossible_outcomes_and_ends_may_be_judged_anyhow():
@@ -75,19 +77,12 @@ def test_impossible_outcomes_and_ends_may_be_judged_anyhow():
 
     short = RandomTree(3, (1.0,), horizon=1, gamma=0.7)
     state = short.start(32)
-    model = ExpectedModel(Spoilt(short, 4, certain=0.5))
-    after = model.afterstate(state, jnp.zeros(32, jnp.int32))
-    assert jnp.all(jnp.isfinite(model.afterstate_value(after, key=jr.split(jr.key(0), 32))))
+    spoilt = Spoilt(short, 4, certain=0.5)
+    model = ChanceNodes(spoilt, 3, 4, sampled=False, expected=True)
 
+    @quick_jit
+    def judged(state):
+        after = spoilt.afterstate(state, jnp.zeros(32, jnp.int32))
+        return model.value(after, key=jr.split(jr.key(0), 32))
 
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def test_a_model_without_odds_is_refused(unhooked):
-    with pytest.raises(ValueError, match=r"`ExpectedModel\(model=RandomTree.*AbstractChanceModel`"):
-        ExpectedModel(cast(Any, TREE))
+    assert jnp.all(jnp.isfinite(judged(state)))

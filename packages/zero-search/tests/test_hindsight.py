@@ -12,21 +12,18 @@ import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    check_plan,
-    Determinised,
     Hindsight,
     NodeStatistics,
     PriorRoot,
     PUCT,
     RootStatistics,
-    SearchCarry,
     SoftmaxQ,
     Temperature,
     TreeSearch,
     VisitCounts,
 )
-from zero_search._tree import COUNT
-from zero_search._tree_search import _kept
+from zero_search._tree import COUNT, keep
+from zero_search._tree_search import SearchCarry
 
 from .dice import RandomDice, UNUSED
 from .helpers import equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
@@ -61,22 +58,21 @@ def test_equal_trees_are_the_inner_planner(planner):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "planner",
     [
-        (TreeSearch.alphazero(16, noise=Noise(), temperature=1.0), Determinised),
-        (TreeSearch.gumbel(16, max_num_considered_actions=3), Determinised),
-        pytest.param((TreeSearch(16, outcomes="sampled"), lambda x: x), marks=pytest.mark.slow),
+        TreeSearch.alphazero(16, noise=Noise(), temperature=1.0, outcomes="frozen"),
+        TreeSearch.gumbel(16, max_num_considered_actions=3, outcomes="frozen"),
+        pytest.param(TreeSearch(16, outcomes="sampled"), marks=pytest.mark.slow),
     ],
     ids=["puct", "gumbel", "chance"],
 )
-def test_one_tree_is_the_inner_planner(given):
+def test_one_tree_is_the_inner_planner(planner):
     # With all noise on, given the documented key.
-    dice = RandomDice(RandomTree(4, (1.0, -1.0)))
-    planner, model = given[0], given[1](dice)
+    model = RandomDice(RandomTree(4, (1.0, -1.0)))
 
     @quick_jit
     def run(seeds):
-        state, keys = dice.tree.start(12), jax.vmap(jr.key)(seeds)
+        state, keys = model.tree.start(12), jax.vmap(jr.key)(seeds)
         first = jax.vmap(lambda k: jr.fold_in(k, 0))(keys)
         one = fresh(Hindsight(planner, 1), model, state, keys)[0]
         return one, fresh(planner, model, state, first)[0]
@@ -216,30 +212,29 @@ def test_the_order_of_trees_is_nothing(sparse, unvisited):
 def test_a_tree_is_kept_if_its_future_came_true():
     trees, batch = 6, 16
     tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
-    model = Determinised(RandomDice(tree))
-    run = Jitted(Hindsight(TreeSearch(12, reuse=True), trees), model)
+    model = RandomDice(tree)
+    run = Jitted(Hindsight(TreeSearch(12, reuse=True, outcomes="frozen"), trees), model)
     state = tree.start(batch)
     plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
     after, _, _, last = run.step(state, plan.action)
     grown, advanced = carry.tree, run.advance(carry, plan.action, last)
     flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
     rows = jax.tree.map(lambda x: jnp.repeat(x, trees, axis=0), after)
-    kept = lambda c, s: _kept(flat(c.tree), flat(c.reached), s)
-    kept = quick_jit(kept)(advanced, rows)
-    kept = kept.node[:, 0, COUNT].reshape(batch, trees)
+    left = quick_jit(lambda c, s: keep(flat(c.tree), flat(c.reached), s))(advanced, rows)
+    visits = left.node[:, 0, COUNT].reshape(batch, trees)
     assert grown.parent.shape == (batch, trees, 25) and advanced.ply.shape == (batch, trees)
     stayed = 0
     for row, k in itertools.product(range(batch), range(trees)):
         child = int(grown.child[row, k, 0, plan.action[row]])
         came_true = child > 0 and bool(grown.state.name[row, k, child] == after.name[row])
         came_true &= not bool(last[row])
-        visits = int(grown.edge[row, k, 0, 0, plan.action[row]])
-        count = int(kept[row, k])
-        assert count == (visits if came_true else 0)
+        taken = int(grown.edge[row, k, 0, 0, plan.action[row]])
+        count = int(visits[row, k])
+        assert count == (taken if came_true else 0)
         stayed += came_true
     assert 10 < stayed < batch * trees - 30
     again, _ = run.plan(after, advanced, jr.key(1))
-    reused = np.maximum(np.asarray(kept) - 1, 0).sum(axis=1)
+    reused = np.maximum(np.asarray(visits) - 1, 0).sum(axis=1)
     assert np.array_equal(again.stats["reused"], reused) and reused.sum() > 20
 
 
@@ -308,14 +303,14 @@ def test_what_is_not_finite_is_counted_in_all_trees():
     ill = (stored & (np.asarray(grown.state.name) % 3 == 0)).sum(axis=1).reshape(10, 4)
     assert np.array_equal(plan.stats["invalid"], ill.sum(axis=1)) and ill.sum() > 50
     with pytest.raises(ValueError, match=f"NaN or infinity in {ill.sum()} evaluations"):
-        check_plan(plan)
+        plan.check()
 
 
 @pytest.mark.slow
 def test_devices_share_the_games_out():
     tree, mesh = RandomTree(4), jax.make_mesh((2,), ("data",))
-    model = Determinised(RandomDice(tree))
-    planner = Hindsight(TreeSearch(8, readout=SoftmaxQ(0.5)), 3)
+    model = RandomDice(tree)
+    planner = Hindsight(TreeSearch(8, readout=SoftmaxQ(0.5), outcomes="frozen"), 3)
     rows = jax.sharding.PartitionSpec("data")
     run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)
     given = tree.start(6), jr.split(jr.key(0), 6)

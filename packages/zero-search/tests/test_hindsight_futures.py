@@ -11,14 +11,12 @@ import numpy as np
 
 from zero_search import (
     AbstractHiddenModel,
-    Determinised,
     Hindsight,
     MaxBackup,
     PUCT,
     SoftmaxQ,
     TreeSearch,
 )
-from zero_search._tree import statistics
 
 from .dice import Die, expectimax, hindsight, RandomDice, UNUSED
 from .helpers import chi_squared, equal, fresh, Noise, quick_jit, RandomTree
@@ -56,13 +54,13 @@ def test_converges_to_the_value_in_hindsight():
     games, trees = 4, 600
     tree = RandomTree(3, (1.0,), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8)
     model = RandomDice(tree)
-    planner = Hindsight(TreeSearch(40, PUCT(50.0), backup=MaxBackup()), trees)
+    planner = Hindsight(TreeSearch(40, PUCT(50.0), backup=MaxBackup(), outcomes="frozen"), trees)
     state = tree.start(games, 3)
-    run = quick_jit(lambda s, k: fresh(planner, Determinised(model), s, k))
+    run = quick_jit(lambda s, k: fresh(planner, model, s, k))
     plan, grown = run(state, jr.split(jr.key(0), games))
     legal = np.isfinite(np.asarray(model.predict(state, key=UNUSED)[0]))
-    each = np.asarray(statistics(grown).qvalues).reshape(games, trees, 3)
-    assert np.all(np.asarray(statistics(grown).visits).reshape(each.shape).min(axis=1)[legal] > 0)
+    each = np.asarray(grown.root.qvalues).reshape(games, trees, 3)
+    assert np.all(np.asarray(grown.root.visits).reshape(each.shape).min(axis=1)[legal] > 0)
     error = each.std(axis=1)[legal] / np.sqrt(trees)
     foreseen = hindsight(model, state)[legal]
     fair = np.asarray(quick_jit(lambda s: expectimax(model, s, 2))(state))[legal]

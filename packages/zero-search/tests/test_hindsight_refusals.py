@@ -11,7 +11,6 @@ import pytest
 
 from zero_search import (
     BeliefModel,
-    Determinised,
     Hindsight,
     ParticleSearch,
     SoftmaxQ,
@@ -88,7 +87,7 @@ DICE = RandomDice(TREE)
         (TreeSearch(4, reuse=True), DICE),
         (TreeSearch(4, reuse=True), Tiger(2)),
         (TreeSearch.gumbel(4, num_leaves=2), BeliefModel(Tiger(2), 4)),
-        (TreeSearch.gumbel(4, reuse=True), Determinised(BeliefModel(Tiger(2), 4))),
+        (TreeSearch.gumbel(4, reuse=True, outcomes="frozen"), BeliefModel(Tiger(2), 4)),
     ],
 )
 def test_any_model_may_be_searched_by_several_trees(inner, model):

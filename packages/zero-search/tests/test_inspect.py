@@ -130,7 +130,7 @@ def test_visits_of_a_node_are_its_evaluation_and_its_edges(trees):
             assert row.final or row.visits == 1 + sum(e.visits for e in tree.actions(row.node))
 
 
-def test_priors_are_probabilities_where_logits_are_kept(model):
+def test_priors_are_probabilities_where_logits_arekept(model):
     planner = TreeSearch.gumbel(16, max_nodes=10)
     state = model.start(BATCH)
     tree = read_tree(grow(planner, model, state)[2], BATCH - 1)

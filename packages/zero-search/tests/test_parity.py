@@ -15,11 +15,11 @@ from zero_search import (
     AbstractRootNoise,
     ByMinMax,
     CompletedByMixedValue,
-    MuZeroPUCT,
     PriorRoot,
-    SequentialHalving,
+    PUCT,
     TreeSearch,
 )
+from zero_search._root import SequentialHalving
 
 from .helpers import Jitted, othello_positions, quick_jit, RandomTree
 
@@ -27,6 +27,7 @@ from .helpers import Jitted, othello_positions, quick_jit, RandomTree
 SIMULATIONS, GAMMA = 32, 0.9
 # chex dataclasses hide their constructors from type checkers.
 ENGINE: Any = mctx
+MUZERO = PUCT(1.25, c_base=19652.0)
 # The models here draw nothing.
 UNUSED: Any = None
 
@@ -55,7 +56,7 @@ class FixedHalving(SequentialHalving):
 
 
 def muzero(noise, **parts) -> TreeSearch:
-    options: dict[str, Any] = {"selection": MuZeroPUCT(), **parts}
+    options: dict[str, Any] = {"selection": MUZERO, **parts}
     return TreeSearch(SIMULATIONS, root=PriorRoot(Fixed(noise)), **options)
 
 
@@ -174,7 +175,7 @@ def test_puct_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch):
     transform = functools.partial(mctx.qtransform_by_min_max, min_value=-1.5, max_value=2.0)
     options = dict(dirichlet_fraction=0.0, qtransform=transform, max_depth=3)
     summary, _, _ = run_mctx(mctx.muzero_policy, case, monkeypatch, **options)
-    rule = MuZeroPUCT(qtransform=ByMinMax(-1.5, 2.0))
+    rule = PUCT(1.25, ByMinMax(-1.5, 2.0), c_base=19652.0)
     plan = Jitted(muzero(noise, selection=rule, max_depth=3), model).fresh(state)
     assert_same(plan, summary)
 

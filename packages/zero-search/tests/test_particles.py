@@ -13,12 +13,9 @@ import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    Multinomial,
     ParticleSearch,
-    ResampleBelow,
-    ResampleEvery,
-    Systematic,
 )
+from zero_search._cloud import resampled
 from zero_search._particles import move, Particles
 
 from .dice import Die, RandomDice
@@ -121,14 +118,12 @@ class Oracle:
         return weights / weights.sum()
 
     def due(self, step, ess):
-        rule = self.planner.resample
-        if isinstance(rule, ResampleEvery):
-            return step % rule.period == 0
-        return rule is not None and ess < rule.fraction
+        every, below = self.planner.resample_every, self.planner.resample_below
+        return (every is not None and step % every == 0) or (below is not None and ess < below)
 
     def resample(self, weights, key):
         n = len(weights)
-        if isinstance(self.planner.resampling, Systematic):
+        if self.planner.resampling == "systematic":
             uniform = (np.arange(n) + float(jr.uniform(key))) / n
         else:
             uniform = np.asarray(jr.uniform(key, (n,)))
@@ -136,12 +131,17 @@ class Oracle:
 
 
 CONFIGURATIONS = {
-    "after the last step": dict(resample=ResampleEvery(DEPTH), temperature=0.7),
-    "every other step": dict(resample=ResampleEvery(2), lambda_=0.8, temperature=0.5),
+    "after the last step": dict(resample_every=DEPTH, temperature=0.7),
+    "every other step": dict(resample_every=2, lambda_=0.8, temperature=0.5),
     "by sample size": dict(
-        resample=ResampleBelow(0.6), resampling=Systematic(), noise=Noise(), temperature=0.4
+        resample_every=None,
+        resample_below=0.6,
+        resampling="systematic",
+        noise=Noise(),
+        temperature=0.4,
     ),
-    "never": dict(resample=None, noise=Noise(), correct=False, lambda_=0.5),
+    "in either case": dict(resample_every=2, resample_below=0.6, temperature=0.4),
+    "never": dict(resample_every=None, noise=Noise(), correct=False, lambda_=0.5),
 }
 
 
@@ -170,14 +170,14 @@ def test_equals_a_loop_over_particles(name):
         deaths += sum(not x["alive"] for x in slow["particles"])
         resampled += sum(x[3] for x in slow["stats"][:-1])
     assert 0 < deaths < BATCH * PARTICLES
-    assert (resampled > 0) == (name in ("every other step", "by sample size"))
+    assert (resampled > 0) == (name in ("every other step", "by sample size", "in either case"))
     assert np.all(plan.stats["invalid"] == 0)
 
 
 def test_gain_is_what_the_way_was_worth_above_the_root():
     # No deaths, no resampling, gamma = lambda = 1: eta log(w) = A = sum(r) + V_h - V_0.
     model = RandomTree(3, (1.0, -1.0))
-    planner = ParticleSearch(PARTICLES, DEPTH, 0.6, resample=None)
+    planner = ParticleSearch(PARTICLES, DEPTH, 0.6, resample_every=None)
     state = model.start(2, 7)
     plan = search(planner, model, state)
     oracle = Oracle(planner, model)
@@ -231,7 +231,7 @@ CHAINS = {
 def test_errors_by_hand():
     # 1.8, 1.7 and 1.6, each discounted once more than the one before.
     model, depth, _ = CHAINS["discounted"]
-    planner = ParticleSearch(1, depth, resample=None)
+    planner = ParticleSearch(1, depth, resample_every=None)
     plan = search(planner, model, jnp.zeros((1,), jnp.int32))
     np.testing.assert_allclose(plan.stats["gain"][0], [1.8, 3.33, 4.626], atol=1e-5)
 
@@ -239,7 +239,7 @@ def test_errors_by_hand():
 @pytest.mark.parametrize("name", CHAINS)
 def test_sums_by_hand(name):
     model, depth, worth = CHAINS[name]
-    planner = ParticleSearch(2, depth, 0.5, resample=None)
+    planner = ParticleSearch(2, depth, 0.5, resample_every=None)
     plan = search(planner, model, jnp.zeros((1,), jnp.int32))
     np.testing.assert_allclose(plan.advantages, [[worth, worth]], atol=1e-5)
     np.testing.assert_allclose(plan.stats["gain"][0, -1], worth, atol=1e-5)
@@ -263,7 +263,7 @@ class Bandit(AbstractPriorModel[jax.Array]):
 
 
 def test_one_step_is_a_softmax_of_advantages():
-    plan = search(ParticleSearch(3, 1, resample=None), Bandit(), jnp.zeros((64,), jnp.int32))
+    plan = search(ParticleSearch(3, 1, resample_every=None), Bandit(), jnp.zeros((64,), jnp.int32))
     assert np.array_equal(plan.advantages, 1 - plan.candidates)
     np.testing.assert_allclose(plan.weights, jax.nn.softmax(1.0 - plan.candidates), rtol=1e-5)
     whole = np.flatnonzero((np.sort(plan.candidates, axis=1) == [0, 1, 2]).all(axis=1))
@@ -277,7 +277,7 @@ def test_one_step_is_a_softmax_of_advantages():
 
 
 def test_sample_size_is_full_after_resampling():
-    planner = ParticleSearch(8, 3, 0.2, resample=ResampleEvery(1))
+    planner = ParticleSearch(8, 3, 0.2, resample_every=1)
     plan = search(planner, Bandit(), jnp.zeros((16,), jnp.int32))
     ess = 8 * plan.stats["ess_fraction"]
     assert np.all(ess[:, 0] < 8) and np.all((ess >= 1 - 1e-5) & (ess <= 8 + 1e-5))
@@ -314,7 +314,7 @@ def test_particles_do_not_depend_on_one_another():
 
 def test_one_particle_is_a_rollout():
     model, depth = RandomTree(4, (1.0,), illegal=0.4, gamma=0.9), 4
-    planner = ParticleSearch(1, depth, lambda_=0.8, resample=None)
+    planner = ParticleSearch(1, depth, lambda_=0.8, resample_every=None)
     state, key = model.start(3, 2), jr.split(jr.key(0), 3)
     plan = search(planner, model, state)
     particle = [jr.fold_in(jr.split(k, 6)[3], 0) for k in key]
@@ -341,7 +341,7 @@ def test_one_particle_is_a_rollout():
 
 
 def test_particles_know_neither_the_real_die_nor_each_other():
-    number, planner, model = 10_000, ParticleSearch(3, 1, resample=None), Die()
+    number, planner, model = 10_000, ParticleSearch(3, 1, resample_every=None), Die()
 
     @quick_jit
     def run(seeds):
@@ -375,7 +375,7 @@ def test_copies_meet_different_futures():
         def predict(self, node, *, key):
             return jnp.zeros((*node.shape, 1)), jnp.zeros(node.shape, jnp.float32)
 
-    planner = ParticleSearch(2, 2, resample=ResampleEvery(1), resampling=Multinomial())
+    planner = ParticleSearch(2, 2, resample_every=1, resampling="multinomial")
     plan = search(planner, Dice(), jnp.zeros((3000,), jnp.int32))
     # The entropy tells equal faces (log 2) from others: one pair in six is equal.
     equal = np.mean(plan.stats["entropy"][:, 1] > np.log(2) - 1e-6)
@@ -396,7 +396,7 @@ def test_illegal_actions_are_never_tried_and_rows_without_any_are_filler():
             logits = jnp.where(node[:, None] < 0, -jnp.inf, row)
             return logits, jnp.zeros(node.shape, jnp.float32)
 
-    planner = ParticleSearch(16, 3, noise=Noise(), resample=ResampleEvery(1))
+    planner = ParticleSearch(16, 3, noise=Noise(), resample_every=1)
     plan = search(planner, Masked(), jnp.array([0, -1, 0], jnp.int32))
     assert np.all(plan.stats["invalid"] == 0) and not np.any(plan.candidates[::2] == 1)
     np.testing.assert_allclose(plan.weights.sum(axis=1), [1, 0, 1], rtol=1e-5)
@@ -406,7 +406,7 @@ def test_illegal_actions_are_never_tried_and_rows_without_any_are_filler():
 def test_readouts():
     state = jnp.zeros((2000,), jnp.int32)
     plans = {
-        name: search(ParticleSearch(5, 1, resample=None, readout=name), Bandit(), state)
+        name: search(ParticleSearch(5, 1, resample_every=None, readout=name), Bandit(), state)
         for name in ("sampled", "argmax")
     }
     sampled, greedy = plans["sampled"], plans["argmax"]
@@ -431,25 +431,25 @@ def test_a_new_temperature_does_not_compile_anew():
         state, key = jnp.zeros((4,), jnp.int32), jr.split(jr.key(0), 4)
         return planner.plan(Bandit(), state, None, key=key)[0].weights
 
-    planner = ParticleSearch(6, 2, 1.0, resample=None)
+    planner = ParticleSearch(6, 2, 1.0, resample_every=None)
     warm = run(planner)
     cold = run(eqx.tree_at(lambda p: p.temperature, planner, jnp.float32(0.1)))
     assert traces == 1
-    np.testing.assert_allclose(cold, run(ParticleSearch(6, 2, 0.1, resample=None)), rtol=1e-6)
+    np.testing.assert_allclose(cold, run(ParticleSearch(6, 2, 0.1, resample_every=None)), rtol=1e-6)
     np.testing.assert_allclose(cold, jax.nn.softmax(10 * jnp.log(warm)), rtol=1e-4, atol=1e-6)
     assert traces == 1
 
 
-@pytest.mark.parametrize("resampling", [Multinomial(), Systematic()], ids=["multi", "systematic"])
+@pytest.mark.parametrize("resampling", ["multinomial", "systematic"])
 def test_resampling_draws_by_weight(resampling):
     weights = np.array([0.0, 0.05, 0.4, 0.0, 0.3, 0.25, 0.0], np.float32)
     rows, number = 4000, len(weights)
-    index = resampling(jnp.tile(weights, (rows, 1)), key=jr.split(jr.key(0), rows))
+    index = resampled(jnp.tile(weights, (rows, 1)), resampling, jr.split(jr.key(0), rows))
     counts = np.stack([np.bincount(row, minlength=number) for row in np.asarray(index)])
     assert not counts[:, weights == 0].any()
     spread = np.sqrt(number * weights * (1 - weights) / rows)
     assert np.all(np.abs(counts.mean(axis=0) - number * weights) <= 4 * spread)
-    if isinstance(resampling, Systematic):
+    if resampling == "systematic":
         assert np.all(np.abs(counts - number * weights) < 1)
     else:
         # Independent draws: variance N w (1 - w) each.
@@ -475,7 +475,7 @@ class Coin(AbstractPriorModel):
 
 def test_every_particle_guesses_at_what_is_hidden():
     """One guess for all would make the plan certain of a coin that nobody has seen."""
-    planner = ParticleSearch(256, 1, temperature=0.1, resample=None)
+    planner = ParticleSearch(256, 1, temperature=0.1, resample_every=None)
     state, key = jnp.zeros((8,), jnp.int32), jr.split(jr.key(0), 8)
     plan, _ = quick_jit(lambda s, k: planner.plan(Coin(), s, None, key=k))(state, key)
     share = jnp.sum(jnp.where(plan.candidates == 0, plan.weights, 0.0), axis=1)

@@ -11,8 +11,6 @@ from zero_search import (
     AbstractProposalModel,
     GaussianNoise,
     ParticleSearch,
-    ResampleEvery,
-    Systematic,
 )
 
 from .helpers import Noise, quick_jit
@@ -70,7 +68,7 @@ def test_variance_falls_with_the_number_of_particles():
     model, rows, errors = Walk(), 500, []
     truth = model.tilted_mean(0.4, 3, 1.0)
     for number in (40, 160, 640):
-        planner = ParticleSearch(number, 3, 1.0, resample=ResampleEvery(1), readout="mean")
+        planner = ParticleSearch(number, 3, 1.0, resample_every=1, readout="mean")
         plan = plans(planner, model, jnp.full((rows, 1), 0.4), number)
         mean = np.sum(plan.weights[..., None] * plan.candidates, axis=1)
         np.testing.assert_allclose(plan.action, mean, rtol=1e-4, atol=1e-5)
@@ -85,8 +83,8 @@ def test_variance_falls_with_the_number_of_particles():
 
 def test_systematic_resampling_has_less_variance():
     model, spreads = Walk(), []
-    for resampling in (ParticleSearch().resampling, Systematic()):
-        planner = ParticleSearch(32, 1, 0.3, resample=ResampleEvery(1), resampling=resampling)
+    for resampling in (ParticleSearch().resampling, "systematic"):
+        planner = ParticleSearch(32, 1, 0.3, resample_every=1, resampling=resampling)
         plan = plans(planner, model, jnp.zeros((1000, 1)))
         # What resampling adds to the weights that it stands for.
         exact = jax.nn.softmax(plan.advantages / 0.3, axis=1)
@@ -123,7 +121,7 @@ class Flat(AbstractProposalModel[jax.Array]):
 def test_corrected_noise_leaves_the_policy_as_it_was():
     # Where nothing is worth more than the rest the weights must stand for the policy, whatever
     # the candidates were drawn from.
-    planner = ParticleSearch(200, 1, resample=None, noise=GaussianNoise(0.7))
+    planner = ParticleSearch(200, 1, resample_every=None, noise=GaussianNoise(0.7))
     plan = plans(planner, Flat(), jnp.zeros((400, 1)))
     actions = plan.candidates[..., 0]
     assert np.all(np.abs(actions) <= 1)
@@ -136,7 +134,7 @@ def test_corrected_noise_leaves_the_policy_as_it_was():
 
 
 def test_corrected_noise_on_discrete_actions():
-    planner = ParticleSearch(300, 1, 1e9, resample=None, noise=Noise())
+    planner = ParticleSearch(300, 1, 1e9, resample_every=None, noise=Noise())
     state = jnp.zeros((200,), jnp.int32)
     plan = plans(planner, Bandit(), state)
     shares = np.stack([(plan.weights * (plan.candidates == a)).sum(axis=1) for a in range(3)])
@@ -207,7 +205,7 @@ def test_actions_may_be_trees():
             return Push(jnp.zeros_like(node)), jnp.zeros(node.shape[0])
 
     state = jnp.arange(6.0).reshape(3, 2)
-    plan = plans(ParticleSearch(5, 1, 0.1, resample=None, readout="argmax"), Cart(), state)
+    plan = plans(ParticleSearch(5, 1, 0.1, resample_every=None, readout="argmax"), Cart(), state)
     right, force = plan.candidates["right"], plan.candidates["force"]
     assert right.shape == (3, 5) and force.shape == (3, 5, 2)
     after = np.asarray(state)[:, None] + np.where(right, 1.0, -1.0)[..., None] * force
@@ -240,7 +238,7 @@ def test_equal_candidates_count_together():
         def log_prob(self, action):
             return jnp.zeros(())
 
-    planner = ParticleSearch(16, 1, resample=None, readout="argmax")
+    planner = ParticleSearch(16, 1, resample_every=None, readout="argmax")
     plan = plans(planner, Two(), jnp.zeros((50, 1)))
     share = np.sum(plan.weights * plan.candidates[..., 1], axis=1)
     assert np.array_equal(plan.action[:, 1], (share > 0.5).astype(np.float32))

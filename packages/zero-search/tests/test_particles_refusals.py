@@ -13,12 +13,9 @@ import pytest
 from zero_search import (
     AbstractModel,
     AbstractProposalModel,
-    check_plan,
     DirichletNoise,
     GaussianNoise,
     ParticleSearch,
-    ResampleBelow,
-    ResampleEvery,
 )
 
 from .helpers import quick_jit, RandomTree
@@ -31,19 +28,18 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
     (
         ParticleSearch,
         dict(depth=3),
-        r"resample=ResampleEvery\(period=4\), depth=3\)`: the period is longer than the search",
+        r"\(resample_every=4, depth=3\)`: is longer than the search is deep",
     ),
     (ParticleSearch, dict(temperature=np.nan), r"\(temperature=nan\)`: must be finite and above 0"),
     (ParticleSearch, dict(temperature=0.0), r"\(temperature=0.0\)`: must be finite and above 0"),
     (ParticleSearch, dict(temperature=[1.0, 2.0]), r"has shape \(2,\): must be a scalar"),
     (ParticleSearch, dict(lambda_=-0.1), r"\(lambda_=-0.1\)`: must be from 0 to 1"),
-    (ParticleSearch, dict(resample=4), r"\(resample=4\)`: must be an instance of a subclass"),
-    (ParticleSearch, dict(resampling="systematic"), r"AbstractResampling`"),
+    (ParticleSearch, dict(resample_every=0), r"\(resample_every=0\)`: must be an integer"),
+    (ParticleSearch, dict(resampling="residual"), r"resampling='residual'\)`: must be \"multi"),
     (ParticleSearch, dict(noise=0.3), r"\(noise=0.3\)`: must be .*DirichletNoise.*GaussianNoise"),
     (ParticleSearch, dict(noise=GaussianNoise), r"GaussianNoise'>\)`: must be .*`GaussianNoise\("),
     (ParticleSearch, dict(readout="best"), r"\(readout='best'\)`: must be \"sampled\", \"argmax\""),
-    (ResampleEvery, dict(period=0), r"`ResampleEvery\(period=0\)`: must be an integer, 1 or more"),
-    (ResampleBelow, dict(fraction=1.1), r"`ResampleBelow\(fraction=1.1\)`: must be from 0 to 1"),
+    (ParticleSearch, dict(resample_below=1.1), r"\(resample_below=1.1\)`: must be from 0 to 1"),
     (GaussianNoise, dict(scale=-1.0), r"`GaussianNoise\(scale=-1.0\)`: must be finite, 0 or more"),
     (GaussianNoise, dict(scale=1.0, minimum=2.0), r"\(minimum=2.0, maximum=1.0\)`: must be finite"),
     (GaussianNoise, dict(scale=1.0, maximum=np.inf), r"maximum=inf\)`: must be finite and in"),
@@ -184,13 +180,13 @@ def test_bad_uses_are_named(unhooked, planner, model, message):
 @pytest.mark.parametrize("what, times", [("reward", 4), ("value", 1), ("action", 4)])
 def test_what_is_not_finite_is_counted_and_stops_its_particle(what, times):
     # In the second game something is not finite: at the root, for each of 4 particles or once.
-    planner = ParticleSearch(4, 2, resample=None)
+    planner = ParticleSearch(4, 2, resample_every=None)
     state = jnp.array([[0.0], [-9.0], [5.0]])
     model = Line(what)
     result = quick_jit(lambda s: plan(planner, model, s))(state)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(result))
     with pytest.raises(ValueError, match=f"in {result.stats['invalid'].sum()} eval.*rows .1.:"):
-        check_plan(result)
+        result.check()
     extra = 4 if what == "value" else 0  # the value of the state that the first step leads to
     assert result.stats["invalid"].tolist() == [0, times + extra, 0]
     # Wrecked steps count for nothing: not even the reward of -1, which others have paid.

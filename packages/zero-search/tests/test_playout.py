@@ -12,12 +12,12 @@ import pytest
 from zero_search import (
     AbstractHiddenModel,
     AbstractPriorModel,
-    Determinised,
     Hindsight,
     MaxBackup,
-    PlainUCB1,
+    PlainQ,
     PlayoutModel,
     TreeSearch,
+    UCB1,
 )
 
 from .dice import branches, RandomDice, UNUSED
@@ -222,7 +222,7 @@ def test_playouts_win_nim():
     # UCT as it began: no evaluator at all.
     heaps = jnp.asarray([2, 3, 5, 6, 7, 9], jnp.int32)
     model = PlayoutModel(Nim(), 12)
-    planner = TreeSearch(400, PlainUCB1(1.0))
+    planner = TreeSearch(400, UCB1(1.0, PlainQ(), epsilon=1e-3))
 
     @quick_jit
     def run(key):
@@ -289,7 +289,6 @@ ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [
     (PlayoutModel, (TREE, 5, False, -0.5), r"`PlayoutModel\(mixing=-0.5\)`: must be from 0 to 1"),
     (PlayoutModel, (TREE, 5, False, 1.0, 3), r"`PlayoutModel\(playouts_in=3\)`: must be an inst"),
     (PlayoutModel, (3, 5), r"`PlayoutModel\(model=3\)`: must be an instance"),
-    (Determinised, (3,), r"`Determinised\(model=3\)`: must be an instance"),
 ]
 
 

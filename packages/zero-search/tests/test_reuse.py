@@ -1,6 +1,7 @@
 """What is kept of a tree between moves, and what is not."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -9,10 +10,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, PUCT, Rules, TreeSearch
+from zero_search import AbstractPriorModel, PUCT, Rules, Tree, TreeSearch
 from zero_search._select import prepare
-from zero_search._tree import COUNT, DISCOUNT, FINAL, plant, RAW, REWARD, VALUE
-from zero_search._tree_search import _kept
+from zero_search._tree import COUNT, DISCOUNT, FINAL, keep, RAW, REWARD, VALUE
 
 from .helpers import Jitted, Node, Noise, quick_jit, RandomTree, Reference
 
@@ -74,7 +74,7 @@ def test_game_with_reuse_equals_the_reference(run):
 @pytest.fixture(scope="module")
 def kept():
     """What a plan from states would start with."""
-    return quick_jit(lambda carry, state: _kept(carry.tree, carry.reached, state))
+    return quick_jit(lambda carry, state: keep(carry.tree, carry.reached, state))
 
 
 def test_kept_visits_are_those_of_the_played_edge(run, moved):
@@ -259,7 +259,7 @@ def test_what_became_illegal_leaves_the_root(run, moved, kept):
     gone = gone & (jnp.arange(BATCH)[:, None] % 2 == 0)
     logits, value = run.model.predict(after, key=jr.split(jr.key(0), BATCH))
     prior = Rules(run.planner.selection).prior(jnp.where(gone, -jnp.inf, logits))
-    tree = quick_jit(plant)(below, after, prior, value)
+    tree = quick_jit(Tree.plant)(below, after, prior, value)
     left = jnp.where(gone, 0.0, visits)
     assert jnp.array_equal(tree.edge[:, 0, 0], left)
     count, mean = tree.node[:, 0, COUNT], tree.node[:, 0, VALUE]
@@ -268,3 +268,27 @@ def test_what_became_illegal_leaves_the_root(run, moved, kept):
     same = (below.size > 0) & ~jnp.any(gone, axis=1)
     assert jnp.array_equal(mean[same], below.node[:, 0, VALUE][same])
     assert jnp.any(same) and jnp.any(jnp.sum(left, axis=1)[jnp.any(gone, axis=1)] > 0)
+
+
+class Learned(AbstractPriorModel):
+    """Its nodes are made of what the player observes."""
+
+    def root(self, state, obs, *, key):
+        return 2.0 * obs.features
+
+    def step(self, node, action, *, key):
+        one = jnp.ones(node.shape)
+        return node + 1.0, one, one, one == 0
+
+    def predict(self, node, *, key):
+        return jnp.stack([node, -node], axis=1), jnp.tanh(node)
+
+
+def test_over_a_model_that_needs_the_observation_reuse_is_refused_in_one_line():
+    state, obs = jnp.zeros((2,)), SimpleNamespace(features=jnp.asarray([0.1, -0.1]))
+    planner, model = TreeSearch.muzero(4), Learned()
+    carry, key = planner.init(model, state), jr.split(jr.key(0), 2)
+    assert planner.plan(model, state, carry, key=key, obs=obs)[0].action.tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r"Learned.root\(.*AttributeError.*Leave `reuse` out") as e:
+        TreeSearch.muzero(4, reuse=True).init(model, state)
+    assert "\n" not in str(e.value)

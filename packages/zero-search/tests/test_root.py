@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
-from zero_search import AbstractPriorModel, SequentialHalving, TreeSearch
+from zero_search import AbstractPriorModel, TreeSearch
+from zero_search._root import SequentialHalving
 
 from .helpers import exact_values, Jitted, quick_jit, RandomTree
 

@@ -9,19 +9,17 @@ import pytest
 from zero_search import (
     AbstractPriorModel,
     DirichletNoise,
-    ImprovedPolicy,
-    ImprovedPolicySelection,
-    MuZeroPUCT,
     NodeStatistics,
     PriorRoot,
     PUCT,
-    SequentialHalving,
     SoftmaxQ,
     Temperature,
     TreeSearch,
     UCB1,
 )
-from zero_search._select import best_action, prepare
+from zero_search._readout import ImprovedPolicy
+from zero_search._root import SequentialHalving
+from zero_search._select import best_action, ImprovedPolicySelection, prepare
 
 from .helpers import exact_values, Jitted, Nim, Node, Noise, quick_jit, RandomTree, Reference
 
@@ -104,7 +102,7 @@ def test_wins_nim(planner):
     assert jnp.array_equal(plan.action, heaps % 4 - 1)
 
 
-@pytest.mark.parametrize("selection", [PUCT(0.0), MuZeroPUCT(0.0), UCB1(0.0)])
+@pytest.mark.parametrize("selection", [PUCT(0.0), PUCT(0.0, c_base=1e9), UCB1(0.0)])
 def test_without_exploration_no_illegal_action_is_taken(selection):
     # `0 * -inf` is no score. Where all that was seen is bad, an illegal action must not win.
     logits = jnp.asarray([[-jnp.inf, 1.0, -jnp.inf, 0.0], [0.0, -jnp.inf, -jnp.inf, 0.0]])
@@ -236,3 +234,17 @@ def test_devices_share_the_games_out(planner):
     whole = quick_jit(run)(*given)
     assert np.array_equal(shared.action, whole.action)
     assert np.allclose(shared.weights, whole.weights, atol=1e-6)
+
+
+def test_a_part_replaces_that_of_a_known_search():
+    rule, readout = PUCT(3.0), SoftmaxQ(0.5)
+    for make in (
+        TreeSearch.alphazero,
+        TreeSearch.muzero,
+        TreeSearch.gumbel,
+        TreeSearch.uct,
+    ):
+        planner = make(4, selection=rule, readout=readout)
+        assert planner.selection is rule and planner.readout is readout
+    assert TreeSearch.uct(4, c=2.0).selection == UCB1(2.0)
+    assert TreeSearch.muzero(4, c=2.0, c_base=50.0).selection == PUCT(2.0, c_base=50.0)

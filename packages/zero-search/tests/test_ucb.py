@@ -11,13 +11,12 @@ import pytest
 
 from zero_search import (
     AbstractPriorModel,
-    LogPUCT,
     NodeStatistics,
     PlainQ,
-    PlainUCB1,
     PUCB,
     PUCT,
     TreeSearch,
+    UCB1,
 )
 from zero_search._select import best_action, prepare
 
@@ -73,12 +72,12 @@ def table() -> Table:
 # Of one node: q and n of the actions, p their prior, t the visits of the node.
 ORACLES = {
     "ucb1": (
-        PlainUCB1(0.7, qtransform=PlainQ(0.0)),
+        UCB1(0.7, PlainQ(0.0), epsilon=1e-3),
         0.0,
         lambda q, n, p, t: q + 0.7 * np.sqrt(np.log(t) / (n + 1e-3)),
     ),
     "log": (
-        LogPUCT(1.3),
+        PUCT(1.3, PlainQ(1.0), bound="log"),
         1.0,
         lambda q, n, p, t: q + 1.3 * p * np.sqrt(np.log(t + 1) / (n + 1)),
     ),
@@ -173,7 +172,13 @@ def test_visits_of_all_nodes_equal_numpy(name, table):
 
 
 @pytest.mark.parametrize(
-    "selection", [PlainUCB1(0.0), LogPUCT(0.0), PUCB(), PUCT(0.0, PlainQ(9.0))]
+    "selection",
+    [
+        UCB1(0.0, PlainQ(), epsilon=1e-3),
+        PUCT(0.0, PlainQ(1.0), bound="log"),
+        PUCB(),
+        PUCT(0.0, PlainQ(9.0)),
+    ],
 )
 def test_no_illegal_or_impossible_action_is_taken(selection):
     # Illegal ones; a probability that underflows; a node never scored before; one legal action.
@@ -215,9 +220,9 @@ def test_an_unlikely_action_waits(getkey):
 @pytest.mark.parametrize(
     "build, message",
     [
-        (lambda: PlainUCB1(-1.0), r"`PlainUCB1\(c=-1.0\)`: must be finite, 0 or more"),
-        (lambda: PlainUCB1(epsilon=0.0), r"`PlainUCB1\(epsilon=0.0\)`: must be finite"),
-        (lambda: LogPUCT(np.nan), r"`LogPUCT\(c=nan\)`: must be finite, 0 or more"),
+        (lambda: UCB1(-1.0), r"`UCB1\(c=-1.0\)`: must be finite, 0 or more"),
+        (lambda: UCB1(epsilon=0.0), r"`UCB1\(epsilon=0.0\)`: must be finite"),
+        (lambda: PUCT(np.nan, bound="log"), r"`PUCT\(c=nan\)`: must be finite, 0 or more"),
         (lambda: PlainQ(np.inf), r"`PlainQ\(unvisited=inf\)`: must be finite"),
     ],
 )

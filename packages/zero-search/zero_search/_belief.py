@@ -69,18 +69,19 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     will have been seen. A root is `num_particles` draws of `model.root`, equally weighted. An
     action steps every particle, and the signals that they give are its outcomes, weighted as the
     particles are. The player then believes in those that gave the signal: Bayes' rule. So every
-    decision rests on what has been seen, and a look is worth what it lets one do, no more and no
-    less. [`zero_search.Hindsight`][] over `model` plans for every guess apart, as if it were known,
-    so it never pays for information.
+    decision rests on what has been seen, and information is worth the decisions that it allows.
+    [`zero_search.Hindsight`][] over `model` plans for every guess apart, as if it were known, so it
+    never pays for information.
 
     A [`zero_search.Belief`][] in place of a state is a root as it stands. With every possible state
     as a particle, weighted by its probability, and a `step` that draws nothing, this is the belief
     MDP itself and its expectimax the best there is. Otherwise particles are samples, each with one
     frozen future (a *scenario*): its steps are drawn from `seed`, never from the keys of the real
-    world. Signals then split few particles among many nodes, and a node that is left with one of
-    them knows all that is hidden and to come. Its value is too high, as those of Hindsight all are.
-    More particles push that deeper; `min_particles` stops there. The price is memory and steps: a
-    node holds `num_particles` states, twice, and a simulation steps as many.
+    world. Signals then split few particles among many nodes. A node with one particle knows
+    everything that is hidden and that will happen, so its value is too high, as in Hindsight. With
+    more particles this happens deeper in the tree; `min_particles` ends the tree before it. The
+    price is memory and steps: a node holds `num_particles` states, twice, and a simulation steps as
+    many.
 
     **Requirements.** All players must see the same. A card game in which each player sees only
     their own hand cannot be searched this way. Particles of a node that give the same signal must

@@ -1,8 +1,10 @@
 """Chance nodes: worlds in which outcomes with known probabilities follow the actions.
 
 The search steps nodes of two kinds, decisions and afterstates, in turn. `ChanceNodes` makes such
-a world of a chance model.
+a world of a chance model, and `Outcomes` says how its chance nodes are searched.
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from ._backup import MeanBackup
 from ._check import (
     batch_size,
     check_afterstate_value,
@@ -18,8 +21,13 @@ from ._check import (
     check_step,
 )
 from ._model import AbstractChanceModel, AbstractPriorModel, Node
-from ._rules import Outcomes, widened
 from ._sample import safe_softmax, split_rows, where_rows
+from ._select import highest
+from ._statistics import NodeStatistics
+
+
+#: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
+OUTCOMES = ("proportional", "weighted", "sampled", "frozen")
 
 
 def sampled_step(
@@ -56,12 +64,16 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
     The reward and discount of a move lie on its outcome's edge; the edge to the afterstate has
     reward 0 and discount 1, so the value of an afterstate is the acting player's. Logits are as
     wide as the larger number of actions and outcomes.
+
+    With `expected` an afterstate is worth `sum(p * (reward + discount * value))` over all outcomes,
+    evaluated in one batch, whatever the model itself says of it.
     """
 
     model: AbstractChanceModel
     num_actions: int
     num_outcomes: int
     sampled: bool
+    expected: bool
 
     def root(
         self, state: PyTree[Array], obs: PyTree[Array], *, key: Key[Array, " batch"]
@@ -118,32 +130,108 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         batch, chance = node.chance.shape[0], node.chance > 0
         check_prediction(logits, value, batch, self.num_actions)
         value = value.astype(jnp.float32)
-        expected = self.model.afterstate_value(node.afterstate, key=akey)
+        expected = self.value(node.afterstate, key=akey)
         if expected is None:
             future = jnp.where(node.discount == 0, 0.0, node.discount * value)
             expected = node.reward + future
-        else:
-            check_afterstate_value(expected, batch)
         outcomes = self.model.outcome_logits(node.afterstate)
         logits, outcomes = (widened(x.astype(jnp.float32), self.width) for x in (logits, outcomes))
         logits = jnp.where(chance[:, None], outcomes, logits)
         return logits, jnp.where(chance, expected.astype(jnp.float32), value)
+
+    def value(
+        self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"] | None:
+        """Of afterstates; `None` if it is that of the node behind their first outcome."""
+        if not self.expected:
+            value = self.model.afterstate_value(afterstate, key=key)
+            if value is not None:
+                check_afterstate_value(value, key.shape[0])
+            return value
+        probs = safe_softmax(self.model.outcome_logits(afterstate).astype(jnp.float32))
+        batch, number = probs.shape
+        every = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), afterstate)
+        outcomes = jnp.tile(jnp.arange(number, dtype=jnp.int32), batch)
+        node, reward, discount, _ = self.model.resolve(every, outcomes)
+        keys = jax.vmap(lambda k: jr.split(k, number))(key).reshape(-1)
+        logits, value = self.model.predict(node, key=keys)
+        check_prediction(logits, value, batch * number, self.num_actions)
+        future = jnp.where(discount == 0, 0.0, discount * value.astype(jnp.float32))
+        worth = (reward + future).reshape(batch, number)
+        return jnp.sum(jnp.where(probs > 0, probs * worth, 0.0), axis=1)
 
     @property
     def width(self) -> int:
         return max(self.num_actions, self.num_outcomes)
 
 
+class Outcomes(eqx.Module):
+    """How chance nodes are searched: one of the `OUTCOMES` but the last.
+
+    With `through` the value of an afterstate is that of the node behind its first outcome, the
+    likeliest or the drawn one: its own value then stands for a visit of that outcome.
+    """
+
+    rule: str
+    through: bool
+    num_actions: int
+    num_outcomes: int
+
+    def choose(self, node: NodeStatistics, chance: Float[Array, " rows"]) -> Int[Array, " rows"]:
+        """The outcome to visit next; `node` has columns of outcomes."""
+        probs = node.probabilities
+        if self.rule == "sampled":
+            return _drawn(probs, chance, node.count)
+        counted = node.visits + (_first(probs) if self.through else 0.0)
+        lag = probs / (counted + 1.0)
+        if self.rule == "weighted":
+            lag = jnp.where((counted == 0) & (probs > 0), 1.0 + probs, lag)
+        return highest(jnp.where(node.legal, lag, -jnp.inf))
+
+    def value(self, node: NodeStatistics, outcome: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        """What afterstates are worth, from the statistics of their outcomes alone."""
+        if self.rule != "weighted":
+            return MeanBackup()(node, outcome)
+        probs, visits, qvalues = node.probabilities, node.visits, node.qvalues
+        own = node.raw_value[:, None]
+        if self.through:
+            stands_in = (_first(probs) > 0) & (visits == 0)
+            qvalues, visits = jnp.where(stands_in, own, qvalues), jnp.where(stands_in, 1.0, visits)
+        known = jnp.where(visits > 0, jnp.maximum(probs, 0.0), 0.0)
+        worth = jnp.sum(jnp.where(known > 0, known * qvalues, 0.0), axis=1)
+        mass = jnp.sum(known, axis=1)
+        if self.through:  # nothing is known of the others
+            return worth / jnp.where(mass > 0, mass, 1.0)
+        return worth + (1.0 - mass) * node.raw_value
+
+
 def chance_nodes(
-    model: AbstractChanceModel, node: PyTree[Array], num_actions: int, rule: str
+    model: AbstractChanceModel, node: PyTree[Array], num_actions: int, rule: str, expected: bool
 ) -> tuple[ChanceNodes, Outcomes]:
     """The model with afterstates as nodes, and how the search treats them."""
     number = model.num_outcomes
-    keys = jr.split(jr.key(0), batch_size(node))
+    world = ChanceNodes(model, num_actions, number, rule == "sampled", expected)
     shapes = _afterstate_shapes(model, node)
-    value = eqx.filter_eval_shape(lambda x: model.afterstate_value(x, key=keys), shapes)
-    outcomes = Outcomes(rule, value is None, num_actions, number)
-    return ChanceNodes(model, num_actions, number, rule == "sampled"), outcomes
+    keys = jr.split(jr.key(0), batch_size(node))
+    value = eqx.filter_eval_shape(lambda x: world.value(x, key=keys), shapes)
+    return world, Outcomes(rule, value is None, num_actions, number)
+
+
+def decision(node: Any) -> Any:
+    """The model's nodes; where the search steps a `ChanceNode`, the one that it holds (at a chance
+    node, the one behind its first outcome). The leaves may also be NumPy arrays."""
+    return node.node if isinstance(node, ChanceNode) else node
+
+
+def is_chance(node: Any) -> Any:
+    """Which are chance nodes; `None` in a world without them."""
+    return node.chance > 0 if isinstance(node, ChanceNode) else None
+
+
+def widened(x: Float[Array, "*axes columns"], width: int) -> Float[Array, "*axes {width}"]:
+    """With columns of `-inf` up to `width`."""
+    pad = [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])]
+    return jnp.pad(x, pad, constant_values=-jnp.inf)
 
 
 def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTree:
@@ -155,3 +243,25 @@ def _drawn_outcome(
     logits: Float[Array, "batch outcomes"], key: Key[Array, " batch"]
 ) -> Int[Array, " batch"]:
     return jax.vmap(jr.categorical)(key, logits).astype(jnp.int32)
+
+
+def _first(probs: Float[Array, "rows outcomes"]) -> Float[Array, "rows outcomes"]:
+    """1 for the outcome that a new afterstate is resolved to, unless one is drawn."""
+    return jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
+
+
+def _drawn(
+    probs: Float[Array, "rows outcomes"],
+    seed: Float[Array, " rows"],
+    count: Float[Array, " rows"],
+) -> Int[Array, " rows"]:
+    """The outcome of a node's visit number `count`, by inverting the distribution."""
+
+    def uniform(seed, count):
+        bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
+        return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
+
+    below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
+    threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
+    drawn = jnp.sum((below <= threshold[:, None]).astype(jnp.int32), axis=1)
+    return jnp.minimum(drawn, probs.shape[1] - 1)

@@ -3,6 +3,7 @@
 import inspect
 import math
 import numbers
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,12 +11,24 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 
-def check_range(owner: str, low: float, high: float = math.inf, /, **fields: float) -> None:
-    """Raises where a hyperparameter of `owner` is not a finite number in `[low, high]`."""
-    allowed = f"finite, {low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
+    """Raises where a hyperparameter of `owner` is not a finite number in `[least, most]`."""
+    allowed = f", {least:g} or more" if least > -math.inf else ""
+    allowed = f"finite{allowed}" if most == math.inf else f"from {least:g} to {most:g}"
     for name, value in fields.items():
-        if not (low <= value <= high and value < math.inf):
-            raise ValueError(f"`{owner}({name}={value})`: must be {allowed}.")
+        if not (_is_number(value) and least <= value <= most and math.isfinite(value)):
+            raise ValueError(
+                f"`{owner}({name}={_given(value)})`: must be {_number(value)}{allowed}."
+            )
+
+
+def check_positive(owner: str, /, **fields: Any) -> None:
+    """Raises where a hyperparameter of `owner` is not a finite number above 0."""
+    for name, value in fields.items():
+        if not (_is_number(value) and 0 < value < math.inf):
+            raise ValueError(
+                f"`{owner}({name}={_given(value)})`: must be {_number(value)}finite and above 0."
+            )
 
 
 def check_count(owner: str, low: int, /, **fields: int) -> None:
@@ -42,12 +55,9 @@ def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
     """Raises where a replaceable part of `owner` is not an instance of `kind`."""
     for name, part in parts.items():
         if not isinstance(part, kind):
-            given = f"{part.__name__}, a class" if isinstance(part, type) else repr(part)
-            if "\n" in given:
-                given = f"{type(part).__name__}(...)"
             of = "a subclass of " if inspect.isabstract(kind) else ""
             raise ValueError(
-                f"`{owner}({name}={given})`: must be an instance of {of}"
+                f"`{owner}({name}={_given(part)})`: must be an instance of {of}"
                 f"`zero_search.{kind.__name__}`."
             )
 
@@ -81,24 +91,68 @@ def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
         raise ValueError(f"`carry.ply` is {_show(ply)} for {batch} states: {hint}.")
     if jax.tree.structure(tree) != jax.tree.structure(wanted):
         raise ValueError(f"`carry.tree` holds states of another structure than `state`: {hint}.")
-    pairs = zip(jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(wanted), strict=True)
-    for (path, x), y in pairs:
-        if _show(x) != _show(y):
-            raise ValueError(
-                f"`carry.tree{jax.tree_util.keystr(path)}` is {_show(x)} and not {_show(y)}, as "
-                f"this search from {batch} states needs it: {hint}."
-            )
+    for path, x, y in _different(tree, wanted):
+        raise ValueError(
+            f"`carry.tree{path}` is {x} and not {y}, as this search from {batch} states needs it: "
+            f"{hint}."
+        )
+
+
+def check_planted(given: tuple[Any, ...], held: tuple[Any, ...]) -> None:
+    """The node, prior and value of roots, against what the rows of the trees hold."""
+    hint = "make the trees by `Tree.empty` for such nodes and priors"
+    for name, new, old in zip(("node", "prior", "value"), given, held, strict=True):
+        if jax.tree.structure(new) != jax.tree.structure(old):
+            raise ValueError(f"`Tree.plant` got a {name} of another structure: {hint}.")
+        for path, x, y in _different(new, old):
+            raise ValueError(f"`Tree.plant` got `{name}{path}` {x} for trees of {y}: {hint}.")
+
+
+def check_leaves(owner: str, num_simulations: int, num_leaves: int) -> None:
+    check_count(owner, 1, num_simulations=num_simulations)
+    if num_simulations % num_leaves:
+        raise ValueError(
+            f"`{owner}(num_simulations={num_simulations}, num_leaves={num_leaves})`: "
+            "num_simulations must be a multiple of num_leaves."
+        )
+
+
+def check_search(num_simulations: int, leaves: int, planes: int, key: Any, batch: int) -> None:
+    """Of `search`, with trees whose `edge` has so many `planes`."""
+    check_leaves("search", num_simulations, leaves)
+    if not callable(key):
+        check_keys(key, batch)
+    if planes != (2 if leaves == 1 else 3):
+        raise ValueError(
+            f"`search` got trees for another number of leaves at a time than `Rules(num_leaves="
+            f"{leaves})`: make them by `Tree.empty(..., num_leaves={leaves})`."
+        )
+
+
+def check_plan(
+    action: Any, value: Any, stats: dict[str, Array], weights: Any, visits: Any, qvalues: Any
+) -> None:
+    """Of `Plan.over_actions`."""
+    shape = jnp.shape(weights)
+    if len(shape) != 2:
+        raise ValueError(f"`weights` is {_show(weights)}; it must be float32[batch,actions].")
+    rows = f"weights of shape {shape}"
+    for name, x in (("weights", weights), ("visits", visits), ("qvalues", qvalues)):
+        _check_array(f"`{name}` is", x, "float", shape, rows)
+    _check_array("`action` is", action, "int", shape[:1], rows)
+    _check_array("`value` is", value, "float", shape[:1], rows)
+    if "invalid" not in stats:
+        raise ValueError(
+            f"`stats` has {sorted(stats)} and no 'invalid': give the number of evaluations in each "
+            "row that were not finite, as `search` and `masked_prediction` tell them."
+        )
 
 
 def check_move(batch: int, action: Array, last: Array) -> None:
     """What `advance` is told about `batch` games."""
-    kinds = {"action": jnp.integer, "last": jnp.bool_}
-    for (name, kind), x in zip(kinds.items(), (action, last), strict=True):
-        if jnp.shape(x) != (batch,) or not _is(x, kind):
-            raise ValueError(
-                f"`{name}` is {_show(x)} for a carry of {batch} games; it must be "
-                f"{'bool' if kind is jnp.bool_ else 'int'} of shape ({batch},)."
-            )
+    rows = f"a carry of {batch} games"
+    _check_array("`action` is", action, "int", (batch,), rows)
+    _check_array("`last` is", last, "bool", (batch,), rows)
 
 
 def batch_size(state: PyTree[Array]) -> int:
@@ -118,7 +172,8 @@ def batch_size(state: PyTree[Array]) -> int:
 
 
 def check_keys(key: Array, batch: int) -> None:
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape != (batch,):
+    typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if not typed or key.shape != (batch,):
         raise ValueError(
             f"`key` is {_show(key)} for {batch} states; it must hold one typed key a state, shape "
             f"({batch},): use `jax.random.split(jax.random.key(seed), {batch})`."
@@ -146,11 +201,10 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
             "`sample(*, key)` and `log_prob(action)`, as the distributions of zero-nets have. "
             "Logits belong to `AbstractPriorModel.predict`."
         )
-    if jnp.shape(value) != (batch,) or not _is(value, jnp.floating):
-        raise ValueError(
-            f"`model.propose` returned values {_show(value)} for {batch} states; they must be "
-            f"float of shape ({batch},): one scalar for every state."
-        )
+    each = "one scalar for every state"
+    _check_array(
+        "`model.propose` returned values", value, "float", (batch,), f"{batch} states", each
+    )
     for path, x in jax.tree_util.tree_leaves_with_path(policy):
         if isinstance(x, Array) and x.shape[:1] != (batch,):
             raise ValueError(
@@ -161,22 +215,16 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
 
 
 def check_outcomes(logits: Array, batch: int, number: int) -> None:
-    """Of `model.outcome_logits`."""
-    if jnp.shape(logits) != (batch, number) or not _is(logits, jnp.floating):
-        raise ValueError(
-            f"`model.outcome_logits` returned {_show(logits)} for {batch} afterstates; it must be "
-            f"float of shape ({batch}, {number}): one log-probability for each of the "
-            f"`num_outcomes={number}` outcomes of every afterstate."
-        )
+    each = (
+        f"one log-probability for each of the `num_outcomes={number}` outcomes of every afterstate"
+    )
+    what, rows = "`model.outcome_logits` returned", f"{batch} afterstates"
+    _check_array(what, logits, "float", (batch, number), rows, each)
 
 
 def check_afterstate_value(value: Array, batch: int) -> None:
-    """Of `model.afterstate_value`."""
-    if jnp.shape(value) != (batch,) or not _is(value, jnp.floating):
-        raise ValueError(
-            f"`model.afterstate_value` returned {_show(value)} for {batch} afterstates; it must be "
-            f"float of shape ({batch},): one value for every afterstate."
-        )
+    what, rows = "`model.afterstate_value` returned", f"{batch} afterstates"
+    _check_array(what, value, "float", (batch,), rows, "one value for every afterstate")
 
 
 def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
@@ -200,21 +248,14 @@ def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
             f"`belief.seed` is {_show(seed)} for {batch} games; it must be uint32 of shape "
             f"({batch},): zeros will do where `step` draws nothing."
         )
-    if action is not None and (jnp.shape(action) != (batch,) or not _is(action, jnp.integer)):
-        raise ValueError(
-            f"`action` is {_show(action)} for beliefs of {batch} games; it must be int of shape "
-            f"({batch},)."
-        )
+    if action is not None:
+        _check_array("`action` is", action, "int", (batch,), f"beliefs of {batch} games")
     return batch, number
 
 
 def check_signal(signal: Array, number: int) -> None:
-    """Of `model.signal`."""
-    if jnp.shape(signal) != (number,) or not _is(signal, jnp.integer):
-        raise ValueError(
-            f"`model.signal` returned {_show(signal)} for {number} steps; it must be int of shape "
-            f"({number},): one number below `num_signals` for every step."
-        )
+    what, each = "`model.signal` returned", "one number below `num_signals` for every step"
+    _check_array(what, signal, "int", (number,), f"{number} steps", each)
 
 
 def check_step(
@@ -227,13 +268,12 @@ def check_step(
 ) -> None:
     """Of `model.step(state, ...)`, or another method that returns the same."""
     batch = batch_size(state)
-    kinds = {"reward": jnp.floating, "discount": jnp.floating, "last": jnp.bool_}
-    for (name, kind), x in zip(kinds.items(), (reward, discount, last), strict=True):
-        if jnp.shape(x) != (batch,) or not _is(x, kind):
-            raise ValueError(
-                f"`model.{method}` returned `{name}` {_show(x)} for {batch} states; it must be "
-                f"{'bool' if kind is jnp.bool_ else 'float'} of shape ({batch},)."
-            )
+    for name, kind, x in (
+        ("reward", "float", reward),
+        ("discount", "float", discount),
+        ("last", "bool", last),
+    ):
+        _check_array(f"`model.{method}` returned `{name}`", x, kind, (batch,), f"{batch} states")
     check_states(state, after, method)
 
 
@@ -245,13 +285,44 @@ def check_states(state: PyTree[Array], after: PyTree[Array], method: str) -> Non
             f"`model.{method}` turned a state of structure {old} into one of {new}; keep the "
             "structure."
         )
-    pairs = zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True)
+    for path, x, y in _different(state, after):
+        raise ValueError(
+            f"`model.{method}` turned the leaf `state{path}` from {x} into {y}; keep the shape and "
+            "dtype of every leaf."
+        )
+
+
+_KINDS: dict[str, Any] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
+
+
+def _check_array(
+    what: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str = ""
+) -> None:
+    if jnp.shape(x) != shape or not _is(x, _KINDS[kind]):
+        each = f": {each}" if each else ""
+        raise ValueError(f"{what} {_show(x)} for {rows}; it must be {kind} of shape {shape}{each}.")
+
+
+def _different(tree: Any, other: Any) -> Iterator[tuple[str, str, str]]:
+    """The leaves of other shape or dtype in two trees of one structure: path, and both."""
+    pairs = zip(jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(other), strict=True)
     for (path, x), y in pairs:
         if _show(x) != _show(y):
-            raise ValueError(
-                f"`model.{method}` turned the leaf `state{jax.tree_util.keystr(path)}` from "
-                f"{_show(x)} into {_show(y)}; keep the shape and dtype of every leaf."
-            )
+            yield jax.tree_util.keystr(path), _show(x), _show(y)
+
+
+def _given(value: Any) -> str:
+    """What was given, in one line."""
+    given = f"{value.__name__}, a class" if isinstance(value, type) else repr(value)
+    return f"{type(value).__name__}(...)" if "\n" in given else given
+
+
+def _number(value: Any) -> str:
+    return "" if _is_number(value) else "a number, "
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, numbers.Real) or (isinstance(x, Array) and x.shape == ())
 
 
 def _is_integer(x: Any) -> bool:

@@ -1,6 +1,5 @@
 """The parts of a particle search: policies, noise on first actions, resampling."""
 
-import abc
 import functools as ft
 import math
 from typing import Any
@@ -12,7 +11,7 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from ._check import batch_size, check_count, check_prediction, check_proposal, check_range
+from ._check import batch_size, check_prediction, check_proposal, check_range
 from ._model import (
     AbstractModel,
     AbstractPriorModel,
@@ -26,7 +25,7 @@ from ._root import PriorRoot
 
 
 class Categorical(eqx.Module):
-    """The policy that logits are; `-inf` is illegal. Where nothing is legal it draws action 0."""
+    """The policy of some logits; `-inf` is illegal. Where nothing is legal it draws action 0."""
 
     logits: Float[Array, "*axes actions"]
 
@@ -79,9 +78,9 @@ def judge(model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]) 
 class GaussianNoise(eqx.Module):
     """Adds Gaussian noise to continuous actions and reflects them at their bounds.
 
-    Thus the step from an action `a` to a noisy `b` is as likely as that from `b` to `a`, and with
-    the weight `pi(b) / pi(a)` noisy actions stand for the policy as its own would: exactly, in
-    expectation, although nobody knows the density of `b`.
+    A step from an action `a` to a noisy `b` is then as likely as one from `b` to `a`. So noisy
+    actions that are weighted by `pi(b) / pi(a)` represent the policy without bias, although the
+    density of `b` is not known.
 
     **Attributes:**
 
@@ -106,7 +105,7 @@ class GaussianNoise(eqx.Module):
     def __call__(
         self, policy: Proposal, *, key: PRNGKeyArray
     ) -> tuple[PyTree[Array], Float[Array, ""]]:
-        """An action for ONE state, and the log of what it must be weighed by."""
+        """An action for ONE state, and the logarithm of its weight."""
         akey, nkey = jr.split(key)
         action = policy.sample(key=akey)
         kinds = {x.dtype for x in jax.tree.leaves(action)}
@@ -187,90 +186,20 @@ def _each(
     return eqx.filter_vmap(inner)(policy, by_particle)
 
 
-class AbstractResampleRule(eqx.Module):
-    """Says after which steps of a particle search the particles of a row are drawn anew."""
+def resampled(
+    weights: Float[Array, "batch particles"], how: str, key: Key[Array, " batch"]
+) -> Int[Array, "batch particles"]:
+    """The numbers of as many particles, each drawn `N w` times on average.
 
-    @abc.abstractmethod
-    def __call__(
-        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
-    ) -> Bool[Array, " batch"] | Bool[Array, ""]:
-        """Whether to resample each row; or all of them, which costs nothing where it is not due.
-
-        **Arguments:**
-
-        - `ess_fraction`: effective sample size over the number of particles.
-        - `step`: how many steps the particles have taken, 1 or more.
-        """
-
-
-class ResampleEvery(AbstractResampleRule):
-    """After every `period` steps. Macfarlane et al. 2024, Algorithm 1."""
-
-    period: int
-
-    def __check_init__(self):
-        check_count("ResampleEvery", 1, period=self.period)
-
-    def __call__(
-        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
-    ) -> Bool[Array, ""]:
-        del ess_fraction
-        return step % self.period == 0
-
-
-class ResampleBelow(AbstractResampleRule):
-    """Wherever the effective sample size has fallen below `fraction` of the particles.
-
-    Kong, Liu and Wong 1994, "Sequential imputations and Bayesian missing data problems".
+    The weights of a row sum to 1. `"multinomial"` draws each independently; `"systematic"` draws
+    once for all, so that `N w` is rounded up or down.
     """
-
-    fraction: float = 0.5
-
-    def __check_init__(self):
-        check_range("ResampleBelow", 0, 1, fraction=self.fraction)
-
-    def __call__(
-        self, ess_fraction: Float[Array, " batch"], step: Int[Array, ""]
-    ) -> Bool[Array, " batch"]:
-        del step
-        return ess_fraction < self.fraction
-
-
-class AbstractResampling(eqx.Module):
-    """Draws as many particles as there are, each as often on average as its weight says."""
-
-    @abc.abstractmethod
-    def __call__(
-        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
-    ) -> Int[Array, "batch particles"]:
-        """The numbers of the particles that go on. The weights of a row sum to 1."""
-
-
-class Multinomial(AbstractResampling):
-    """Each particle is drawn independently of the others."""
-
-    def __call__(
-        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
-    ) -> Int[Array, "batch particles"]:
-        number = weights.shape[1]
+    number = weights.shape[1]
+    if how == "multinomial":
         return _inverse(weights, jax.vmap(lambda k: jr.uniform(k, (number,), jnp.float32))(key))
-
-
-class Systematic(AbstractResampling):
-    """One draw serves all: a particle of weight `w` is drawn `N w` times, rounded up or down.
-
-    The expectation is that of [`zero_search.Multinomial`][], the variance smaller.
-
-    Carpenter, Clifford and Fearnhead 1999, "Improved particle filter for nonlinear problems".
-    """
-
-    def __call__(
-        self, weights: Float[Array, "batch particles"], *, key: Key[Array, " batch"]
-    ) -> Int[Array, "batch particles"]:
-        number = weights.shape[1]
-        comb = jnp.arange(number, dtype=jnp.float32)
-        offset = lambda k: (comb + jr.uniform(k, (), jnp.float32)) / number
-        return _inverse(weights, jax.vmap(offset)(key))
+    comb = jnp.arange(number, dtype=jnp.float32)
+    offset = lambda k: (comb + jr.uniform(k, (), jnp.float32)) / number
+    return _inverse(weights, jax.vmap(offset)(key))
 
 
 def _inverse(

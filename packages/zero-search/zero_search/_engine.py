@@ -1,13 +1,13 @@
 """The search engine: simulations of a batch of trees. Walk down, expand, back up.
 
-One loop serves the whole batch. Games that have nothing to do write out of range, where writes
-are dropped; nothing is selected over whole arrays. The walk down follows cached best actions and
-notes the nodes it passes. The walk up turns them into new values, a few numbers a game and level,
-and lists the visits. Scoring, the part that costs, is done afterwards over that list, so a
-shallow game does not wait for the deepest line of the batch.
+One loop serves the whole batch. Games that have nothing to do write out of range, where writes are
+dropped; nothing is selected over whole arrays. The walk down follows cached best actions and notes
+the nodes it passes. The walk up turns them into new values and lists the visits. Scoring, the part
+that costs, is done over that list, so a shallow game does not wait for the deepest of the batch.
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -17,41 +17,64 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_prediction, check_step
+from ._check import check_prediction, check_search, check_step
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
-from ._rules import Rules
 from ._statistics import NodeStatistics
 from ._tree import (
+    ACTION,
+    chance_at,
+    CODE,
+    COUNT,
     DISCOUNT,
     FINAL,
     NO_CHILD,
     NOT_EXPANDED,
+    Notes,
+    nowhere,
     put,
     RAW,
     REWARD,
-    statistics,
+    Rules,
     take,
     taken_at,
     Tree,
     UNSTORED,
+    Up,
+    VALUE,
     visited,
     Visits,
+    Walk,
     with_losses,
 )
-from ._walk import (
-    ascend,
-    chance_at,
-    descend,
-    Fixed,
-    KeyPair,
-    LEVELS,
-    Notes,
-    nowhere,
-    RootChoice,
-    Up,
-    VISITS,
-    Walk,
-)
+
+
+# Levels handled by one turn of the loops: a turn costs more than a level.
+LEVELS = 4
+# Visits scored at once, if there are fewer games than this.
+VISITS = 16
+
+# Every row's keys for `step` and `predict`.
+KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
+# `(simulation, statistics, started, inside) -> action`; see `search`.
+RootChoice = Callable[..., Int[Array, " batch"]]
+
+
+class Fixed(eqx.Module):
+    """What stays the same from one simulation to the next."""
+
+    model: AbstractPriorModel
+    rules: Rules
+    key: Key[Array, " batch"] | Callable[[Any], KeyPair]
+    choose_root: RootChoice | None
+    kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
+    base: Int[Array, " batch"]  # the roots' rows
+    alive: Bool[Array, " batch"]  # whether the root has a legal action
+
+    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
+        if callable(self.key):
+            return self.key(sim)
+        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
+        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
 
 
 class SearchStats(eqx.Module):
@@ -70,7 +93,7 @@ class SearchStats(eqx.Module):
 
 
 class _Found(eqx.Module):
-    """What the model says lies behind that action."""
+    """What the model returned at the ends of the walks."""
 
     state: PyTree[Array]
     reward: Float[Array, "*axes"]
@@ -79,6 +102,26 @@ class _Found(eqx.Module):
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
     invalid: Bool[Array, "*axes"]  # something was not finite and has been replaced
+
+
+class _Loop(eqx.Module):
+    """What one turn of the loop hands to the next."""
+
+    tree: Tree
+    notes: Notes
+    slot: Int[Array, " leaves"]  # of the nodes whose states are not written yet
+    state: PyTree[Array]
+    started: Float[Array, "batch actions"] | None
+    depth: Float[Array, " batch"]
+    invalid: Int[Array, " batch"]
+
+    @property
+    def whole(self) -> Tree:
+        """The trees with all states."""
+        # A simulation that read the parents' states and then wrote new ones would have XLA copy
+        # them all, for it cannot tell which comes first. So the next one writes before it reads.
+        states = jax.tree.map(lambda x, y: put(x, self.slot, y), self.tree.state, self.state)
+        return eqx.tree_at(lambda t: t.state, self.tree, states)
 
 
 def search(
@@ -95,7 +138,7 @@ def search(
 
     **Arguments:**
 
-    - `tree`: from [`zero_search.plant`][]: every root is evaluated.
+    - `tree`: trees whose roots are evaluated ([`zero_search.Tree.plant`][]).
     - `key`: one key a game, or a function from the number of a simulation to the keys of its
         `step` and `predict`.
     - `choose_root`: for roots that are searched by a rule of their own:
@@ -105,11 +148,12 @@ def search(
     - `loop`: has the interface of `lax.fori_loop`.
     """
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
+    check_search(num_simulations, leaves, tree.edge.shape[2], key, batch)
     base = jnp.arange(batch, dtype=jnp.int32) * max_nodes
     alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
     # Under `shard_map` what the loops carry must vary over devices as the trees do.
     vary = lambda x: jnp.where(alive[0], x, x)
-    root = statistics(tree)
+    root = tree.root
     kept = rules.decisions(root).visits
     fixed = Fixed(model, rules, key, choose_root, kept, vary(base), alive)
     first = rules.choose(root, None)
@@ -118,24 +162,6 @@ def search(
     code = tree.child[jnp.arange(batch), 0, first]
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
-
-    def body(group, carry):
-        tree, notes, (slot, state), started, depth, invalid = carry
-        # A simulation that read the parents' states and then wrote new ones would have XLA copy
-        # them all, for it cannot tell which comes first. So the next one writes before it reads.
-        write_state = lambda x, y: put(x, slot, y)
-        states = jax.tree.map(write_state, tree.state, state)
-        tree = eqx.tree_at(lambda t: t.state, tree, states)
-        if leaves == 1:
-            tree, notes, slot, found, walk = _one_leaf(fixed, tree, notes, group)
-        else:
-            tree, notes, started, slot, found, walk = _many_leaves(
-                fixed, tree, notes, started, group
-            )
-        bad = found.invalid.reshape(leaves, batch) & alive[None]
-        depth = depth + jnp.sum(walk.depth.reshape(leaves, batch), axis=0, dtype=jnp.float32)
-        invalid = invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
-        return tree, notes, (slot, found.state), started, depth, invalid
 
     state = jax.tree.map(lambda x: jnp.concatenate([x[:, 0]] * leaves), tree.state)
     tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
@@ -147,44 +173,34 @@ def search(
         value=jnp.zeros((visits, 6), jnp.float32),
     )
     zeros = jnp.zeros((batch,), jnp.int32)
-    pending = (nowhere(tree, leaves * batch), state)
-    started = None if leaves == 1 else jnp.zeros_like(kept)
-    init = (tree, notes, pending, started, zeros.astype(jnp.float32), zeros)
-    init = jax.tree.map(vary, init)
-    tree, _, (slot, state), started, depth, invalid = loop(0, num_simulations // leaves, body, init)
-    states = jax.tree.map(lambda x, y: put(x, slot, y), tree.state, state)
-    tree = eqx.tree_at(lambda t: t.state, tree, states)
-    tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), tree)
-    if started is None:
-        started = rules.decisions(statistics(tree)).visits - kept
-    return tree, SearchStats(started, depth / num_simulations, invalid)
+    slot, started = nowhere(tree, leaves * batch), None if leaves == 1 else jnp.zeros_like(kept)
+    init = _Loop(tree, notes, slot, state, started, zeros.astype(jnp.float32), zeros)
+    turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
+    end = loop(0, num_simulations // leaves, turn, jax.tree.map(vary, init))
+    tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), end.whole)
+    started = rules.decisions(tree.root).visits - kept if end.started is None else end.started
+    return tree, SearchStats(started, end.depth / num_simulations, end.invalid)
 
 
-def _one_leaf(
-    fixed: Fixed, tree: Tree, notes: Notes, sim: Int[Array, ""]
-) -> tuple[Tree, Notes, Int[Array, " batch"], _Found, Walk]:
-    """One simulation of every game. Returns where to store what was found, too."""
-    notes, walk = descend(fixed, tree, notes)
+def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: _Loop) -> _Loop:
+    """One simulation of every game."""
+    tree = loop.whole
+    notes, walk = descend(fixed, tree, loop.notes)
     found = _evaluate(fixed, tree, walk, sim)
     tree, up, slot = _store(fixed, tree, walk, found)
     real = jnp.ones_like(fixed.alive)
     tree, notes = _enter(fixed, tree, notes, walk, up, real, 0, (sim + 1, None))
-    return tree, notes, slot, found, walk
+    return _Loop(tree, notes, slot, found.state, None, *_counted(fixed, loop, walk, found))
 
 
-def _many_leaves(
-    fixed: Fixed,
-    tree: Tree,
-    notes: Notes,
-    started: Float[Array, "batch actions"] | None,
-    group: Int[Array, ""],
-) -> tuple[Tree, Notes, Float[Array, "batch actions"] | None, Int[Array, " leaves"], _Found, Walk]:
+def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: _Loop) -> _Loop:
     """`num_leaves` simulations of every game: walk down often, evaluate together, back up in turn.
 
     A walk marks its edges until its leaf has been evaluated, which drives the next walks elsewhere.
-    If two walks end at the same leaf all the same, the second does not count. What is returned has
-    one row a leaf: all games' first leaves, all games' second ones, and so on.
+    If two walks end at the same leaf all the same, the second does not count. Leaves are numbered
+    walk after walk: all games' first ones, all games' second ones, and so on.
     """
+    tree, notes, started = loop.whole, loop.notes, loop.started
     number, batch = fixed.rules.num_leaves, fixed.base.shape[0]
     # A leaf that is no visit: only the marks are entered.
     no = fixed.alive & ~fixed.alive
@@ -224,7 +240,103 @@ def _many_leaves(
         return tree, notes, slots.at[i].set(slot)
 
     tree, notes, slots = jax.lax.fori_loop(0, number, up, (tree, notes, walks.index))
-    return tree, notes, started, slots.reshape(-1), found, ends
+    counted = _counted(fixed, loop, ends, found)
+    return _Loop(tree, notes, slots.reshape(-1), found.state, started, *counted)
+
+
+def descend(fixed: Fixed, tree: Tree, notes: Notes) -> tuple[Notes, Walk]:
+    """Follows the cached actions from the roots, noting the nodes it passes."""
+    limit = fixed.rules.max_depth
+
+    def body(carry):
+        path, index, step, active, depth, level = carry
+        block = []
+        for _ in range(LEVELS):
+            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
+            depth = depth + active.astype(jnp.int32)
+            active = active & (step[:, CODE] >= 0)
+            if limit is not None:
+                active = active & (depth < limit)
+            index = jnp.where(active, step[:, CODE], index)
+            step = take(tree.step, fixed.base + index)
+        path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
+        return path, index, step, active, depth, level + LEVELS
+
+    zeros, step = jnp.zeros_like(fixed.base), take(tree.step, fixed.base)
+    init = (notes.path, zeros, step, fixed.alive, zeros, jnp.zeros((), jnp.int32))
+    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
+    walk = Walk(index, step[:, ACTION], step[:, CODE], depth)
+    return Notes(path, notes.visit, notes.value), walk
+
+
+def ascend(
+    fixed: Fixed,
+    tree: Tree,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
+    leaf_real: Bool[Array, " batch"],
+    skip: int,
+) -> tuple[Notes, Visits, Int[Array, ""]]:
+    """Values from the leaves to the roots: `r + d v` along every walk.
+
+    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
+    roots' visits; and the length of the list, which is followed by visits of no node.
+    """
+    base, batch = fixed.base, fixed.base.shape[0]
+    count = jnp.maximum(walk.depth - skip, 0)
+    start = jnp.cumsum(count) - count
+    real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (LEVELS, batch))
+
+    def level(up, row, action, node):
+        """The visits of one node a game, as a row of `Notes.value`, and what goes on up."""
+        outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
+        count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
+        old = node[:, VALUE]
+        visits = Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
+        chance = chance_at(fixed.rules, tree, row)
+        value = fixed.rules.value(visited(tree, visits), chance, outcome)
+        value = jnp.where(leaf_real, value, old)
+        found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
+        return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
+
+    def body(carry):
+        block, visit, value, up, _ = carry
+        levels = block * LEVELS + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
+        path = jax.lax.dynamic_slice_in_dim(notes.path, block * LEVELS, LEVELS, 0)
+        row, action = base[None] + path[..., 0], path[..., 1]
+        node = take(tree.node, row.reshape(-1)).reshape(*row.shape, -1)
+        on = levels < walk.depth[None]
+        new = []
+        for i in reversed(range(LEVELS)):
+            found, higher = level(up, row[i], action[i], node[i])
+            up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
+            new.append(found)
+        off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
+        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
+        visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
+        return block - 1, visit, value, up, new[-1]
+
+    blocks = (jnp.max(walk.depth) - 1) // LEVELS
+    init = (blocks, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
+    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
+    end, total = nowhere(tree, max(batch, VISITS)), start[-1] + count[-1]
+    end = jnp.stack([end, jnp.zeros_like(end), jnp.zeros_like(end)], axis=-1)
+    visit = jax.lax.dynamic_update_slice_in_dim(visit, end, total, 0)
+    row = jnp.where(fixed.alive, base, nowhere(tree, batch))
+    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
+    return Notes(notes.path, visit, value), roots, total
+
+
+def _counted(
+    fixed: Fixed, loop: _Loop, walk: Walk, found: _Found
+) -> tuple[Float[Array, " batch"], Int[Array, " batch"]]:
+    """The depths and the invalid evaluations of all turns, with those of this one."""
+    shape = (fixed.rules.num_leaves, fixed.base.shape[0])
+    bad = found.invalid.reshape(shape) & fixed.alive[None]
+    depth = jnp.sum(walk.depth.reshape(shape), axis=0, dtype=jnp.float32)
+    return loop.depth + depth, loop.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
 
 
 def _widened(fixed: Fixed) -> Fixed:

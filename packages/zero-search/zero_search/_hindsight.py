@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._check import batch_size, check_count, check_keys, check_kinds, check_move
 from ._model import AbstractPriorModel
-from ._planner import AbstractPlanner, make_plan, Plan
+from ._planner import AbstractPlanner, Plan
 from ._readout import read_out
 from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
@@ -20,22 +20,23 @@ T = TypeVar("T")
 
 
 class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
-    """Hindsight optimisation: the mean root of `num_trees` searches of different frozen futures.
+    """Hindsight optimisation: the mean root of `num_trees` searches of different futures.
 
-    Where the world is random and the model does not give its outcomes nodes
-    ([`zero_search.Determinised`][]), a tree search samples the outcome of an action once, when it
-    expands it, and from then on takes it for certain. One such tree plans for one future. Here
+    Where the world is random and the search has no chance nodes (over a model without them, or with
+    `TreeSearch(outcomes="frozen")`), it draws the outcome of an action once, when it expands it,
+    and from then on takes it for certain. One such tree plans for one future. Here
     every position gets several, each with outcomes, root noise and a draw of `model.root` of its
     own: where something is hidden, each has another guess at it. Their roots are averaged, every
     tree counting the same, and the readout of `planner` decides by the mean root. All trees are
     searched together, as `batch * num_trees` rows. The literature calls this root parallelisation
-    over determinisations.
+    over determinisations. Trees with chance nodes freeze nothing: each plans for all futures, and
+    their mean is no hindsight.
 
     What this converges to is the *hindsight value*: the mean over futures of the best that could
     be done had one known that future, `E[max]` where a player can only have `max E`. It is never
-    too low, and too high wherever knowing the future would help: a gamble that can be declined in
-    time looks as if it always were. A tree search over a chance model or over beliefs has no such
-    bias.
+    too low, and too high wherever knowing the future would help: a gamble looks as if one could
+    always decline it when it is going to fail. A tree search over a chance model or over beliefs
+    has no such bias.
 
     On a deterministic model without root noise all trees are equal, and so is the plan to that of
     `planner` with any key. With one tree it is the plan of `planner` for the keys
@@ -119,9 +120,8 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         depth = {"depth": _mean(stats.pop("depth"))}
         mean = self._mean_root(found)
         read_key = jax.vmap(lambda k: own(k, 0)[2])(key)
-        action, weights, value = read_out(self.planner.readout, mean, read_key)
         stats = depth | {name: jnp.sum(x, axis=1) for name, x in stats.items()}
-        return make_plan(mean, action, weights, value, stats), self._fold(rows), grown
+        return read_out(self.planner.readout, mean, stats, read_key), self._fold(rows), grown
 
     def advance(
         self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]

@@ -7,6 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
+from ._check import check_prediction
+
 
 State = TypeVar("State")
 Node = TypeVar("Node")
@@ -186,6 +188,7 @@ def masked_prediction(
     A NaN among the logits makes that action the least likely one, `+inf` the most likely; a value
     that is not finite, or beyond `LARGEST`, becomes 0. A logit of `-inf` stays: it means illegal.
     """
+    check_prediction(logits, value, jnp.shape(value)[0] if jnp.ndim(value) else 0, None)
     logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
     # Half of what a float holds, so that the difference of two logits is finite.
     limit = jnp.finfo(jnp.float32).max / 2

@@ -1,7 +1,6 @@
 """Noise on the root's prior, for exploration in self-play."""
 
 import abc
-import math
 
 import equinox as eqx
 import jax
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from ._check import check_positive, check_range
 from ._sample import safe_softmax
 
 
@@ -38,14 +38,10 @@ class DirichletNoise(AbstractRootNoise):
     total: float = 10.0
 
     def __check_init__(self):
-        if not 0 <= self.fraction <= 1:
-            raise ValueError(f"`DirichletNoise(fraction={self.fraction})`: must be in [0, 1].")
-        if self.alpha is not None and not 0 < self.alpha < math.inf:
-            raise ValueError(
-                f"`DirichletNoise(alpha={self.alpha})`: must be finite and above 0, or None."
-            )
-        if not 0 < self.total < math.inf:
-            raise ValueError(f"`DirichletNoise(total={self.total})`: must be finite and above 0.")
+        check_range("DirichletNoise", 0, 1, fraction=self.fraction)
+        check_positive("DirichletNoise", total=self.total)
+        if self.alpha is not None:
+            check_positive("DirichletNoise", alpha=self.alpha)
 
     def __call__(
         self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]

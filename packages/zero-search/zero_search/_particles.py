@@ -9,21 +9,11 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_kinds, check_range, check_step
-from ._cloud import (
-    AbstractResampleRule,
-    AbstractResampling,
-    draw,
-    first_actions,
-    GaussianNoise,
-    judge,
-    Multinomial,
-    Prospect,
-    ResampleEvery,
-)
+from ._check import batch_size, check_count, check_keys, check_range, check_step
+from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, LARGEST, Proposal
 from ._noise import AbstractRootNoise
-from ._planner import AbstractPlanner, check_plan, Plan
+from ._planner import AbstractPlanner, Plan
 from ._sample import safe_softmax, sample_action, split_rows, where_rows
 
 
@@ -31,14 +21,16 @@ T = TypeVar("T")
 
 
 class Particles(eqx.Module):
-    """Where the particles are and what has led there. Values are for whoever moves next.
+    """The particles of a batch. Values are for the player to move.
 
     **Attributes:**
 
-    - `state`, `action`: where a particle is, and what it will do next.
+    - `state`, `action`: its state, and the action that it takes next.
     - `ancestor`: the number of the first action that it comes from.
-    - `gain`: its discounted TD errors since it was last resampled, in the root's view.
-    - `log_ratio`: what noise at the root has to be made good for, until the first resampling.
+    - `gain`: the sum of its discounted TD errors since it was last resampled, for the player at the
+        root.
+    - `log_ratio`: log of the policy's probability of the first action over that with which it
+        was drawn; 0 without noise at the root, and after the first resampling.
     - `scale`: the product of all discounts on the way, signs included.
     - `value`: of its state.
     - `alive`: whether the episode goes on.
@@ -130,7 +122,7 @@ def fold_arrays(tree: Any, shape: tuple[int, ...]) -> Any:
 READOUTS = ("sampled", "argmax", "mean")
 
 
-def read_out(
+def choose_action(
     readout: str,
     candidates: PyTree[Array],
     weights: Float[Array, "batch particles"],
@@ -180,10 +172,10 @@ class _Keys(eqx.Module):
 
 
 class ParticleSearch(AbstractPlanner[AbstractModel, None]):
-    """Sequential Monte Carlo: `num_particles` rollouts of the policy, those that do well copied.
+    """Sequential Monte Carlo: rollouts of the policy, of which those that do well are copied.
 
-    From every row of `state` particles start with actions drawn from the model's policy and play
-    `depth` steps, each with actions, chance and a key of its own. A particle weighs
+    From every row of `state`, `num_particles` particles start with actions drawn from the model's
+    policy and play `depth` steps, each with actions, chance and a key of its own. A particle weighs
     `exp(gain / temperature)`, where its gain adds up the TD errors `r + d * V(s') - V(s)`
     of its way (Macfarlane et al. 2024, equation 10), each multiplied by the discounts before it:
     that telescopes to what the way was worth above the root's value. Resampling
@@ -222,11 +214,18 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     - `temperature`: in units of the value, above 0. It is an array, so that a learned one takes its
         place without compiling anew: `eqx.tree_at(lambda p: p.temperature, planner, eta)`.
     - `lambda_`: trades the bias of `advantages` for their variance; weights always use all steps.
-    - `resample`: when to resample, or `None` for never.
-    - `resampling`: how.
+    - `resample_every`: the particles are resampled after every so many steps (Algorithm 1), which
+        costs nothing in between.
+    - `resample_below`: besides, the particles of a row are resampled wherever their effective
+        sample size has fallen below this share of their number (Kong, Liu and Wong 1994,
+        "Sequential imputations and Bayesian missing data problems"). With `None` for both they
+        never are.
+    - `resampling`: `"multinomial"` draws every particle independently, `"systematic"` with one draw
+        for all, which has less variance (Carpenter, Clifford and Fearnhead 1999, "Improved particle
+        filter for nonlinear problems").
     - `noise`: an [`zero_search.AbstractRootNoise`][] for discrete actions, a
         [`zero_search.GaussianNoise`][] for continuous ones, or `None`.
-    - `correct`: make good for the noise, as above.
+    - `correct`: whether the weights are corrected for the noise, as above.
     - `readout`: the action to play: `"sampled"` from the weights, `"argmax"` the candidate with
         the most weight (equal candidates together, the first of equally heavy ones), or `"mean"`
         of all by weight, for continuous actions.
@@ -249,8 +248,9 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         default=1.0, converter=lambda x: jnp.asarray(x, jnp.float32)
     )
     lambda_: float = 1.0
-    resample: AbstractResampleRule | None = ResampleEvery(4)
-    resampling: AbstractResampling = Multinomial()
+    resample_every: int | None = 4
+    resample_below: float | None = None
+    resampling: str = "multinomial"
     noise: AbstractRootNoise | GaussianNoise | None = None
     correct: bool = True
     readout: str = "sampled"
@@ -259,13 +259,20 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         check_count("ParticleSearch", 1, num_particles=self.num_particles, depth=self.depth)
         check_range("ParticleSearch", 0, 1, lambda_=self.lambda_)
         self._check_temperature()
-        check_kinds("ParticleSearch", AbstractResampling, resampling=self.resampling)
-        if self.resample is not None:
-            check_kinds("ParticleSearch", AbstractResampleRule, resample=self.resample)
-        if isinstance(self.resample, ResampleEvery) and self.resample.period > self.depth:
+        every, below = self.resample_every, self.resample_below
+        if every is not None:
+            check_count("ParticleSearch", 1, resample_every=every)
+            if every > self.depth:
+                raise ValueError(
+                    f"`ParticleSearch(resample_every={every}, depth={self.depth})`: is longer than "
+                    "the search is deep; make it the depth or less, or None."
+                )
+        if below is not None:
+            check_range("ParticleSearch", 0, 1, resample_below=below)
+        if self.resampling not in ("multinomial", "systematic"):
             raise ValueError(
-                f"`ParticleSearch(resample={self.resample}, depth={self.depth})`: the period is "
-                "longer than the search is deep; make it the depth or less, or `resample=None`."
+                f'`ParticleSearch(resampling={self.resampling!r})`: must be "multinomial" or '
+                '"systematic".'
             )
         if not isinstance(self.noise, AbstractRootNoise | GaussianNoise | None):
             raise ValueError(
@@ -323,7 +330,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         weights = jax.vmap(add)(ancestor, weights)
         weights = jnp.where(root.playable[:, None], weights, 0.0)
         plan = Plan(
-            action=read_out(self.readout, candidates, weights, action_key),
+            action=choose_action(self.readout, candidates, weights, action_key),
             candidates=candidates,
             weights=weights,
             visits=jnp.where(root.playable[:, None], visits, 0.0),
@@ -337,7 +344,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             },
         )
         if not isinstance(cloud.invalid, Tracer):
-            check_plan(plan)
+            plan.check()
         return plan, None
 
     def advance(self, carry: None, action: PyTree[Array], last: Bool[Array, "..."]) -> None:
@@ -397,8 +404,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         )
         wrong = jnp.sum(moved.invalid, axis=1, dtype=jnp.int32)
         wrong = wrong + jnp.sum(invalid, axis=1, dtype=jnp.int32)
-        resampled = cloud.resampled | due
-        cloud = _Cloud(particles, advantages, resampled, cloud.invalid + wrong)
+        cloud = _Cloud(particles, advantages, cloud.resampled | due, cloud.invalid + wrong)
         return cloud, stats | {"resampled": due}
 
     def _resample(
@@ -410,14 +416,18 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         step: Int[Array, ""],
     ) -> tuple[tuple[Particles, Proposal], Bool[Array, " batch"]]:
         """The particles that go on, with their policies, and the rows where they were drawn."""
-        if self.resample is None:
+        if self.resample_every is None and self.resample_below is None:
             return particles, jnp.zeros(weights.shape[:1], jnp.bool_)
-        due = self.resample(ess_fraction, step)
+        due = jnp.zeros((), jnp.bool_)
+        if self.resample_every is not None:
+            due = step % self.resample_every == 0
+        if self.resample_below is not None:
+            due = due | (ess_fraction < self.resample_below)
         rows = jnp.broadcast_to(due, ess_fraction.shape)[:, None]
         arrays, rest = eqx.partition(particles, eqx.is_array)
 
         def drawn(arrays: PyTree[Array]) -> PyTree[Array]:
-            index = self.resampling(weights, key=_folded(keys.resample, step))
+            index = resampled(weights, self.resampling, _folded(keys.resample, step))
             index = jnp.where(rows, index, jnp.arange(weights.shape[1], dtype=jnp.int32)[None])
             return eqx.tree_at(
                 lambda x: (x[0].gain, x[0].log_ratio),

@@ -9,8 +9,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from ._check import check_plan
 from ._model import AbstractModel
-from ._statistics import RootStatistics
 
 
 Model = TypeVar("Model", bound=AbstractModel)
@@ -36,7 +36,7 @@ class Plan(eqx.Module):
     - `advantages`: `qvalues` minus `value`.
     - `value`: the root's value, or that of the policy read out ([`zero_search.SoftmaxQ`][]).
     - `stats`: numbers of a row, for logging. All searches say how many evaluations were `invalid`:
-        NaN or infinite, and replaced ([`zero_search.check_plan`][]). A tree search gives the mean
+        NaN or infinite, and replaced ([`zero_search.Plan.check`][]). A tree search gives the mean
         `depth` of its leaves, the `nodes` stored and the visits `reused` from the move before; a
         particle search a number for each of its steps ([`zero_search.ParticleSearch`][]).
     - `extra`: what a planner or its model knows beyond that, for a learner; any pytree.
@@ -52,28 +52,64 @@ class Plan(eqx.Module):
     stats: dict[str, Array]
     extra: Any = None
 
-
-def check_plan(plan: Plan) -> None:
-    """Raises a `ValueError` if the model of a search returned NaN or infinity.
-
-    The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the most
-    likely, a value, reward or discount by 0) and counts it, because compiled code cannot raise.
-    Beyond 1e30 it counts as infinite. `outcome_logits` of a chance model that are NaN, `+inf`, or
-    all `-inf` although the game goes on, count as well, and so do continuous actions drawn from a
-    policy, signals that do not tell all they must, and beliefs with weights that are no weights. A
-    planner that is not under `jit` calls this itself.
-    """
-    invalid = np.asarray(plan.stats["invalid"])
-    if invalid.any():
-        raise ValueError(
-            f"The model returned NaN or infinity in {invalid.sum()} evaluations, in rows "
-            f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
-            "finite values, and logits that are finite or `-inf`; `model.propose` finite values, "
-            "and policies that draw finite actions; `model.step` finite rewards and discounts; "
-            "`model.outcome_logits` of a chance model finite ones or `-inf`, not `-inf` alone; "
-            "`model.signal` of a hidden model must tell `discount` and `last`, by numbers from 0 "
-            "to below `num_signals`; the weights of a `Belief` must be finite and at least 0."
+    @classmethod
+    def over_actions(
+        cls,
+        action: Int[Array, " batch"],
+        weights: Float[Array, "batch actions"],
+        *,
+        visits: Float[Array, "batch actions"],
+        qvalues: Float[Array, "batch actions"],
+        value: Float[Array, " batch"],
+        stats: dict[str, Array],
+        extra: Any = None,
+    ) -> "Plan":
+        """A plan whose candidates are all actions, in order. Outside of `jit` it is checked
+        ([`zero_search.Plan.check`][])."""
+        check_plan(action, value, stats, weights, visits, qvalues)
+        actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
+        plan = cls(
+            action=action,
+            candidates=jnp.broadcast_to(actions, weights.shape),
+            weights=weights,
+            visits=visits,
+            qvalues=qvalues,
+            advantages=qvalues - value[:, None],
+            value=value,
+            stats=stats,
+            extra=extra,
         )
+        if not isinstance(stats["invalid"], Tracer):
+            plan.check()
+        return plan
+
+    def check(self) -> None:
+        """Raises a `ValueError` if the model of the search returned NaN or infinity.
+
+        The search replaces what is not finite (a NaN logit by the least likely one, `+inf` by the
+        most likely, a value, reward or discount by 0) and counts it, because compiled code cannot
+        raise. A number beyond 1e30 counts as infinite. Counted as well are `outcome_logits` that
+        are NaN, `+inf`, or all `-inf` although the game goes on; continuous actions that are not
+        finite; signals that do not tell all they must; and weights of a belief that are negative or
+        not finite. Outside of `jit` all planners of this package call it.
+        """
+        if isinstance(self.stats["invalid"], Tracer):
+            raise ValueError(
+                "`Plan.check` got a plan that is being traced: return it from the jitted function "
+                "and check it outside."
+            )
+        invalid = np.asarray(self.stats["invalid"])
+        if invalid.any():
+            raise ValueError(
+                f"The model returned NaN or infinity in {invalid.sum()} evaluations, in rows "
+                f"{np.flatnonzero(invalid.reshape(-1))[:8].tolist()}: `model.predict` must return "
+                "finite values, and logits that are finite or `-inf`; `model.propose` finite "
+                "values, and policies that draw finite actions; `model.step` finite rewards and "
+                "discounts; `model.outcome_logits` of a chance model finite ones or `-inf`, not "
+                "`-inf` alone; `model.signal` of a hidden model must tell `discount` and `last`, "
+                "by numbers from 0 to below `num_signals`; the weights of a `Belief` must be "
+                "finite and at least 0."
+            )
 
 
 class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
@@ -109,29 +145,3 @@ class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
 
         Rows with `last` start anew.
         """
-
-
-def make_plan(
-    root: RootStatistics,
-    action: Int[Array, " batch"],
-    weights: Float[Array, "batch actions"],
-    value: Float[Array, " batch"],
-    stats: dict[str, Array],
-) -> Plan:
-    """The plan over all actions of a root."""
-    node = root.node
-    qvalues = jnp.where(root.known, node.qvalues, value[:, None])
-    actions = jnp.arange(weights.shape[1], dtype=jnp.int32)[None]
-    plan = Plan(
-        action=action,
-        candidates=jnp.broadcast_to(actions, weights.shape),
-        weights=weights,
-        visits=node.visits,
-        qvalues=qvalues,
-        advantages=qvalues - value[:, None],
-        value=value,
-        stats=stats,
-    )
-    if not isinstance(stats["invalid"], Tracer):
-        check_plan(plan)
-    return plan

@@ -50,9 +50,10 @@ class ByMinMax(AbstractQTransform):
     high: float
 
     def __check_init__(self):
-        if not -math.inf < self.low < self.high < math.inf:
+        check_range("ByMinMax", -math.inf, low=self.low, high=self.high)
+        if not self.low < self.high:
             raise ValueError(
-                f"`ByMinMax(low={self.low}, high={self.high})`: must be finite, low below high."
+                f"`ByMinMax(low={self.low}, high={self.high})`: low must be below high."
             )
 
     def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
@@ -63,15 +64,14 @@ class ByMinMax(AbstractQTransform):
 class PlainQ(AbstractQTransform):
     """Q-values as they are; an unvisited action gets `unvisited`.
 
-    For rules whose constants were chosen for a known scale of returns. As `unvisited`, the best
-    return there can be is optimism: everything is tried once.
+    For rules whose constants were chosen for a known scale of returns. With the best possible
+    return as `unvisited` every action is tried once.
     """
 
     unvisited: float = 0.0
 
     def __check_init__(self):
-        if not math.isfinite(self.unvisited):
-            raise ValueError(f"`PlainQ(unvisited={self.unvisited})`: must be finite.")
+        check_range("PlainQ", -math.inf, unvisited=self.unvisited)
 
     def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
         return jnp.where(node.visits > 0, node.qvalues, self.unvisited)
@@ -81,8 +81,8 @@ class FirstPlayUrgency(AbstractQTransform):
     """Q-values as they are; an unvisited action gets its node's value, less `reduction * sqrt(P)`,
     `P` being the prior of the visited actions together.
 
-    So the more of what looked good was tried, the less is hoped of the rest; nothing need be known
-    of the scale of returns but that of `reduction`.
+    The more of the prior has been visited, the lower is the value of the rest. Only `reduction`
+    depends on the scale of returns.
 
     Wu 2019, "Accelerating self-play learning in Go" (https://arxiv.org/abs/1902.10565), section 2;
     the idea of an urgency is from Gelly and Wang 2006, "Exploration exploitation in Go".

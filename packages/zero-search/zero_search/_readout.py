@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from ._check import check_choice, check_kinds, check_range, check_result
+from ._planner import Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._root import best_due
 from ._sample import safe_softmax, sample_action, Temperature
@@ -106,17 +107,26 @@ class SoftmaxQ(AbstractReadout):
 
 
 def read_out(
-    readout: AbstractReadout, root: RootStatistics, key: Key[Array, " batch"]
-) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
-    """What `readout` returns, if it has the right shapes."""
+    readout: AbstractReadout,
+    root: RootStatistics,
+    stats: dict[str, Array],
+    key: Key[Array, " batch"],
+) -> Plan:
+    """The plan that `readout` makes of a root, if what it returns has the right shapes."""
     action, weights, value = readout(root, key=key)
     shape = root.logits.shape
     check_choice(readout, "__call__", action, shape[0])
     check_result(readout, "__call__", weights, shape, "one weight for every action of every row")
     check_result(readout, "__call__", value, shape[:1], "one value for every row")
-    return action, weights, value
+    qvalues = jnp.where(root.known, root.node.qvalues, value[:, None])
+    visits = root.node.visits
+    return Plan.over_actions(
+        action, weights, visits=visits, qvalues=qvalues, value=value, stats=stats
+    )
 
 
 def _check_temperature(owner: str, heat: float | Float[Array, ""] | Temperature) -> None:
+    if isinstance(heat, Array) and heat.shape != ():
+        raise ValueError(f"`{owner}(temperature=...)` has shape {heat.shape}: must be a scalar.")
     if not isinstance(heat, Temperature | Array):
         check_range(owner, 0, temperature=heat)

@@ -47,8 +47,7 @@ class AbstractRootRule(eqx.Module):
         - `root`: what is known when it starts.
         - `started`: how many simulations of this search have taken each action, those included
             whose leaf is not evaluated yet.
-        - `inside`: what the selection rule of the nodes inside would take. A rule that returns
-            `inside` itself costs nothing.
+        - `inside`: what the selection rule of the nodes inside would take.
         """
 
 
@@ -98,7 +97,7 @@ class SequentialHalving(AbstractRootRule):
 
     - `max_num_considered_actions`: how many actions are considered at first.
     - `gumbel_scale`: multiplies the noise; 0 for play at full strength.
-    - `qtransform`: as in [`zero_search.ImprovedPolicySelection`][].
+    - `qtransform`: puts Q on the scale of logits; that of the rules inside and of the readout.
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel", sections 3 and 4.
     """

@@ -12,9 +12,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ._check import check_kinds, check_range, check_result
+from ._check import check_kinds, check_positive, check_range, check_result
 from ._qtransform import (
     AbstractQTransform,
+    ByMinMax,
     ByParentAndSiblings,
     CompletedByMixedValue,
     PlainQ,
@@ -46,129 +47,91 @@ class AbstractSelection(eqx.Module):
 
 
 class PUCT(AbstractSelection):
-    """AlphaZero's rule: `Q + c p sqrt(n) / (n_a + 1)` with `n` the visits of the node.
+    """AlphaZero's rule: `Q + c p sqrt(n) / (n_a + 1)`, with `p` the prior of the action.
 
-    Q is first put on a common scale by `qtransform`, by default to `[0, 1]` among the node and its
-    visited actions ([`zero_search.ByParentAndSiblings`][]).
+    **Arguments:**
+
+    - `c`: the exploration constant.
+    - `qtransform`: puts Q on the scale of the second term; by default on `[0, 1]`, among the node
+        and its visited actions ([`zero_search.ByParentAndSiblings`][]).
+    - `c_base`: adds `log((n + c_base + 1) / c_base)` to `c`, as MuZero does.
+    - `bound`: `"sqrt"`, or `"log"` for `Q + c p sqrt(log(n + 1) / (n_a + 1))`, whose second term
+        grows as that of [`zero_search.UCB1`][]: a worse action gets of the order of `log n` visits,
+        not `sqrt(n)`.
 
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
-    Go through self-play".
+    Go through self-play"; `c_base`: Schrittwieser et al. 2020, "Mastering Atari, Go, chess and
+    shogi by planning with a learned model", appendix B, equation 2.
     """
 
     c: float = 1.0
     qtransform: AbstractQTransform = ByParentAndSiblings()
+    c_base: float | None = None
+    bound: str = "sqrt"
 
     def __check_init__(self):
         check_range("PUCT", 0, c=self.c)
         check_kinds("PUCT", AbstractQTransform, qtransform=self.qtransform)
+        if self.c_base is not None:
+            check_positive("PUCT", c_base=self.c_base)
+        if self.bound not in ("sqrt", "log"):
+            raise ValueError(f'`PUCT(bound={self.bound!r})`: must be "sqrt" or "log".')
 
     def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        return transformed(self.qtransform, node) + _exploration(self.c, node)
-
-
-class MuZeroPUCT(AbstractSelection):
-    """MuZero's rule: as [`zero_search.PUCT`][] with `c = c_init + log((n + c_base + 1) / c_base)`.
-
-    Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
-    model", appendix B, equation 2.
-    """
-
-    c_init: float = 1.25
-    c_base: float = 19652.0
-    qtransform: AbstractQTransform = ByParentAndSiblings()
-
-    def __check_init__(self):
-        check_range("MuZeroPUCT", 0, c_init=self.c_init)
-        check_kinds("MuZeroPUCT", AbstractQTransform, qtransform=self.qtransform)
-        if not 0 < self.c_base < math.inf:
-            raise ValueError(f"`MuZeroPUCT(c_base={self.c_base})`: must be above 0.")
-
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
-        return safe_softmax(logits)[:, None]
-
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        c = self.c_init + jnp.log((node.count + self.c_base + 1.0) / self.c_base)
-        return transformed(self.qtransform, node) + _exploration(c, node)
+        c, count, above = self.c, node.count[:, None], node.visits + 1.0
+        if self.c_base is not None:
+            c = c + jnp.log((count + self.c_base + 1.0) / self.c_base)
+        if self.bound == "sqrt":
+            bonus = c * jnp.sqrt(count) * node.probabilities / above
+        else:
+            bonus = c * node.probabilities * jnp.sqrt(jnp.log(count + 1.0) / above)
+        return transformed(self.qtransform, node) + bonus
 
 
 class UCB1(AbstractSelection):
-    """The rule of UCT: `(Q + 1) / 2 + c sqrt(log N / n_a)` with `N` the visits of all actions.
+    """The rule of UCT: `Q + c sqrt(log N / n_a)`, with `N = n - 1` the visits of all actions.
 
-    Unvisited actions come first, by prior and then by index. The halved Q turns values in
-    `[-1, 1]` into win rates in `[0, 1]`, the scale for which `c = sqrt(2)` was derived.
+    Unvisited actions come first, by prior and then by index.
+
+    **Arguments:**
+
+    - `c`: the exploration constant; `sqrt(2)` was derived for returns in `[0, 1]`.
+    - `qtransform`: by default it puts values in `[-1, 1]` on that scale, as win rates.
+    - `epsilon`: if given, the rule is `Q + c sqrt(log n / (n_a + epsilon))`, as UCT is also
+        written. An unvisited action, whose Q is what `qtransform` says, then comes first only once
+        this term is above all others.
 
     Auer et al. 2002, "Finite-time analysis of the multiarmed bandit problem"; Kocsis and
     Szepesvari 2006, "Bandit based Monte-Carlo planning".
     """
 
     c: float = math.sqrt(2.0)
+    qtransform: AbstractQTransform = ByMinMax(-1.0, 1.0)
+    epsilon: float | None = None
 
     def __check_init__(self):
         check_range("UCB1", 0, c=self.c)
+        check_kinds("UCB1", AbstractQTransform, qtransform=self.qtransform)
+        if self.epsilon is not None:
+            check_positive("UCB1", epsilon=self.epsilon)
 
     def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
         return safe_softmax(logits)[:, None]
 
     def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
         prior, visits = node.probabilities, node.visits
+        if self.epsilon is not None:
+            bound = jnp.sqrt(jnp.log(node.count)[:, None] / (visits + self.epsilon))
+            return transformed(self.qtransform, node) + self.c * bound
         total = jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
         bonus = self.c * jnp.sqrt(jnp.log(total) / jnp.maximum(visits, 1.0))
         unvisited = (prior > -jnp.inf) & (visits == 0)
         fresh = jnp.where(unvisited, prior, -jnp.inf)
-        known = (node.qvalues + 1) / 2 + bonus
+        known = transformed(self.qtransform, node) + bonus
         return jnp.where(jnp.any(unvisited, axis=1, keepdims=True), fresh, known)
-
-
-class PlainUCB1(AbstractSelection):
-    """`Q + c sqrt(log n / (n_a + epsilon))`: UCT as it is often written down, without a prior.
-
-    Unvisited actions come first as soon as the bound, about `c sqrt(log n / epsilon)` for them, is
-    above all Q-values; among themselves by `qtransform` and then by index.
-
-    Kocsis and Szepesvari 2006, "Bandit based Monte-Carlo planning". [`zero_search.UCB1`][] is the
-    bandit's own rule, with `N = n - 1` and an unvisited action always first.
-    """
-
-    c: float = 1.0
-    epsilon: float = 1e-3
-    qtransform: AbstractQTransform = PlainQ()
-
-    def __check_init__(self):
-        check_range("PlainUCB1", 0, c=self.c)
-        check_range("PlainUCB1", 1e-30, epsilon=self.epsilon)
-        check_kinds("PlainUCB1", AbstractQTransform, qtransform=self.qtransform)
-
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
-        return safe_softmax(logits)[:, None]
-
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        bound = jnp.sqrt(jnp.log(node.count)[:, None] / (node.visits + self.epsilon))
-        return transformed(self.qtransform, node) + self.c * bound
-
-
-class LogPUCT(AbstractSelection):
-    """`Q + c p sqrt(log(n + 1) / (n_a + 1))`: the prior on a bound that grows as UCB1's does.
-
-    An action that is worse gets of the order of `log n` visits; from [`zero_search.PUCT`][], whose
-    bound is `p sqrt(n) / (n_a + 1)`, of the order of `sqrt(n)`.
-    """
-
-    c: float = 1.0
-    qtransform: AbstractQTransform = PlainQ(1.0)
-
-    def __check_init__(self):
-        check_range("LogPUCT", 0, c=self.c)
-        check_kinds("LogPUCT", AbstractQTransform, qtransform=self.qtransform)
-
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
-        return safe_softmax(logits)[:, None]
-
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
-        bound = jnp.sqrt(jnp.log(node.count + 1.0)[:, None] / (node.visits + 1.0))
-        return transformed(self.qtransform, node) + self.c * node.probabilities * bound
 
 
 class PUCB(AbstractSelection):
@@ -256,9 +219,3 @@ def highest(scores: Float[Array, "rows actions"]) -> Int[Array, " rows"]:
     index = jnp.arange(scores.shape[1], dtype=jnp.int32)[None]
     top = jnp.max(scores, axis=1, keepdims=True)
     return jnp.min(jnp.where(scores == top, index, scores.shape[1] - 1), axis=1)
-
-
-def _exploration(
-    c: float | Float[Array, ""] | Float[Array, " rows"], node: NodeStatistics
-) -> Float[Array, "rows actions"]:
-    return (c * jnp.sqrt(node.count))[:, None] * node.probabilities / (node.visits + 1)

@@ -1,4 +1,4 @@
-"""The arrays of a batch of search trees: made, planted, read, and what outlives a move.
+"""What a search works on: the arrays of a batch of trees, and the rules by which they grow.
 
 A node is a row of each array. Statistics of an edge lie in its parent's row, so an edge whose
 child could not be stored still counts.
@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
-from ._check import batch_size
-from ._sample import equal_rows
+from ._backup import AbstractBackup, back_up, MeanBackup
+from ._chance import decision, Outcomes, widened
+from ._check import check_count, check_kinds, check_limits, check_planted
+from ._sample import equal_rows, safe_softmax
+from ._select import AbstractSelection, best_action, prepare
 from ._statistics import NodeStatistics
 
 
@@ -72,77 +75,151 @@ class Tree(eqx.Module):
     def empty(
         cls,
         node: PyTree[Array],
-        prior: Float[Array, "batch features actions"],
+        prior: Float[Array, "batch features columns"],
         max_nodes: int,
         num_leaves: int = 1,
     ) -> "Tree":
-        """Trees without nodes, for [`zero_search.plant`][]: of nodes like `node`, priors like
-        `prior`."""
-        _, features, width = prior.shape
-        return empty(node, max_nodes, width, features, 2 if num_leaves == 1 else 3)
+        """Trees without nodes, for nodes like `node` and priors like `prior`, of which only shapes
+        and dtypes count."""
+        batch, features, width = prior.shape
+        rows = (batch, max_nodes)
+        return cls(
+            step=jnp.zeros((*rows, 2), jnp.int32),
+            node=jnp.zeros((*rows, COLUMNS), jnp.float32),
+            edge=jnp.zeros((*rows, 2 if num_leaves == 1 else 3, width), jnp.float32),
+            child=jnp.full((*rows, width), UNSTORED, jnp.int32),
+            prior=jnp.zeros((*rows, features, width), jnp.float32),
+            parent=jnp.zeros(rows, jnp.int32),
+            state=jax.tree.map(lambda x: jnp.zeros((*rows, *x.shape[1:]), x.dtype), node),
+            size=jnp.zeros(rows[:1], jnp.int32),
+        )
+
+    def plant(
+        self,
+        node: PyTree[Array],
+        prior: Float[Array, "batch features columns"],
+        value: Float[Array, " batch"],
+    ) -> "Tree":
+        """The trees with roots that are evaluated anew: node, prior and raw value are replaced,
+        kept statistics stay.
+
+        `prior` is what [`zero_search.Rules.prior`][] returned for the root's logits, which may
+        carry noise: it reaches the root's row and no other.
+        """
+        held = lambda t: (
+            jax.tree.map(lambda x: x[:, 0], t.state),
+            t.prior[:, 0],
+            t.node[:, 0, RAW],
+        )
+        check_planted((node, prior, value), jax.eval_shape(held, self))
+        # A legal set that shrank since the subtree was grown keeps neither visits nor outcomes.
+        edge = self.edge[:, 0] * (prior[:, :1] > -jnp.inf).astype(jnp.float32)
+        visits, qvalues = edge[:, 0], edge[:, 1]
+        count = 1.0 + jnp.sum(visits, axis=1)
+        whole = count == 1.0 + jnp.sum(self.edge[:, 0, 0], axis=1)
+        left = (value + jnp.sum(visits * qvalues, axis=1)) / count
+        mean = jnp.where(self.size > 0, jnp.where(whole, self.node[:, 0, VALUE], left), value)
+        zero = jnp.zeros_like(value)
+        return Tree(
+            step=self.step,
+            node=self.node.at[:, 0].set(jnp.stack([count, mean, zero, zero, value], axis=-1)),
+            edge=self.edge.at[:, 0].set(edge),
+            child=self.child,
+            prior=self.prior.at[:, 0].set(prior),
+            parent=self.parent.at[:, 0].set(0),
+            state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), self.state, node),
+            size=jnp.maximum(self.size, 1),
+        )
 
     @property
     def root(self) -> NodeStatistics:
         """The statistics of the roots, of trees that no search is running on."""
-        return statistics(self)
+        return NodeStatistics(
+            prior=self.prior[:, 0],
+            visits=self.edge[:, 0, 0],
+            qvalues=self.edge[:, 0, 1],
+            count=self.node[:, 0, COUNT],
+            value=self.node[:, 0, VALUE],
+            raw_value=self.node[:, 0, RAW],
+        )
 
 
-def empty(node: PyTree[Array], max_nodes: int, width: int, features: int, planes: int = 2) -> Tree:
-    """Trees without nodes, for model nodes like `node` and priors of shape `[features, width]`."""
-    rows = (batch_size(node), max_nodes)
-    return Tree(
-        step=jnp.zeros((*rows, 2), jnp.int32),
-        node=jnp.zeros((*rows, COLUMNS), jnp.float32),
-        edge=jnp.zeros((*rows, planes, width), jnp.float32),
-        child=jnp.full((*rows, width), UNSTORED, jnp.int32),
-        prior=jnp.zeros((*rows, features, width), jnp.float32),
-        parent=jnp.zeros(rows, jnp.int32),
-        state=jax.tree.map(lambda x: jnp.zeros((*rows, *x.shape[1:]), x.dtype), node),
-        size=jnp.zeros(rows[:1], jnp.int32),
-    )
+class Rules(eqx.Module):
+    """The replaceable parts of a search.
 
+    **Attributes:**
 
-def plant(
-    tree: Tree,
-    node: PyTree[Array],
-    prior: Float[Array, "batch features actions"],
-    value: Float[Array, " batch"],
-) -> Tree:
-    """Evaluates the roots anew: node, prior and raw value are replaced, kept statistics stay.
-
-    `prior` is what [`zero_search.Rules.prior`][] returned for the root's logits, which may carry
-    noise: it reaches the root's row and no other.
+    - `selection`, `backup`: which action to try next, and what a node's value becomes.
+    - `outcomes`: how chance nodes are searched; `None` in a world without them.
+    - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
+    - `stop_at_final`: revisit final nodes; otherwise expand below them like anywhere else.
+    - `num_leaves`: walks of a game before their leaves are evaluated together.
+    - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
     """
-    # A legal set that shrank since the subtree was grown keeps neither visits nor their outcomes.
-    edge = tree.edge[:, 0] * (prior[:, :1] > -jnp.inf).astype(jnp.float32)
-    visits, qvalues = edge[:, 0], edge[:, 1]
-    count = 1.0 + jnp.sum(visits, axis=1)
-    whole = count == 1.0 + jnp.sum(tree.edge[:, 0, 0], axis=1)
-    left = (value + jnp.sum(visits * qvalues, axis=1)) / count
-    mean = jnp.where(tree.size > 0, jnp.where(whole, tree.node[:, 0, VALUE], left), value)
-    zero = jnp.zeros_like(value)
-    return Tree(
-        step=tree.step,
-        node=tree.node.at[:, 0].set(jnp.stack([count, mean, zero, zero, value], axis=-1)),
-        edge=tree.edge.at[:, 0].set(edge),
-        child=tree.child,
-        prior=tree.prior.at[:, 0].set(prior),
-        parent=tree.parent.at[:, 0].set(0),
-        state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), tree.state, node),
-        size=jnp.maximum(tree.size, 1),
-    )
+
+    selection: AbstractSelection
+    backup: AbstractBackup = MeanBackup()
+    outcomes: Outcomes | None = None
+    max_depth: int | None = None
+    stop_at_final: bool = True
+    num_leaves: int = 1
+    virtual_loss: float = 1.0
+
+    def __check_init__(self):
+        check_kinds("Rules", AbstractSelection, selection=self.selection)
+        check_kinds("Rules", AbstractBackup, backup=self.backup)
+        check_limits("Rules", None, self.max_depth)
+        check_count("Rules", 1, num_leaves=self.num_leaves)
+
+    def prior(
+        self, logits: Float[Array, "rows columns"], chance: Float[Array, " rows"] | None = None
+    ) -> Float[Array, "rows features width"]:
+        """What the tree keeps of the logits of new nodes.
+
+        `chance` is above 0 at chance nodes; `None` where all nodes are decisions.
+        """
+        if self.outcomes is None:
+            return prepare(self.selection, logits)
+        actions, number = self.outcomes.num_actions, self.outcomes.num_outcomes
+        features, width = prepare(self.selection, logits[:, :actions]), max(actions, number)
+        if chance is None:
+            return widened(features, width)
+        outcomes = logits[:, :number]
+        odds = jnp.where(outcomes > -jnp.inf, safe_softmax(outcomes), -jnp.inf)
+        odds = jnp.broadcast_to(widened(odds, width)[:, None], (*features.shape[:2], width))
+        return jnp.where((chance > 0)[:, None, None], odds, widened(features, width))
+
+    def decisions(self, node: NodeStatistics) -> NodeStatistics:
+        """The statistics with the columns of actions alone."""
+        return node if self.outcomes is None else _columns(node, self.outcomes.num_actions)
+
+    def choose(
+        self, node: NodeStatistics, chance: Float[Array, " rows"] | None
+    ) -> Int[Array, " rows"]:
+        """The action, or at a chance node the outcome, to take next."""
+        action = best_action(self.selection, self.decisions(node))
+        if self.outcomes is None or chance is None:
+            return action
+        outcome = self.outcomes.choose(_columns(node, self.outcomes.num_outcomes), chance)
+        return jnp.where(chance > 0, outcome, action)
+
+    def value(
+        self,
+        node: NodeStatistics,
+        chance: Float[Array, " rows"] | None,
+        outcome: Float[Array, " rows"],
+    ) -> Float[Array, " rows"]:
+        """The new values of nodes after a simulation whose return from there is `outcome`."""
+        value = back_up(self.backup, self.decisions(node), outcome)
+        if self.outcomes is None or chance is None:
+            return value
+        expected = self.outcomes.value(_columns(node, self.outcomes.num_outcomes), outcome)
+        return jnp.where(chance > 0, expected, value)
 
 
-def statistics(tree: Tree) -> NodeStatistics:
-    """Of the roots of unflattened trees."""
-    return NodeStatistics(
-        prior=tree.prior[:, 0],
-        visits=tree.edge[:, 0, 0],
-        qvalues=tree.edge[:, 0, 1],
-        count=tree.node[:, 0, COUNT],
-        value=tree.node[:, 0, VALUE],
-        raw_value=tree.node[:, 0, RAW],
-    )
+def _columns(node: NodeStatistics, number: int) -> NodeStatistics:
+    prior, visits, qvalues = (x[..., :number] for x in (node.prior, node.visits, node.qvalues))
+    return dataclasses.replace(node, prior=prior, visits=visits, qvalues=qvalues)
 
 
 def follow(
@@ -164,14 +241,16 @@ def follow(
     return (led & ~chance) | (up(led & chance) & (slot > 0))
 
 
-def match(
-    stored: PyTree[Array], reached: Bool[Array, "batch nodes"], node: PyTree[Array]
-) -> Bool[Array, "batch nodes"]:
-    """Those of the `reached` nodes that equal `node` in every leaf."""
-    return reached & equal_rows(stored, jax.tree.map(lambda x: x[:, None], node), 2)
+def keep(tree: Tree, reached: Bool[Array, "batch nodes"], node: PyTree[Array]) -> Tree:
+    """What still holds of the trees where the new roots are `node`: the part below that of the
+    nodes `reached` which equals it in every leaf; the most visited, if outcomes led to several."""
+    new = jax.tree.map(lambda x: x[:, None], decision(node))
+    equal = reached & equal_rows(decision(tree.state), new, 2)
+    index = jnp.argmax(jnp.where(equal, tree.node[..., COUNT], -1.0), axis=1)
+    return _subtree(tree, index, jnp.any(equal, axis=1))
 
 
-def subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]) -> Tree:
+def _subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]) -> Tree:
     """The trees below the nodes `root`, their nodes moved to the front in the same order.
 
     A row that is not to `keep` becomes empty.
@@ -231,6 +310,36 @@ def _renumber(
     index = jnp.where(final, FINAL - code, jnp.maximum(code, 0))
     new = jnp.take_along_axis(number, index, axis=1)
     return jnp.where(final, FINAL - new, jnp.where(code < 0, code, new))
+
+
+class Walk(eqx.Module):
+    """Where a walk down ended: the number of the last node, and what it would do next."""
+
+    index: Int[Array, "*axes"]
+    action: Int[Array, "*axes"]
+    code: Int[Array, "*axes"]
+    depth: Int[Array, "*axes"]
+
+
+class Up(eqx.Module):
+    """What walks carry up: how the simulation went on below, and the edge that leads there."""
+
+    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
+    value: Float[Array, " batch"]  # of the node below
+    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
+    reward: Float[Array, " batch"]
+    discount: Float[Array, " batch"]
+
+
+class Notes(eqx.Module):
+    """What a simulation notes on its way; reused by the next one.
+
+    The visits are listed game after game.
+    """
+
+    path: Int[Array, "levels batch 2"]  # node number and action taken
+    visit: Int[Array, "visits 3"]  # row, action, real
+    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
 
 
 class Visits(eqx.Module):
@@ -319,3 +428,15 @@ def put(
         scatter_dims_to_operand_dims=(0,),
     )
     return jax.lax.scatter(x, index[:, None], values, numbers, unique_indices=True, mode="drop")
+
+
+def chance_at(
+    rules: Rules, tree: Tree, row: Int[Array, " visits"]
+) -> Float[Array, " visits"] | None:
+    """Which of the nodes are chance nodes: above 0 there."""
+    return take(tree.state.chance, row) if rules.outcomes is not None else None
+
+
+def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
+    """Rows out of range, where writes are dropped."""
+    return tree.child.shape[0] + jnp.arange(number, dtype=jnp.int32)

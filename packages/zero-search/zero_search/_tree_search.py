@@ -1,5 +1,6 @@
 """Tree search over any model, put together from parts."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
-from ._chance import chance_nodes, ChanceNode
+from ._chance import chance_nodes, is_chance, OUTCOMES
 from ._check import (
     batch_size,
     check_carry,
@@ -17,6 +18,7 @@ from ._check import (
     check_count,
     check_keys,
     check_kinds,
+    check_leaves,
     check_limits,
     check_move,
     check_prediction,
@@ -26,15 +28,14 @@ from ._check import (
 from ._engine import search
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
 from ._noise import AbstractRootNoise
-from ._planner import AbstractPlanner, make_plan, Plan
+from ._planner import AbstractPlanner, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
 from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
 from ._root import AbstractRootRule, PriorRoot, SequentialHalving
-from ._rules import RULES, Rules
 from ._sample import split_rows, Temperature
-from ._select import AbstractSelection, ImprovedPolicySelection, MuZeroPUCT, PUCT, UCB1
+from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
 from ._statistics import RootStatistics
-from ._tree import COUNT, empty, follow, match, plant, statistics, subtree, Tree
+from ._tree import follow, keep, Rules, Tree
 
 
 _COMPLETED = CompletedByMixedValue()
@@ -56,7 +57,7 @@ class SearchCarry(eqx.Module):
 
 
 class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
-    """Monte-Carlo tree search with a prior. What kind of world it searches, the model says.
+    """Monte-Carlo tree search with a prior. The model says what kind of world is searched.
 
     A simulation walks down by the selection rule to an action without a stored child, evaluates
     what lies behind it and backs up `reward + discount * value`, so single-player games,
@@ -65,14 +66,16 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     are never visited. A row whose root has no legal action is filler: its weights are 0.
 
     Searches that are known by a name are put together by [`zero_search.TreeSearch.alphazero`][],
-    `muzero`, `gumbel` and `uct`.
+    `muzero`, `gumbel` and `uct`. Their `**parts` are arguments of this class; a `selection`, `root`
+    or `readout` among them replaces the search's own, with what was given for it.
 
     **Chance.** Over an [`zero_search.AbstractChanceModel`][] an action leads to an afterstate,
     whose visits are shared out among the outcomes, so that values are expectations: with enough
     simulations, those of expectimax. A simulation adds one node, an afterstate or a decision, and
     evaluates once. An afterstate without a value of its own gets that of the node behind one
-    outcome, which then counts as that outcome's first visit. Any other model's `step` is taken for
-    certain: an action's outcome is drawn once, when it is expanded. Antonoglou et al. 2022,
+    outcome, which then counts as that outcome's first visit. Over any other model, and with
+    `outcomes="frozen"`, an action's outcome is drawn once, when it is expanded, and then taken for
+    certain. Antonoglou et al. 2022,
     "Planning in stochastic environments with a learned model", section 4.
 
     **Full trees.** Once `max_nodes` are stored, new leaves are still evaluated, counted and
@@ -90,11 +93,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     **Several leaves at a time.** With `num_leaves` above 1 every game walks down so many times
     before all these leaves are evaluated in one call of the model, which is what makes a single
-    position fast. Until its leaf is evaluated a walk counts on each of its edges as a visit, and
-    with `virtual_loss` as so many visits that ended as badly as anything known at that node; a
-    loss of 0 marks the number of visits alone. Two walks to the same leaf count once where it is
-    newly stored (not in a full tree, nor at `max_depth`), so there may be fewer visits than
-    simulations. The same number of simulations is worth a little less than one by one.
+    position fast. Until its leaf is evaluated, a walk counts as a visit of each of its edges, and
+    `virtual_loss` results as bad as the worst one known at the node enter the edge's mean; with 0
+    only the number of visits changes. Two walks to the same new leaf count once, so there may be
+    fewer visits than simulations (in a full tree and at `max_depth` both count). The same number
+    of simulations is worth a little less than one by one.
 
     **Arguments:**
 
@@ -107,8 +110,12 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         behind its probability `p`, the largest `p / (visits + 1)`, and an afterstate is worth the
         mean of its visits; `"sampled"` draws from the probabilities instead. `"weighted"` takes
         each outcome once, the likeliest first, before any comes twice, and weighs their values by
-        `p`. It is broad where the others are deep: better with values as good as those of a
-        trained network, worse with none.
+        `p`. The tree is then broader and less deep, which is better where leaves are evaluated
+        well, as by a trained network, and worse where they are not. `"frozen"` has no chance nodes.
+    - `evaluate_outcomes`: whether a new afterstate is worth the mean of all its outcomes,
+        `sum(p * (reward + discount * value))`, whatever the model says of it. One visit is then
+        exactly one step of expectimax, for as many evaluations, in one batch, as there are
+        outcomes.
     - `max_nodes`: room for nodes in each tree.
     - `max_depth`: nothing deeper than so many moves is expanded (an outcome counts as a move); a
         leaf there is revisited with the value it was first given.
@@ -124,6 +131,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     readout: AbstractReadout = VisitCounts()
     backup: AbstractBackup = MeanBackup()
     outcomes: str = "proportional"
+    evaluate_outcomes: bool = False
     max_nodes: int | None = None
     max_depth: int | None = None
     reuse: bool = False
@@ -131,23 +139,23 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     virtual_loss: float = 1.0
 
     def __check_init__(self):
-        check_count("TreeSearch", 1, num_simulations=self.num_simulations)
         check_kinds("TreeSearch", AbstractSelection, selection=self.selection)
         check_kinds("TreeSearch", AbstractRootRule, root=self.root)
         check_kinds("TreeSearch", AbstractReadout, readout=self.readout)
         check_kinds("TreeSearch", AbstractBackup, backup=self.backup)
-        if self.outcomes not in RULES:
+        if self.outcomes not in OUTCOMES:
             raise ValueError(
                 f"`TreeSearch(outcomes={self.outcomes!r})`: must be one of "
-                f"{', '.join(map(repr, RULES))}."
+                f"{', '.join(map(repr, OUTCOMES))}."
             )
         check_limits("TreeSearch", self.max_nodes, self.max_depth)
         check_count("TreeSearch", 1, num_leaves=self.num_leaves)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
-        if self.num_simulations % self.num_leaves:
+        check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
+        if self.outcomes == "frozen" and self.evaluate_outcomes:
             raise ValueError(
-                f"`TreeSearch(num_simulations={self.num_simulations}, "
-                f"num_leaves={self.num_leaves})`: num_simulations must be a multiple of num_leaves."
+                '`TreeSearch(outcomes="frozen", evaluate_outcomes=True)`: without chance nodes '
+                "there are no afterstates to evaluate; leave one of the two out."
             )
 
     @classmethod
@@ -161,21 +169,31 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         **parts: Any,
     ) -> "TreeSearch":
         """AlphaZero's search: [`zero_search.PUCT`][] with constant `c`, visit counts."""
-        root, readout = PriorRoot(noise), VisitCounts(temperature)
-        return cls(num_simulations, PUCT(c), root, readout, **parts)
+        known: dict[str, Any] = {
+            "selection": PUCT(c),
+            "root": PriorRoot(noise),
+            "readout": VisitCounts(temperature),
+        }
+        return cls(num_simulations, **(known | parts))
 
     @classmethod
     def muzero(
         cls,
         num_simulations: int,
         *,
+        c: float = 1.25,
+        c_base: float = 19652.0,
         noise: AbstractRootNoise | None = None,
         temperature: float | Temperature = 0.0,
         **parts: Any,
     ) -> "TreeSearch":
-        """MuZero's search: [`zero_search.MuZeroPUCT`][], visit counts."""
-        root, readout = PriorRoot(noise), VisitCounts(temperature)
-        return cls(num_simulations, MuZeroPUCT(), root, readout, **parts)
+        """MuZero's search: that of AlphaZero with [`zero_search.PUCT`][]'s `c_base`."""
+        known: dict[str, Any] = {
+            "selection": PUCT(c, c_base=c_base),
+            "noise": noise,
+            "temperature": temperature,
+        }
+        return cls.alphazero(num_simulations, **(known | parts))
 
     @classmethod
     def gumbel(
@@ -189,17 +207,28 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> "TreeSearch":
         """Full Gumbel MuZero: a policy improvement with any number of simulations.
 
-        Sequential halving at the root, deterministic selection inside, the improved policy read
-        out. Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
+        Sequential halving at the root: the `max_num_considered_actions` best actions by
+        `gumbel + logits` get the same number of simulations each, then the better half of them by
+        `gumbel + logits + transformed Q`, and so on. Inside, the action whose share of the visits
+        lags most behind the improved policy `softmax(logits + transformed Q)`. The plan's weights
+        are the improved policy, its action the best of those that most simulations took.
+
+        `gumbel_scale` multiplies the noise; 0 plays at full strength.
+
+        Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
         """
-        root = SequentialHalving(max_num_considered_actions, gumbel_scale, qtransform)
-        inside, readout = ImprovedPolicySelection(qtransform), ImprovedPolicy(qtransform)
-        return cls(num_simulations, inside, root, readout, **parts)
+        known: dict[str, Any] = {
+            "selection": ImprovedPolicySelection(qtransform),
+            "root": SequentialHalving(max_num_considered_actions, gumbel_scale, qtransform),
+            "readout": ImprovedPolicy(qtransform),
+        }
+        return cls(num_simulations, **(known | parts))
 
     @classmethod
-    def uct(cls, num_simulations: int, **parts: Any) -> "TreeSearch":
-        """UCT: [`zero_search.UCB1`][], the most visited action."""
-        return cls(num_simulations, UCB1(), **parts)
+    def uct(cls, num_simulations: int, *, c: float = math.sqrt(2.0), **parts: Any) -> "TreeSearch":
+        """UCT: [`zero_search.UCB1`][] with constant `c`, the most visited action."""
+        known: dict[str, Any] = {"selection": UCB1(c)}
+        return cls(num_simulations, **(known | parts))
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0, empty trees."""
@@ -207,14 +236,24 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         if not self.reuse:
             return SearchCarry(ply, None, None)
 
-        def shapes(state):
-            root_key, predict_key = jr.split(jr.key(0), (2, ply.shape[0]))
-            node = model.root(state, None, key=root_key)
-            return node, model.predict(node, key=predict_key)[0]
+        keys = jr.split(jr.key(0), ply.shape[0])
+        try:
+            node = jax.eval_shape(lambda x: model.root(x, None, key=keys), state)
+        except Exception as error:
+            raise ValueError(
+                "`TreeSearch(reuse=True)` must know the nodes before the first observation, but "
+                f"`{type(model).__name__}.root(state, None, ...)` raised {type(error).__name__}: "
+                f"{error}. Leave `reuse` out over a model whose root needs the observation: no "
+                "tree of a learned model can be kept."
+            ) from error
 
-        node, logits = eqx.filter_eval_shape(shapes, state)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), node)
-        tree = self._world(model, zeros, logits.shape[1])[3]
+        def shapes(node):
+            logits = model.predict(node, key=keys)[0].astype(jnp.float32)
+            _, node, rules = self._world(model, node, logits.shape[1])
+            return node, rules.prior(logits)
+
+        zeros = lambda x: jnp.zeros(x.shape, x.dtype)
+        tree = self._room(*jax.tree.map(zeros, jax.eval_shape(shapes, node)))
         return SearchCarry(ply, tree, jnp.zeros(tree.parent.shape, jnp.bool_))
 
     def plan(
@@ -232,7 +271,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
         """
-        return self.grow(model, state, carry, key=key, obs=obs)[:2]
+        node, search_key, read_key = _start(model, state, obs, key)
+        root, stats, carry, _ = self.explore(model, node, carry, key=search_key)
+        return read_out(self.readout, root, stats, read_key), carry
 
     def grow(
         self,
@@ -244,12 +285,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well, for [`zero_search.read_tree`][]."""
-        check_keys(key, batch_size(state))
-        root_key, search_key, read_key = split_rows(key, 3)
-        node = model.root(state, obs, key=root_key)
+        node, search_key, read_key = _start(model, state, obs, key)
         root, stats, carry, tree = self.explore(model, node, carry, key=search_key)
-        action, weights, value = read_out(self.readout, root, read_key)
-        return make_plan(root, action, weights, value, stats), carry, tree
+        return read_out(self.readout, root, stats, read_key), carry, tree
 
     def explore(
         self,
@@ -259,7 +297,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         *,
         key: Key[Array, " batch"],
     ) -> tuple[RootStatistics, dict[str, Array], SearchCarry, Tree]:
-        """Searches from nodes that `model.root` returned, without a decision.
+        """Searches from nodes that `model.root` returned, and leaves the decision to the caller.
 
         **Returns:** what is known of the roots, numbers for `Plan.stats`, the carry, the trees.
         """
@@ -273,17 +311,19 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         for x in (prior, gumbel):
             each = "logits and noise, one for every action of every row"
             check_result(self.root, "prior", x, logits.shape, each)
-        world, node, rules, tree = self._world(model, node, logits.shape[1])
+        world, node, rules = self._world(model, node, logits.shape[1])
+        features = rules.prior(prior)
+        tree = self._room(node, features)
         if carry.tree is None or carry.reached is None:
             check_carry(carry.ply, None, None, batch)
         else:
             check_carry(carry.ply, carry.tree, jax.eval_shape(lambda: tree), batch)
-            tree = _kept(carry.tree, carry.reached, node)
-        planted = plant(tree, node, rules.prior(_padded(prior, tree), _no_chance(node)), value)
-        kept = rules.decisions(statistics(planted)).visits
+            tree = keep(carry.tree, carry.reached, node)
+        planted = tree.plant(node, features, value)
+        visits = rules.decisions(planted.root).visits
 
         def known(node, started) -> RootStatistics:
-            return RootStatistics(node, prior, node.visits > 0, kept, started, gumbel, carry.ply)
+            return RootStatistics(node, prior, node.visits > 0, visits, started, gumbel, carry.ply)
 
         def choose(simulation, node, started, inside):
             number, root = self.num_simulations, known(node, started)
@@ -291,29 +331,20 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             check_choice(self.root, "choose", action, batch)
             return action
 
-        # A rule that returns `inside` itself needs no scores of its own at the root. It is traced
-        # to find that out, so that nothing can depend on the number of the simulation.
-        at_first, same = rules.decisions(statistics(planted)), []
-
-        def probe(simulation, inside):
-            action = choose(simulation, at_first, jnp.zeros_like(kept), inside)
-            same.append(action is inside)
-            return action
-
-        jax.eval_shape(probe, jnp.zeros((), jnp.int32), jnp.zeros_like(carry.ply))
         grown, found = search(
             planted,
             world,
             rules,
             num_simulations=self.num_simulations,
             key=search_key,
-            choose_root=None if same[0] else choose,
+            # `PriorRoot` takes what the rule inside takes, so the root needs no scores of its own.
+            choose_root=None if isinstance(self.root, PriorRoot) else choose,
         )
-        root = known(rules.decisions(statistics(grown)), found.started)
+        root = known(rules.decisions(grown.root), found.started)
         stats = {
             "depth": found.depth,
             "nodes": grown.size,
-            "reused": jnp.sum(kept, axis=1),
+            "reused": jnp.sum(visits, axis=1),
             "invalid": found.invalid + invalid.astype(jnp.int32),
         }
         if not self.reuse:
@@ -329,19 +360,21 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_move(carry.ply.shape[0], action, last)
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:
-            chance = tree.state.chance > 0 if isinstance(tree.state, ChanceNode) else None
             possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
-            reached = follow(tree, reached, action, chance) & possible[:, None]
+            reached = follow(tree, reached, action, is_chance(tree.state)) & possible[:, None]
         return SearchCarry(ply, tree, reached)
 
     def _world(
         self, model: AbstractPriorModel, node: PyTree[Array], num_actions: int
-    ) -> tuple[AbstractPriorModel, PyTree[Array], Rules, Tree]:
-        """The model as the engine steps it, its nodes, the rules, and empty trees."""
-        world, outcomes, width = model, None, num_actions
-        if isinstance(model, AbstractChanceModel) and model.num_outcomes > 0:
-            world, outcomes = chance_nodes(model, node, num_actions, self.outcomes)
-            node, width = world.decision(node), world.width
+    ) -> tuple[AbstractPriorModel, PyTree[Array], Rules]:
+        """The model as the engine steps it, its nodes, and the rules."""
+        world, outcomes = model, None
+        frozen = self.outcomes == "frozen"
+        if not frozen and isinstance(model, AbstractChanceModel) and model.num_outcomes > 0:
+            world, outcomes = chance_nodes(
+                model, node, num_actions, self.outcomes, self.evaluate_outcomes
+            )
+            node = world.decision(node)
         rules = Rules(
             self.selection,
             self.backup,
@@ -350,31 +383,20 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             num_leaves=self.num_leaves,
             virtual_loss=self.virtual_loss,
         )
-        logits = jax.ShapeDtypeStruct((1, width), jnp.float32)
-        features = jax.eval_shape(lambda x: rules.prior(x, jnp.zeros((1,), jnp.float32)), logits)
+        return world, node, rules
+
+    def _room(self, node: PyTree[Array], prior: Float[Array, "batch features columns"]) -> Tree:
+        """Empty trees."""
         room = (2 if self.reuse else 1) * self.num_simulations + 1
         room = room if self.max_nodes is None else self.max_nodes
-        planes = 2 if self.num_leaves == 1 else 3
-        return world, node, rules, empty(node, room, width, features.shape[1], planes)
+        return Tree.empty(node, prior, room, self.num_leaves)
 
 
-def _kept(tree: Tree, reached: Bool[Array, "batch nodes"], node: PyTree[Array]) -> Tree:
-    """What still holds of the trees where the new roots are `node`."""
-    if isinstance(node, ChanceNode):
-        # Several outcomes may have led to the same state: the most visited of them counts.
-        equal = match(tree.state.node, reached, node.node)
-        index = jnp.argmax(jnp.where(equal, tree.node[..., COUNT], -1.0), axis=1)
-        return subtree(tree, index, jnp.any(equal, axis=1))
-    index = jnp.argmax(reached, axis=1)
-    at = lambda x: x[jnp.arange(index.shape[0]), index][:, None]
-    stored, reached = jax.tree.map(at, tree.state), jnp.any(reached, axis=1, keepdims=True)
-    return subtree(tree, index, match(stored, reached, node)[:, 0])
-
-
-def _padded(logits: Float[Array, "batch actions"], tree: Tree) -> Float[Array, "batch columns"]:
-    wide = ((0, 0), (0, tree.child.shape[2] - logits.shape[1]))
-    return jnp.pad(logits, wide, constant_values=-jnp.inf)
-
-
-def _no_chance(node: PyTree[Array]) -> Float[Array, " batch"] | None:
-    return node.chance if isinstance(node, ChanceNode) else None
+def _start(
+    model: AbstractPriorModel, state: PyTree[Array], obs: Any, key: Key[Array, " batch"]
+) -> tuple[PyTree[Array], Key[Array, " batch"], Key[Array, " batch"]]:
+    """The roots, and keys to search from them and to read them out."""
+    check_kinds("TreeSearch.plan", AbstractPriorModel, model=model)
+    check_keys(key, batch_size(state))
+    root_key, search_key, read_key = split_rows(key, 3)
+    return model.root(state, obs, key=root_key), search_key, read_key

@@ -20,7 +20,7 @@ from zero_envs import (
     Transition,
 )
 from zero_memory import Batch, TrajectoryBuffer
-from zero_search import ParticleSearch, ResampleEvery
+from zero_search import ParticleSearch
 from zero_train import (
     ActorCriticState,
     evaluate,
@@ -154,7 +154,7 @@ class Moments(eqx.Module):
 
 
 def particle_search(**changes: Any) -> ParticleSearch:
-    fields: dict[str, Any] = dict(num_particles=CANDIDATES, depth=2, resample=ResampleEvery(2))
+    fields: dict[str, Any] = dict(num_particles=CANDIDATES, depth=2, resample_every=2)
     return ParticleSearch(**{**fields, **changes})
 
 
@@ -196,7 +196,7 @@ def spo(discrete: bool = False, **changes: Any) -> SPO:
         critic=ft.partial(ValueNet, FEATURES),
         model=ft.partial(PolicyModel, Aim()),
         explorer=particle_search(),
-        player=particle_search(readout="argmax"),
+        planner=particle_search(readout="argmax"),
     )
     return SPO(**{**_parts(discrete, 0.1), **fields, **changes})
 
@@ -211,10 +211,10 @@ def apart(agent: Any, *, key: int = 0) -> ActorCriticState:
     """A state whose target networks are others than those that are learned, and whose duals
     differ between dimensions."""
     state, other = (agent.init(key=jr.key(key + i)) for i in range(2))
-    targets = other.player.policy, other.player.critic
+    targets = other.online.policy, other.online.critic
     state = eqx.tree_at(lambda s: (s.target_policy, s.target_critic), state, targets)
     shift = lambda x: x + 0.5 * jnp.arange(x.size, dtype=x.dtype).reshape(x.shape)
-    return eqx.tree_at(lambda s: s.player.duals, state, jax.tree.map(shift, state.player.duals))
+    return eqx.tree_at(lambda s: s.online.duals, state, jax.tree.map(shift, state.online.duals))
 
 
 def aiming(make: Callable[..., Any], **changes: Any) -> Any:
@@ -315,7 +315,7 @@ def rates(policy: float, critic: float) -> dict[str, Any]:
 def learned(env: AbstractEnvironment, agent: Any, *, blocks: int) -> tuple[Any, Any]:
     """The agent's state before and after so many blocks of 16 environments and 8 rows."""
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=16, length=6)
-    loop = Loop(env=env, agent=agent, buffer=buffer, num_envs=16, unroll_length=8, num_updates=8)
+    loop = Loop(env=env, agent=agent, buffer=buffer, unroll_length=8, num_updates=8)
     state = fill(loop, init(loop, key=jr.key(0)))
     before = jax.tree.map(jnp.copy, state.agent)
     for _ in range(blocks):
@@ -344,6 +344,6 @@ def aimer(make: Callable[..., Any], **changes: Any) -> Any:
 def aiming_error(agent: Any, state: ActorCriticState) -> float:
     """How far the policy's mean is from the goals that it is shown, in the root mean square."""
     goals = jr.uniform(jr.key(2), (200, DIMS), jnp.float32, minval=-0.8, maxval=0.8)
-    net = eqx.combine(state.player.policy, agent.policy(key=jr.key(0)))
-    policy = jax.vmap(net)(state.player.statistics.normalise(10 + 4 * goals))
+    net = eqx.combine(state.online.policy, agent.policy(key=jr.key(0)))
+    policy = jax.vmap(net)(state.online.statistics.normalise(10 + 4 * goals))
     return float(np.sqrt(np.mean(np.square(policy.loc - goals))))

@@ -71,7 +71,6 @@ def census_loop(num_devices: int, actor_devices: int = 0) -> Loop:
         env=ENV,
         agent=Census(),
         buffer=buffer,
-        num_envs=ENVS,
         unroll_length=UNROLL,
         num_updates=3,
         mesh=mesh,

@@ -6,12 +6,12 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from zero_envs.testing import Nim
 from zero_memory import EpisodeBuffer
 from zero_search import DirichletNoise, TreeSearch
-from zero_train import AlphaZero, data_mesh, EnvironmentModel, ExpertIteration, Loop
+from zero_train import act, data_mesh, EnvironmentModel, ExpertIteration, Loop, LoopState, store
 
 
 class TinyNet(eqx.Module):
@@ -42,9 +42,16 @@ def nim_agent(env: Nim, **changes) -> ExpertIteration:
         optimiser=optax.adam(1e-2),
         model=ft.partial(EnvironmentModel, env),
         explorer=search(noise=DirichletNoise(0.25, 3.0), temperature=1.0),
-        player=search(),
+        planner=search(),
     )
-    return AlphaZero(**{**fields, **changes})
+    return ExpertIteration.alphazero(**{**fields, **changes})
+
+
+def collect_and_store(loop: Loop, state: LoopState) -> PyTree[Array]:
+    """The part of a step that needs no communication: the buffer with rows just collected."""
+    actor = loop.agent.actor(state.agent, explore=True)
+    _, rows = act(loop, actor, state.episodes, key=state.key)
+    return store(loop, state.buffer, rows)
 
 
 def nim_loop(num_devices: int, **changes) -> Loop:
@@ -54,7 +61,6 @@ def nim_loop(num_devices: int, **changes) -> Loop:
         agent=nim_agent(env),
         buffer=EpisodeBuffer(capacity=32, num_envs=16, batch_size=32, num_players=2, num_shards=8),
         augment=None,
-        num_envs=16,
         unroll_length=4,
         num_updates=2,
         mesh=data_mesh(num_devices),

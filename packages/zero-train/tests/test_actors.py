@@ -1,5 +1,7 @@
 """Actors and the model that planners plan over."""
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,6 @@ from zero_envs.testing import Nim, NimState
 from zero_search import (
     AbstractPriorModel,
     BeliefModel,
-    Determinised,
     Hindsight,
     ParticleSearch,
     PlayoutModel,
@@ -139,6 +140,9 @@ def cups_states(ball: int) -> CupsState:
     return jax.vmap(CupsState)(jnp.full(6, ball, jnp.int32), jnp.zeros(6, bool))
 
 
+slow = ft.partial(pytest.param, marks=pytest.mark.slow)
+
+
 @eqx.filter_jit
 def two_moves(state: CupsState, key, planner, model):
     """All that an actor comes to know in two moves, of which the first one changes nothing."""
@@ -151,17 +155,18 @@ def two_moves(state: CupsState, key, planner, model):
     return record, actor.act(state, obs, carry, key=jr.split(second, 6))
 
 
+# One of every kind of root; zero-search's `test_no_leaks.py` has the planners with all of them.
 @pytest.mark.parametrize(
     "planner, model",
     [
         (TreeSearch(12), MODEL),
-        (TreeSearch.gumbel(12, reuse=True, num_leaves=3), MODEL),
+        slow(TreeSearch.gumbel(12, reuse=True, num_leaves=3), MODEL),
         (TreeSearch(12, reuse=True), PlayoutModel(MODEL, 3)),
-        (TreeSearch(12, reuse=True), BELIEFS),
-        (TreeSearch.gumbel(8), BeliefModel(PlayoutModel(MODEL, 3), 4)),
-        (TreeSearch(8), Determinised(BELIEFS)),
+        slow(TreeSearch(12, reuse=True), BELIEFS),
+        slow(TreeSearch.gumbel(8), BeliefModel(PlayoutModel(MODEL, 3), 4)),
+        (TreeSearch(8, outcomes="frozen"), BELIEFS),
         (Hindsight(TreeSearch(6, reuse=True), 3), MODEL),
-        (ParticleSearch(4, 2, resample=None), PlayoutModel(MODEL, 3)),
+        (ParticleSearch(4, 2, resample_every=None), PlayoutModel(MODEL, 3)),
     ],
 )
 def test_a_plan_is_the_same_wherever_the_hidden_ball_is(planner, model):

@@ -30,10 +30,11 @@ def make_batch(seed: int) -> Batch:
     weights = draws.random((8, 3)) * legal
     weights /= weights.sum(axis=1, keepdims=True)
     last = np.array([0, 0, 1, 0, 0, 0, 1, 0], bool)
+    outcome = jnp.asarray(draws.choice([-1.0, 1.0], 8), jnp.float32)
     rows = Experience(
         obs=Observation(jnp.asarray(np.eye(8)[heaps], jnp.float32), jnp.asarray(legal)),
         action=jnp.zeros(8, jnp.int32),
-        reward=jnp.asarray(draws.choice([-1.0, 1.0], 8), jnp.float32),
+        reward=jnp.zeros(8),
         discount=-jnp.ones(8, jnp.float32),
         last=jnp.asarray(last),
         record=PlanRecord(
@@ -41,7 +42,7 @@ def make_batch(seed: int) -> Batch:
         ),
     )
     counts = jnp.asarray([1, 1, 1, 0, 1, 1, 1, 1], jnp.float32)
-    return Batch(rows, counts, jnp.arange(8, dtype=jnp.int32))
+    return Batch(rows, counts, jnp.arange(8, dtype=jnp.int32), outcome)
 
 
 def test_loss_is_the_formula():
@@ -51,7 +52,7 @@ def test_loss_is_the_formula():
     batch = make_batch(0)
     _, metrics = eqx.filter_jit(agent.update)(state, batch, key=jr.key(1))
 
-    rows = batch.items
+    rows, outcome = batch.items, np.asarray(batch.outcome)
     logits, values = jax.vmap(agent.evaluator(state.params))(rows.obs)
     logits, values = np.asarray(logits, np.float64), np.asarray(values, np.float64)
     policy, value, entropy, count = 0.0, 0.0, 0.0, 0
@@ -60,7 +61,7 @@ def test_loss_is_the_formula():
             continue
         legal = np.flatnonzero(rows.obs.legal[i])
         log_pi = logits[i, legal] - np.log(np.exp(logits[i, legal]).sum())
-        target = 0.75 * float(rows.reward[i]) + 0.25 * float(rows.record.value[i])
+        target = 0.75 * float(outcome[i]) + 0.25 * float(rows.record.value[i])
         policy -= float((np.asarray(rows.record.weights[i])[legal] * log_pi).sum())
         value += 0.5 * (values[i] - target) ** 2
         entropy -= float((np.exp(log_pi) * log_pi).sum())
@@ -80,12 +81,13 @@ def test_rows_without_weight_teach_nothing():
     agent = nim_agent(ENV, l2=0.0)
     state = agent.init(key=jr.key(0))
     batch = make_batch(1)
-    rows, uncounted = batch.items, jnp.array([2, 3, 6])
+    rows, outcome, uncounted = batch.items, batch.outcome, jnp.array([2, 3, 6])
+    assert outcome is not None
     spoilt = eqx.tree_at(
-        lambda b: (b.items.reward, b.items.obs.legal, b.items.record.weights),
+        lambda b: (b.outcome, b.items.obs.legal, b.items.record.weights),
         batch,
         (
-            rows.reward.at[uncounted].set(jnp.nan),
+            outcome.at[uncounted].set(jnp.nan),
             rows.obs.legal.at[uncounted].set(False),
             rows.record.weights.at[uncounted].set(jnp.nan),
         ),
@@ -106,7 +108,8 @@ def test_nan_never_reaches_the_parameters():
     agent = nim_agent(ENV)
     state = agent.init(key=jr.key(0))
     batch = make_batch(2)
-    bad = eqx.tree_at(lambda b: b.items.reward, batch, batch.items.reward.at[0].set(jnp.nan))
+    assert batch.outcome is not None
+    bad = eqx.tree_at(lambda b: b.outcome, batch, batch.outcome.at[0].set(jnp.nan))
     new, metrics = eqx.filter_jit(agent.update)(state, bad, key=jr.key(1))
     assert not np.isfinite(float(metrics["value_loss"]))
     assert np.isfinite(float(metrics["policy_loss"]))
@@ -126,6 +129,12 @@ def test_average_is_a_moving_average():
         expected = [decay * a + (1 - decay) * p for a, p in zip(expected, params, strict=True)]
     for x, y in zip(jax.tree.leaves(state.target), expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.5, np.nan])
+def test_a_decay_that_is_no_share_is_refused(decay):
+    with pytest.raises(ValueError, match="average_decay=.* must be from 0 to 1"):
+        nim_agent(ENV, average_decay=decay)
 
 
 def test_learns_nim():

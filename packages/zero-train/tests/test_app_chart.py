@@ -2,7 +2,7 @@ import numpy as np
 
 from zero_train.app import Series
 from zero_train.app._chart import draw
-from zero_train.app._series import smoothed
+from zero_train.app._report import smoothed
 
 
 def test_smoothing_is_the_mean_of_the_neighbours():

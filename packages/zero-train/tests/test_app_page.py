@@ -13,9 +13,9 @@ from zero_train.app import (
     curve,
     figures,
     progress,
-    Recorded,
     Series,
     speed,
+    StoredRun,
     table,
     tables,
     write_page,
@@ -71,7 +71,7 @@ def write_run(folder) -> None:
 
 
 def write(folder):
-    run = Recorded.read(folder)
+    run = StoredRun.read(folder)
     error = [0.5, 0.25]
     body = [
         figures(progress(run) | {"best <move>": "e2 & e4"}),

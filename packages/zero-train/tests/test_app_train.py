@@ -15,7 +15,7 @@ import pytest
 
 import zero_train
 from zero_train import Checkpoints, NonFiniteError, read_lines, RunError
-from zero_train.app import AbstractRun, Options, Standing, train, UsageError, View
+from zero_train.app import AbstractRun, EvaluationResult, Options, train, UsageError, View
 
 from .nim_agent import nim_loop
 
@@ -38,9 +38,9 @@ class NimRun(AbstractRun):
     project = "nim"
     shown = {"loss": "loss"}
 
-    def __init__(self, loop, records):
-        self.agent, self.records = loop.agent, records
-        self.evaluated = [row["step"] for row in records.evaluations]
+    def __init__(self, loop, files):
+        self.agent, self.files = loop.agent, files
+        self.evaluated = [row["step"] for row in files.evaluations]
 
     def player(self, agent):
         return agent.target
@@ -54,13 +54,15 @@ class NimRun(AbstractRun):
         moved = math.nan
         if self.evaluated:
             like = jax.eval_shape(lambda: self.player(self.agent.init(key=jr.key(0))))
-            before = self.records.players.restore(like, step=self.evaluated[-1])
+            before = self.files.players.restore(like, step=self.evaluated[-1])
             differences = jax.tree.map(lambda x, y: jnp.sum((x - y) ** 2), player, before)
             moved = float(sum(jax.tree.leaves(differences)))
         self.evaluated.append(step)
-        verdict = f"it moved by {moved:.3g}" if self.evaluated[1:] else "nobody before it"
+        headline = f"it moved by {moved:.3g}" if self.evaluated[1:] else "nobody before it"
         rows = [{"moved": moved, "of": len(self.evaluated)}]
-        return Standing(rows, {"moved": moved}, {"Players": f"{len(self.evaluated)}"}, verdict)
+        return EvaluationResult(
+            rows, {"moved": moved}, {"Players": f"{len(self.evaluated)}"}, headline
+        )
 
     def report(self, folder):
         (folder / "report.html").write_text(f"{len(read_lines(folder / 'metrics.jsonl'))} steps")

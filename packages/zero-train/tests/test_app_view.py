@@ -9,7 +9,7 @@ from zero_train.app._view import clock, number
 
 METRICS = {"loss": 3.25, "policy_loss": 2.9, "value_error": 0.625, "games": 12, "positions": 4096}
 SHOWN = {"loss": "loss", "policy_loss": "policy loss", "value_error": "value error"}
-VERDICT = "92.0 % against random"
+HEADLINE = "92.0 % against random"
 
 
 def _timings(seconds: float, **more: float) -> dict[str, float]:
@@ -22,7 +22,7 @@ def _run(console: Console) -> None:
         view.update(11, METRICS, _timings(50.0, compile_seconds=48.0))
         for step in range(12, 21):
             view.update(step, METRICS, _timings(3.0))
-        view.standing({"Elo": "512 ± 32"}, VERDICT)
+        view.evaluation({"Elo": "512 ± 32"}, HEADLINE)
 
 
 def test_without_a_terminal_there_are_plain_lines():
@@ -33,7 +33,7 @@ def test_without_a_terminal_there_are_plain_lines():
         # 20 steps of 3 s to go: the first step's compilation does not count.
         "step 20/40  loss 3.25  policy loss 2.9  value error 0.625  1,234 positions/s  "
         "20.2 games/s  1:00 left",
-        f"Elo 512 ± 32; {VERDICT}",
+        f"Elo 512 ± 32; {HEADLINE}",
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_terminal_shows_everything():
         "last step 3 s",
         "compilation 48 s",
         "Elo 512 ± 32",
-        VERDICT,
+        HEADLINE,
     ):
         assert part in shown
 

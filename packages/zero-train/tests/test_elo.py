@@ -123,8 +123,8 @@ def test_a_chain_of_whitewashes_converges():
         (*two(math.nan, 100), {}, "finite"),
         (*two(-1, 100), {}, "negative"),
         (np.eye(2), np.eye(2) * 2, {}, "themselves"),
-        (*two(10, 10), dict(prior=0), r"players \[1\] cannot be rated"),
-        (np.zeros((3, 3)), np.zeros((3, 3)), {}, r"players \[1, 2\] cannot be rated"),
+        (*two(10, 10), dict(prior=0), r"actors \[1\] cannot be rated"),
+        (np.zeros((3, 3)), np.zeros((3, 3)), {}, r"actors \[1, 2\] cannot be rated"),
     ],
 )
 def test_impossible_tables_are_named(scores, games, changes, message):

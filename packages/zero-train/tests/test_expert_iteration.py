@@ -70,7 +70,7 @@ def agent_of(env: Any = ENV, **changes: Any) -> ExpertIteration:
         optimiser=optax.sgd(0.1),
         model=ft.partial(EnvironmentModel, env),
         explorer=search,
-        player=search,
+        planner=search,
         gamma=GAMMA,
         value_target=NStepReturns(2),
         value_code=ThreeAtoms(),
@@ -248,7 +248,7 @@ def test_what_is_no_window_is_refused(shape):
 
 def test_outcomes_need_whole_episodes():
     agent = agent_of(value_target=Outcomes())
-    with pytest.raises(ValueError, match=r"Outcomes was given rows of shape \[3, 5\]; .*Episode"):
+    with pytest.raises(ValueError, match="Outcomes was given a batch without .*EpisodeBuffer"):
         agent.update(agent.init(key=jr.key(0)), windows(0), key=jr.key(1))
 
 
@@ -317,11 +317,11 @@ def test_it_learns_the_shortest_way():
         value_code=None,
         optimiser=optax.adam(1e-2),
         explorer=TreeSearch(12, PUCT(), root, SoftmaxQ(0.1)),
-        player=TreeSearch(12, PUCT()),
+        planner=TreeSearch(12, PUCT()),
         target_rate=0.1,
     )
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=32, length=6)
-    loop = Loop(env=env, agent=agent, buffer=buffer, num_envs=16, unroll_length=6, num_updates=2)
+    loop = Loop(env=env, agent=agent, buffer=buffer, unroll_length=6, num_updates=2)
     state = fill(loop, init(loop, key=jr.key(0)))
     for _ in range(40):
         state, _ = step(loop, state)

@@ -54,8 +54,8 @@ def collected():
     @jax.jit
     def run(key):
         skey, ckey = jr.split(key)
-        actors = start(env, RandomActor(), keys=jr.split(skey, ENVS))
-        return collect(env, RandomActor(), actors, rows=rows, key=ckey, num_steps=40)
+        episodes = start(env, RandomActor(), keys=jr.split(skey, ENVS))
+        return collect(env, RandomActor(), episodes, indices=rows, key=ckey, num_steps=40)
 
     return jax.device_get(run(jr.key(0)))
 

@@ -122,6 +122,15 @@ def test_a_policy_that_is_no_number_is_not_played_on_with(temperature, wrong):
         challenge(NIM, actor, actor, num_games=8, max_steps=9, key=jr.key(0))
 
 
+@pytest.mark.parametrize("action", [3, -1, 3.0, -1.0, np.nan])
+def test_an_action_outside_of_a_discrete_range_is_refused_whatever_its_type(action):
+    actor = Fixed(jnp.asarray(action))
+    with pytest.raises(ValueError, match="evaluate: an action was NaN or out of .* range"):
+        play(Odd(), actor)
+    with pytest.raises(ValueError, match="rollout: an action was NaN or out of .* range"):
+        rollout(Odd(), actor, num_steps=3, num_envs=2, key=jr.key(0))
+
+
 def test_compiled_results_are_nan_and_their_summary_raises():
     actor = PolicyActor(Broken(jnp.asarray(jnp.nan)))
     result = jax.jit(lambda key: play(NIM, actor, key=key))(jr.key(0))
@@ -218,10 +227,10 @@ def test_wrong_transitions_are_not_played_on_with(bad):
         play(env, actor)
     with pytest.raises(ValueError, match=rf"rollout: {message} \(2 of 6 "):
         rollout(env, actor, num_steps=3, num_envs=2, key=jr.key(0))
-    actors = start(env, actor, keys=jr.split(jr.key(0), 2))
+    episodes = start(env, actor, keys=jr.split(jr.key(0), 2))
     numbers = jnp.arange(2, dtype=jnp.int32)
     with pytest.raises(ValueError, match=rf"collect: {message}"):
-        collect(env, actor, actors, rows=numbers, key=jr.key(1), num_steps=3)
+        collect(env, actor, episodes, indices=numbers, key=jr.key(1), num_steps=3)
     rows = jax.jit(lambda key: rollout(env, actor, num_steps=3, num_envs=2, key=key))(jr.key(0))
     np.testing.assert_array_equal(np.isnan(rows.reward), [[False, True, False]] * 2)
 
@@ -268,7 +277,7 @@ def heard(discount: float) -> Transition:
 
 
 @pytest.mark.parametrize("action, discount, message", [
-    (3, -1.0, "an action was NaN or out of"), (-1, -1.0, "an action was NaN or out of"),
+    (-1, -1.0, "an action was NaN or out of"),
     (1, 1.5, "a discount not between -1 and 1"), (1, jnp.nan, "a discount not between -1 and 1"),
 ])  # fmt: skip
 def test_an_actor_is_told_of_possible_moves_only(planned, action, discount, message):
@@ -283,6 +292,12 @@ def test_an_actor_is_told_of_possible_moves_only(planned, action, discount, mess
     wanted = advance(planned.carry, jnp.asarray([0, 1], jnp.int32), after, fresh)
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(carry), jax.device_get(wanted))
     for other in (PolicyActor(perfect_nim), RandomActor(), DistributionActor(Categorical, None)):
-        if action < 3:
-            with pytest.raises(ValueError, match=rf"{type(other).__name__}.advance: .*{message}"):
-                other.advance(None, actions, after, heard(discount))
+        with pytest.raises(ValueError, match=rf"{type(other).__name__}.advance: .*{message}"):
+            other.advance(None, actions, after, heard(discount))
+
+
+@pytest.mark.parametrize("counts", [(0, 2), (-1, 2), (2, 0)], ids=str)
+def test_a_rollout_of_nothing_is_refused(counts):
+    steps, envs = counts
+    with pytest.raises(ValueError, match=r"rollout\(num_.*must be at least 1"):
+        rollout(NIM, RandomActor(), num_steps=steps, num_envs=envs, key=jr.key(0))

@@ -12,7 +12,6 @@ from zero_memory import EpisodeBuffer
 from zero_train import (
     check_finite,
     Checkpoints,
-    collect_and_store,
     data_mesh,
     draw,
     fill,
@@ -26,7 +25,7 @@ from zero_train import (
 )
 
 from .census import census_loop, check_census
-from .nim_agent import nim_loop
+from .nim_agent import collect_and_store, nim_loop
 
 
 @pytest.fixture(scope="module")
@@ -197,9 +196,8 @@ def test_games_differ_between_rows_and_after_a_reset():
 @pytest.mark.parametrize(
     "devices, changes, message",
     [
-        (8, {"num_envs": 12}, "num_envs=12 does not divide over 8 devices"),
-        (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be at least 1"),
-        (1, {"num_envs": 8}, "num_envs=8 was given with a buffer of num_envs=16"),
+        (8, {"buffer": EpisodeBuffer(32, 12, 32)}, "num_envs=12 does not divide over 8 devices"),
+        (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be an integer, at least 1"),
     ],
 )
 def test_bad_loops_are_refused(devices, changes, message):

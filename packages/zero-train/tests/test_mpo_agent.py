@@ -134,7 +134,7 @@ def witnessed(discrete: bool) -> dict[str, float]:
     agent: Any = mpo(discrete, critic=Steep, num_samples=400, region=Witness(0.1, Dual(0.0)))
     state = agent.init(key=jr.key(0))
     bias = lambda policy: policy.mlp.layers[-1].bias
-    where = lambda s: (bias(s.target_policy), bias(s.player.policy), s.target_critic.slope)
+    where = lambda s: (bias(s.target_policy), bias(s.online.policy), s.target_critic.slope)
     target, online, _ = where(state)
     other = target.at[0].add(8.0), online.at[0].add(-8.0), jnp.float32(-3.0)
     state = eqx.tree_at(where, state, other)
@@ -192,7 +192,7 @@ def test_the_critic_learns_retrace(steady):
     batch = batch_of()
     rows, counts = batch.items, counted(batch)
     returns = returns_of(agent, state, batch)
-    value = each(agent.critic, state.player.critic, rows.obs.features, rows.action)
+    value = each(agent.critic, state.online.critic, rows.obs.features, rows.action)
     loss = (value - returns) ** 2 / 2
     _, metrics = update(state, batch)
     wanted = np.sum(counts * loss) / counts.sum()
@@ -211,7 +211,7 @@ def test_the_policy_is_fitted_within_its_region_to_what_the_target_policy_plays(
     agent, state, update = steady
     batch = batch_of()
     at = lambda params: each(agent.policy, params, batch.items.obs.features)
-    new, old, counts = at(state.player.policy), at(state.target_policy), counted(batch)
+    new, old, counts = at(state.online.policy), at(state.target_policy), counted(batch)
     average = lambda x: np.sum(counts * x.sum(-1)) / counts.sum()
     _, metrics = update(state, batch)
     density = scipy.stats.norm.logpdf
@@ -240,7 +240,7 @@ def test_a_truncated_episode_is_bootstrapped_from_its_own_last_state(steady):
     judge = lambda action: each(agent.critic, state.target_critic, rows.obs.features, action)
     final = judge(jnp.asarray(policy.loc, jnp.float32))[1, 3]
     target = float(rows.reward[1, 2]) + agent.gamma * final
-    value = each(agent.critic, state.player.critic, rows.obs.features, rows.action)[1, 2]
+    value = each(agent.critic, state.online.critic, rows.obs.features, rows.action)[1, 2]
     assert loss(alone) == pytest.approx((value - target) ** 2 / 2, rel=1e-3)
     beyond = eqx.tree_at(features, alone, features(alone).at[1, 4:].add(5.0))
     reward = eqx.tree_at(lambda b: b.items.reward, beyond, beyond.items.reward.at[1, 3:].set(9.0))
@@ -260,24 +260,24 @@ def test_one_step_of_all_parts(discrete):
     agent: Any = mpo(discrete, statistics=Moments.zeros(FEATURES), **critic)
     batch, state = batch_of(discrete), apart(agent)
     statistics = Moments.zeros(FEATURES).update(3 + batch.items.obs.features)
-    duals = jax.tree.map(lambda x: jnp.full_like(x, -25.0), state.player.duals)
-    parts = lambda s: (s.player.statistics, s.player.duals)
+    duals = jax.tree.map(lambda x: jnp.full_like(x, -25.0), state.online.duals)
+    parts = lambda s: (s.online.statistics, s.online.duals)
     state = eqx.tree_at(parts, state, (statistics, duals))
     update = update_of(agent)
     after, metrics = update(state, batch)
     assert all(np.isfinite(x) for x in metrics.values())
     for name in ("policy", "critic"):
-        online, target = getattr(after.player, name), getattr(after, f"target_{name}")
+        online, target = getattr(after.online, name), getattr(after, f"target_{name}")
         before = getattr(state, f"target_{name}")
         followed = jax.tree.map(lambda x, y: 0.995 * x + 0.005 * y, before, online)
         assert_same(target, followed, rtol=1e-5, atol=1e-7)
-        old = jax.tree.leaves(getattr(state.player, name))
+        old = jax.tree.leaves(getattr(state.online, name))
         assert any(np.any(x != y) for x, y in zip(jax.tree.leaves(online), old, strict=True))
-    assert_same(after.player.statistics, statistics)
-    for dual in after.player.duals.values():
+    assert_same(after.online.statistics, statistics)
+    for dual in after.online.duals.values():
         assert np.all(np.asarray(dual.rho) >= -18)
     if discrete:
-        bias = lambda s: s.player.policy.mlp.layers[-1].bias
+        bias = lambda s: s.online.policy.mlp.layers[-1].bias
         moved = np.asarray(bias(after) != bias(state))
         assert moved.tolist() == [True] * (ACTIONS - 1) + [False]
     reward = lambda b: b.items.reward
@@ -308,7 +308,7 @@ def test_it_acts_by_its_policy(explore):
     action, behaviour, _ = act(actor)
     mean, stddev = (f(np.asarray(features, np.float64), axis=0) for f in (np.mean, np.std))
     normal = jnp.asarray((np.asarray(features) - mean) / stddev, jnp.float32)[None]
-    policy = jax.tree.map(lambda x: x[0], each(agent.policy, state.player.policy, normal))
+    policy = jax.tree.map(lambda x: x[0], each(agent.policy, state.online.policy, normal))
     z = (np.asarray(action) - policy.loc) / policy.scale
     wanted = scipy.stats.norm.logpdf(action, policy.loc, policy.scale).sum(-1)
     np.testing.assert_allclose(behaviour.log_prob, wanted, rtol=1e-3, atol=1e-3)
@@ -327,7 +327,7 @@ def test_statistics_outlive_what_is_no_number(bad):
     spoilt, _ = agent.digest(state, rows_of(features.at[1, 2, 0].set(bad)))
     assert_same(spoilt, state)
     after, _ = agent.digest(state, rows_of(features))
-    assert float(after.player.statistics.count) == 12
+    assert float(after.online.statistics.count) == 12
 
 
 @pytest.mark.parametrize("explore", [True, False])
@@ -335,7 +335,7 @@ def test_it_never_plays_what_is_illegal(explore):
     """Although the network likes nothing better."""
     agent: Any = mpo(True, critic=Steep)
     state = agent.init(key=jr.key(0))
-    bias = lambda s: s.player.policy.mlp.layers[-1].bias
+    bias = lambda s: s.online.policy.mlp.layers[-1].bias
     state = eqx.tree_at(bias, state, jnp.array([0.0, 0.0, 20.0, 30.0]))
     legal = jr.bernoulli(jr.key(1), 0.5, (200, ACTIONS)).at[:, 0].set(True)
     obs = Observation(jr.normal(jr.key(2), (200, FEATURES)), legal)

@@ -10,9 +10,10 @@ import pytest
 import scipy.stats
 
 from zero_memory import TrajectoryBuffer
-from zero_train import collect_and_store, compiled_step, data_mesh, init, Loop
+from zero_train import compiled_step, data_mesh, init, Loop
 
 from .actor_critics import Aim, aimer, each, mpo, rates
+from .nim_agent import collect_and_store
 
 
 ENVS, UNROLL = 16, 4
@@ -27,7 +28,6 @@ def ran():
         env=Aim(),
         agent=agent,
         buffer=buffer,
-        num_envs=ENVS,
         unroll_length=UNROLL,
         num_updates=2,
         mesh=data_mesh(8),
@@ -56,8 +56,8 @@ def test_rows_say_how_likely_their_actions_were(ran):
     )
 
     def log_prob(agent: Any) -> np.ndarray:
-        normal = agent.player.statistics.normalise(jnp.asarray(rows.obs.features))
-        policy = each(loop.agent.policy, agent.player.policy, normal)
+        normal = agent.online.statistics.normalise(jnp.asarray(rows.obs.features))
+        policy = each(loop.agent.policy, agent.online.policy, normal)
         return scipy.stats.norm.logpdf(rows.action, policy.loc, policy.scale).sum(-1)
 
     np.testing.assert_allclose(rows.record.log_prob, log_prob(before), rtol=1e-3, atol=1e-3)

@@ -23,6 +23,7 @@ from zero_train import (
     data_mesh,
     FeatureEvaluator,
     fill,
+    Handover,
     init,
     Loop,
     LoopState,
@@ -32,8 +33,7 @@ from zero_train import (
     step,
     template,
 )
-from zero_train._loop_state import Handover
-from zero_train._pipeline import _act, _learn, _store
+from zero_train._loop import _actor_program, _learner_program
 
 from .census import census_loop, check_census
 from .nim_agent import TinyNet
@@ -43,6 +43,7 @@ from .test_loop import plain
 ENV = Nim(heap=7, most=3)
 NET = ft.partial(TinyNet, 8, 3)
 NUM_UPDATES = 2
+WIDE = EpisodeBuffer(capacity=16, num_envs=24, batch_size=32, num_shards=8)
 #: Grows when an update is traced.
 TRACES = []
 
@@ -108,7 +109,8 @@ class Reinforce(AbstractAgent[Learner]):
             logits, value = jax.vmap(self._evaluator(params))(batch.items.obs)
             policy = jax.nn.softmax(jnp.where(batch.items.obs.legal, logits, -jnp.inf))
             played = jnp.sum(policy * jax.nn.one_hot(batch.items.action, 3), axis=1)
-            outcome = batch.items.reward
+            outcome = batch.outcome
+            assert outcome is not None
             return jnp.mean(batch.weights * (jnp.square(value - outcome) - outcome * played))
 
         now, gradient = jax.value_and_grad(loss)(state.params)
@@ -129,7 +131,6 @@ def nim_loop(num_devices: int, actor_devices: int, **changes: Any) -> Loop:
         agent=reinforce(),
         buffer=EpisodeBuffer(capacity=16, num_envs=16, batch_size=32, num_shards=8),
         augment=None,
-        num_envs=16,
         unroll_length=4,
         num_updates=NUM_UPDATES,
         mesh=data_mesh(num_devices),
@@ -168,29 +169,29 @@ def ran(begun, tmp_path_factory):
         loop = nim_loop(*sizes)
         saved = Checkpoints(tmp_path_factory.mktemp("checkpoints"))
         state = fill(loop, begun(sizes))
-        harvests, metrics = [plain(handover(state).harvest.rows)], []
+        collections, metrics = [plain(handover(state).rows)], []
         for done in range(1, 5):
             state, row = step(loop, state)
-            harvests.append(plain(handover(state).harvest.rows))
+            collections.append(plain(handover(state).rows))
             metrics.append({name: float(x) for name, x in row.items()})
             if done == 2:
                 saved.save(done, state)
-        results[sizes] = state, harvests, metrics, saved
+        results[sizes] = state, collections, metrics, saved
     return results
 
 
 @pytest.fixture(scope="module")
 def reference(begun):
     """The order of the pipeline in a plain Python loop on one device: agent and buffer in the end,
-    harvests, losses and staleness."""
+    collections, losses and staleness."""
     loop, state = nim_loop(1, 0), begun((1, 0))
-    agent, buffer, actors, collected = state.agent, state.buffer, state.actors, 0
+    agent, buffer, episodes, collected = state.agent, state.buffer, state.episodes, 0
 
     @jax.jit
-    def act(agent, actors, key):
-        rows = jnp.arange(16, dtype=jnp.int32)
+    def act(agent, episodes, key):
+        indices = jnp.arange(16, dtype=jnp.int32)
         actor = loop.agent.actor(agent, explore=True)
-        return collect(ENV, actor, actors, rows=rows, key=key, num_steps=4)
+        return collect(ENV, actor, episodes, indices=indices, key=key, num_steps=4)
 
     @jax.jit
     def update(agent, buffer, key):
@@ -200,14 +201,14 @@ def reference(begun):
 
     add = jax.jit(loop.buffer.add)
     key = state.key
-    actors, rows = act(agent, actors, jr.fold_in(key, 0))
+    episodes, rows = act(agent, episodes, jr.fold_in(key, 0))
     while not loop.buffer.ready(buffer):
         collected += 1
-        actors, later = act(agent, actors, jr.fold_in(key, 2 * collected))
+        episodes, later = act(agent, episodes, jr.fold_in(key, 2 * collected))
         buffer, rows = add(buffer, rows), later
-    harvests, losses, staleness, versions = [plain(rows)], [], [], {collected: 0}
+    collections, losses, staleness, versions = [plain(rows)], [], [], {collected: 0}
     for done in range(0, 4 * NUM_UPDATES, NUM_UPDATES):
-        actors, later = act(agent, actors, jr.fold_in(key, 2 * (collected + 1)))
+        episodes, later = act(agent, episodes, jr.fold_in(key, 2 * (collected + 1)))
         versions[collected + 1] = done
         buffer = add(buffer, rows)
         staleness.append(done - versions[collected])
@@ -218,16 +219,16 @@ def reference(begun):
             means.append(float(metrics["loss"]))
         losses.append(np.mean(means))
         collected, rows = collected + 1, later
-        harvests.append(plain(rows))
-    return agent, buffer, harvests, losses, staleness
+        collections.append(plain(rows))
+    return agent, buffer, collections, losses, staleness
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_it_is_the_plain_loop_that_learns_a_step_later(ran, reference, sizes):
     """The same rows, replay, parameters, losses and staleness on any number of acting devices."""
-    state, harvests, metrics, _ = ran[sizes]
+    state, collections, metrics, _ = ran[sizes]
     agent, buffer, expected, losses, staleness = reference
-    assert_close(harvests, expected)
+    assert_close(collections, expected)
     assert_close((state.agent, state.buffer), (agent, buffer))
     np.testing.assert_allclose([row["loss"] for row in metrics], losses, rtol=1e-4)
     assert [row["staleness"] for row in metrics] == staleness == [0, 2, 2, 2]
@@ -242,16 +243,19 @@ def test_nothing_lies_on_both_kinds_of_devices(ran, sizes):
     devices = jax.devices()
     sent = handover(state)
     for tree, home in (
-        ((state.actors, state.key, state.step, sent.released), devices[:acting]),
-        ((state.agent, state.buffer, sent.harvest, sent.updates), devices[acting:count]),
+        ((state.episodes, state.key, state.step, sent.actor), devices[:acting]),
+        (
+            (state.agent, state.buffer, sent.rows, sent.key, sent.staleness),
+            devices[acting:count],
+        ),
     ):
         for leaf in jax.tree.leaves(tree):
             assert leaf.sharding.device_set == set(home)
-    for tree in (state.actors, state.buffer, sent.harvest.rows):
+    for tree in (state.episodes, state.buffer, sent.rows):
         for leaf in jax.tree.leaves(tree):
             assert len(leaf.addressable_shards[0].data) * len(leaf.sharding.device_set) == len(leaf)
     # The learner's momentum stays at home.
-    actor = sent.released.actor.inner
+    actor = sent.actor.inner
     assert len(jax.tree.leaves(actor)) == len(jax.tree.leaves(state.agent.params))
     assert_close(actor, state.agent.params)
 
@@ -302,12 +306,14 @@ def test_only_the_gradient_crosses_devices(ran, collectives):
     """Neither collecting nor storing has a collective; learning has all-reduces only."""
     loop, state = nim_loop(6, 4), ran[6, 4][0]
     sent = handover(state)
-    found = lambda function, *args: collectives(lambda *xs: function(loop, *xs), *args)
-    assert found(_act, sent.released, state.actors, state.key, state.step) == set()
-    given = sent.harvest, sent.updates
-    assert found(_store, given, state.agent, state.buffer) == set()
-    learned = found(_learn, sent.harvest, state.agent, state.buffer, sent.updates)
-    assert learned == {"all-reduce"}
+    found = lambda program, fixed, *args: collectives(lambda *xs: program(fixed, *xs), *args)
+    assert found(_actor_program, loop, sent.actor, state.episodes, state.key, state.step) == set()
+    given = sent.rows, sent.key, sent.staleness
+    learning = lambda learns: found(
+        _learner_program, (loop, learns), given, state.agent, state.buffer
+    )
+    assert learning(False) == set()
+    assert learning(True) == {"all-reduce"}
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -326,12 +332,12 @@ def test_neither_waits_for_the_other(begun, ran, slow):
     loop = nim_loop(2, 1, agent=agent)
     state = fill(loop, begun((2, 1)))
     if slow == "acting":
-        work = lambda s: s.handover.released.actor.work
+        work = lambda s: s.handover.actor.work
         much = jax.device_put(jnp.int32(10_000_000), work(state).sharding)
         state = eqx.tree_at(work, state, much)
     jax.block_until_ready(state)
     state, metrics = step(loop, state)
-    acted, learned = handover(state).harvest.rows.last, metrics["loss"]
+    acted, learned = handover(state).rows.last, metrics["loss"]
     quick: Any
     busy: Any
     quick, busy = (learned, acted) if slow == "acting" else (acted, learned)
@@ -348,8 +354,18 @@ def test_neither_waits_for_the_other(begun, ran, slow):
         (1, 1, {}, r"actor_devices=1 of 1 device\(s\) .* give fewer, or more devices"),
         (8, 3, {}, "num_envs=16 does not divide over 3 devices that act; use a multiple of 3"),
         (5, 2, {}, "num_envs=16 does not divide over 3 devices that learn"),
-        (7, 1, {"num_envs": 24}, "num_shards=8 does not divide over 6 devices that learn"),
-        (3, 0, {"num_envs": 24}, "num_shards=8 does not divide over 3 devices; use a multiple"),
+        (
+            7,
+            1,
+            {"buffer": WIDE},
+            "num_shards=8 does not divide over 6 devices that learn",
+        ),
+        (
+            3,
+            0,
+            {"buffer": WIDE},
+            "num_shards=8 does not divide over 3 devices; use a multiple",
+        ),
     ],
 )
 def test_bad_splits_are_refused(devices, acting, changes, message):

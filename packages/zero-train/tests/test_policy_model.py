@@ -66,7 +66,9 @@ def test_a_search_of_one_step_weighs_by_one_step(states):
     """`softmax((r + gamma d V' - V) / temperature)` of its candidates, by the environment and the
     networks alone. New parameters are not traced again."""
     traces = []
-    search = particle_search(num_particles=6, depth=1, resample=None, temperature=jnp.float32(0.7))
+    search = particle_search(
+        num_particles=6, depth=1, resample_every=None, temperature=jnp.float32(0.7)
+    )
 
     @eqx.filter_jit
     def plan(model, states):

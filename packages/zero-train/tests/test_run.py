@@ -10,6 +10,7 @@ import pytest
 
 from zero_train import (
     check_finite,
+    cut_lines,
     JsonLines,
     NonFiniteError,
     read_lines,
@@ -17,7 +18,6 @@ from zero_train import (
     RunFolder,
     StopSignal,
 )
-from zero_train._metrics import cut_lines
 
 
 CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}

@@ -68,8 +68,8 @@ class Case:
 
     def losses(self, *, policy: Any = None, critic: Any = None, batch: Any = None) -> Any:
         """The metrics, and the gradients of policy, critic and duals."""
-        player = self.state.player
-        learned = policy or player.policy, critic or player.critic, player.duals
+        online = self.state.online
+        learned = policy or online.policy, critic or online.critic, online.duals
         (_, metrics), gradient = self._losses(learned, self.state, batch or self.batch)
         return {name: float(x) for name, x in metrics.items()}, gradient
 
@@ -80,7 +80,7 @@ def cases():
 
 
 def duals_of(state: ActorCriticState) -> dict[str, np.ndarray]:
-    rhos = {name: np.asarray(dual.rho, np.float64) for name, dual in state.player.duals.items()}
+    rhos = {name: np.asarray(dual.rho, np.float64) for name, dual in state.online.duals.items()}
     return {name: np.logaddexp(0, rho) + 1e-8 for name, rho in rhos.items()}
 
 
@@ -94,7 +94,7 @@ def mean(x: np.ndarray, batch: Any) -> Any:
 
 def critic_terms(case: Case) -> dict[str, float]:
     agent, state, rows = case.agent, case.state, case.batch.items
-    value = each(agent.critic, state.player.critic, rows.obs.features)
+    value = each(agent.critic, state.online.critic, rows.obs.features)
     window = {
         "reward": np.asarray(rows.reward),
         "discount": agent.gamma * np.asarray(rows.discount, np.float64),
@@ -129,7 +129,7 @@ def estep_terms(case: Case) -> dict[str, float]:
 def gaussian_terms(case: Case) -> dict[str, float]:
     state, rows, region = case.state, case.batch.items, case.agent.region
     at = lambda params: each(case.agent.policy, params, rows.obs.features)
-    new, old, duals = at(state.player.policy), at(state.target_policy), duals_of(state)
+    new, old, duals = at(state.online.policy), at(state.target_policy), duals_of(state)
     actions = np.asarray(rows.record.candidates, np.float64)
     weights = np.asarray(rows.record.weights, np.float64)
     kls = {
@@ -158,7 +158,7 @@ def categorical_terms(case: Case) -> dict[str, float]:
     """The logits of legal actions alone, row by row."""
     state, rows, region = case.state, case.batch.items, case.agent.region
     at = lambda params: each(case.agent.policy, params, rows.obs.features).logits
-    new, old = at(state.player.policy), at(state.target_policy)
+    new, old = at(state.online.policy), at(state.target_policy)
     alpha = duals_of(state)["alpha"]
     policy_loss, kls = np.full((2, *rows.last.shape), np.nan)
     for index in np.argwhere(counted(case.batch) > 0):
@@ -220,7 +220,7 @@ def test_duals_have_the_slopes_of_their_bounds(cases, discrete):
     else:
         rows = case.batch.items
         at = lambda params: each(case.agent.policy, params, rows.obs.features)
-        new, old = at(case.state.player.policy), at(case.state.target_policy)
+        new, old = at(case.state.online.policy), at(case.state.target_policy)
         stddev = np.log(new.scale / old.scale) + old.scale**2 / (2 * new.scale**2) - 0.5
         kls = {
             "alpha_mean": mean((old.loc - new.loc) ** 2 / (2 * old.scale**2), case.batch),
@@ -230,7 +230,7 @@ def test_duals_have_the_slopes_of_their_bounds(cases, discrete):
     kls["temperature"], bounds["temperature"] = estep["kl_nonparametric"], case.agent.region.epsilon
     _, (_, _, slopes) = case.losses()
     assert slopes.keys() == kls.keys()
-    for name, dual in case.state.player.duals.items():
+    for name, dual in case.state.online.duals.items():
         wanted = scipy.special.expit(np.asarray(dual.rho)) * (bounds[name] - kls[name])
         np.testing.assert_allclose(slopes[name].rho, wanted, rtol=1e-4, atol=1e-6)
 
@@ -243,7 +243,7 @@ def test_gradients_are_the_slopes_of_their_own_losses(cases, discrete):
     _, (policy, critic, _) = case.losses()
     own = ("policy_loss", "kl_loss")
     for name, gradient, terms in (("policy", policy, own), ("critic", critic, ("value_loss",))):
-        params = getattr(case.state.player, name)
+        params = getattr(case.state.online, name)
         along = jax.tree.map(lambda x: jr.normal(jr.key(x.size), x.shape), params)
         moved = [case.losses(**{name: moved_by(params, along, by)})[0] for by in (size, -size)]
         up, down = (
@@ -264,7 +264,7 @@ def test_illegal_actions_are_not_learned_from(cases):
     assert np.all(slopes.weight[-1] == 0) and slopes.bias[-1] == 0
     assert np.all(slopes.bias[:-1] != 0)
     biased = eqx.tree_at(
-        lambda p: last_layer(p).bias, case.state.player.policy, replace_fn=lambda x: x.at[-1].set(9)
+        lambda p: last_layer(p).bias, case.state.online.policy, replace_fn=lambda x: x.at[-1].set(9)
     )
     assert case.losses(policy=biased)[0] == metrics
 
@@ -276,8 +276,8 @@ def test_one_step_moves_every_part_by_its_own_optimiser(cases, discrete):
     case = cases[discrete]
     state, metrics = case.update()
     _, gradients = case.losses()
-    old = case.state.player
-    new = state.player.policy, state.player.critic, state.player.duals
+    old = case.state.online
+    new = state.online.policy, state.online.critic, state.online.duals
     rates = 0.1, 0.2, 0.3
     for before, after, gradient, rate in zip(
         (old.policy, old.critic, old.duals), new, gradients, rates, strict=True
@@ -285,8 +285,8 @@ def test_one_step_moves_every_part_by_its_own_optimiser(cases, discrete):
         assert any(np.any(x != 0) for x in jax.tree.leaves(gradient))
         assert_same(after, moved_by(before, gradient, -rate), rtol=1e-5, atol=1e-6)
     for target, start, online in (
-        (state.target_policy, case.state.target_policy, state.player.policy),
-        (state.target_critic, case.state.target_critic, state.player.critic),
+        (state.target_policy, case.state.target_policy, state.online.policy),
+        (state.target_critic, case.state.target_critic, state.online.critic),
     ):
         followed = jax.tree.map(lambda x, y: 0.995 * x + 0.005 * y, start, online)
         assert_same(target, followed, rtol=1e-5, atol=1e-7)
@@ -299,9 +299,9 @@ def test_one_step_moves_every_part_by_its_own_optimiser(cases, discrete):
 def test_duals_stay_where_they_can_come_back_from(cases):
     """A bound that is slack for long drives its dual down, but not below -18."""
     case = cases[False]
-    low = jax.tree.map(lambda x: jnp.full_like(x, -30.0), case.state.player.duals)
-    state, _ = case.update(eqx.tree_at(lambda s: s.player.duals, case.state, low))
-    for dual in state.player.duals.values():
+    low = jax.tree.map(lambda x: jnp.full_like(x, -30.0), case.state.online.duals)
+    state, _ = case.update(eqx.tree_at(lambda s: s.online.duals, case.state, low))
+    for dual in state.online.duals.values():
         assert np.all(np.asarray(dual.rho) == -18)
 
 
@@ -346,7 +346,7 @@ def test_an_empty_buffer_teaches_nothing(cases):
     nothing = eqx.tree_at(lambda b: b.weights, case.batch, jnp.zeros_like(case.batch.weights))
     state, metrics = case.update(batch=nothing)
     assert float(metrics["gradient_norm"]) == 0
-    assert_same(state.player, case.state.player)
+    assert_same(state.online, case.state.online)
 
 
 def test_losses_are_of_normalised_observations(cases):
@@ -360,13 +360,13 @@ def test_losses_are_of_normalised_observations(cases):
     assert np.allclose(np.mean(normal, (0, 1)), 0, atol=1e-5)
     agent: Any = spo(statistics=Moments.zeros(FEATURES))
     state = eqx.tree_at(
-        lambda s: s.player.statistics, case.state, statistics, is_leaf=lambda x: x is None
+        lambda s: s.online.statistics, case.state, statistics, is_leaf=lambda x: x is None
     )
     found = eqx.filter_jit(agent.update)(state, raw, key=jr.key(0))
     wanted = case.update(batch=eqx.tree_at(lambda b: b.items.obs.features, case.batch, normal))
     assert_same(found[1], wanted[1], rtol=1e-4, atol=1e-5)
     assert_same(found[0].target_policy, wanted[0].target_policy, rtol=1e-5, atol=1e-6)
-    assert_same(found[0].player.statistics, statistics)
+    assert_same(found[0].online.statistics, statistics)
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
@@ -403,5 +403,5 @@ def test_optimisers_may_be_anything():
     buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(state)]
     assert len(set(buffers)) == len(buffers)
     after, _ = eqx.filter_jit(agent.update)(state, batch_of(), key=jr.key(1))
-    assert_same(after.player.duals, state.player.duals)
+    assert_same(after.online.duals, state.online.duals)
     assert jax.tree.structure(after) == jax.tree.structure(state)

@@ -35,7 +35,7 @@ def test_it_walks_the_shortest_way():
         critic=ft.partial(ValueNet, 5),
         model=ft.partial(EnvironmentModel, env),
         explorer=particle_search(num_particles=16),
-        player=particle_search(num_particles=16, readout="argmax"),
+        planner=particle_search(num_particles=16, readout="argmax"),
         region=discrete_region(epsilon=0.5, temperature=Dual.from_value(0.5)),
         gamma=0.9,
         **rates(1e-2, 1e-2),
@@ -43,7 +43,7 @@ def test_it_walks_the_shortest_way():
     before, after = learned(env, agent, blocks=30)
 
     def networks(state: Any) -> tuple[np.ndarray, np.ndarray]:
-        params = state.player.policy, state.player.critic
+        params = state.online.policy, state.online.critic
         nets = agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0))
         policy, critic = map(eqx.combine, params, nets)
         cells = jnp.eye(5)[:4]

@@ -12,7 +12,6 @@ import pytest
 from zero_envs import Observation
 from zero_memory import TrajectoryBuffer
 from zero_train import (
-    collect_and_store,
     compiled_step,
     data_mesh,
     draw,
@@ -34,6 +33,7 @@ from .actor_critics import (
     rates,
     spo,
 )
+from .nim_agent import collect_and_store
 from .test_loop import plain
 
 
@@ -44,7 +44,7 @@ ENV = Aim(max_steps=3)
 
 def aiming_spo() -> SPO:
     search = particle_search(num_particles=PARTICLES, depth=DEPTH)
-    return aimer(spo, explorer=search, player=search, **rates(1e-2, 1e-2))
+    return aimer(spo, explorer=search, planner=search, **rates(1e-2, 1e-2))
 
 
 def aiming_loop(devices: int, actor_devices: int = 0) -> Loop:
@@ -55,7 +55,6 @@ def aiming_loop(devices: int, actor_devices: int = 0) -> Loop:
         env=ENV,
         agent=aiming_spo(),
         buffer=buffer,
-        num_envs=ENVS,
         unroll_length=UNROLL,
         num_updates=8,
         mesh=mesh,
@@ -111,7 +110,7 @@ def test_statistics_are_of_every_row_once(ran, devices):
     assert every.last.sum() > ENVS
     for block, agent in enumerate(agents, start=1):
         assert int(agent.updates) == 8 * block
-        assert_moments(agent.player.statistics, every.obs.features[:, : block * UNROLL])
+        assert_moments(agent.online.statistics, every.obs.features[:, : block * UNROLL])
 
 
 def test_metrics_are_means_over_ordinary_rows(ran):
@@ -157,7 +156,7 @@ def test_state_is_laid_out_as_said(ran):
         jax.tree.leaves(state), jax.tree.leaves(shardings(loop, state)), strict=True
     ):
         assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
-    assert state.agent.player.statistics.total.sharding.is_fully_replicated
+    assert state.agent.online.statistics.total.sharding.is_fully_replicated
 
 
 def test_actors_see_normalised_observations(ran):
@@ -169,12 +168,12 @@ def test_actors_see_normalised_observations(ran):
     rows = rows_of(ran[1][3], slice(0, 1))
     features = jnp.asarray(rows.obs.features[0, 0])
     policy, value = evaluate(Observation(features, None))
-    moments = state.player.statistics
+    moments = state.online.statistics
     mean = np.asarray(moments.total / moments.count, np.float64)
     stddev = np.sqrt(np.asarray(moments.squares / moments.count, np.float64) - mean**2)
     normal = jnp.asarray((np.asarray(features) - mean) / stddev, jnp.float32)
     nets = (agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0)))
-    params = state.player.policy, state.player.critic
+    params = state.online.policy, state.online.critic
     wanted = [eqx.combine(p, net)(normal) for p, net in zip(params, nets, strict=True)]
     assert_same((policy, value), wanted, rtol=1e-4, atol=1e-5)
     assert not np.allclose(value, eqx.combine(params[1], nets[1])(features), rtol=1e-2)
@@ -197,16 +196,16 @@ def test_statistics_with_acting_devices():
     loop = aiming_loop(2, 1)
     state: Any = fill(loop, init(loop, key=jr.key(0)))
     counts = lambda x: x.model.evaluate.statistics.count
-    assert float(counts(state.handover.released.actor)) == ENVS * UNROLL
+    assert float(counts(state.handover.actor)) == ENVS * UNROLL
     for done in range(1, STEPS + 1):
         state, metrics = step(loop, state)
         agent = jax.device_get(state.agent)
         rows = rows_of(state, slice(0, done + 1))
-        assert_moments(agent.player.statistics, rows.obs.features)
+        assert_moments(agent.online.statistics, rows.obs.features)
         assert state.handover is not None
-        released = jax.device_get(state.handover.released.actor)
-        assert_same(released.model.evaluate.statistics, agent.player.statistics)
-        rho = np.float64(agent.player.duals["temperature"].rho)
+        released = jax.device_get(state.handover.actor)
+        assert_same(released.model.evaluate.statistics, agent.online.statistics)
+        rho = np.float64(agent.online.duals["temperature"].rho)
         np.testing.assert_allclose(released.planner.temperature, np.logaddexp(0, rho), rtol=1e-5)
         newest = rows_of(state, slice(done, done + 1))
         wanted = newest.record.stats["improvement"][~newest.last].mean()

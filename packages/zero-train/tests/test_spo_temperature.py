@@ -77,7 +77,7 @@ def settled():
         step = lambda state, key: agent.update(state, given, key=key)
         keys = jr.split(jr.key(1), 3000)
         state, metrics = jax.lax.scan(step, agent.init(key=jr.key(0)), keys)
-        return state.player.duals["temperature"].value, jax.tree.map(lambda x: x[-1], metrics)
+        return state.online.duals["temperature"].value, jax.tree.map(lambda x: x[-1], metrics)
 
     stacked = jnp.asarray(np.stack(list(ADVANTAGES.values())), jnp.float32)
     found = jax.device_get(jax.jit(jax.vmap(settle))(stacked))
@@ -118,7 +118,9 @@ def test_the_next_search_has_the_temperature_that_is_learned(explore):
     env = Aim()
     searches = dict(
         explorer=particle_search(num_particles=PARTICLES, temperature=5.0),
-        player=particle_search(num_particles=PARTICLES, temperature=5.0, depth=1, resample=None),
+        planner=particle_search(
+            num_particles=PARTICLES, temperature=5.0, depth=1, resample_every=None
+        ),
     )
     agents = [aiming(spo, adaptive=adaptive, **searches) for adaptive in (True, False)]
     state = agents[0].init(key=jr.key(0))
@@ -132,7 +134,7 @@ def test_the_next_search_has_the_temperature_that_is_learned(explore):
         return actor.act(world, obs, actor.init(world), key=jr.split(jr.key(2), 3))[1].weights
 
     def hot(eta):
-        where = lambda s: s.player.duals["temperature"]
+        where = lambda s: s.online.duals["temperature"]
         return eqx.tree_at(where, state, Dual.from_value(eta))
 
     found = [weights(agents[0], hot(eta)) for eta in (0.1, 1.0, 10.0)]

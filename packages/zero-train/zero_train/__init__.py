@@ -2,9 +2,6 @@
 
 import importlib.metadata
 
-from ._actor import (
-    AbstractActor as AbstractActor,
-)
 from ._actor_critic import (
     AbstractActorCritic as AbstractActorCritic,
     ActorCritic as ActorCritic,
@@ -17,8 +14,10 @@ from ._actors import (
     RandomActor as RandomActor,
 )
 from ._agent import (
+    AbstractActor as AbstractActor,
     AbstractAgent as AbstractAgent,
     AbstractBlockAgent as AbstractBlockAgent,
+    Experience as Experience,
     Metrics as Metrics,
 )
 from ._aggregate import (
@@ -31,9 +30,14 @@ from ._aggregate import (
     probability_of_improvement as probability_of_improvement,
     stratified_bootstrap as stratified_bootstrap,
 )
-from ._best import BestSoFar as BestSoFar
-from ._checkpoint import Checkpoints as Checkpoints
-from ._collect import Actors as Actors, collect as collect, rollout as rollout, start as start
+from ._best import BestSoFar as BestSoFar, challenge as challenge
+from ._checkpoint import CheckpointError as CheckpointError, Checkpoints as Checkpoints
+from ._collect import (
+    collect as collect,
+    Episodes as Episodes,
+    rollout as rollout,
+    start as start,
+)
 from ._elo import (
     EloLadder as EloLadder,
     EloRatings as EloRatings,
@@ -43,16 +47,15 @@ from ._evaluation import (
     evaluate as evaluate,
     Evaluation as Evaluation,
     EvaluationSummary as EvaluationSummary,
-)
-from ._experience import (
-    Experience as Experience,
+    score_interval as score_interval,
 )
 from ._expert_iteration import (
-    AlphaZero as AlphaZero,
+    AbstractValueTarget as AbstractValueTarget,
     ExpertIteration as ExpertIteration,
     ExpertIterationState as ExpertIterationState,
+    NStepReturns as NStepReturns,
+    Outcomes as Outcomes,
 )
-from ._layout import Result as Result, ResultKey as ResultKey
 from ._learning import (
     bind as bind,
     gradient_step as gradient_step,
@@ -63,33 +66,47 @@ from ._learning import (
     loss_weights as loss_weights,
     mask_rows as mask_rows,
     parameters as parameters,
+    per_update as per_update,
     update_target as update_target,
 )
 from ._loop import (
-    collect_and_store as collect_and_store,
+    act as act,
     compiled_step as compiled_step,
+    draw as draw,
     fill as fill,
-    init as init,
-    step as step,
-    template as template,
-)
-from ._loop_state import (
     Handover as Handover,
-    Harvest as Harvest,
+    init as init,
+    learn as learn,
     Loop as Loop,
     LoopState as LoopState,
-    Released as Released,
     shardings as shardings,
+    step as step,
+    store as store,
+    template as template,
 )
-from ._manifest import CheckpointError as CheckpointError
 from ._match import (
     match as match,
     MatchResult as MatchResult,
     MatchSummary as MatchSummary,
-    score_interval as score_interval,
 )
 from ._mesh import data_mesh as data_mesh
-from ._metrics import (
+from ._model import (
+    EnvironmentModel as EnvironmentModel,
+    evaluate_batch as evaluate_batch,
+    Evaluator as Evaluator,
+    FeatureEvaluator as FeatureEvaluator,
+    PolicyEvaluator as PolicyEvaluator,
+    PolicyModel as PolicyModel,
+    ValueCode as ValueCode,
+)
+from ._mpo import MPO as MPO
+from ._policies import (
+    Behaviour as Behaviour,
+    DistributionActor as DistributionActor,
+    Statistics as Statistics,
+)
+from ._results import Result as Result, ResultKey as ResultKey, Results as Results
+from ._run import (
     check_finite as check_finite,
     cut_lines as cut_lines,
     JsonLines as JsonLines,
@@ -97,38 +114,11 @@ from ._metrics import (
     read_json as read_json,
     read_lines as read_lines,
     RunError as RunError,
-    Sink as Sink,
-)
-from ._model import (
-    EnvironmentModel as EnvironmentModel,
-    evaluate_batch as evaluate_batch,
-    Evaluator as Evaluator,
-    FeatureEvaluator as FeatureEvaluator,
-    ValueCode as ValueCode,
-)
-from ._mpo import MPO as MPO
-from ._phases import draw as draw
-from ._policies import (
-    Behaviour as Behaviour,
-    DistributionActor as DistributionActor,
-    Statistics as Statistics,
-)
-from ._policy_model import PolicyEvaluator as PolicyEvaluator, PolicyModel as PolicyModel
-from ._results import Results as Results
-from ._run import (
     RunFolder as RunFolder,
+    Sink as Sink,
     StopSignal as StopSignal,
 )
-from ._schedules import per_update as per_update
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
-from ._testers import (
-    challenge as challenge,
-)
-from ._value_targets import (
-    AbstractValueTarget as AbstractValueTarget,
-    NStepReturns as NStepReturns,
-    Outcomes as Outcomes,
-)
 
 
 __version__ = importlib.metadata.version("zero-train")

@@ -12,9 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 
-from ._actor import AbstractActor
-from ._agent import AbstractBlockAgent, Metrics
-from ._experience import Experience
+from ._agent import AbstractActor, AbstractBlockAgent, Experience, Metrics
 from ._learning import (
     check_windows,
     gradient_step,
@@ -30,13 +28,13 @@ from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
 class ActorCritic(eqx.Module):
-    """All that acts of an actor-critic.
+    """The parameters of an actor-critic that its actor needs.
 
     **Attributes:**
 
     - `policy`, `critic`: the networks' parameters.
-    - `duals`: of the trust region, by name; the `temperature` is a search's too.
-    - `statistics`: of the observations, where they are normalised.
+    - `duals`: the dual variables of the trust region, by name. Searches share the `temperature`.
+    - `statistics`: those of the observations, where they are normalised.
     """
 
     policy: PyTree[Array]
@@ -48,13 +46,13 @@ class ActorCritic(eqx.Module):
 class ActorCriticState(eqx.Module):
     """**Attributes:**
 
-    - `player`: what the gradient acts on, and what acts.
-    - `target_policy`, `target_critic`: slowly following parameters.
+    - `online`: the parameters that the gradient acts on and that act.
+    - `target_policy`, `target_critic`: the target networks' parameters.
     - `optimiser`: the state of all three optimisers.
     - `updates`: gradient steps taken.
     """
 
-    player: ActorCritic
+    online: ActorCritic
     target_policy: PyTree[Array]
     target_critic: PyTree[Array]
     optimiser: PyTree[Array]
@@ -73,7 +71,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     policy: eqx.AbstractVar[Callable[..., Any]]
     #: `(*, key) -> net`; what its arguments are the agent says.
     critic: eqx.AbstractVar[Callable[..., Any]]
-    #: How far the policy may go.
+    #: Bounds how far an update moves the policy.
     region: eqx.AbstractVar[AbstractTrustRegion]
     #: Any optax transformations.
     policy_optimiser: eqx.AbstractVar[optax.GradientTransformation]
@@ -84,7 +82,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     lambda_: eqx.AbstractVar[float]
     #: How far target networks move with every gradient step.
     target_rate: eqx.AbstractVar[float]
-    #: Statistics of nothing yet, or `None` to leave observations as they are.
+    #: Fresh statistics to normalise observations by, or `None` to leave them as they are.
     statistics: eqx.AbstractVar[Statistics | None]
 
     def __check_init__(self):
@@ -95,7 +93,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
                 )
 
     @abc.abstractmethod
-    def play(self, player: ActorCritic, *, explore: bool) -> AbstractActor:
+    def play(self, online: ActorCritic, *, explore: bool) -> AbstractActor:
         """An actor of these parameters, exploring or at its strongest."""
 
     @abc.abstractmethod
@@ -109,7 +107,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
 
     @abc.abstractmethod
     def observed(self, rows: Experience) -> Metrics:
-        """What there is to say of rows just collected."""
+        """Metrics of rows that were just collected."""
 
     def init(self, *, key: PRNGKeyArray) -> ActorCriticState:
         pkey, ckey = jax.random.split(key)
@@ -118,7 +116,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         copy = lambda tree: jax.tree.map(jnp.copy, tree)
         duals = copy(self.region.duals())
         return ActorCriticState(
-            player=ActorCritic(policy, critic, duals, copy(self.statistics)),
+            online=ActorCritic(policy, critic, duals, copy(self.statistics)),
             target_policy=copy(policy),
             target_critic=copy(critic),
             optimiser=init_optimiser(self._optimiser(), (policy, critic, duals)),
@@ -126,24 +124,24 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         )
 
     def actor(self, state: ActorCriticState, *, explore: bool) -> AbstractActor:
-        return self.play(state.player, explore=explore)
+        return self.play(state.online, explore=explore)
 
     def digest(self, state: ActorCriticState, rows: Experience) -> tuple[ActorCriticState, Metrics]:
-        """Follows the observations, final ones too."""
-        metrics, old = self.observed(rows), state.player.statistics
+        """Updates the statistics of the observations with new rows, final ones included."""
+        metrics, old = self.observed(rows), state.online.statistics
         if old is None:
             return state, metrics
-        # One NaN would stay for ever, and in every loss: `update` is the one to name it.
+        # A NaN would stay in the statistics; `update` reports it.
         finite = observation_check(rows.obs.features)
         statistics = if_finite(finite, old.update(rows.obs.features), old)
-        return eqx.tree_at(lambda s: s.player.statistics, state, statistics), metrics
+        return eqx.tree_at(lambda s: s.online.statistics, state, statistics), metrics
 
     def update(
         self, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[ActorCriticState, Metrics]:
         """One gradient step of all three."""
         check_windows(f"{type(self).__name__}.update", batch.items)
-        old = state.player
+        old = state.online
         learned, optimiser, metrics = gradient_step(
             lambda learned: self.losses(learned, state, batch, key=key),
             self._optimiser(),
@@ -153,7 +151,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         policy, critic, duals = learned
         duals = {name: dual.clipped() for name, dual in duals.items()}
         new = ActorCriticState(
-            player=ActorCritic(policy, critic, duals, old.statistics),
+            online=ActorCritic(policy, critic, duals, old.statistics),
             target_policy=update_target(state.target_policy, policy, self.target_rate),
             target_critic=update_target(state.target_critic, critic, self.target_rate),
             optimiser=optimiser,

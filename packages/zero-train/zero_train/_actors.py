@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
-from ._actor import AbstractActor
+from ._agent import AbstractActor
 from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
 
@@ -21,7 +21,7 @@ Carry = TypeVar("Carry")
 
 
 class PlanRecord(eqx.Module):
-    """What a learner wants of a plan over all actions.
+    """The part of a plan over all actions that is stored for the learner.
 
     **Attributes:**
 
@@ -35,18 +35,19 @@ class PlanRecord(eqx.Module):
 
 
 def policy_and_value(plan: Plan) -> PlanRecord:
-    """What is learned from a plan over all actions."""
+    """The `PlanRecord` of a plan over all actions."""
     return PlanRecord(plan.weights, plan.value)
 
 
 class PlanningActor(AbstractActor[Carry], Generic[Carry]):
-    """Plays what a planner finds. Its carry is the planner's.
+    """Plays the actions of a planner. Its carry is the planner's.
 
     The planner asks the model's `root` what it may know of a state, so a hidden part of the state
     reaches no plan.
 
-    `advance` raises a `ValueError` where an action is out of range, a reward is not finite or a
+    `advance` raises a `ValueError` where an action is negative or NaN, a reward is not finite or a
     discount is not between -1 and 1. Under `jax.jit` the planner starts such a row anew instead.
+    The functions that act in an environment know its range of actions, and check that.
 
     **Attributes:**
 
@@ -71,8 +72,7 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> Carry:
-        env = getattr(self.model, "env", None)
-        wrong = move_faults("PlanningActor", action, transition, env) > 0
+        wrong = move_faults("PlanningActor", action, transition) > 0
         return self.planner.advance(carry, action, transition.last | wrong)
 
 

@@ -1,18 +1,67 @@
-"""Who learns."""
+"""Who acts, who learns, and the row of experience that passes from one to the other."""
 
 import abc
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
-from ._actor import AbstractActor
-from ._experience import Experience
+from zero_envs import Observation, Transition
 
 
+Carry = TypeVar("Carry")
 AgentState = TypeVar("AgentState")
 #: Scalars by name, to log.
 Metrics = dict[str, Float[Array, ""]]
+
+
+class Experience(eqx.Module):
+    """One row of experience, for any leading axes.
+
+    After a transition with `last`, the collector writes one more row holding the true final
+    observation (`last=True`; reward 0, discount 0, a filler action), so a truncated episode can
+    be bootstrapped and nothing is evaluated twice. Such rows are masked in every loss.
+
+    **Attributes:**
+
+    - `obs`: what the player to move saw.
+    - `action`: the action it took.
+    - `reward`: the reward of that player.
+    - `discount`: signed: -1 when the opponent moved next, 0 at the end.
+    - `last`: the row is a final observation.
+    - `record`: what the actor stored for the learner, such as a part of its plan.
+    """
+
+    obs: Observation
+    action: PyTree[Array]
+    reward: Float[Array, "*axes"]
+    discount: Float[Array, "*axes"]
+    last: Bool[Array, "*axes"]
+    record: PyTree[Array]
+
+
+class AbstractActor(eqx.Module, Generic[Carry]):
+    """Acts in a batch of environments. It carries its own networks and planner.
+
+    Batch-native: states, observations and actions have a leading `[batch]` axis and every row has
+    a key of its own.
+    """
+
+    @abc.abstractmethod
+    def init(self, state: PyTree[Array]) -> Carry:
+        """The carry before the first move of `state`'s rows."""
+
+    @abc.abstractmethod
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
+    ) -> tuple[PyTree[Array], PyTree[Array], Carry]:
+        """**Returns:** `(action, record, carry)`; the record is what is stored for the learner."""
+
+    @abc.abstractmethod
+    def advance(
+        self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> Carry:
+        """Updates the carry after a move of any player. Rows with `transition.last` start anew."""
 
 
 class AbstractAgent(eqx.Module, Generic[AgentState]):
@@ -47,8 +96,8 @@ class AbstractBlockAgent(AbstractAgent[AgentState], Generic[AgentState]):
 
     @abc.abstractmethod
     def digest(self, state: AgentState, rows: Experience) -> tuple[AgentState, Metrics]:
-        """Looks at new rows of `[envs, time]`, of all devices, also while the replay is filled.
+        """Looks at the new rows `[envs, time]` of all devices, also while the replay is filled.
 
-        **Returns:** the state, and metrics to log beside those of the updates, by other names; of
-        a step only.
+        **Returns:** the state, and metrics with other names than those of `update`. They are logged
+        for a step, and dropped while the replay is filled.
         """

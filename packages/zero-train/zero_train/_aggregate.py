@@ -28,7 +28,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Aggregates:
-    """What [`zero_train.aggregate`][] makes of scores.
+    """The result of [`zero_train.aggregate`][].
 
     **Attributes:**
 

@@ -1,4 +1,4 @@
-"""The best parameters of a run, for the absolute metric."""
+"""The best parameters so far, by score or by matches."""
 
 import math
 from typing import Generic, TypeVar
@@ -7,18 +7,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from zero_envs import AbstractEnvironment
+
+from ._agent import AbstractActor
+from ._faults import check_faults
+from ._match import match, MatchResult
 
 
 Params = TypeVar("Params", bound=PyTree)
 
 
 class BestSoFar(eqx.Module, Generic[Params]):
-    """The parameters with the highest score so far, which later training does not touch.
+    """A copy of the parameters with the highest score so far.
 
-    What a run reports is its absolute metric (Gorsane et al. 2022,
-    https://arxiv.org/abs/2209.10485): the parameters that did best in any evaluation, evaluated
-    anew on ten times the episodes, because the best score itself was partly luck.
+    It serves to compute the absolute metric of a run (Gorsane et al. 2022,
+    https://arxiv.org/abs/2209.10485): the best parameters are evaluated again on ten times the
+    episodes, because the best of many scores is biased upwards.
 
     ```python
     best = BestSoFar.start(state.agent)
@@ -29,15 +35,14 @@ class BestSoFar(eqx.Module, Generic[Params]):
     absolute = evaluate(env, actor, num_episodes=10 * num_episodes, max_steps=max_steps, key=key)
     ```
 
-    A pytree of arrays wherever `params` is one: save it beside the state, and a resumed run goes
-    on with it.
+    It is a pytree of arrays if `params` is one. Save it with the state of a run that may resume.
 
     **Attributes:**
 
-    - `params`: a copy, so the original may be donated. Any pytree: parameters, the state of an
-        agent, or an actor.
-    - `score`: what they scored, `-inf` before the first evaluation.
-    - `step`: when, -1 before the first evaluation.
+    - `params`: any pytree: parameters, the state of an agent, or an actor. The original may be
+        donated.
+    - `score`: their score, `-inf` before the first evaluation.
+    - `step`: the step of that evaluation, -1 before the first.
     """
 
     params: Params
@@ -46,16 +51,15 @@ class BestSoFar(eqx.Module, Generic[Params]):
 
     @classmethod
     def start(cls, params: Params) -> "BestSoFar[Params]":
-        """Nothing is evaluated yet: any score that is not NaN will replace `params`."""
+        """Starts before the first evaluation. Any score that is not NaN replaces `params`."""
         return _keep(params, -math.inf, -1)
 
     def update(
         self, params: Params, score: float | Float[Array, ""], step: int | Int[Array, ""]
     ) -> "BestSoFar[Params]":
-        """Keeps `params` if they score as much or more: of equals the newer, never a NaN.
+        """Keeps `params` if their score is at least the best so far. A NaN is never kept.
 
-        **Raises:** `ValueError` where `params` differ from those kept in more than the values of
-        their arrays.
+        **Raises:** `ValueError` where `params` have other structure, shapes or dtypes than before.
         """
         if _kind(params) != _kind(self.params):
             raise ValueError(
@@ -77,3 +81,63 @@ def _keep(
 def _kind(params: PyTree) -> tuple[object, list[object]]:
     leaves, structure = jax.tree.flatten(params)
     return structure, [(x.shape, x.dtype) if eqx.is_array(x) else type(x) for x in leaves]
+
+
+Actor = TypeVar("Actor", bound=AbstractActor)
+
+
+def challenge(
+    env: AbstractEnvironment,
+    challenger: Actor,
+    best: Actor,
+    *,
+    num_games: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int = 0,
+) -> tuple[Actor, MatchResult]:
+    """Plays a match between a challenger and the best actor so far, which the challenger replaces
+    if its mean outcome is above 0. Pass the returned best to the next call.
+
+    **Arguments:** those of [`zero_train.match`][]; `challenger` and `best` must differ in their
+    arrays only.
+
+    **Returns:** the new best actor, and the match from the view of the challenger.
+
+    **Raises:** `ValueError` as [`zero_train.match`][] does. Under `jax.jit` the best actor stays
+    where a game has a fault.
+    """
+    chosen, result = _challenge(env, challenger, best, num_games, max_steps, key, opening_plies)
+    check_faults("challenge", result.fault, "games")
+    return chosen, result
+
+
+@eqx.filter_jit
+def _challenge(
+    env: AbstractEnvironment,
+    challenger: Actor,
+    best: Actor,
+    num_games: int,
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int,
+) -> tuple[Actor, MatchResult]:
+    new, new_static = eqx.partition(challenger, eqx.is_array)
+    old, old_static = eqx.partition(best, eqx.is_array)
+    if not eqx.tree_equal(new_static, old_static):
+        raise ValueError(
+            "challenge(challenger, best): the two differ in more than the values of their arrays, "
+            "so neither can take the other's place; build both in the same way, or use match"
+        )
+    result = match(
+        env,
+        challenger,
+        best,
+        num_games=num_games,
+        max_steps=max_steps,
+        key=key,
+        opening_plies=opening_plies,
+    )
+    better = jnp.mean(result.outcomes) > 0
+    chosen = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, old)
+    return eqx.combine(chosen, old_static), result

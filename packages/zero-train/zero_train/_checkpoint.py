@@ -1,6 +1,8 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import pathlib
@@ -15,15 +17,88 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import children, remove, sync, to_disk
-from ._manifest import (
-    check_leaves,
-    CheckpointError,
-    Damage,
-    read_manifest,
-    spec,
-    write_manifest,
-)
+from ._disk import changed, children, inventory, remove, sync, to_disk
+
+
+_FILE = "manifest.json"
+_DIGEST = "digest"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be saved or restored. The message is one line for the user."""
+
+
+class Damage(Exception):
+    """A checkpoint differs from what was written. The message says which one, and how."""
+
+
+def write_manifest(folder: pathlib.Path, step: int, leaves: list[dict[str, Any]]) -> None:
+    """Writes the manifest of the checkpoint in `folder`: its step, its files, and the `path` and
+    `spec` of each leaf."""
+    manifest = {"step": step, "leaves": leaves, "files": inventory(folder)}
+    manifest[_DIGEST] = _digest(manifest)
+    (folder / _FILE).write_text(json.dumps(manifest, indent=1))
+
+
+def read_manifest(folder: pathlib.Path, step: int) -> list[dict[str, Any]]:
+    """Checks the checkpoint in `folder` and returns the leaves of its manifest.
+
+    **Raises:** `Damage` where any file differs from what was written.
+    """
+    try:
+        manifest = json.loads((folder / _FILE).read_text())
+    except (OSError, ValueError, RecursionError) as e:
+        raise _damaged(folder, f"{_FILE} cannot be read") from e
+    # The digest protects the rest of the manifest.
+    if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
+        raise _damaged(folder, f"{_FILE} is not what was written")
+    if manifest["step"] != step:
+        raise _damaged(folder, f"it was saved as step {manifest['step']}")
+    if damage := changed(folder, manifest["files"]):
+        raise _damaged(folder, damage)
+    return manifest["leaves"]
+
+
+def spec(leaf: Any) -> dict[str, Any]:
+    """The shape and dtype of a leaf, which must be those of the leaf that it is restored into."""
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def check_leaves(
+    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
+) -> None:
+    """**Raises:** `CheckpointError` where the leaves in `folder` are not those wanted by name."""
+    problem = None
+    for saved, (name, leaf) in zip(stored, wanted, strict=False):
+        if saved["path"] != name:
+            problem = f"it has {saved['path']} where {name} is expected"
+        elif (saved["shape"], saved["dtype"]) != tuple(spec(leaf).values()):
+            problem = f"{name} is {_words(saved)} in it and {_words(spec(leaf))} is expected"
+        if problem:
+            break
+    else:
+        if len(stored) > len(wanted):
+            problem = f"it has {stored[len(wanted)]['path']}, which is not expected"
+        elif len(stored) < len(wanted):
+            problem = f"it lacks {wanted[len(stored)][0]}"
+    if problem:
+        raise CheckpointError(
+            f"{folder} is a checkpoint of another configuration: {problem}. "
+            "Use the configuration it was saved with."
+        )
+
+
+def _words(spec: dict[str, Any]) -> str:
+    return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """A checksum of the content of a manifest, independent of its formatting."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(folder: pathlib.Path, what: str) -> Damage:
+    return Damage(f"{folder} is damaged: {what}")
 
 
 _ARRAYS = "arrays"
@@ -32,10 +107,9 @@ _ARRAYS = "arrays"
 class Checkpoints:
     """A folder of checkpoints, one for each saved step.
 
-    A state is any pytree whose leaves are arrays, typed keys among them, and what is restored is
-    bitwise what was saved, on however many devices. Saving is synchronous and atomic: a
-    checkpoint appears under its step when it is whole and on disk, so whatever interrupts a save
-    leaves the earlier ones as they were. Nothing is written or removed before the first `save`.
+    A state is any pytree of arrays, typed keys included. It is restored bit by bit, on any number
+    of devices. Saving is synchronous and atomic: an interrupted save leaves the earlier
+    checkpoints as they were. Nothing is written or removed before the first `save`.
 
     With more than one process, all of them must call `save` and `restore`, on a shared disk.
     """
@@ -43,8 +117,8 @@ class Checkpoints:
     def __init__(self, directory: str | os.PathLike[str], *, keep: int | None = 2):
         """**Arguments:**
 
-        - `directory`: created by the first `save`.
-        - `keep`: how many of the latest checkpoints survive a `save`; `None` keeps all.
+        - `directory`: the folder, which the first `save` makes.
+        - `keep`: the number of latest checkpoints that a `save` keeps; `None` keeps all.
 
         **Raises:** `ValueError` where `keep` is less than 1.
         """
@@ -54,7 +128,7 @@ class Checkpoints:
         self.keep = keep
 
     def steps(self) -> list[int]:
-        """The saved steps, ascending. A save that was interrupted is none of them."""
+        """The saved steps in ascending order, without interrupted saves."""
         return sorted(self._folders())
 
     @property
@@ -65,8 +139,8 @@ class Checkpoints:
     def save(self, step: int, state: PyTree) -> None:
         """Saves `state` as `step`, replacing a checkpoint of the same step.
 
-        **Raises:** [`zero_train.CheckpointError`][] where the disk refuses (full, read-only); the
-        checkpoints saved before are untouched.
+        **Raises:** [`zero_train.CheckpointError`][] where the disk cannot be written. Earlier
+        checkpoints are untouched.
         """
         leaves, specs = _flatten(state)
         temporary = self.directory / f".{step:08d}.tmp"
@@ -88,7 +162,7 @@ class Checkpoints:
             raise CheckpointError(self._complaint(step, leaves, e)) from e
 
     def restore(self, like: PyTree, *, step: int | None = None) -> Any:
-        """The state saved as `step`.
+        """Restores the state saved as `step`.
 
         **Arguments:**
 
@@ -97,9 +171,8 @@ class Checkpoints:
             the default device where it has none.
         - `step`: by default the latest.
 
-        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, files of
-        it are missing or damaged, the manifest among them, or it holds another structure than
-        `like`.
+        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, one of its
+        files is missing or damaged, or its structure is not that of `like`.
         """
         try:
             return self._restore(self._step(step), like)
@@ -107,16 +180,15 @@ class Checkpoints:
             raise CheckpointError(f"{e}. Put a copy of it back, or use another one.") from e
 
     def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
-        """The latest checkpoint that is as it was saved: its step, and the state.
+        """Restores the latest checkpoint that is not damaged, and returns its step and state.
 
         **Arguments:**
 
         - `like`: as for `restore`.
-        - `tell`: given one line where later checkpoints are damaged: what is wrong with them, and
-            which one is used.
+        - `tell`: called with one line if later checkpoints are damaged.
 
         **Raises:** [`zero_train.CheckpointError`][] where all are damaged, there is none, or the
-        latest holds another structure than `like`.
+        structure of the latest is not that of `like`.
         """
         damages: list[str] = []
         for step in reversed(self.steps()):
@@ -156,7 +228,7 @@ class Checkpoints:
         return jax.tree.unflatten(treedef, restored)
 
     def rewind(self, step: int) -> None:
-        """Removes the checkpoints after `step`: a run resumed there saves them again."""
+        """Removes the checkpoints after `step`, which a resumed run saves again."""
         for later in self.steps():
             if later > step and _is_writer():
                 remove(self._folders()[later])
@@ -221,7 +293,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The arrays by label, keys as their data, and what the manifest says of each."""
+    """The arrays by label, with keys as their data, and the manifest's entry of each."""
     leaves, specs = {}, []
     for index, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(state)[0]):
         if not isinstance(leaf, jax.Array | np.ndarray):

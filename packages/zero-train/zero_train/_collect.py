@@ -9,14 +9,15 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
-from ._actor import AbstractActor
-from ._experience import Experience
+from ._agent import AbstractActor, Experience
+from ._evaluation import check_counts
 from ._faults import check_faults, faults
-from ._rows import row_keys, select_rows, split_rows
+from ._mesh import row_keys, select_rows, split_rows
 
 
-class Actors(eqx.Module):
-    """Environments being acted in, between two calls of [`zero_train.collect`][].
+class Episodes(eqx.Module):
+    """The running episodes of a batch of environments, between two calls of
+    [`zero_train.collect`][].
 
     **Attributes:**
 
@@ -33,22 +34,22 @@ class Actors(eqx.Module):
     failures: Int[Array, " envs"] | None = None
 
 
-def start(env: AbstractEnvironment, actor: AbstractActor, *, keys: Key[Array, " envs"]) -> Actors:
+def start(env: AbstractEnvironment, actor: AbstractActor, *, keys: Key[Array, " envs"]) -> Episodes:
     """Fresh environments, one a key."""
     state = jax.vmap(lambda key: env.init(key=key))(keys)
     failures = jnp.zeros(keys.shape, jnp.int32) if isinstance(env, Fallible) else None
-    return Actors(state, actor.init(state), jnp.zeros(keys.shape, bool), failures)
+    return Episodes(state, actor.init(state), jnp.zeros(keys.shape, bool), failures)
 
 
 def collect(
     env: AbstractEnvironment,
     actor: AbstractActor,
-    actors: Actors,
+    episodes: Episodes,
     *,
-    rows: Int[Array, " envs"],
+    indices: Int[Array, " envs"],
     key: PRNGKeyArray,
     num_steps: int,
-) -> tuple[Actors, Experience]:
+) -> tuple[Episodes, Experience]:
     """Acts `num_steps` times in every environment, resetting the finished ones.
 
     Every step writes one row an environment: an ordinary one, or, after a transition with
@@ -60,7 +61,7 @@ def collect(
 
     **Arguments:**
 
-    - `rows`: global index of each environment, from which its randomness derives.
+    - `indices`: global index of each environment, from which its randomness derives.
     - `key`: consumed; a new one for every call.
     - `num_steps`: rows to write for each environment.
 
@@ -71,15 +72,15 @@ def collect(
     a row is NaN instead, so that no update that meets it is finite.
     """
 
-    def body(actors: Actors, time: Array) -> tuple[Actors, Experience]:
-        keys = row_keys(jr.fold_in(key, time), rows)
+    def body(episodes: Episodes, time: Array) -> tuple[Episodes, Experience]:
+        keys = row_keys(jr.fold_in(key, time), indices)
         akeys, skeys, ikeys = split_rows(keys, 3)
-        obs = jax.vmap(env.observe)(actors.state)
-        action, record, carry = actor.act(actors.state, obs, actors.carry, key=akeys)
+        obs = jax.vmap(env.observe)(episodes.state)
+        action, record, carry = actor.act(episodes.state, obs, episodes.carry, key=akeys)
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
-        next_state, transition = step(actors.state, action, skeys)
+        next_state, transition = step(episodes.state, action, skeys)
 
-        ended, failures = actors.ended, actors.failures
+        ended, failures = episodes.ended, episodes.failures
         if isinstance(env, Fallible) and failures is not None:
             failed = jax.vmap(env.failed)(next_state) & ~ended
             ended = ended | failed
@@ -98,12 +99,12 @@ def collect(
         row = Experience(obs, action, reward, discount, ended, record)
         heard = Transition(reward, discount, transition.last | ended)
         carry = actor.advance(carry, action, next_state, heard)
-        return Actors(next_state, carry, transition.last & ~ended, failures), row
+        return Episodes(next_state, carry, transition.last & ~ended, failures), row
 
-    actors, experience = jax.lax.scan(body, actors, jnp.arange(num_steps, dtype=jnp.int32))
+    episodes, experience = jax.lax.scan(body, episodes, jnp.arange(num_steps, dtype=jnp.int32))
     experience = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)
     _check("collect", env, experience)
-    return actors, experience
+    return episodes, experience
 
 
 def _check(call: str, env: AbstractEnvironment, rows: Experience) -> None:
@@ -123,8 +124,9 @@ def rollout(
 
     **Returns:** [`zero_train.Experience`][] of `[envs, time]`; see [`zero_train.collect`][].
 
-    **Raises:** `ValueError` as [`zero_train.collect`][] does.
+    **Raises:** `ValueError` as [`zero_train.collect`][] does, and where a number is below 1.
     """
+    check_counts("rollout", num_steps=num_steps, num_envs=num_envs)
     experience = _rollout(env, actor, num_steps, num_envs, key)
     _check("rollout", env, experience)
     return experience
@@ -132,13 +134,9 @@ def rollout(
 
 @eqx.filter_jit
 def _rollout(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    num_steps: int,
-    num_envs: int,
-    key: PRNGKeyArray,
+    env: AbstractEnvironment, actor: AbstractActor, num_steps: int, num_envs: int, key: PRNGKeyArray
 ) -> Experience:
     ikey, ckey = jr.split(key)
-    rows = jnp.arange(num_envs, dtype=jnp.int32)
-    actors = start(env, actor, keys=row_keys(ikey, rows))
-    return collect(env, actor, actors, rows=rows, key=ckey, num_steps=num_steps)[1]
+    indices = jnp.arange(num_envs, dtype=jnp.int32)
+    episodes = start(env, actor, keys=row_keys(ikey, indices))
+    return collect(env, actor, episodes, indices=indices, key=ckey, num_steps=num_steps)[1]

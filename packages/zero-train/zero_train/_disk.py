@@ -1,4 +1,4 @@
-"""What checkpoints and runs need of a disk: files that are whole or not there."""
+"""Atomic writes and checksums of files, for checkpoints and runs."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:
-    """Replaces `path` at once: whoever reads it sees the old text or the new."""
+    """Replaces the file atomically: a reader sees the old text or the new."""
     written = temporary(path)
     try:
         written.write_text(text)
@@ -19,12 +19,12 @@ def write_whole(path: pathlib.Path, text: str) -> None:
 
 
 def temporary(path: pathlib.Path) -> pathlib.Path:
-    """Where a file is before it is whole."""
+    """The path at which a file is written before it replaces `path`."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def children(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What is directly in `folder`; nothing where there is no such folder."""
+    """The entries of `folder`; none if it does not exist."""
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
@@ -41,7 +41,7 @@ def inventory(folder: pathlib.Path) -> dict[str, tuple[int, int]]:
 
 
 def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | None:
-    """What is no longer as `inventory` found it, in words; `None` where everything is."""
+    """Describes the first difference from `inventory`; `None` where there is none."""
     for name, (size, written) in files.items():
         path = folder / name
         if not path.is_file():
@@ -66,7 +66,7 @@ def checksum(path: pathlib.Path) -> int:
 
 
 def to_disk(folder: pathlib.Path) -> None:
-    """Waits until everything in `folder` would survive a loss of power."""
+    """Waits until everything in `folder` is on disk."""
     for path in _files(folder):
         sync(path)
     sync(folder)
@@ -82,7 +82,7 @@ def sync(path: pathlib.Path) -> None:
 
 
 def remove(folder: pathlib.Path) -> None:
-    """Removes `folder` if it is there."""
+    """Removes `folder` if it exists."""
     if folder.exists():
         # Renamed first: a removal cut short must not leave half a checkpoint under its step.
         hidden = folder.rename(folder.with_name(f".{folder.name}.tmp"))

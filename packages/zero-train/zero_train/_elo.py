@@ -22,18 +22,18 @@ class EloRatings:
         are 0). The variance of a difference is `c[i, i] + c[j, j] - 2 c[i, j]`.
     """
 
-    ratings: Float[np.ndarray, " players"]
-    covariance: Float[np.ndarray, "players players"]
+    ratings: Float[np.ndarray, " actors"]
+    covariance: Float[np.ndarray, "actors actors"]
 
     @property
-    def standard_errors(self) -> Float[np.ndarray, " players"]:
-        """Of every rating's distance from the anchor."""
+    def standard_errors(self) -> Float[np.ndarray, " actors"]:
+        """The standard error of each rating relative to the anchor."""
         return np.sqrt(np.diag(self.covariance))
 
 
 def fit_elo(
-    scores: Real[np.ndarray, "players players"],
-    games: Real[np.ndarray, "players players"],
+    scores: Real[np.ndarray, "actors actors"],
+    games: Real[np.ndarray, "actors actors"],
     *,
     anchor: int = 0,
     prior: float = 0.5,
@@ -46,7 +46,7 @@ def fit_elo(
 
     Every pair that has met is given `prior` virtual draws more, which keeps ratings finite when
     one side has won every game (Davidson & Solomon, 1973), and does not depend on who is the
-    anchor or in which order players are listed. The result is pulled a little towards equality:
+    anchor or in which order actors are listed. The result is pulled a little towards equality:
     75 % of 100 games makes 189.7 points instead of 190.8.
 
     Standard errors take games as independent wins and losses; draws and paired openings that
@@ -56,12 +56,12 @@ def fit_elo(
 
     - `scores`: `scores[i, j]` is what `i` scored against `j`, so `scores + scores.T == games`.
     - `games`: how many games `i` and `j` have played; symmetric, zero on the diagonal.
-    - `anchor`: the player whose rating is 0.
+    - `anchor`: the actor whose rating is 0.
     - `prior`: virtual draws a pair; 0 for plain maximum likelihood.
 
     **Returns:** [`zero_train.EloRatings`][].
 
-    Raises a `ValueError` for an impossible table, and where no finite rating exists: players that
+    Raises a `ValueError` for an impossible table, and where no finite rating exists: actors that
     are not connected by games or, without a prior, by both wins and losses.
     """
     scores, games = np.asarray(scores, np.float64), np.asarray(games, np.float64)
@@ -105,11 +105,9 @@ def _derivatives(
 
 
 def _check(scores: np.ndarray, games: np.ndarray, anchor: int, prior: float) -> None:
-    players = len(games)
-    if not 0 <= anchor < players:
-        raise ValueError(
-            f"fit_elo(anchor={anchor}): must be below the number of players, {players}"
-        )
+    actors = len(games)
+    if not 0 <= anchor < actors:
+        raise ValueError(f"fit_elo(anchor={anchor}): must be below the number of actors, {actors}")
     if not (prior >= 0 and math.isfinite(prior)):
         raise ValueError(f"fit_elo(prior={prior}): the number of virtual draws must be 0 or more")
     if not (np.isfinite(games).all() and np.isfinite(scores).all()):
@@ -133,7 +131,7 @@ def _check_connected(scores: np.ndarray, anchor: int) -> None:
     cut = np.flatnonzero(~(reach[anchor] & reach[:, anchor]))
     if cut.size:
         raise ValueError(
-            f"fit_elo: players {cut.tolist()} cannot be rated relative to player {anchor}: no "
+            f"fit_elo: actors {cut.tolist()} cannot be rated relative to actor {anchor}: no "
             "chain of games links them or, with prior=0, nobody on one side ever scored; play "
             "those games or give a prior"
         )
@@ -141,14 +139,14 @@ def _check_connected(scores: np.ndarray, anchor: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class EloLadder:
-    """A pool of players and what they have scored against each other.
+    """A pool of actors and their scores against each other.
 
     Immutable and made of plain values: `json.dumps(dataclasses.asdict(ladder))` stores it, and
     `EloLadder(anchor, tuple(map(tuple, results)), prior)` restores it.
 
     **Attributes:**
 
-    - `anchor`: name of the player rated 0, such as a random one: it never changes, so ratings of
+    - `anchor`: name of the actor rated 0, such as a random one: it never changes, so ratings of
         different days can be compared.
     - `results`: `(name, name, score of the former, games)`, in the order they came.
     - `prior`: see [`zero_train.fit_elo`][].
@@ -179,7 +177,7 @@ class EloLadder:
         result = (name, opponent, float(score), int(games))
         return dataclasses.replace(self, results=(*self.results, result))
 
-    def table(self) -> tuple[Float[np.ndarray, "players players"], ...]:
+    def table(self) -> tuple[Float[np.ndarray, "actors actors"], ...]:
         """`(scores, games)` in the order of `names`, as [`zero_train.fit_elo`][] takes them."""
         index = {name: i for i, name in enumerate(self.names)}
         scores, games = np.zeros((2, len(index), len(index)))
@@ -192,7 +190,7 @@ class EloLadder:
         return scores, games
 
     def ratings(self) -> dict[str, tuple[float, float]]:
-        """Every player's `(rating, standard error)`; the anchor has `(0, 0)`."""
+        """Every actor's `(rating, standard error)`; the anchor has `(0, 0)`."""
         fit = fit_elo(*self.table(), prior=self.prior)
         values = zip(fit.ratings.tolist(), fit.standard_errors.tolist(), strict=True)
         return dict(zip(self.names, values, strict=True))

@@ -1,4 +1,4 @@
-"""How good one actor is: a fixed number of whole episodes."""
+"""Evaluation of one actor over a fixed number of episodes."""
 
 import dataclasses
 import math
@@ -11,14 +11,82 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible
+from zero_envs import AbstractEnvironment, Fallible, Transition
 
-from ._actor import AbstractActor
+from ._agent import AbstractActor
 from ._faults import check_faults, faults
-from ._match import score_interval
-from ._mesh import global_rows, on_every_device
-from ._rows import row_keys, select_rows
-from ._tally import check_positive, check_rows, start_tally
+from ._mesh import global_rows, on_every_device, row_keys, select_rows
+
+
+class Tally(eqx.Module):
+    """Running totals of a batch of episodes.
+
+    **Attributes:**
+
+    - `sign`: +1 where the side from whose view `returns` is kept moves next, -1 elsewhere.
+    - `returns`: signed sum of rewards.
+    - `lengths`: moves made.
+    - `over`: frozen from here on.
+    - `terminated`: over with a discount of 0, and not by truncation or the step limit.
+    - `kept`, `passed`: a player moved twice in a row; the move passed to the other side.
+    - `fault`: the first thing that was wrong, see `_faults.py`.
+    """
+
+    sign: Float[Array, " rows"]
+    returns: Float[Array, " rows"]
+    lengths: Int[Array, " rows"]
+    over: Bool[Array, " rows"]
+    terminated: Bool[Array, " rows"]
+    kept: Bool[Array, " rows"]
+    passed: Bool[Array, " rows"]
+    fault: Int[Array, " rows"]
+
+    def add(
+        self,
+        moved: Bool[Array, " rows"],
+        transition: Transition,
+        fault: Int[Array, " rows"],
+        max_steps: int,
+    ) -> "Tally":
+        """Counts one transition in the rows that moved."""
+        reward, discount, last = transition.reward, transition.discount, transition.last
+        lengths = self.lengths + moved.astype(jnp.int32)
+        return Tally(
+            sign=jnp.where(moved & (discount < 0), -self.sign, self.sign),
+            # `where` and not a product: a frozen row's filler may be anything.
+            returns=self.returns + jnp.where(moved, self.sign * reward, 0.0),
+            lengths=lengths,
+            over=self.over | (moved & (last | (lengths >= max_steps))),
+            terminated=self.terminated | (moved & last & (discount == 0)),
+            kept=self.kept | (moved & (discount > 0)),
+            passed=self.passed | (moved & (discount < 0)),
+            fault=jnp.where(moved & (self.fault == 0), fault, self.fault),
+        )
+
+
+def start_tally(sign: Float[Array, " rows"]) -> Tally:
+    """The totals before the first move."""
+    none = jnp.zeros(sign.shape, bool)
+    zeros = jnp.zeros(sign.shape, jnp.int32)
+    return Tally(sign, jnp.zeros_like(sign), zeros, none, none, none, none, zeros)
+
+
+def check_counts(call: str, **values: int) -> None:
+    """Raises a `ValueError` naming the first of `values` below 1."""
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{call}({name}={value}): {name} must be at least 1")
+
+
+def check_rows(actor: AbstractActor, carry: PyTree[Array], rows: int) -> PyTree[Array]:
+    """Returns the carry if every leaf can be frozen row by row, else raises a `ValueError`."""
+    for leaf in jax.tree.leaves(carry):
+        if leaf.shape[:1] != (rows,):
+            raise ValueError(
+                f"the carry of {type(actor).__name__} has a leaf of shape {leaf.shape} for {rows} "
+                "rows; every leaf needs a leading [batch] axis, so that rows can wait"
+            )
+    return carry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +247,7 @@ def _evaluate(
     key: PRNGKeyArray,
     mesh: Mesh | None,
 ) -> Evaluation:
-    check_positive("evaluate", num_episodes=num_episodes, max_steps=max_steps)
+    check_counts("evaluate", num_episodes=num_episodes, max_steps=max_steps)
     if mesh is None:
         rows = jnp.arange(num_episodes, dtype=jnp.int32)
         return _play(env, actor, rows, max_steps, key)
@@ -231,3 +299,36 @@ def _play(
         failed = jax.vmap(env.failed)(state)
     returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
     return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)
+
+
+def score_interval(
+    points: Float[np.ndarray, "clusters games"], *, z: float = 1.959964
+) -> tuple[float, float]:
+    """Confidence interval of a mean score, for games that come in clusters.
+
+    Wilson's score interval (Wilson, 1927), which stays within `[0, 1]` and is not empty at 0 or
+    100 %, with the number of games divided by the design effect of the clusters (Kish, 1965; this
+    combination: Korn & Graubard, 1998): how much the scatter of the clusters' means exceeds that
+    of independent wins and losses. Two games from one opening are not independent if the opening
+    or the actors settle both. The design effect is taken as 1 where it is less (draws,
+    openings that favour one seat), so the interval is never narrower than Wilson's own.
+
+    **Arguments:**
+
+    - `points`: 1 for a win, 1/2 for a draw, 0 for a loss; one row a cluster (a pair of games).
+    - `z`: normal quantile; the default gives 95 %.
+
+    **Returns:** `(low, high)`.
+    """
+    clusters, games = points.shape[0], points.size
+    mean = float(points.mean())
+    binomial = mean * (1 - mean) / games
+    effect = 1.0
+    # Clusters of one game tell nothing of each other: exactly Wilson's interval.
+    if 1 < clusters < games and binomial > 0:
+        effect = max(1.0, float(points.mean(axis=1).var(ddof=1)) / clusters / binomial)
+    count = games / effect
+    shrink = 1 + z**2 / count
+    middle = (mean + z**2 / (2 * count)) / shrink
+    half = z / shrink * math.sqrt(mean * (1 - mean) / count + z**2 / (4 * count**2))
+    return max(0.0, middle - half), min(1.0, middle + half)

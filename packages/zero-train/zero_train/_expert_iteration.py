@@ -1,5 +1,6 @@
-"""Expert iteration, and AlphaZero as one case of it: a network imitates a planner."""
+"""Expert iteration: a network imitates a planner, and its value learns a target."""
 
+import abc
 import functools as ft
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,10 @@ from zero_memory import Batch
 from zero_search import AbstractModel, AbstractPlanner, Plan
 
 from ._actors import PlanningActor, policy_and_value
-from ._agent import AbstractAgent, Metrics
-from ._experience import Experience
+from ._agent import AbstractAgent, Experience, Metrics
 from ._learning import (
     bind,
+    check_windows,
     gradient_step,
     if_finite,
     init_optimiser,
@@ -30,8 +31,73 @@ from ._learning import (
     update_target,
 )
 from ._model import decoded, FeatureEvaluator, ValueCode
-from ._value_targets import AbstractValueTarget, NStepReturns, Outcomes
 from .losses import masked_mean, weighted_policy_loss
+from .returns import n_step_returns
+
+
+class AbstractValueTarget(eqx.Module):
+    """What the value of [`zero_train.ExpertIteration`][] learns from the rows of a batch."""
+
+    @abc.abstractmethod
+    def targets(
+        self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
+    ) -> Float[Array, "*axes"]:
+        """One target for each row, from the view of the player to move.
+
+        **Arguments:**
+
+        - `batch`: rows of `[batch]` or, from a buffer of windows, `[batch, time]`.
+        - `values`: what the target network says of every row; computed if it is called.
+        - `gamma`: the discount factor.
+
+        **Raises:** `ValueError` for a batch of a buffer of the other kind.
+        """
+
+
+class Outcomes(AbstractValueTarget):
+    """The return from the row to the end of its episode, which a [`zero_memory.EpisodeBuffer`][]
+    computes. It is discounted as the environment says; the agent's `gamma` is not applied."""
+
+    def targets(
+        self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
+    ) -> Float[Array, "*axes"]:
+        del values, gamma
+        if batch.outcome is None:
+            raise ValueError(
+                "Outcomes was given a batch without an `outcome`; it learns from whole episodes: "
+                "use a zero_memory.EpisodeBuffer."
+            )
+        return batch.outcome
+
+
+class NStepReturns(AbstractValueTarget):
+    """The return of `n` steps, bootstrapped from the target network's value after them.
+
+    It needs windows of consecutive rows (a [`zero_memory.TrajectoryBuffer`][]), and no end of the
+    episode.
+
+    **Attributes:**
+
+    - `n`: rewards in a return before it is bootstrapped, at least 1.
+    - `rewards`: `(rows) -> rewards` of one window, both `[time]`, for other rewards than those of
+        the environment, such as ones without luck. `None` takes the environment's.
+    """
+
+    n: int = 5
+    rewards: Callable[[Experience], Float[Array, " time"]] | None = None
+
+    def __check_init__(self):
+        if self.n < 1:
+            raise ValueError(f"NStepReturns(n={self.n}) must be at least 1")
+
+    def targets(
+        self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
+    ) -> Float[Array, "*axes"]:
+        rows: Experience = batch.items
+        check_windows("NStepReturns", rows)
+        reward = rows.reward if self.rewards is None else jax.vmap(self.rewards)(rows)
+        returns = jax.vmap(ft.partial(n_step_returns, n=self.n))
+        return returns(reward, gamma * rows.discount, values(), rows.last)
 
 
 class ExpertIterationState(eqx.Module):
@@ -51,8 +117,8 @@ class ExpertIterationState(eqx.Module):
 
 class ExpertIteration(AbstractAgent[ExpertIterationState]):
     """Expert iteration (Anthony et al. 2017, https://arxiv.org/abs/1705.08439): the policy imitates
-    a planner, the value learns what its `value_target` says. [`zero_train.AlphaZero`][] is the case
-    in which that is the outcome.
+    a planner, and the value learns a `value_target`. [`zero_train.ExpertIteration.alphazero`][] is
+    the case in which the target is the outcome.
 
     The loss of one row is `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with
     the plan's weights `w` and the value target, from the view of the player to move,
@@ -73,7 +139,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         `functools.partial(zero_train.EnvironmentModel, env)`.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
-    - `player`: the planner to play with at full strength.
+    - `planner`: the planner to play with at full strength.
     - `gamma`: of the returns, and of the model that the planners plan over.
     - `value_target`: [`zero_train.NStepReturns`][] of windows, or [`zero_train.Outcomes`][] of
         whole episodes.
@@ -92,7 +158,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     optimiser: optax.GradientTransformation
     model: Callable[..., AbstractModel]
     explorer: AbstractPlanner | Callable[[Int[Array, ""]], AbstractPlanner]
-    player: AbstractPlanner
+    planner: AbstractPlanner
     gamma: float
     value_target: AbstractValueTarget = NStepReturns()
     value_code: ValueCode | None = None
@@ -117,6 +183,49 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             if not callable(value) and not 0 <= value <= 1:
                 raise ValueError(f"ExpertIteration({name}={value}) must be from 0 to 1")
 
+    @classmethod
+    def alphazero(
+        cls,
+        network: Callable[..., Any],
+        optimiser: optax.GradientTransformation,
+        model: Callable[..., AbstractModel],
+        explorer: AbstractPlanner,
+        planner: AbstractPlanner,
+        *,
+        value_weight: float = 1.0,
+        value_mix: float = 0.0,
+        l2: float = 1e-4,
+        average_decay: float = 0.0,
+    ) -> "ExpertIteration":
+        """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404): the value learns
+        the [`zero_train.Outcomes`][] of whole episodes, which are not discounted.
+
+        The target network acts. It is a moving average of the parameters, whose decay grows to
+        `average_decay`, because the average of the first few steps would be mostly the random
+        start. A decay of 0 acts with the newest parameters. The other arguments are the attributes
+        of the class.
+
+        **Raises:** `ValueError` where `average_decay` is not from 0 to 1.
+        """
+        if not 0 <= average_decay <= 1:
+            raise ValueError(
+                f"ExpertIteration.alphazero(average_decay={average_decay}) must be from 0 to 1"
+            )
+        return cls(
+            network=network,
+            optimiser=optimiser,
+            model=model,
+            explorer=explorer,
+            planner=planner,
+            gamma=1.0,
+            value_target=Outcomes(),
+            value_weight=value_weight,
+            value_mix=value_mix,
+            l2=l2,
+            target_rate=ft.partial(_averaging_rate, average_decay),
+            target_acts=True,
+        )
+
     def init(self, *, key: PRNGKeyArray) -> ExpertIterationState:
         params = parameters(self.network, key=key)
         # A copy: a donated state may not hold one buffer twice.
@@ -129,7 +238,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         return FeatureEvaluator(bind(self.network, params), self.value_code)
 
     def actor(self, state: ExpertIterationState, *, explore: bool) -> PlanningActor:
-        planner = self.explorer if explore else self.player
+        planner = self.explorer if explore else self.planner
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
         params = state.target if self.target_acts else state.params
@@ -163,7 +272,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     def _targets(self, params: PyTree[Array], batch: Batch) -> Float[Array, "*rows"]:
         rows: Experience = batch.items
         values = lambda: _over_rows(self.evaluator(params), rows)(rows.obs)[1]
-        returns = self.value_target.targets(rows, values, gamma=self.gamma)
+        returns = self.value_target.targets(batch, values, gamma=self.gamma)
         if self.value_mix == 0:
             return returns
         return (1 - self.value_mix) * returns + self.value_mix * rows.record.value
@@ -203,42 +312,6 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             **beside,
             **observation_check(rows.obs.features),
         }
-
-
-def AlphaZero(
-    network: Callable[..., Any],
-    optimiser: optax.GradientTransformation,
-    model: Callable[..., AbstractModel],
-    explorer: AbstractPlanner,
-    player: AbstractPlanner,
-    *,
-    value_weight: float = 1.0,
-    value_mix: float = 0.0,
-    l2: float = 1e-4,
-    average_decay: float = 0.0,
-) -> ExpertIteration:
-    """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404):
-    [`zero_train.ExpertIteration`][] whose value learns the [`zero_train.Outcomes`][] of whole
-    episodes, which are not discounted.
-
-    A moving average of the parameters acts, with a decay that grows to `average_decay`: the average
-    of the first few steps would be mostly the random start. A decay of 0 acts with the newest
-    parameters. The other arguments are those of [`zero_train.ExpertIteration`][].
-    """
-    return ExpertIteration(
-        network=network,
-        optimiser=optimiser,
-        model=model,
-        explorer=explorer,
-        player=player,
-        gamma=1.0,
-        value_target=Outcomes(),
-        value_weight=value_weight,
-        value_mix=value_mix,
-        l2=l2,
-        target_rate=ft.partial(_averaging_rate, average_decay),
-        target_acts=True,
-    )
 
 
 def _averaging_rate(decay: float, updates: Int[Array, ""]) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""Moves that no game allows. Compiled code cannot raise, so it marks them with a number, and the
+"""Checks of moves. Compiled code cannot raise, so it marks a wrong move with a number, and the
 functions that return or read the results raise."""
 
 from typing import Any
@@ -16,7 +16,7 @@ from zero_envs import (
     Transition,
 )
 
-from ._experience import Experience
+from ._agent import Experience
 
 
 #: The numbers of what can be wrong. 0 means that nothing is.
@@ -33,24 +33,24 @@ _MESSAGES = {
 
 
 def faults(
-    env: AbstractEnvironment | None,
-    action: PyTree[Array],
-    move: Transition | Experience,
+    env: AbstractEnvironment | None, action: PyTree[Array], move: Transition | Experience
 ) -> Int[Array, "*axes"]:
-    """The number of what is wrong with each move, of any leading axes.
+    """The number of what is wrong with each move, 0 if nothing is. Any leading axes.
 
-    Any integer that is not negative is an action of an unknown environment. Continuous actions
-    have to be finite; environments clip them.
+    Without an environment, and where actions are continuous, floating-point numbers have to be
+    finite and integers must not be negative. Environments clip continuous actions.
     """
-    bound: Any = np.int32(np.iinfo(np.int32).max)
+    bound: Any = None
     if isinstance(env, AbstractDiscreteEnvironment):
         bound = env.num_actions
     elif isinstance(env, AbstractFactoredEnvironment):
         bound = np.asarray(env.num_values, np.int32)
 
     def playable(x: Array) -> Bool[Array, "*axes"]:
-        is_float = jnp.issubdtype(x.dtype, jnp.floating)
-        good = jnp.isfinite(x) if is_float else (x >= 0) & (x < bound)
+        if bound is not None:
+            good = (x >= 0) & (x < bound)
+        else:
+            good = jnp.isfinite(x) if jnp.issubdtype(x.dtype, jnp.floating) else x >= 0
         return jnp.all(good, axis=tuple(range(move.reward.ndim, good.ndim)))
 
     known = jnp.isfinite(move.reward) & (jnp.abs(move.discount) <= 1)
@@ -60,17 +60,12 @@ def faults(
     return fault.astype(jnp.int32)
 
 
-def move_faults(
-    actor: str,
-    action: PyTree[Array],
-    transition: Transition,
-    env: AbstractEnvironment | None = None,
-) -> Int[Array, " batch"]:
-    """The number of what is wrong with each move that an actor hears of. Raises outside of jit.
+def move_faults(actor: str, action: PyTree[Array], transition: Transition) -> Int[Array, " batch"]:
+    """The number of what is wrong with each move that an actor is told of. Raises outside of jit.
 
     A row with `last` starts anew in any case, and its action may be filler.
     """
-    fault = faults(env, action, transition)
+    fault = faults(None, action, transition)
     fault = jnp.where(transition.last, 0, fault)
     check_faults(f"{actor}.advance", fault)
     return fault

@@ -1,4 +1,4 @@
-"""What an agent with a network and an optimiser is made of."""
+"""Tools for agents: parameters, gradient steps, target networks, masks and schedules."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,10 +12,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from zero_envs import Observation
 from zero_memory import Batch
 
-from ._agent import Metrics
-from ._experience import Experience
-from ._illegal import log_softmax
-from ._rows import select_rows
+from ._agent import Experience, Metrics
+from ._arrays import log_softmax
+from ._mesh import select_rows
 
 
 State = TypeVar("State", bound=PyTree)
@@ -177,3 +176,23 @@ def observation_check(features: PyTree[Array]) -> Metrics:
         return {}
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
     return {"observation_error": jnp.where(finite, 0.0, jnp.nan).astype(jnp.float32)}
+
+
+def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
+    """A schedule of updates as the schedule of gradient steps that an optimiser asks for: constant
+    within the `num_steps` gradient steps of one update.
+
+    `per_update(optax.linear_schedule(3e-4, 0.0, num_updates), epochs * num_minibatches)` falls
+    once per update, and reaches 0 only after the last. Any schedule of optax will do, such as
+    `optax.warmup_cosine_decay_schedule` or several joined by `optax.join_schedules`.
+
+    **Arguments:**
+
+    - `schedule`: the learning rate, given the number of updates done.
+    - `num_steps`: gradient steps an update.
+
+    Raises a `ValueError` for less than one step.
+    """
+    if num_steps < 1:
+        raise ValueError(f"`per_update(num_steps={num_steps})`: an update is at least one step.")
+    return lambda count: schedule(jnp.floor_divide(count, num_steps))

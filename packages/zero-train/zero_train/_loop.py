@@ -1,4 +1,4 @@
-"""Collect, store, learn: one jitted step over a mesh, or two side by side."""
+"""The training loop: collect rows, store them, learn from replay; on one set of devices or two."""
 
 import dataclasses
 import functools as ft
@@ -9,58 +9,194 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Num, PRNGKeyArray, PyTree
+from jax.sharding import Mesh, PartitionSpec as P
+from jaxtyping import Array, Int, Num, PRNGKeyArray, PyTree
 
-from ._collect import Actors, collect, start
-from ._experience import Experience
-from ._loop_state import Handover, Harvest, Loop, LoopState, shardings
-from ._mesh import send
-from ._phases import act, count, digest, failures, learn, store, totals
-from ._pipeline import act_ahead, collect_ahead, release, step_ahead
-from ._rows import row_keys
+from zero_envs import AbstractEnvironment
+from zero_memory import AbstractBuffer, Batch
+
+from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
+from ._collect import collect, Episodes, start
+from ._learning import with_arrays
+from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, row_keys, send
 
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
 
+#: What a step says of itself: numbers by name.
+_Numbers = dict[str, Num[Array, ""]]
+
+
+class Handover(eqx.Module):
+    """What the acting and the learning devices pass to each other, with `actor_devices`.
+
+    **Attributes:**
+
+    - `actor`: the arrays of the actor that collects next, on the acting devices.
+    - `rows`: the `[envs, time]` that were collected last, on the learning devices. They are not in
+        the buffer yet.
+    - `key`: the key of the updates that follow when `rows` are stored.
+    - `staleness`: the gradient updates that the agent has had since the actor that collected `rows`
+        was made.
+    """
+
+    actor: PyTree[Array]
+    rows: Experience
+    key: PRNGKeyArray
+    staleness: Int[Array, ""]
+
+
+class LoopState(eqx.Module):
+    """Everything that changes while a loop runs. A run that is restored from it continues exactly.
+
+    **Attributes:**
+
+    - `agent`: parameters and optimiser state, the same on every learning device.
+    - `episodes`: the running episodes, split over the acting devices.
+    - `buffer`: the replay, split over the learning devices.
+    - `key`: folded with `step` to make the keys of each step, and never consumed.
+    - `step`: the number of collections so far.
+    - `handover`: `None` where every device both acts and learns.
+    """
+
+    agent: PyTree[Array]
+    episodes: Episodes
+    buffer: PyTree[Array]
+    key: PRNGKeyArray
+    step: Int[Array, ""]
+    handover: Handover | None = None
+
+
+class Loop(eqx.Module):
+    """What is trained, on what, and how much of each. All arguments are keywords.
+
+    **Attributes:**
+
+    - `env`, `agent`, `buffer`: the parts. The buffer's `num_envs` is the number of environments
+        acted in at once, over all acting devices.
+    - `unroll_length`: the number of rows collected from each environment in a step.
+    - `num_updates`: the number of batches sampled and learned from in a step.
+    - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
+    - `mesh`: the devices; by default the first one. [`zero_train.data_mesh`][] makes one of all.
+    - `actor_devices`: how many of the mesh's devices, the first ones, only act, while the others
+        learn from what was collected the step before. 0: all devices do both in turns.
+    """
+
+    _: dataclasses.KW_ONLY
+    env: AbstractEnvironment
+    agent: AbstractAgent
+    buffer: AbstractBuffer
+    unroll_length: int
+    num_updates: int = 1
+    augment: Callable[..., PyTree[Array]] | None = None
+    mesh: Mesh = eqx.field(default_factory=lambda: data_mesh(1))
+    actor_devices: int = 0
+
+    def __check_init__(self) -> None:
+        for name in ("unroll_length", "num_updates"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value} was given; it must be an integer, at least 1.")
+        num_devices = self.mesh.shape["data"]
+        if not 0 <= self.actor_devices < num_devices:
+            raise ValueError(
+                f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; one "
+                "must be left to learn, so give fewer, or more devices; 0 lets each do both."
+            )
+        if self.actor_devices and jax.process_count() > 1:
+            raise ValueError(
+                f"actor_devices={self.actor_devices} was given with {jax.process_count()} "
+                "processes; acting and learning part within one process only, so give 0."
+            )
+        shards = getattr(self.buffer, "num_shards", None)
+        acting, learning = self.actor_mesh.shape["data"], self.learner_mesh.shape["data"]
+        for name, value, devices, verb in (
+            ("num_envs", self.num_envs, acting, "act"),
+            ("num_envs", self.num_envs, learning, "learn"),
+            ("num_shards", learning if shards is None else shards, learning, "learn"),
+        ):
+            if value % devices:
+                who = f"{devices} devices" + (f" that {verb}" if self.actor_devices else "")
+                raise ValueError(
+                    f"the buffer's {name}={value} does not divide over {who}; "
+                    f"use a multiple of {devices}."
+                )
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments acted in at once, which is the buffer's."""
+        return self.buffer.num_envs
+
+    @property
+    def actor_mesh(self) -> Mesh:
+        """The devices that act."""
+        return cut_mesh(self.mesh, self.actor_devices)[0] if self.actor_devices else self.mesh
+
+    @property
+    def learner_mesh(self) -> Mesh:
+        """The devices that store and learn."""
+        return cut_mesh(self.mesh, self.actor_devices)[1] if self.actor_devices else self.mesh
+
 
 def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
-    """Fresh parameters, environments and an empty buffer, laid out over the mesh.
+    """Fresh parameters and environments and an empty buffer, laid out over the mesh.
 
-    With `loop.actor_devices`, the first rows are on their way to the buffer already.
+    With `loop.actor_devices`, the first rows are collected as well.
     """
     # One program has one set of devices: all is made where it is learned from, then sent.
     learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
-    state = jax.jit(_build(loop), out_shardings=shardings(learner, _shape(loop)))(key)
+    build = ft.partial(_fresh, loop)
+    state = jax.jit(build, out_shardings=shardings(learner, _shapes(loop)))(key)
     if not loop.actor_devices:
         return state
-    return act_ahead(loop, send(state, shardings(loop, state)))
+    return _act_ahead(loop, send(state, shardings(loop, state)))
 
 
 def template(loop: Loop) -> LoopState:
-    """Shapes, dtypes and places of a state, without one: what a checkpoint is restored into."""
-    shape = _shape(loop)
+    """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
+    shapes = _shapes(loop)
     place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
-    return jax.tree.map(place, shape, shardings(loop, shape))
+    return jax.tree.map(place, shapes, shardings(loop, shapes))
+
+
+def shardings(loop: Loop, state: LoopState) -> LoopState:
+    """Where every leaf of `state` lives: a pytree of `NamedSharding`s of the same structure."""
+    acting, learning = loop.actor_mesh, loop.learner_mesh
+    parts: list[tuple[Callable[[Any], PyTree], Mesh, P]] = [
+        (lambda s: s.episodes, acting, P("data")),
+        (lambda s: (s.key, s.step), acting, P()),
+        (lambda s: s.buffer, learning, P("data")),
+    ]
+    if state.handover is not None:
+        parts += [
+            (lambda s: s.handover.actor, acting, P()),
+            (lambda s: s.handover.rows, learning, P("data")),
+        ]
+    result = places(learning, P(), state)
+    for part, mesh, spec in parts:
+        result = eqx.tree_at(part, result, places(mesh, spec, part(state)))
+    return result
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
     """Collects and stores, without learning, until the buffer is ready.
 
-    **Raises:** `ValueError` where the buffer is not ready even after every environment could have
-    filled it many times over: it never will be.
+    **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
+    it many times over.
     """
+    collect_only = _step_side_by_side if loop.actor_devices else _step_in_turns
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
-        state = collect_ahead(loop, state) if loop.actor_devices else _collect(loop, state)
+        state, _ = collect_only(loop, state, learns=False)
     raise ValueError(
         f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
         f"{loop.num_envs} environments; give it more room or a smaller batch."
     )
 
 
-def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
+def step(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     One jitted call; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new
@@ -68,9 +204,9 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
     is given them before the next batch is drawn.
 
     With `loop.actor_devices` there are two calls that run at the same time, on devices of their
-    own: what is stored and learned from is what the step before collected. After the updates the
-    actor is copied to the acting devices, so that the next step collects with the newest. The host
-    waits for nothing, and nothing depends on how long anything takes.
+    own. The rows that are stored and learned from are those of the step before. After the updates
+    the actor is copied to the acting devices, so that the next step collects with the newest. The
+    host waits for neither call, and no result depends on how long anything takes.
 
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
     rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
@@ -78,86 +214,263 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, 
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """
-    return step_ahead(loop, state) if loop.actor_devices else _step(loop, state)
+    return _step_side_by_side(loop, state) if loop.actor_devices else _step_in_turns(loop, state)
 
 
 def compiled_step(
     loop: Loop, state: LoopState
-) -> Callable[[LoopState], tuple[LoopState, dict[str, Num[Array, ""]]]]:
+) -> Callable[[LoopState], tuple[LoopState, _Numbers]]:
     """[`zero_train.step`][] of this loop for states like this one, compiled now and not at its
-    first call. With `loop.actor_devices` it is compiled when it is called all the same.
+    first call. With `loop.actor_devices` it is compiled at its first call all the same.
     """
     if loop.actor_devices:
         return ft.partial(step, loop)
-    lower: Callable[..., Any] = _step.lower  # pyright: ignore[reportFunctionMemberAccess]
+    lower: Callable[..., Any] = _step_in_turns.lower  # pyright: ignore[reportFunctionMemberAccess]
     return ft.partial(lower(loop, state).compile(), loop)
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _step(loop: Loop, state: LoopState) -> tuple[LoopState, dict[str, Num[Array, ""]]]:
-    actors, buffer, rows = collect_and_store(loop, state)
-    agent, seen = digest(loop, state.agent, rows)
-    key = jr.fold_in(state.key, 2 * state.step + 1)
-    agent, buffer, metrics = learn(loop, agent, buffer, key=key)
-    metrics = metrics | seen | totals(count(rows)) | failures(actors)
-    return _next(loop, state, agent, actors, buffer), metrics
+# The two halves of a step. Each runs on the devices that it belongs to.
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _collect(loop: Loop, state: LoopState) -> LoopState:
-    actors, buffer, rows = collect_and_store(loop, state)
-    agent, _ = digest(loop, state.agent, rows)
-    return _next(loop, state, agent, actors, buffer)
+def act(
+    loop: Loop, actor: AbstractActor, episodes: Episodes, *, key: PRNGKeyArray
+) -> tuple[Episodes, Experience]:
+    """Collects on every acting device by itself, the same rows however many there are.
 
-
-def collect_and_store(loop: Loop, state: LoopState) -> tuple[Actors, PyTree[Array], Experience]:
-    """The part of a step that runs on every device by itself, without communication.
-
-    For a loop without `actor_devices`.
-
-    **Returns:** the actors, the buffer, and the rows of `[envs, time]` that are in it now.
+    **Returns:** the running episodes, and rows of `[envs, time]`.
     """
+    arrays, static = eqx.partition(actor, eqx.is_array)
+    local = lambda arrays, episodes, key: collect(
+        loop.env,
+        eqx.combine(arrays, static),
+        episodes,
+        indices=global_rows(episodes.ended.shape[0]),
+        key=key,
+        num_steps=loop.unroll_length,
+    )
+    run = on_every_device(loop.actor_mesh, local, (P(), P("data"), P()))
+    return run(arrays, episodes, key)
+
+
+def learn(
+    loop: Loop,
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+    rows: Experience,
+    *,
+    key: PRNGKeyArray,
+    learns: bool = True,
+) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
+    """Stores rows of `[envs, time]`, shows them to an agent that wants to see them, then
+    `num_updates` times draws a batch and updates; without `learns` there are no updates.
+
+    **Returns:** the agent's state, the buffer, and metrics.
+    """
+    buffer = store(loop, buffer, rows)
+    metrics: dict[str, Any] = {}
+    if isinstance(loop.agent, AbstractBlockAgent):
+        agent, metrics = loop.agent.digest(agent, rows)
+    if not learns:
+        return agent, buffer, metrics
+
+    def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, _Numbers]:
+        agent, buffer = carry
+        dkey, ukey = jr.split(jr.fold_in(key, index))
+        batch = draw(loop, buffer, key=dkey)
+        agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
+        if priorities:
+            buffer = _prioritise(loop, buffer, batch, priorities[0])
+        return (agent, buffer), metrics
+
+    indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+    carry = agent, buffer
+    # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
+    # in a loop it takes 30 times as long. Otherwise a loop keeps compilation short.
+    on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
+    unroll = loop.num_updates if on_cpu and _convolves(update, carry, indices[0]) else 1
+    (agent, buffer), means = jax.lax.scan(update, carry, indices, unroll=unroll)
+    games = jnp.sum(rows.last, dtype=jnp.int32)
+    counts = {"positions": rows.last.size - games, "games": games}
+    return agent, buffer, jax.tree.map(jnp.mean, means) | metrics | counts
+
+
+def store(loop: Loop, buffer: PyTree[Array], rows: Experience) -> PyTree[Array]:
+    """Adds rows of `[envs, time]`, on every learning device to its own part of the buffer."""
+    return on_every_device(loop.learner_mesh, loop.buffer.add, (P("data"), P("data")))(buffer, rows)
+
+
+def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
+    """Samples and augments one global batch, every device from its own part of the buffer."""
+
+    def local(buffer: PyTree, key: PRNGKeyArray) -> Batch:
+        skey, akey = jr.split(key)
+        batch = loop.buffer.sample(buffer, key=skey)
+        if loop.augment is None:
+            return batch
+        augment = loop.augment
+        keys = row_keys(akey, global_rows(batch.weights.shape[0]))
+        items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
+        return dataclasses.replace(batch, items=items)
+
+    return on_every_device(loop.learner_mesh, local, (P("data"), P()))(buffer, key)
+
+
+def _prioritise(
+    loop: Loop, buffer: PyTree[Array], batch: Batch, priorities: Array
+) -> PyTree[Array]:
+    update = getattr(loop.buffer, "update_priorities", None)
+    if update is None:
+        raise ValueError(
+            f"{type(loop.agent).__name__}.update gives priorities, and "
+            f"{type(loop.buffer).__name__} keeps none: use a buffer with `update_priorities`, such "
+            "as zero_memory.PrioritisedTrajectoryBuffer, or leave them out."
+        )
+    run = on_every_device(loop.learner_mesh, update, (P("data"), P("data"), P("data")))
+    return run(buffer, batch.indices, priorities)
+
+
+def _convolves(function: Callable[..., Any], *args: PyTree) -> bool:
+    return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
+
+
+def _failures(episodes: Episodes) -> _Numbers:
+    """How many episodes have broken down since the run began, where any can."""
+    return {} if episodes.failures is None else {"failures": jnp.sum(episodes.failures)}
+
+
+def _keys(key: PRNGKeyArray, step: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of a collection and of the updates that follow when its rows are stored."""
+    return jr.fold_in(key, 2 * step), jr.fold_in(key, 2 * step + 1)
+
+
+# The halves in turns: one program.
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _step_in_turns(
+    loop: Loop, state: LoopState, *, learns: bool = True
+) -> tuple[LoopState, _Numbers]:
     if state.handover is not None:
         raise ValueError(
             "the state is one of a loop with actor_devices; make one with `zero_train.init` of "
             "this loop."
         )
+    akey, lkey = _keys(state.key, state.step)
     actor = loop.agent.actor(state.agent, explore=True)
-    key = jr.fold_in(state.key, 2 * state.step)
-    actors, rows = act(loop, actor, state.actors, key=key)
-    return actors, store(loop, state.buffer, rows), rows
+    episodes, rows = act(loop, actor, state.episodes, key=akey)
+    agent, buffer, metrics = learn(loop, state.agent, state.buffer, rows, key=lkey, learns=learns)
+    state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
+    state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
+    return state, metrics | _failures(episodes)
 
 
-def _next(
-    loop: Loop, state: LoopState, agent: PyTree[Array], actors: Actors, buffer: PyTree[Array]
-) -> LoopState:
-    state = LoopState(agent, actors, buffer, jr.clone(state.key), state.step + 1)
-    return jax.lax.with_sharding_constraint(state, shardings(loop, state))
+# The halves side by side, in two programs: one collects, the other learns from what was collected
+# the step before. The host starts them, and sends on what each made for the other.
 
 
-def _shape(loop: Loop) -> LoopState:
-    return jax.eval_shape(_build(loop), jr.key(0))
+def _step_side_by_side(
+    loop: Loop, state: LoopState, *, learns: bool = True
+) -> tuple[LoopState, _Numbers]:
+    before, after = _handover(state), _act_ahead(loop, state)
+    given = before.rows, before.key, before.staleness
+    learned = _learner_program((loop, learns), given, state.agent, state.buffer)
+    agent, buffer, actor, staleness, metrics = learned
+    actor = send(actor, places(loop.actor_mesh, P(), actor))
+    handover = dataclasses.replace(_handover(after), actor=actor, staleness=staleness)
+    after = dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
+    return after, metrics | _failures(after.episodes)
 
 
-def _build(loop: Loop) -> Callable[[PRNGKeyArray], LoopState]:
-    def build(key: PRNGKeyArray) -> LoopState:
-        akey, ekey, lkey = jr.split(key, 3)
-        agent = loop.agent.init(key=akey)
-        rows = jnp.arange(loop.num_envs, dtype=jnp.int32)
-        actor = loop.agent.actor(agent, explore=True)
-        actors = start(loop.env, actor, keys=row_keys(ekey, rows))
-        unroll = lambda: collect(
-            loop.env, actor, actors, rows=rows, key=lkey, num_steps=loop.unroll_length
+def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
+    """Collects rows and sends them to the learning devices, in place of those before them."""
+    before, mesh = _handover(state), loop.learner_mesh
+    acted = _actor_program(loop, before.actor, state.episodes, state.key, state.step)
+    episodes, key, step, rows, lkey = acted
+    rows, lkey = send(rows, places(mesh, P("data"), rows)), send(lkey, places(mesh, P(), lkey))
+    handover = dataclasses.replace(before, rows=rows, key=lkey)
+    return LoopState(state.agent, episodes, state.buffer, key, step, handover)
+
+
+def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended."""
+
+    @ft.partial(jax.jit, static_argnums=0, donate_argnums=3)
+    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
+        leaves, structure = static
+        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
+        return function(fixed, given, *donated)
+
+    @ft.wraps(function)
+    def dispatch(fixed: Any, given: PyTree[Array], *donated: PyTree[Array]) -> Any:
+        arrays, static = eqx.partition(fixed, eqx.is_array)
+        leaves, structure = jax.tree.flatten(static)
+        return program((tuple(leaves), structure), arrays, given, donated)
+
+    return dispatch
+
+
+@_dispatched
+def _actor_program(
+    loop: Loop, arrays: PyTree[Array], episodes: Episodes, key: PRNGKeyArray, step: Int[Array, ""]
+) -> tuple[Episodes, PRNGKeyArray, Int[Array, ""], Experience, PRNGKeyArray]:
+    build = lambda: loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=True)
+    akey, lkey = _keys(key, step)
+    episodes, rows = act(loop, with_arrays(build, arrays), episodes, key=akey)
+    return episodes, jr.clone(key), step + 1, rows, lkey
+
+
+@_dispatched
+def _learner_program(
+    fixed: tuple[Loop, bool],
+    given: tuple[Experience, PRNGKeyArray, Int[Array, ""]],
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+) -> tuple[PyTree[Array], PyTree[Array], PyTree[Array], Int[Array, ""], _Numbers]:
+    (loop, learns), (rows, key, staleness) = fixed, given
+    agent, buffer, metrics = learn(loop, agent, buffer, rows, key=key, learns=learns)
+    metrics = metrics | {"staleness": staleness.astype(jnp.float32)}
+    # Of an agent's state the acting devices need the actor, and not the optimiser.
+    staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
+    small = agent, _actor_arrays(loop, agent), staleness
+    small = jax.lax.with_sharding_constraint(small, places(loop.learner_mesh, P(), small))
+    agent, actor, staleness = small
+    return agent, buffer, actor, staleness, metrics
+
+
+def _actor_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
+    return eqx.filter(loop.agent.actor(agent, explore=True), eqx.is_array)
+
+
+def _handover(state: LoopState) -> Handover:
+    if state.handover is None:
+        raise ValueError(
+            "the state is one of a loop without actor_devices; make one with "
+            "`zero_train.init` of this loop."
         )
-        blank = lambda num_axes: jax.tree.map(
-            lambda x: jnp.zeros(x.shape[num_axes:], x.dtype), jax.eval_shape(unroll)[1]
-        )
-        zero = jnp.zeros((), jnp.int32)
-        state = LoopState(agent, actors, loop.buffer.init(blank(2)), lkey, zero)
-        if not loop.actor_devices:
-            return state
-        harvest = Harvest(blank(0), lkey, zero)
-        handover = Handover(release(loop, agent, zero), harvest, zero)
-        return dataclasses.replace(state, handover=handover)
+    return state.handover
 
-    return build
+
+# A state before anything has been collected.
+
+
+def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
+    akey, ekey, lkey = jr.split(key, 3)
+    agent = loop.agent.init(key=akey)
+    indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
+    actor = loop.agent.actor(agent, explore=True)
+    episodes = start(loop.env, actor, keys=row_keys(ekey, indices))
+    unroll = lambda: collect(
+        loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
+    )
+    _, rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
+    example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), rows)
+    zero = jnp.zeros((), jnp.int32)
+    state = LoopState(agent, episodes, loop.buffer.init(example), lkey, zero)
+    if not loop.actor_devices:
+        return state
+    handover = Handover(_actor_arrays(loop, agent), rows, lkey, zero)
+    return dataclasses.replace(state, handover=handover)
+
+
+def _shapes(loop: Loop) -> LoopState:
+    return jax.eval_shape(ft.partial(_fresh, loop), jr.key(0))

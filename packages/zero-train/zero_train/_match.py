@@ -1,7 +1,6 @@
 """Two actors against each other: both seats, the same openings, nobody idle."""
 
 import dataclasses
-import math
 
 import equinox as eqx
 import jax
@@ -12,11 +11,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment, Observation
 
-from ._actor import AbstractActor
 from ._actors import RandomActor
+from ._agent import AbstractActor
+from ._evaluation import check_counts, check_rows, score_interval, start_tally, Tally
 from ._faults import ALONE, check_faults, faults
-from ._rows import row_keys, select_rows, split_rows
-from ._tally import check_positive, check_rows, start_tally, Tally
+from ._mesh import row_keys, select_rows, split_rows
 
 
 #: How often an opening that ends the game is drawn anew before it is cut short instead.
@@ -89,39 +88,6 @@ class MatchResult(eqx.Module):
         )
 
 
-def score_interval(
-    points: Float[np.ndarray, "clusters games"], *, z: float = 1.959964
-) -> tuple[float, float]:
-    """Confidence interval of a mean score, for games that come in clusters.
-
-    Wilson's score interval (Wilson, 1927), which stays within `[0, 1]` and is not empty at 0 or
-    100 %, with the number of games divided by the design effect of the clusters (Kish, 1965; this
-    combination: Korn & Graubard, 1998): how much the scatter of the clusters' means exceeds that
-    of independent wins and losses. Two games from one opening are not independent if the opening
-    or the actors settle both. The design effect is taken as 1 where it is less (draws,
-    openings that favour one seat), so the interval is never narrower than Wilson's own.
-
-    **Arguments:**
-
-    - `points`: 1 for a win, 1/2 for a draw, 0 for a loss; one row a cluster (a pair of games).
-    - `z`: normal quantile; the default gives 95 %.
-
-    **Returns:** `(low, high)`.
-    """
-    clusters, games = points.shape[0], points.size
-    mean = float(points.mean())
-    binomial = mean * (1 - mean) / games
-    effect = 1.0
-    # Clusters of one game tell nothing of each other: exactly Wilson's interval.
-    if 1 < clusters < games and binomial > 0:
-        effect = max(1.0, float(points.mean(axis=1).var(ddof=1)) / clusters / binomial)
-    count = games / effect
-    shrink = 1 + z**2 / count
-    middle = (mean + z**2 / (2 * count)) / shrink
-    half = z / shrink * math.sqrt(mean * (1 - mean) / count + z**2 / (4 * count**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 class _Games(eqx.Module):
     """All games of a match. The tally's sign is +1 where the first actor is to move."""
 
@@ -181,7 +147,7 @@ def _match(
     key: PRNGKeyArray,
     opening_plies: int,
 ) -> MatchResult:
-    check_positive("match", num_games=num_games, max_steps=max_steps)
+    check_counts("match", num_games=num_games, max_steps=max_steps)
     if num_games % 2:
         raise ValueError(
             f"match(num_games={num_games}): every opening is played from both seats, so the "

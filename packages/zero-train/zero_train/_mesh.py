@@ -1,13 +1,17 @@
-"""The one mesh axis everything is split over."""
+"""Rows of a batch: a key for each, and the one mesh axis over which they are split."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
+
+
+Tree = TypeVar("Tree", bound=PyTree)
 
 
 def data_mesh(num_devices: int | None = None) -> Mesh:
@@ -48,12 +52,12 @@ def global_rows(num_rows: int) -> Int[Array, " rows"]:
 
 
 def places(mesh: Mesh, spec: P, tree: PyTree) -> PyTree[NamedSharding]:
-    """The same sharding for every leaf."""
+    """The same sharding for every leaf of the tree."""
     return jax.tree.map(lambda _: NamedSharding(mesh, spec), tree)
 
 
 def send(tree: PyTree[Array], shardings: PyTree[NamedSharding]) -> PyTree[Array]:
-    """`tree` laid out so, over other devices of this process; what already is, is left alone.
+    """Moves `tree` to these shardings, on other devices of this process.
 
     The host does not wait for `tree` to be computed, as it would where `jax.device_put` moves
     rows from some number of devices to another: by way of the host.
@@ -79,3 +83,24 @@ def _send(x: Array, sharding: NamedSharding) -> Array:
     parts = sharding.addressable_devices_indices_map(x.shape).items()
     arrays = [part(device, *rows(index)) for device, index in parts]
     return jax.make_array_from_single_device_arrays(x.shape, sharding, arrays)
+
+
+def row_keys(key: PRNGKeyArray, rows: Int[Array, " rows"]) -> Key[Array, " rows"]:
+    """One key a row, folded from the row's global index: splitting rows over devices changes
+    nothing."""
+    return jax.vmap(jr.fold_in, in_axes=(None, 0))(key, rows)
+
+
+def split_rows(keys: Key[Array, " rows"], num: int) -> tuple[Key[Array, " rows"], ...]:
+    """Splits every row's key into `num` consumers' keys."""
+    split = jax.vmap(lambda key: jr.split(key, num))(keys)
+    return tuple(split[:, i] for i in range(num))
+
+
+def select_rows(mask: Bool[Array, "*rows"], on_true: Tree, on_false: Tree) -> Tree:
+    """`on_true` in the rows where `mask` holds, `on_false` in the others, leaf by leaf."""
+
+    def select(x: Array, y: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y)
+
+    return jax.tree.map(select, on_true, on_false)

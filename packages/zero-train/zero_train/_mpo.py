@@ -19,8 +19,7 @@ from ._actor_critic import (
     improvement,
     regression,
 )
-from ._agent import Metrics
-from ._experience import Experience
+from ._agent import Experience, Metrics
 from ._learning import bind, loss_weights
 from ._policies import DistributionActor, normalised, policies, Statistics
 from .losses import AbstractTrustRegion
@@ -60,10 +59,10 @@ class MPO(AbstractActorCritic):
         if self.num_samples < 1:
             raise ValueError(f"MPO(num_samples={self.num_samples}) must be at least 1")
 
-    def play(self, player: ActorCritic, *, explore: bool) -> DistributionActor:
+    def play(self, online: ActorCritic, *, explore: bool) -> DistributionActor:
         """The policy of these parameters: sampled to explore, else its mode."""
-        policy = bind(self.policy, player.policy)
-        return DistributionActor(policy, player.statistics, greedy=not explore)
+        policy = bind(self.policy, online.policy)
+        return DistributionActor(policy, online.statistics, greedy=not explore)
 
     def losses(
         self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
@@ -74,7 +73,7 @@ class MPO(AbstractActorCritic):
         counts = loss_weights(batch)
         flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
         rows = flat(windows)
-        features = normalised(state.player.statistics, rows.obs.features)
+        features = normalised(state.online.statistics, rows.obs.features)
         target = policies(self.policy, state.target_policy, features, rows.obs.legal)
         keys = jr.split(key, shape[0] * shape[1])
         draw = lambda p, k: jax.vmap(lambda i: p.sample(key=jr.fold_in(k, i)))(

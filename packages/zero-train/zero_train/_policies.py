@@ -1,4 +1,4 @@
-"""Policies of any actions: what plays one without a search, and how networks are asked."""
+"""Policies over any actions: an actor without search, and the evaluation of networks."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -10,14 +10,14 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from zero_envs import Observation, Transition
 
-from ._actor import AbstractActor
+from ._agent import AbstractActor
 from ._faults import move_faults
 from ._learning import bind
 
 
 @runtime_checkable
 class Statistics(Protocol):
-    """What observations are like, as a `zero_nets.RunningStatistics` keeps it."""
+    """Running statistics of observations, such as a `zero_nets.RunningStatistics`."""
 
     def update(self, batch: Any, weights: Any = None) -> Any:
         """The statistics with another batch in them."""
@@ -29,7 +29,7 @@ class Statistics(Protocol):
 
 
 class Behaviour(eqx.Module):
-    """What is learned from of a sampled action.
+    """The record of a sampled action.
 
     **Attributes:**
 
@@ -105,7 +105,7 @@ class ActorCriticEvaluator(eqx.Module):
 
 
 def normalised(statistics: Any, features: PyTree[Array]) -> PyTree[Array]:
-    """What networks are shown of features, with any leading axes."""
+    """The features as networks take them: normalised, if there are statistics. Any leading axes."""
     return features if statistics is None else statistics.normalise(features)
 
 
@@ -125,6 +125,6 @@ def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
     one as it is."""
     if legal is None:
         return policy
-    # Where nothing is legal, as on a final row, a softmax would be NaN: then anything goes.
+    # Where nothing is legal, as on a final row, a softmax would be NaN, so nothing is masked.
     logits = jnp.where(legal | ~jnp.any(legal), policy.logits, -jnp.inf)
     return eqx.tree_at(lambda p: p.logits, policy, logits)

@@ -1,27 +1,141 @@
-"""Every episode of every evaluation of many runs, in one file that others can read too."""
+"""Results of many evaluations, in the nested layout of marl-eval."""
 
 import dataclasses
 import json
 import operator
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from ._disk import write_whole
-from ._layout import episodes, from_layout, order, Result, ResultKey, to_layout
-from ._metrics import RunError
+from ._run import plain, RunError
+
+
+_ABSOLUTE = "absolute_metrics"
+
+
+class ResultKey(NamedTuple):
+    """The identity of an evaluation.
+
+    **Attributes:**
+
+    - `environment`, `task`, `algorithm`: names, such as `"brax"`, `"ant"`, `"spo"`.
+    - `run`: `"seed_0"` for the seed 0. Files of other programs may have other names.
+    - `step`: the number of environment steps of training before; `None` for the absolute metric.
+    """
+
+    environment: str
+    task: str
+    algorithm: str
+    run: str
+    step: int | None
+
+    def __str__(self) -> str:
+        step = "absolute metric" if self.step is None else f"step {self.step}"
+        return ", ".join((*self[:4], step))
+
+
+class Result(NamedTuple):
+    """The result of an evaluation.
+
+    **Attributes:**
+
+    - `metrics`: one number per episode, by name.
+    - `elapsed_time`: seconds since training began, or `None`.
+    """
+
+    metrics: Mapping[str, tuple[float, ...]]
+    elapsed_time: float | None = None
+
+
+def order(key: ResultKey) -> tuple:
+    """Sorts evaluations: `seed_9` before `seed_10`, the absolute metric after all steps."""
+    parts = re.split(r"(\d+)", key.run)
+    run = [int(x) if i % 2 else x for i, x in enumerate(parts)]
+    return *key[:3], run, key.step is None, key.step or 0
+
+
+def episodes(key: ResultKey, name: str, values: Any) -> tuple[float, ...]:
+    """Checks the numbers of one metric."""
+    numbers = plain(values)
+    if not isinstance(numbers, list) or not numbers:
+        raise ValueError(f"{key}: {name} must be a list of at least one number, one an episode")
+    for i, x in enumerate(numbers):
+        if not isinstance(x, int | float):
+            raise ValueError(f"{key}: {name}[{i}] is {values[i]}; it must be a finite number")
+    return tuple(int(x) if isinstance(x, bool) else x for x in numbers)
+
+
+def to_layout(entries: Mapping[ResultKey, Result]) -> dict[str, Any]:
+    """See [`zero_train.Results.to_json`][]."""
+    tree: dict[str, Any] = {}
+    for key in sorted(entries, key=order):
+        run = tree
+        for name in key[:4]:
+            run = _child(run, name)
+        entry = _child(run, _ABSOLUTE if key.step is None else f"step_{len(run)}")
+        result = entries[key]
+        if key.step is not None:
+            entry["step_count"] = key.step
+            if result.elapsed_time is not None:
+                entry["elapsed_time"] = result.elapsed_time
+        for name, values in result.metrics.items():
+            _child(entry, name)
+            entry[name] = list(values)
+    return tree
+
+
+def from_layout(data: Any) -> Iterator[tuple[ResultKey, Result]]:
+    """The evaluations in the nested layout, in its order."""
+    for (environment, task, algorithm, run, name), entry in _leaves((), data):
+        # A run that is not over has an empty absolute metric, if marl-eval's own logger wrote it.
+        if entry or "absolute" not in name:
+            yield _read(ResultKey(environment, task, algorithm, run, None), name, entry)
+
+
+def _leaves(names: tuple[str, ...], node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The objects at depth five, by environment, task, algorithm, run and step."""
+    if not isinstance(node, dict):
+        where = ", ".join(names) or "the whole"
+        raise ValueError(f"{where} is a {type(node).__name__} where an object should be")
+    if len(names) == 5:
+        yield names, node
+    else:
+        for name, child in node.items():
+            yield from _leaves((*names, name), child)
+
+
+def _read(key: ResultKey, name: str, entry: dict[str, Any]) -> tuple[ResultKey, Result]:
+    metrics = dict(entry)
+    step, elapsed = metrics.pop("step_count", None), metrics.pop("elapsed_time", None)
+    if "absolute" not in name:
+        if not isinstance(step, int):
+            where = ", ".join((*key[:4], name))
+            raise ValueError(f"{where} has the step_count {step}; it must be an integer")
+        key = key._replace(step=step)
+    values = {metric: episodes(key, metric, values) for metric, values in metrics.items()}
+    return key, Result(values, elapsed)
+
+
+def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in node:
+        for other in node:
+            if other.lower() == name.lower():
+                raise ValueError(f"{other} and {name} differ in case only; marl-eval drops one")
+    return node.setdefault(name, {})
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
     """Evaluations of any number of environments, tasks, algorithms and seeds.
 
-    Immutable, and nothing in it is ever replaced, so that putting results together cannot lose
-    any. A resumed run may add its evaluations again, as long as they say the same.
+    It is immutable, and merging never replaces an evaluation. A resumed run may add its
+    evaluations again if they are equal.
 
     ```python
     results = Results().add(
@@ -48,20 +162,17 @@ class Results:
         step: int | None,
         elapsed_time: float | None = None,
     ) -> "Results":
-        """With one evaluation more, or more metrics of one.
+        """Returns the results with one more evaluation, or with more metrics of one.
 
         **Arguments:**
 
-        - `metrics`: by name, one number an episode; see [`zero_train.Evaluation.metrics`][].
-        - `environment`, `task`, `algorithm`: names.
+        - `metrics`: one number per episode by name; see [`zero_train.Evaluation.metrics`][].
+        - `environment`, `task`, `algorithm`, `step`: as in [`zero_train.ResultKey`][].
         - `seed`: of the run.
-        - `step`: environment steps the parameters had been trained for; `None` for the absolute
-            metric.
-        - `elapsed_time`: seconds since training began; the first one given stays.
+        - `elapsed_time`: seconds since training began. The first one given is kept.
 
-        **Raises:** `ValueError` for a metric that is empty or not finite, for a negative step, for
-        a name marl-eval cannot read, and where the evaluation is there already with another
-        outcome.
+        **Raises:** `ValueError` for a metric that is empty or not finite, a negative step, a name
+        that marl-eval cannot read, and an evaluation that contradicts an earlier one.
         """
         step = None if step is None else operator.index(step)
         if step is not None and step < 0:
@@ -72,9 +183,9 @@ class Results:
         return self.merge(Results({key: Result(values, elapsed)}))
 
     def merge(self, *others: "Results") -> "Results":
-        """With the results of `others`, such as other seeds'.
+        """Returns these results together with `others`, such as those of other seeds.
 
-        **Raises:** `ValueError` where two tell different things of one evaluation.
+        **Raises:** `ValueError` where two differ about one evaluation.
         """
         entries = dict(self.entries)
         for other in others:
@@ -89,16 +200,16 @@ class Results:
     def scores(
         self, environment: str, metric: str, *, last: bool = False
     ) -> dict[str, Float[np.ndarray, "runs tasks"]]:
-        """Every algorithm's absolute metric, the mean over its episodes: rliable's layout.
+        """The absolute metric of every algorithm, as means over episodes, in rliable's layout.
 
-        Columns are `tasks(environment)`; rows are runs, and do not belong together across tasks.
+        Columns are `tasks(environment)`. Rows are runs, which are independent across tasks.
 
         **Arguments:**
 
-        - `last`: the last evaluation's mean instead.
+        - `last`: take the mean of the last evaluation instead.
 
-        **Raises:** `ValueError` where an algorithm lacks a task or has more runs of one than of
-        another, where a run lacks the metric or, with `last`, ended at another step than others.
+        **Raises:** `ValueError` where an algorithm lacks a task, or has more runs of one task than
+        of another; where a run lacks the metric, or with `last` ends at another step than others.
         """
         part, absolute = (slice(-1, None), False) if last else (slice(None), True)
         tables = self._tables(environment, metric, part, absolute=absolute)
@@ -107,9 +218,9 @@ class Results:
     def curves(
         self, environment: str, metric: str
     ) -> dict[str, tuple[Int[np.ndarray, " steps"], Float[np.ndarray, "steps runs tasks"]]]:
-        """Every algorithm's evaluations: their environment steps, and means over the episodes.
+        """The evaluations of every algorithm: environment steps, and means over episodes.
 
-        [`zero_train.aggregate`][] turns them into curves with a band.
+        [`zero_train.aggregate`][] computes curves with confidence bands from them.
 
         **Raises:** `ValueError` as `scores`, and where runs were evaluated at different steps.
         """
@@ -119,7 +230,7 @@ class Results:
     def _tables(
         self, environment: str, metric: str, part: slice, *, absolute: bool
     ) -> dict[str, tuple[list[int | None], Float[np.ndarray, "steps runs tasks"]]]:
-        """For every algorithm this part of its evaluations, or of its one absolute metric."""
+        """This part of the evaluations, or of the absolute metric, of every algorithm."""
         tasks = self.tasks(environment)
         if not tasks:
             there = sorted({key.environment for key in self.entries})
@@ -138,7 +249,7 @@ class Results:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Nested dictionaries in marl-eval's layout (Gorsane et al. 2022,
+        """Converts the results to nested dictionaries in marl-eval's layout (Gorsane et al. 2022,
         https://arxiv.org/abs/2209.10485).
 
         `{environment: {task: {algorithm: {run: {"step_0": {"step_count": 10000, "elapsed_time":
@@ -151,20 +262,20 @@ class Results:
 
     @classmethod
     def from_json(cls, data: Any) -> "Results":
-        """What `to_json` gave, here or in any other program that writes the layout.
+        """Reads what `to_json`, or another program that writes this layout, returned.
 
         **Raises:** `ValueError` where `data` has another layout, or contradicts itself.
         """
         return cls().merge(*(cls({key: result}) for key, result in from_layout(data)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Adds these results to a file, or makes one; as a whole or not at all.
+        """Adds these results to a file, or makes the file, atomically.
 
-        What the file has stays in it. One process at a time may write to it: give every seed a
-        file of its own and `merge` them.
+        Earlier results stay in the file. Only one process at a time may write to it: give every
+        seed its own file, and `merge` them.
 
-        **Raises:** [`zero_train.RunError`][] where the file holds something else, tells other
-        things of the same evaluation, or cannot be written; it is as it was then.
+        **Raises:** [`zero_train.RunError`][] where the file holds something else, contradicts
+        these results, or cannot be written. It is unchanged then.
         """
         path = pathlib.Path(path)
         there = Results.read(path) if path.exists() else Results()
@@ -177,7 +288,7 @@ class Results:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Results":
-        """The results in a file.
+        """Reads the results of a file.
 
         **Raises:** [`zero_train.RunError`][] where it cannot be read or holds something else.
         """
@@ -206,7 +317,7 @@ def _merged(key: ResultKey, old: Result, new: Result) -> Result:
 def _table(
     where: str, what: str, by_task: Mapping[str, Mapping[str, Mapping[Any, float]]], part: slice
 ) -> tuple[list[Any], Float[np.ndarray, "steps runs tasks"]]:
-    """The steps that all runs share, and their means at these."""
+    """The steps that all runs share, and the means of the runs at these steps."""
     if len({len(runs) for runs in by_task.values()}) > 1:
         counts = ", ".join(f"{len(runs)} of {task}" for task, runs in by_task.items())
         raise ValueError(f"{where} has different numbers of runs: {counts}")

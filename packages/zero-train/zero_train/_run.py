@@ -1,18 +1,170 @@
-"""The folder of a run, and how a run is asked to stop."""
+"""A run: its folder, its log files, and signals to stop."""
 
+import contextlib
 import errno
 import itertools
 import json
+import math
 import os
 import pathlib
 import shutil
 import signal
 from collections.abc import Collection, Mapping
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from ._disk import children, temporary, write_whole
-from ._metrics import cut_lines, JsonLines, plain, read_json, RunError
+
+
+class RunError(ValueError):
+    """A run folder cannot be used. The message is one line for the user."""
+
+
+class NonFiniteError(ValueError):
+    """A metric is NaN or infinite. The message is one line for the user."""
+
+
+class Sink(Protocol):
+    """Receives metrics: a file, TensorBoard, a web service."""
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Writes the metrics of one step."""
+
+    def close(self) -> None:
+        """Ends the log."""
+
+
+def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
+    """Checks metrics before they are logged or saved.
+
+    **Raises:** [`zero_train.NonFiniteError`][] with the step and every metric that is NaN or
+    infinite.
+    """
+    wrong = [f"{k}={float(v)}" for k, v in metrics.items() if not np.all(np.isfinite(_numpy(v)))]
+    if wrong:
+        raise NonFiniteError(
+            f"Step {step} gave {', '.join(wrong)}, which is not finite; the run stops here. "
+            "Resume from its last checkpoint, or start anew with a lower learning rate."
+        )
+
+
+def plain(value: Any) -> Any:
+    """Converts a value to what JSON can hold: arrays to numbers, NaN and infinities to null.
+
+    A float of 32 bits or fewer becomes the shortest decimal that rounds back to it.
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        array = _numpy(value)
+        if array.ndim:
+            return [plain(x) for x in array]
+        value = array.item()
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= 4:
+            value = float(str(np.float32(array)))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+class JsonLines:
+    """A [`zero_train.Sink`][] with one JSON object per line, each flushed when it is written.
+
+    An existing file is continued.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = pathlib.Path(path)
+        try:
+            self._file = self.path.open("a")
+        except OSError as e:
+            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Appends `{"step": step, **metrics}`, keys sorted, numbers as in `json`.
+
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
+        """
+        line = json.dumps(plain({"step": step, **metrics}), sort_keys=True, allow_nan=False)
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as e:
+            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+
+    def close(self) -> None:
+        """Closes the file."""
+        # What a full disk refused is still in the file's own memory, and `log` has complained.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Reads a JSON file.
+
+    **Raises:** [`zero_train.RunError`][] where it cannot be read or is not JSON.
+    """
+    try:
+        return _parsed(pathlib.Path(path).read_bytes())
+    except (OSError, ValueError) as e:
+        raise RunError(f"{path} cannot be read: {e}.") from e
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Reads the objects of a [`zero_train.JsonLines`][] file, in order; none if it does not exist.
+
+    A last line that a crash cut short is left out.
+
+    **Raises:** [`zero_train.RunError`][] where another line is damaged.
+    """
+    return [row for _, row in _rows(pathlib.Path(path))]
+
+
+def cut_lines(path: str | os.PathLike[str], after: int) -> None:
+    """Removes all lines of steps after `after`, and a line that was cut short, atomically."""
+    path = pathlib.Path(path)
+    if path.exists():
+        kept = [line for line, row in _rows(path) if row["step"] <= after]
+        write_whole(path, "".join(f"{line}\n" for line in kept))
+
+
+def _rows(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
+    rows = []
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate([*lines, last], start=1):
+        try:
+            row = _parsed(line)
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                raise ValueError("it is no object with a step")
+        except ValueError as e:
+            if number > len(lines):
+                break
+            raise RunError(
+                f"line {number} of {path} is damaged: {e}. Put a copy of the file back, or remove "
+                "the line to go on without it."
+            ) from e
+        rows.append((line.decode(), row))
+    return rows
+
+
+def _parsed(text: bytes) -> Any:
+    """**Raises:** `ValueError`, whatever is wrong with the text."""
+    try:
+        return json.loads(text.decode())
+    except RecursionError as e:
+        raise ValueError("it is nested too deeply") from e
+
+
+def _numpy(value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    # NumPy's own checks do not know bfloat16 and its like.
+    return array.astype(np.float32) if jnp.issubdtype(array.dtype, jnp.bfloat16) else array
 
 
 _CONFIG = "config.json"
@@ -20,15 +172,15 @@ _LINES = ("metrics", "timings", "evaluations")
 
 
 class RunFolder:
-    """A run is a folder: its configuration, and a line for every step.
+    """The folder of a run, with its configuration and a line for every step.
 
-    - `config.json`: what the run was started with.
-    - `metrics.jsonl`: what each step computed. No clock is in it: a run that was stopped and
-        resumed writes the same bytes as one that was not.
-    - `timings.jsonl`: how long each step took.
-    - `evaluations.jsonl`: one line an evaluation.
+    - `config.json`: the configuration.
+    - `metrics.jsonl`: the metrics of each step, without times: a run that was stopped and resumed
+        writes the same bytes as one that was not.
+    - `timings.jsonl`: the duration of each step.
+    - `evaluations.jsonl`: one line per evaluation.
 
-    Use `create`, and close it at the end or use it in a `with` statement.
+    `create` makes one. Close it at the end, or use it in a `with` statement.
     """
 
     def __init__(self, path: pathlib.Path, config: dict[str, Any], *, made: bool = False):
@@ -46,16 +198,16 @@ class RunFolder:
         resume: bool = False,
         may_differ: Collection[str] = (),
     ) -> "RunFolder":
-        """A new run's folder, or an earlier run's to go on with.
+        """Makes the folder of a new run, or opens that of an earlier one to resume.
 
         **Arguments:**
 
-        - `path`: made if it is missing. Unless `resume`, it must not hold anything.
-        - `config`: must equal the stored one when resuming, except for the keys in `may_differ`,
-            whose new values are stored.
+        - `path`: the folder, which is made if it is missing. A new run needs an empty one.
+        - `config`: the configuration. With `resume` it must equal the stored one, except for the
+            keys in `may_differ`, whose new values are stored.
 
         **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
-        resume or one of another configuration, or cannot be written. Nothing is changed then.
+        resume or one of another configuration, or cannot be written. It changes nothing then.
         """
         cls.check(path, config, resume=resume, may_differ=may_differ)
         path = pathlib.Path(path).absolute()
@@ -75,7 +227,7 @@ class RunFolder:
         resume: bool = False,
         may_differ: Collection[str] = (),
     ) -> None:
-        """Looks, without changing anything, whether `create` would take the same arguments.
+        """Checks the arguments of `create` without changing anything.
 
         **Raises:** as `create`.
         """
@@ -89,7 +241,7 @@ class RunFolder:
             raise _unwritable(path, e) from e
 
     def discard(self) -> None:
-        """Removes what a run wrote that could not begin, and the folder if `create` made it."""
+        """Removes the files of a run that could not start, and the folder if `create` made it."""
         self.close()
         for path in children(self.path):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -97,10 +249,10 @@ class RunFolder:
             self.path.rmdir()
 
     def begin_again(self) -> pathlib.Path | None:
-        """Sets aside what a run wrote that has to go on from its beginning.
+        """Moves the files of a run that has to start again into a folder inside this one.
 
-        Returns the folder inside this one that everything but the configuration is in now; `None`
-        where no line had been written, and everything was left.
+        **Returns:** this folder, with everything but the configuration; `None` where no line had
+        been written and nothing was moved.
         """
         if not any(lines.path.stat().st_size for lines in self._lines.values()):
             return None
@@ -116,14 +268,14 @@ class RunFolder:
         return aside
 
     def rewind(self, step: int) -> None:
-        """Drops every line after `step`: a resumed run writes those steps again."""
+        """Removes all lines after `step`, which a resumed run writes again."""
         for name, lines in self._lines.items():
             lines.close()
             cut_lines(lines.path, step)
             self._lines[name] = JsonLines(lines.path)
 
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Writes one step: what it computed, and, apart, how long it took."""
+        """Writes the metrics and the timings of one step."""
         self._lines["metrics"].log(step, metrics)
         self._lines["timings"].log(step, timings)
 
@@ -132,9 +284,9 @@ class RunFolder:
         self._lines["evaluations"].log(step, evaluation)
 
     def write(self, name: str, text: str) -> None:
-        """Writes a file of the folder in whole or not at all, replacing the one of that name.
+        """Writes or replaces a file of the folder, atomically.
 
-        **Raises:** [`zero_train.RunError`][] where the disk refuses.
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
         """
         try:
             write_whole(self.path / name, text)
@@ -159,15 +311,14 @@ class RunFolder:
 
 
 class StopSignal:
-    """While it is entered, SIGTERM and SIGINT ask to stop instead of killing.
+    """Turns SIGTERM and SIGINT into a request to stop, in a `with` statement of the main thread.
 
     ```python
     with StopSignal() as stop:
         while not stop.requested: ...
     ```
 
-    The second signal raises `KeyboardInterrupt`, for those who cannot wait. On leaving, signals
-    do what they did before. Enter it in the main thread.
+    A second signal raises `KeyboardInterrupt`. On leaving, the earlier handlers are restored.
 
     **Attributes:**
 
@@ -206,7 +357,7 @@ def _open(path: pathlib.Path) -> dict[str, JsonLines]:
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` as it comes back from its file."""
+    """The configuration as its file returns it."""
     return json.loads(json.dumps(plain(config)))
 
 
@@ -252,10 +403,7 @@ def _stored(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _check_config(
-    path: pathlib.Path,
-    given: dict[str, Any],
-    stored: dict[str, Any],
-    may_differ: Collection[str],
+    path: pathlib.Path, given: dict[str, Any], stored: dict[str, Any], may_differ: Collection[str]
 ) -> None:
     keys = sorted(given.keys() | stored.keys())
     absent = object()

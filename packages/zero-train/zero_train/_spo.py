@@ -1,4 +1,4 @@
-"""SPO: imitate a cloud of particles, learn values from what was really collected."""
+"""SPO: the policy imitates a particle search, and the critic learns from collected rewards."""
 
 import functools as ft
 from collections.abc import Callable
@@ -21,8 +21,7 @@ from ._actor_critic import (
     regression,
 )
 from ._actors import PlanningActor
-from ._agent import Metrics
-from ._experience import Experience
+from ._agent import Experience, Metrics
 from ._learning import bind, loss_weights
 from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
 from .losses import AbstractTrustRegion, masked_mean
@@ -30,13 +29,13 @@ from .returns import truncated_gae
 
 
 class ParticleRecord(eqx.Module):
-    """What is learned from a plan of particles, and what is said of it.
+    """The part of a particle search's plan that is stored for the learner.
 
     **Attributes:**
 
     - `candidates`: the first actions.
-    - `weights`: what each is worth after the search; they sum to 1, or are all 0 in rows without a
-        legal action.
+    - `weights`: the weight of each after the search. They sum to 1, or are all 0 in rows without
+        a legal action.
     - `advantages`: of the first actions under the policy that they were drawn from, from the view
         of the player to move.
     - `stats`: those of [`zero_search.ParticleSearch`][].
@@ -66,7 +65,7 @@ class SPO(AbstractActorCritic):
     - `model`: `(evaluator, *, gamma) -> model`, what the searches plan over:
         `functools.partial(PolicyModel, env)` for continuous actions,
         `functools.partial(EnvironmentModel, env)` for discrete ones.
-    - `explorer`, `player`: the search to collect with, and the one to play at full strength.
+    - `explorer`, `planner`: the search to collect with, and the one to play at full strength.
     - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
         [`zero_train.losses.TrustRegion`][] otherwise.
     - `policy_optimiser`, `critic_optimiser`, `dual_optimiser`: any optax transformations.
@@ -81,7 +80,7 @@ class SPO(AbstractActorCritic):
     critic: Callable[..., Any]
     model: Callable[..., AbstractModel]
     explorer: ParticleSearch
-    player: ParticleSearch
+    planner: ParticleSearch
     region: AbstractTrustRegion
     policy_optimiser: optax.GradientTransformation
     critic_optimiser: optax.GradientTransformation
@@ -92,14 +91,14 @@ class SPO(AbstractActorCritic):
     adaptive: bool = True
     statistics: Statistics | None = None
 
-    def play(self, player: ActorCritic, *, explore: bool) -> PlanningActor:
+    def play(self, online: ActorCritic, *, explore: bool) -> PlanningActor:
         """Plans with these parameters."""
-        planner = self.explorer if explore else self.player
+        planner = self.explorer if explore else self.planner
         if self.adaptive:
-            temperature = player.duals["temperature"].value
+            temperature = online.duals["temperature"].value
             planner = eqx.tree_at(lambda p: p.temperature, planner, temperature)
-        policy, critic = bind(self.policy, player.policy), bind(self.critic, player.critic)
-        evaluator = ActorCriticEvaluator(policy, critic, player.statistics)
+        policy, critic = bind(self.policy, online.policy), bind(self.critic, online.critic)
+        evaluator = ActorCriticEvaluator(policy, critic, online.statistics)
         return PlanningActor(planner, self.model(evaluator, gamma=self.gamma), _record)
 
     def losses(
@@ -109,7 +108,7 @@ class SPO(AbstractActorCritic):
         policy, critic, duals = learned
         rows: Experience = batch.items
         counts = loss_weights(batch)
-        features = normalised(state.player.statistics, rows.obs.features)
+        features = normalised(state.online.statistics, rows.obs.features)
         each = lambda params: jax.vmap(jax.vmap(bind(self.critic, params)))(features)
         _, returns = jax.vmap(ft.partial(truncated_gae, lambda_=self.lambda_))(
             rows.reward, self.gamma * rows.discount, each(state.target_critic), rows.last

@@ -7,7 +7,3 @@ from ._games import (
     Nim as Nim,
     NimState as NimState,
 )
-from ._monsters_oracle import (
-    MonstersEpisode as MonstersEpisode,
-    MonstersOracle as MonstersOracle,
-)

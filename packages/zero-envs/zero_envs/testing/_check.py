@@ -199,8 +199,8 @@ def _check_attributes(env: Any) -> None:
 def _check_state(state: Any) -> None:
     if name := key_leaf(state):
         fail(
-            f"state{name} is a PRNG key, so whoever holds a state can foresee its future; use the "
-            "key that step is given."
+            f"state{name} is a PRNG key, so a planner could foresee the future of a state; use the "
+            "key that step receives."
         )
     for name, leaf in leaves(state):
         if leaf.weak_type:

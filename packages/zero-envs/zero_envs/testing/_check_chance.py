@@ -37,8 +37,8 @@ def check_chance(
     after = jax.block_until_ready(afterstate(state, action))
     if name := key_leaf(after):
         fail(
-            f"afterstate{name} is a PRNG key, so the outcome is settled before it is drawn; let "
-            "nothing but `outcome_logits` say what chance may do."
+            f"afterstate{name} is a PRNG key, so the outcome is determined before it is drawn; it "
+            "must depend on `outcome_logits` only."
         )
     check_same("afterstate", after, afterstate(state, action))
     each = jnp.arange(number, dtype=jnp.int32)
@@ -111,7 +111,7 @@ def _check_frequencies(
         worst = max(worst, (terms[i], seen))
     if statistic > freedom + 2 * np.sqrt(freedom * _DOUBT) + 2 * _DOUBT:
         fail(
-            "step does not draw outcomes with the probabilities of outcome_logits: one came "
+            "step does not draw outcomes with the probabilities of outcome_logits: one occurred "
             f"{worst[1]} (chi-square {statistic:.0f}, {freedom} degrees of freedom)."
         )
 
@@ -139,8 +139,8 @@ def _count(
         free, left = free & ~hit, left[~same]
     if free.any():
         fail(
-            f"step led {free.sum()} times in {_SAMPLES} where `resolve` leads from no outcome of "
-            "positive probability; both must move, reward and end alike."
+            f"{free.sum()} of {_SAMPLES} results of step are not results of `resolve` for any "
+            "outcome of positive probability; states, rewards and ends must be equal."
         )
     bins.sort(reverse=True)
     while len(bins) > 1 and bins[-1][0] < _RARE:

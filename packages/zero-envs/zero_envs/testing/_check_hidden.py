@@ -65,13 +65,13 @@ def check_hidden(
             changed |= bool(_differing(dict(leaves(state)), dict(leaves(twin))))
             other = look(twin, action, next(keys))
             for name in _differing(real.seen, other.seen):
-                fail(f"step {i}: resample changes {name}; it must keep what the player sees.")
+                fail(f"step {i}: resample changes {name}; it must keep the observation.")
             _check_signal(i, other.signal, len(action), number)
             _check_learned(i, action, real, other)
     if env.hidden and not changed:
         fail(
-            f"resample never changed a state in {len(played)} steps; it must draw anew what the "
-            "player cannot see."
+            f"resample never changed a state in {len(played)} steps; it must draw the part of the "
+            "state that the player cannot observe."
         )
 
 
@@ -121,6 +121,6 @@ def _check_learned(i: int, action: Array, real: _Look, other: _Look) -> None:
         for name, rows in _differing(first, second).items():
             for row in np.flatnonzero(where & rows):
                 fail(
-                    f"step {i}: two states that looked alike gave signal {real.signal[row]} to "
-                    f"action {action[row]}, and then {name} differed; signals must tell it."
+                    f"step {i}: two states with equal observations gave signal {real.signal[row]} "
+                    f"for action {action[row]}, but then {name} differed; so must the signals."
                 )

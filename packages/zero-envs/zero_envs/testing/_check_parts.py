@@ -80,8 +80,8 @@ def check_laws(where: str, over: np.ndarray, transition: Transition) -> np.ndarr
         fail(f"{where}: a reward is not finite: {_show(reward)}.")
     if not np.isin(discount, (-1.0, 0.0, 1.0)).all():
         fail(
-            f"{where}: a discount is not -1, 0 or 1: {_show(discount)}. It says who moves next; "
-            "gamma belongs to the planner and the agent."
+            f"{where}: a discount is not -1, 0 or 1: {_show(discount)}. It is the sign of the next "
+            "player; gamma belongs to the planner and the agent."
         )
     if (over & ((reward != 0) | (discount != 0) | ~last)).any():
         fail(
@@ -104,8 +104,8 @@ def check_pure(name: str, fresh: Callable[[], Callable], *args: Any) -> None:
     # The text of a host callback contains an address.
     if one != two and "callback" not in one:
         fail(
-            f"{name} is another program each time it is traced; it must depend on nothing but its "
-            "arguments: no Python counters, no numpy.random."
+            f"two traces of {name} differ; it must depend on its arguments only, and not on Python "
+            "counters or numpy.random."
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float, Int, PyTree
 
-from .._chance import ChanceNode
+from .._chance import decision, is_chance
 from .._check import check_count
 from .._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, VALUE
 from ._svg import Box, draw, write
@@ -26,14 +26,15 @@ class TreeNode(NamedTuple):
 
     **Attributes:**
 
-    - `node`, `parent`, `action`, `depth`: its number, whence and by which action it is reached.
+    - `node`, `parent`, `action`, `depth`: its number, that of its parent, the action that leads to
+        it, and how many edges lie above it.
     - `side`: 1 where the root's player moves, -1 where the opponent does. At a chance node, and
         where nothing follows, as at the parent.
     - `visits`: how often a simulation took that edge; at the root, one more than all its edges.
     - `prior`: the probability of the action, or of the outcome, at the parent.
     - `value`: what the backup made of the outcomes, for the player to move here.
     - `q`, `reward`: value and reward of the action, for the parent's player.
-    - `raw_value`: the evaluator's word, for the player to move here.
+    - `raw_value`: the evaluator's value, for the player to move here.
     - `discount`: signed, times gamma; below 0 where the turn passes to the opponent.
     - `final`: whether nothing follows: the end, a truncation, or no legal action.
     - `chance`: whether outcomes follow, not actions.
@@ -392,9 +393,7 @@ def read_tree(tree: Tree, row: SupportsIndex = 0) -> SearchTree:
     parent[behind], action[behind], final[behind] = at, taken, ends[at, taken]
     legal = one.prior[:, 0] > -np.inf
     inner = np.arange(size) > 0  # what led to the root is no part of the tree
-    chance, states = np.zeros((size,), bool), one.state
-    if isinstance(one.state, ChanceNode):
-        chance, states = np.asarray(one.state.chance) > 0, one.state.node
+    chance = is_chance(one.state)
     return SearchTree(
         parent=parent,
         action=action,
@@ -403,12 +402,12 @@ def read_tree(tree: Tree, row: SupportsIndex = 0) -> SearchTree:
         reward=np.where(inner, one.node[:, REWARD], np.float32(0)),
         discount=np.where(inner, one.node[:, DISCOUNT], np.float32(0)),
         final=final,
-        chance=chance,
+        chance=np.zeros((size,), bool) if chance is None else np.asarray(chance),
         legal=legal,
         # A selection keeps its prior's probabilities as the last feature.
         prior=np.where(legal, one.prior[:, -1], np.float32(0)),
         visits=one.edge[:, 0].astype(np.int32),
         qvalues=one.edge[:, 1],
         child=child,
-        states=states,
+        states=decision(one.state),
     )

@@ -13,7 +13,7 @@ import mctx
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree, Shaped
 
-from .._engine import search
+from .._engine import KeyPair, RootChoice, search
 from .._qtransform import (
     AbstractQTransform,
     ByMinMax,
@@ -21,11 +21,9 @@ from .._qtransform import (
     CompletedByMixedValue,
 )
 from .._root import best_due, SequentialHalving
-from .._rules import Rules
-from .._select import AbstractSelection, ImprovedPolicySelection, MuZeroPUCT
+from .._select import AbstractSelection, ImprovedPolicySelection, PUCT
 from .._statistics import NodeStatistics, RootStatistics
-from .._tree import empty, plant, statistics, Tree
-from .._walk import KeyPair, RootChoice
+from .._tree import Rules, Tree
 from ._check import check_arguments, check_tree
 from ._nodes import break_ties, dirichlet, draw, masked_root, prior, Recurrent, Root
 from ._trees import from_mctx, to_mctx
@@ -132,9 +130,8 @@ def alphazero_policy(
     action_key, noise_key, search_key = jr.split(typed_key(rng_key), 3)
     noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
     start = masked_root(root, noisy, invalid_actions)
-    selection = with_options(
-        MuZeroPUCT(qtransform=as_qtransform(qtransform)), c_init=pb_c_init, c_base=pb_c_base
-    )
+    rule = PUCT(1.25, as_qtransform(qtransform), c_base=19652.0)
+    selection = with_options(rule, c=pb_c_init, c_base=pb_c_base)
     tree = grow(
         start,
         as_model(params, recurrent_fn, rng_key, noisy=True),
@@ -146,7 +143,7 @@ def alphazero_policy(
         tree=search_tree,
         max_nodes=max_nodes,
     )
-    visits = statistics(tree).visits.astype(given.value.dtype)
+    visits = tree.root.visits.astype(given.value.dtype)
     action, weights = draw(visits, temperature, action_key)
     return _engine.PolicyOutput(
         action=action, action_weights=weights, search_tree=to_mctx(tree, start.invalid, None)
@@ -200,7 +197,7 @@ def gumbel_muzero_policy(
         loop=loop_fn,
         choose_root=choose,
     )
-    found = statistics(tree)
+    found = tree.root
     improved = start.logits + transform(found).astype(dtype)
     lowest = jnp.finfo(dtype).min
     weights = jax.nn.softmax(jnp.where(start.invalid.astype(bool), lowest, improved))
@@ -240,23 +237,22 @@ def grow(
     choose_root: RootChoice | None = None,
 ) -> Tree:
     """Searches from the root, in a new tree or in what is kept of an earlier one."""
-    batch, actions = root.logits.shape
-    keys, rest = _keys(key, num_simulations, batch)
+    keys, rest = _keys(key, num_simulations, root.logits.shape[0])
     root_key, tree_key = jr.split(rest)
     ties = lambda logits, key: break_ties(logits, key) if model.noisy else logits
     rules = Rules(selection, max_depth=max_depth, stop_at_final=False)
+    logits = ties(root.legal_logits, root_key)
+    features = rules.prior(logits)
     if tree is None:
         room = num_simulations + 1 if max_nodes is None else max_nodes
-        features = jax.eval_shape(rules.prior, root.logits).shape[1]
-        trees = empty(root.node, room, actions, features)
+        trees = Tree.empty(root.node, features, room)
     else:
         kept: Any = tree
         trees = from_mctx(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
-    logits = ties(root.legal_logits, root_key)
     # As the search does with what it finds: a value that is not finite counts as 0.
     value = jnp.nan_to_num(root.value.astype(jnp.float32), posinf=0.0, neginf=0.0)
     grown, _ = search(
-        plant(trees, root.node, rules.prior(logits), value),
+        trees.plant(root.node, features, value),
         model,
         rules,
         num_simulations=num_simulations,

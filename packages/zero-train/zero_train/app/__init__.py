@@ -1,4 +1,4 @@
-"""What an app is made of around the loop: a command line, a run from start to end, its report.
+"""The parts of an app besides its loop: the command line, the run and the report.
 
 Needs the extra `app` of zero-train.
 """
@@ -16,10 +16,12 @@ if _MISSING:
 
 from ._command import (
     Command as Command,
+    expects_accelerator as expects_accelerator,
     main as main,
     parse as parse,
     parse_run as parse_run,
     peek as peek,
+    start_jax as start_jax,
 )
 from ._config import (
     check_bounds as check_bounds,
@@ -33,39 +35,31 @@ from ._errors import (
     as_usage_error as as_usage_error,
     UsageError as UsageError,
 )
-from ._page import (
+from ._report import (
     chart as chart,
     charts as charts,
     configuration as configuration,
+    curve as curve,
     figures as figures,
+    imitation as imitation,
+    MAX_SERIES as MAX_SERIES,
     picture as picture,
+    progress as progress,
+    Series as Series,
+    speed as speed,
+    StoredRun as StoredRun,
     table as table,
     tables as tables,
     write_page as write_page,
-)
-from ._recorded import (
-    imitation as imitation,
-    progress as progress,
-    Recorded as Recorded,
-    speed as speed,
-)
-from ._run import (
-    AbstractRun as AbstractRun,
-    Records as Records,
-    Standing as Standing,
-)
-from ._series import (
-    curve as curve,
-    MAX_SERIES as MAX_SERIES,
-    Series as Series,
 )
 from ._sinks import (
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
 )
-from ._start import (
-    expects_accelerator as expects_accelerator,
-    start_jax as start_jax,
+from ._train import (
+    AbstractRun as AbstractRun,
+    EvaluationResult as EvaluationResult,
+    RunFiles as RunFiles,
+    train as train,
 )
-from ._train import train as train
 from ._view import View as View

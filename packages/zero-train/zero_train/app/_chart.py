@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ._series import MAX_SERIES, Series, smoothed
+from ._report import MAX_SERIES, Series, smoothed
 
 
 # Placeholders in the SVG, replaced by the page's own colours.

@@ -1,10 +1,12 @@
-"""A command line of several commands, whose complaints are one line each."""
+"""A command line of several commands, with error messages of one line."""
 
 import contextlib
 import dataclasses
 import difflib
+import importlib.metadata
 import io
 import itertools
+import os
 import pathlib
 import sys
 import types
@@ -19,6 +21,35 @@ from ._config import check_bounds, flag, folder_of, Options
 from ._errors import UsageError
 
 
+_SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
+
+
+def start_jax(devices: int = 1) -> None:
+    """Makes virtual devices on a CPU, and keeps compiled programs on disk.
+
+    Call it before any array is made. The user's environment variables take precedence.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
+        # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
+        # 0.10.1 does not, and other versions may not know the flag, which ends the process.
+        os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
+    here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
+    if devices > here and "xla_force_host_platform_device_count" not in flags:
+        jax.config.update("jax_num_cpu_devices", devices)
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
+
+
+def expects_accelerator() -> bool:
+    """Whether JAX will probably use an accelerator. Asking JAX would start its backend."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms:
+        return platforms.split(",")[0] != "cpu"
+    return bool(importlib.metadata.entry_points(group="jax_plugins"))
+
+
 Arguments = TypeVar("Arguments")
 Config = TypeVar("Config")
 Preset = TypeVar("Preset")
@@ -30,9 +61,9 @@ class Command:
 
     **Attributes:**
 
-    - `run`: given the words after the command's name.
-    - `about`: what it does, in half a line.
-    - `operands`: what it takes besides flags.
+    - `run`: runs the command with the words after its name.
+    - `about`: a description of half a line.
+    - `operands`: the arguments that are no flags, for `--help`.
     """
 
     run: Callable[[list[str]], None]
@@ -56,13 +87,13 @@ class _RunArguments(Generic[Config, Preset]):
 def main(
     prog: str, about: str, commands: Mapping[str, Command], words: Sequence[str] | None = None
 ) -> None:
-    """Runs one command of an app. Bad input, a lack of memory, and numbers that are too large only
-    together end the process with one line and exit code 2, an interruption with 130.
+    """Runs one command of an app. Bad input, too little memory and numbers that overflow end the
+    process with one line and exit code 2, an interruption ends it with 130.
 
     **Arguments:**
 
     - `prog`: the app's command.
-    - `about`: what the app is for, in one line.
+    - `about`: a description of one line.
     - `words`: by default those of the command line.
     """
     try:
@@ -85,17 +116,16 @@ def parse(
     words: Sequence[str],
     bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({}),
 ) -> Arguments:
-    """What tyro makes of the words.
+    """Parses the words of a command line with tyro.
 
     **Arguments:**
 
     - `kind`: a dataclass with a flag for each field, documented by the string below it.
     - `prog`: the command as the user writes it, such as `othello eval`.
-    - `bounds`: what numbers may be, as for [`zero_train.app.check_bounds`][].
+    - `bounds`: as for [`zero_train.app.check_bounds`][].
 
-    **Raises:** [`zero_train.app.UsageError`][] in place of tyro's many lines, for an unknown flag
-    with the nearest one there is, and for a value that is not allowed. `--help` raises
-    `SystemExit`.
+    **Raises:** [`zero_train.app.UsageError`][] for an unknown flag, with the nearest one, and for a
+    value that is not allowed. `--help` raises `SystemExit`.
     """
     arguments = _parse(kind, prog, words, _names(kind))
     check_bounds(arguments, bounds)
@@ -103,23 +133,23 @@ def parse(
 
 
 def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """The flags of `kind` alone, for what must be known before all others: other words are left to
-    [`zero_train.app.parse`][] or [`zero_train.app.parse_run`][]."""
+    """Parses the flags of `kind` and ignores all others, for what must be known before
+    [`zero_train.app.parse`][] or [`zero_train.app.parse_run`][] is called."""
     return _known(kind, prog, words, add_help=False)[0]
 
 
 def parse_run(
     prog: str, about: str, words: Sequence[str], presets: Mapping[str, Config], *, preset: str
 ) -> tuple[Config, Options]:
-    """The flags of a command that trains: one for each field of the configuration, those of
-    [`zero_train.app.Options`][], and `--preset`, which gives the defaults of all others.
+    """Parses the flags of a command that trains: one for each field of the configuration, those of
+    [`zero_train.app.Options`][], and `--preset`, which sets the defaults of all others.
 
     **Arguments:**
 
     - `prog`, `words`: as for [`zero_train.app.parse`][].
-    - `about`: what `--help` begins with.
-    - `presets`: dataclasses of one kind.
-    - `preset`: which of them where none is given.
+    - `about`: the first lines of `--help`.
+    - `presets`: configurations by name, all of one class.
+    - `preset`: the name of the default.
 
     **Raises:** [`zero_train.app.UsageError`][] as [`zero_train.app.parse`][], and
     [`zero_train.RunError`][] where the run folder refuses.
@@ -190,7 +220,7 @@ def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **optio
 
 
 def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[Any, list[str]]:
-    """What tyro makes of the words, and those that it does not know."""
+    """The parsed flags, and the words that tyro does not know."""
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -202,7 +232,7 @@ def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[
 
 
 def _names(kind: Any) -> list[str]:
-    """Of all fields, those of dataclasses inside included."""
+    """The names of all fields, with those of dataclasses inside."""
     names = []
     for field in dataclasses.fields(kind):
         inside = dataclasses.is_dataclass(field.default)

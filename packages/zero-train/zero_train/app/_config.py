@@ -1,4 +1,4 @@
-"""What a run is told: its configuration, and how it is run."""
+"""The configuration of a run, and the options that do not change its numbers."""
 
 import dataclasses
 import importlib.util
@@ -39,24 +39,24 @@ _WORDS = {bool: "true or false", str: "a text"}
 
 @runtime_checkable
 class RunConfig(Protocol):
-    """What [`zero_train.app.train`][] reads of an app's configuration: a frozen dataclass of
-    every hyperparameter, each of which is a flag and an entry of config.json. Its `__post_init__`
-    calls [`zero_train.app.check_bounds`][]."""
+    """What [`zero_train.app.train`][] reads of an app's configuration, a frozen dataclass of all
+    hyperparameters. Each is a flag and an entry of config.json. Its `__post_init__` calls
+    [`zero_train.app.check_bounds`][]."""
 
     @property
     def seed(self) -> int:
-        """Everything random in the run derives from it."""
+        """The seed of all random numbers of the run."""
         ...
 
     @property
     def checkpoint_every(self) -> int:
-        """Steps between two checkpoints of the whole state."""
+        """The number of steps between two checkpoints of the whole state."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run is run: nothing here changes its numbers."""
+    """How a run is run. No option changes its numbers."""
 
     out: pathlib.Path
     """The run folder."""
@@ -77,8 +77,7 @@ class Options:
 
 
 def folder_of(config: Any, options: Options) -> dict[str, Any]:
-    """What [`zero_train.RunFolder`][] is told of a run: to look at its folder before anything is
-    built, and to create it."""
+    """The arguments of `check` and `create` of [`zero_train.RunFolder`][]."""
     return {
         "path": options.out,
         "config": dataclasses.asdict(config),
@@ -91,16 +90,15 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
 def check_bounds(
     config: Any, bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({})
 ) -> None:
-    """Looks at the values of a configuration, in its `__post_init__`: every field holds what it is
-    annotated with, and every number is one that can be computed with.
+    """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
+    type, and every number is finite and within bounds.
 
     **Arguments:**
 
-    - `config`: a dataclass, perhaps of dataclasses. Tuples are looked at element by element, and
-        `None` is left alone where it is allowed.
-    - `bounds`: what numbers may be, ends included. Without bounds an integer is at least 0. Never
-        is a number NaN or infinite, or an integer without an upper bound more than 32 bits hold; a
-        field `seed` is `SEEDS`.
+    - `config`: a dataclass, perhaps of dataclasses. Tuples are checked element by element, and
+        `None` passes where the annotation allows it.
+    - `bounds`: the least and the greatest value of a field by name. By default an integer is from
+        0 to the greatest of 32 bits, a field `seed` is in `SEEDS`, and other numbers are finite.
 
     **Raises:** [`zero_train.app.UsageError`][], in the words of the command line.
     """
@@ -113,7 +111,7 @@ def check_bounds(
 
 
 def _check(name: str, value: Any, hint: Any, bounds: tuple[float, float] | None) -> None:
-    """One value, which may be what `hint` says; `name` is how messages call it."""
+    """Checks one value against its annotation `hint`. Messages call it `name`."""
     kinds = get_args(hint)
     if value is None and type(None) in kinds:
         return
@@ -164,8 +162,8 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
 
     **Arguments:**
 
-    - `kind`: the dataclass that the run's config.json was made of, which looks at its own values
-        by [`zero_train.app.check_bounds`][].
+    - `kind`: the dataclass of the configuration, which checks its own values with
+        [`zero_train.app.check_bounds`][].
     - `prog`: the app's command.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
@@ -193,14 +191,14 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
 
 def load_player(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
     """The newest player of the run in `folder`, and the step it was saved at. Where it is damaged
-    it is the one before, which is said.
+    a warning says so, and the one before is loaded.
 
     **Arguments:**
 
-    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.player` gave.
+    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.player` returned.
 
-    **Raises:** [`zero_train.CheckpointError`][] where there is no player that is not damaged, or
-    it is of another configuration.
+    **Raises:** [`zero_train.CheckpointError`][] where all players are damaged, there is none, or
+    the newest is of another configuration.
     """
     players = Checkpoints(pathlib.Path(folder) / "players", keep=None)
     step, player = players.restore_latest(like, tell=warn)

@@ -1,4 +1,4 @@
-"""What went wrong on the user's side."""
+"""Errors that the user can correct."""
 
 import contextlib
 import sys
@@ -11,7 +11,7 @@ class UsageError(ValueError):
 
 @contextlib.contextmanager
 def as_usage_error() -> Iterator[None]:
-    """While parts are built from what the user gave, their complaints are the user's to mend."""
+    """Turns a `ValueError` inside the `with` block into a [`zero_train.app.UsageError`][]."""
     try:
         yield
     except ValueError as e:
@@ -19,5 +19,5 @@ def as_usage_error() -> Iterator[None]:
 
 
 def warn(line: str) -> None:
-    """Says what the user should know of, and need not mend, beside what a command prints."""
+    """Prints a warning to stderr."""
     print(line, file=sys.stderr)

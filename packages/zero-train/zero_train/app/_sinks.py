@@ -1,4 +1,4 @@
-"""Where metrics go besides the run folder's own files: TensorBoard, and Weights & Biases."""
+"""Sinks of metrics besides the run folder: TensorBoard and Weights & Biases."""
 
 import contextlib
 import os
@@ -24,8 +24,7 @@ class TensorBoardSink:
         """**Arguments:**
 
         - `folder`: for the event files; made if missing.
-        - `resumed_at`: the last step done; TensorBoard then hides what an earlier, interrupted
-            run wrote for later ones.
+        - `resumed_at`: the last step done. TensorBoard hides later steps of the interrupted run.
         """
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2

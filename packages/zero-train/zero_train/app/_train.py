@@ -1,10 +1,13 @@
-"""The loop around the loop, with the clock, the log and the disk."""
+"""The run of an app: the training loop with logs, checkpoints and evaluations."""
 
+import abc
 import contextlib
+import dataclasses
 import math
 import os
+import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,12 +31,78 @@ from .. import (
 )
 from ._config import check_bounds, folder_of, Options, RunConfig
 from ._errors import UsageError, warn
-from ._run import AbstractRun, Records, Standing
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
 
-#: What [`zero_train.step`][] counts of each step; logged as totals, and by the second.
+@dataclasses.dataclass(frozen=True)
+class RunFiles:
+    """What a run has on disk when it starts or is resumed.
+
+    **Attributes:**
+
+    - `folder`: the run folder, where the app may write files of its own.
+    - `players`: what [`zero_train.app.AbstractRun`][]`.player` returned, by step.
+    - `evaluations`: the lines of evaluations.jsonl so far.
+    """
+
+    folder: RunFolder
+    players: Checkpoints
+    evaluations: list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+    """What [`zero_train.app.AbstractRun`][]`.evaluate` returns.
+
+    **Attributes:**
+
+    - `rows`: new lines of evaluations.jsonl.
+    - `metrics`: logged with the step.
+    - `figures`: labelled figures for the live view.
+    - `headline`: a line for the live view.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    metrics: Mapping[str, Any]
+    figures: Mapping[str, str]
+    headline: str = ""
+
+
+class AbstractRun(abc.ABC):
+    """What an app adds to [`zero_train.app.train`][].
+
+    Its state must follow from the configuration and the [`zero_train.app.RunFiles`][], so that a
+    resumed run writes the same lines as one that never stopped.
+
+    **Attributes:**
+
+    - `project`: the project of the app's runs in Weights & Biases.
+    - `shown`: the metrics that the live view shows, and what it calls them.
+    """
+
+    project: str
+    shown: Mapping[str, str]
+
+    @abc.abstractmethod
+    def player(self, agent: PyTree[Array]) -> PyTree[Array]:
+        """The part of an agent's state that plays, such as its parameters. It is evaluated, and
+        saved with every checkpoint and every evaluation."""
+
+    @abc.abstractmethod
+    def measure(self, step: int) -> Mapping[str, Any]:
+        """More metrics of a step than [`zero_train.step`][] returns, such as the learning rate."""
+
+    @abc.abstractmethod
+    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
+        """Evaluates the player after a step; returns `None` where no evaluation is due."""
+
+    @abc.abstractmethod
+    def report(self, folder: pathlib.Path) -> None:
+        """Writes the report of the run in `folder`. Called when the run ends, also by an error."""
+
+
+#: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
 
 
@@ -41,23 +110,23 @@ def train(
     config: RunConfig,
     loop: Loop,
     options: Options,
-    run: Callable[[Records], AbstractRun],
+    run: Callable[[RunFiles], AbstractRun],
     *,
     steps: int,
 ) -> None:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
-    In each case the whole state is saved, so that `--resume` goes on exactly where it was: the
-    lines of metrics.jsonl are those of a run that never stopped, byte for byte. Where the latest
-    checkpoint is damaged it goes on from the one before, and where the run was killed before the
-    first, from the beginning.
+    In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
+    the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
+    damaged, the run continues from the one before. Where it was killed before its first
+    checkpoint, it starts again.
 
     **Arguments:**
 
     - `config`: a dataclass, stored as config.json.
     - `loop`: what was built from it.
-    - `run`: makes what is the app's own, once the folder is there.
-    - `steps`: how many steps of the loop make a whole run.
+    - `run`: builds the app's part, after the folder is made.
+    - `steps`: the number of steps of a whole run.
 
     **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
     [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
@@ -85,12 +154,12 @@ def train(
         elif options.resume:
             aside = folder.begin_again()
         lines = read_lines(folder.path / "evaluations.jsonl")
-        own = run(Records(folder, players, lines))
+        own = run(RunFiles(folder, players, lines))
         with (
             View(steps, own.shown, start=done) as view,
             _Sinks(folder, done, own.project if options.wandb else None) as sinks,
         ):
-            books = _Books(own, folder, checkpoints, players)
+            bookkeeping = _Bookkeeping(own, folder, checkpoints, players)
             if state is None:
                 if options.resume:
                     had = f"; what it had written is in {aside.name}" if aside else ""
@@ -99,7 +168,7 @@ def train(
                 state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
                 view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
             # Also a player that was not yet saved with its checkpoint.
-            books.save(done, state)
+            bookkeeping.save(done, state)
             with _reported(own, folder):
                 run_step = _compiled(loop, state, view)
                 while done < steps and not stop.requested:
@@ -112,17 +181,17 @@ def train(
                     new = jax.device_get(new)
                     timings = _timings(new, time.perf_counter() - began)
                     done += 1
-                    metrics, standing = books.measure(done, new, state.agent)
+                    metrics, result = bookkeeping.measure(done, new, state.agent)
                     folder.log(done, metrics, timings)
                     sinks.log(done, metrics | timings)
                     view.update(done, metrics, timings)
-                    if standing is not None:
-                        view.standing(standing.figures, standing.verdict)
+                    if result is not None:
+                        view.evaluation(result.figures, result.headline)
                     if done % config.checkpoint_every == 0:
-                        books.save(done, state)
+                        bookkeeping.save(done, state)
                 if stop.requested:
                     view.note(f"{stop.name} came: saving; go on with --resume")
-                books.save(done, state)
+                bookkeeping.save(done, state)
 
 
 def _compiled(loop: Loop, state: LoopState, view: View) -> Callable[..., Any]:
@@ -134,8 +203,8 @@ def _compiled(loop: Loop, state: LoopState, view: View) -> Callable[..., Any]:
 
 
 def _check_memory(state: LoopState) -> None:
-    """**Raises:** [`zero_train.app.UsageError`][] where the state alone is more than the memory
-    there is; what acting and learning need besides shows when they are run."""
+    """**Raises:** [`zero_train.app.UsageError`][] where the state alone does not fit into memory.
+    What acting and learning need in addition is known only when they run."""
     device, *others = jax.devices()
     room = (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
     if device.platform == "cpu":
@@ -150,8 +219,8 @@ def _check_memory(state: LoopState) -> None:
 
 @contextlib.contextmanager
 def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
-    """Leaves no folder of a run that was not resumed and failed before anything of it was saved,
-    such as for lack of memory. One that was killed stays, and `--resume` begins again."""
+    """Removes the folder of a new run that fails before its first checkpoint, such as for lack of
+    memory. The folder of a run that was killed stays, and `--resume` starts it again."""
     try:
         yield
     except Exception:
@@ -162,8 +231,8 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
-    """Writes the report at the end. Where an error ends the run, it is that one which is raised,
-    not what the report may have met for the same reason, such as a full disk."""
+    """Writes the report at the end. Where an error ends the run, that error is raised, and not
+    another one that the report may meet for the same reason, such as a full disk."""
     try:
         yield
     except BaseException:
@@ -173,8 +242,8 @@ def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
     own.report(folder.path)
 
 
-class _Books:
-    """What a run adds up and keeps besides its log: totals, checkpoints and players."""
+class _Bookkeeping:
+    """The totals, checkpoints and players of a run."""
 
     def __init__(
         self, own: AbstractRun, folder: RunFolder, checkpoints: Checkpoints, players: Checkpoints
@@ -188,27 +257,27 @@ class _Books:
 
     def measure(
         self, done: int, new: Mapping[str, Any], agent: PyTree[Array]
-    ) -> tuple[dict[str, Any], Standing | None]:
-        """Everything to log of a step, with what its evaluation found if it is due.
+    ) -> tuple[dict[str, Any], EvaluationResult | None]:
+        """All metrics of a step, and the result of its evaluation if one is due.
 
-        **Raises:** [`zero_train.NonFiniteError`][] before anything is written; the update itself
-        has refused to learn from such a step.
+        **Raises:** [`zero_train.NonFiniteError`][] before anything is written. The agent has not
+        learned from such a step.
         """
         check_finite(done, new)
         for name in _COUNTS:
             self._totals[name] += int(new[name])
         metrics = {**new, **self._totals, **self._own.measure(done)}
         player = self._own.player(agent)
-        standing = self._own.evaluate(done, player)
-        if standing is not None:
+        result = self._own.evaluate(done, player)
+        if result is not None:
             self._players.save(done, player)
-            for row in standing.rows:
+            for row in result.rows:
                 self._folder.log_evaluation(done, row)
-            metrics |= standing.metrics
-        return metrics, standing
+            metrics |= result.metrics
+        return metrics, result
 
     def save(self, done: int, state: LoopState) -> None:
-        """Saves the whole state, and the player it holds."""
+        """Saves the whole state, and its player."""
         if done not in self._checkpoints.steps():
             self._checkpoints.save(done, state)
         if done not in self._players.steps():
@@ -216,7 +285,7 @@ class _Books:
 
 
 class _Sinks:
-    """TensorBoard always, Weights & Biases where a project is given."""
+    """Logs to TensorBoard, and to Weights & Biases where a project is given."""
 
     def __init__(self, folder: RunFolder, done: int, project: str | None):
         self._sinks: list[Sink] = [TensorBoardSink(folder.path, resumed_at=done or None)]

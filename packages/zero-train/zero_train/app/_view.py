@@ -1,4 +1,4 @@
-"""What a person sees of a run while it trains."""
+"""The live view of a run while it trains."""
 
 import collections
 import statistics
@@ -32,9 +32,9 @@ class View:
     ):
         """**Arguments:**
 
-        - `total`, `start`: the run's steps, and how many of them were done before.
-        - `shown`: what to call each metric to show, by its name in metrics.jsonl.
-        - `every`: without a terminal, steps between two lines.
+        - `total`, `start`: the number of steps of the run, and of those done before.
+        - `shown`: the label of each metric to show, by its name in metrics.jsonl.
+        - `every`: the number of steps between two lines where there is no terminal.
         - `console`: by default standard output.
         """
         self._total = total
@@ -45,7 +45,7 @@ class View:
         self._metrics: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
         self._figures: Mapping[str, str] = {}
-        self._verdict = ""
+        self._headline = ""
         # The first step also compiles, so it says nothing about the others.
         self._seconds: collections.deque[float] = collections.deque(maxlen=20)
         self._fresh = True
@@ -67,13 +67,13 @@ class View:
             self._live.stop()
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """A step is done.
+        """Shows a step.
 
         **Arguments:**
 
-        - `metrics`: as in metrics.jsonl; what is missing is not shown.
+        - `metrics`: as in metrics.jsonl. A missing one is not shown.
         - `timings`: `seconds` (of this step) and any of `positions_per_second`,
-            `games_per_second`, `compile_seconds`. What was given once is kept.
+            `games_per_second`, `compile_seconds`. Earlier values are kept.
         """
         self._step = step
         self._metrics.update(metrics)
@@ -84,17 +84,17 @@ class View:
         if self._live is None and (step % self._every == 0 or step == self._total):
             self._console.print(self._line(), soft_wrap=True)
 
-    def standing(self, figures: Mapping[str, str], verdict: str) -> None:
-        """How the newest player does.
+    def evaluation(self, figures: Mapping[str, str], headline: str) -> None:
+        """Shows the result of an evaluation.
 
         **Arguments:**
 
         - `figures`: labelled figures, shown beside the progress.
-        - `verdict`: a line about its last evaluation.
+        - `headline`: one line below them.
         """
-        self._figures, self._verdict = figures, verdict
+        self._figures, self._headline = figures, headline
         if self._live is None:
-            said = [*(f"{label} {figure}" for label, figure in figures.items()), verdict]
+            said = [*(f"{label} {figure}" for label, figure in figures.items()), headline]
             self.note("; ".join(filter(None, said)))
 
     def note(self, text: str) -> None:
@@ -133,8 +133,8 @@ class View:
         columns = Table.grid(padding=(0, 4))
         columns.add_row(_pairs(self._learning()), _pairs(self._progress()))
         parts: list[RenderableType] = [bar, Text(), columns]
-        if self._verdict:
-            parts.append(Text(f"\n {self._verdict}"))
+        if self._headline:
+            parts.append(Text(f"\n {self._headline}"))
         return Group(*parts)
 
     def _learning(self) -> dict[str, str]:

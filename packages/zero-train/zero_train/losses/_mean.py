@@ -1,4 +1,4 @@
-"""Averages over a batch in which not every row counts."""
+"""Weighted means over a batch."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,14 +7,12 @@ from jaxtyping import Array, Float
 def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> Float[Array, ""]:
     """The weighted mean over all axes, `sum(weights * x) / sum(weights)`; 0 where no row counts.
 
-    Rows of weight 0, such as final ones, may hold anything, also NaN.
+    Rows of weight 0, such as final ones, may hold anything, NaN included.
 
     **Arguments:**
 
     - `x`: a loss or a metric of every row.
-    - `weights`: how much each row counts, at least 0.
-
-    Raises a `ValueError` for different shapes: `[rows, 1]` against `[rows]` would be a table.
+    - `weights`: how much each row counts, at least 0, of the shape of `x`.
     """
     if x.shape != weights.shape:
         raise ValueError(
@@ -29,11 +27,9 @@ def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> F
 def standardise(
     x: Float[Array, "*batch"], weights: Float[Array, "*batch"], *, epsilon: float = 1e-8
 ) -> Float[Array, "*batch"]:
-    """`x` shifted and scaled to mean 0 and variance 1 under the weights, over all axes: what PPO
-    does to the advantages of a batch. Weights are those of [`zero_train.losses.masked_mean`][];
-    rows of weight 0 become 0.
-
-    `epsilon` is added to the variance, so that equal numbers become 0.
+    """Shifts and scales `x` to mean 0 and variance 1 under the weights, over all axes, as PPO does
+    with advantages. Rows of weight 0 become 0. `epsilon` is added to the variance, so that equal
+    numbers become 0.
     """
     mean = masked_mean(x, weights)
     x = jnp.where(weights == 0, mean, x)

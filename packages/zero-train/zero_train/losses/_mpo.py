@@ -1,5 +1,6 @@
-"""Maximum a posteriori policy optimisation: an E-step as targets, and an M-step within a bound."""
+"""The losses of MPO and V-MPO: dual variables, the E-step and the M-step."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -7,11 +8,190 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._arguments import check_axes
-from .._illegal import log_softmax
-from ._dual import Dual, kl_penalty
-from ._estep import nonparametric_policy, temperature_loss
+from .._arrays import check_axes, check_positive, finite, log_softmax
 from ._policy import DecoupledPolicy, Policy
+
+
+_OFFSET = 1e-8
+_MIN_RHO = -18.0
+_MIN_VALUE = math.log1p(math.exp(_MIN_RHO)) + _OFFSET
+
+
+class Dual(eqx.Module):
+    """The dual variable of a KL constraint, `softplus(rho) + 1e-8`: a Lagrange multiplier, or the
+    temperature of MPO's E-step (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256).
+
+    Papers give either the initial `rho`, as `Dual(rho)` does, or the initial multiplier, as
+    [`zero_train.losses.Dual.from_value`][] does. Give it its own optimiser, and call `clipped`
+    after every step of that.
+
+    **Attributes:**
+
+    - `rho`: what the gradient acts on; a scalar, or one per action dimension.
+    """
+
+    rho: Float[Array, "*dims"]
+
+    def __init__(self, rho: float, shape: tuple[int, ...] = ()):
+        """**Arguments:**
+
+        - `rho`: the initial parameter, finite and at least -18.
+        - `shape`: `()` for one constraint, `(dims,)` for one per action dimension.
+        """
+        if not _MIN_RHO <= rho < math.inf:
+            raise ValueError(
+                f"`Dual(rho={rho})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
+                "hardly any gradient left."
+            )
+        # With a dtype: a weakly typed parameter would make the training step compile twice.
+        self.rho = jnp.full(shape, rho, float)
+
+    @classmethod
+    def from_value(cls, value: float, shape: tuple[int, ...] = ()) -> "Dual":
+        """The dual whose `value` is this number, which is finite and at least 2.6e-8."""
+        if not _MIN_VALUE <= value < math.inf:
+            raise ValueError(
+                f"`Dual.from_value({value})`: a multiplier or temperature must be finite and at "
+                f"least {_MIN_VALUE:.3g}; for the parameter of the softplus use `Dual(rho)`."
+            )
+        target = value - _OFFSET
+        # log(expm1(target)), without overflow for a large one.
+        rho = target + math.log(-math.expm1(-target))
+        return cls(max(rho, _MIN_RHO), shape)
+
+    @property
+    def value(self) -> Float[Array, "*dims"]:
+        """The multiplier, `softplus(rho) + 1e-8`."""
+        return jax.nn.softplus(self.rho) + _OFFSET
+
+    def clipped(self) -> "Dual":
+        """The dual with `rho` at least -18. While a constraint is slack its multiplier falls, and
+        without a limit the gradient of softplus would vanish."""
+        return eqx.tree_at(lambda dual: dual.rho, self, jnp.maximum(self.rho, _MIN_RHO))
+
+
+def kl_penalty(
+    kl: Float[Array, "*dims"], dual: Dual, epsilon: float
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The Lagrangian of the constraint `KL <= epsilon`, for one state (Abdolmaleki et al. 2018,
+    https://arxiv.org/abs/1812.02256, section 4.2): the policy minimises the penalty, the
+    multiplier rises while the KL is above `epsilon` and falls while it is below.
+
+    Both are linear in the KL, so the mean over states constrains the mean KL.
+
+    **Arguments:**
+
+    - `kl`: divergence of the policy from the one it must stay close to, per action dimension, in
+        nats.
+    - `dual`: the multiplier `alpha`. A scalar bounds the sum of `kl` over dimensions; one of the
+        shape of `kl` bounds every dimension separately.
+    - `epsilon`: the bound on the KL, in nats.
+
+    **Returns:** the penalty `stop_gradient(alpha) * kl`, whose gradient is the policy's, and the
+    dual loss `alpha * (epsilon - stop_gradient(kl))`, whose gradient is that of `rho`. Both are
+    summed over dimensions.
+    """
+    check_positive("kl_penalty", epsilon=epsilon)
+    alpha = dual.value
+    if alpha.ndim == 0:
+        kl = jnp.sum(kl)
+    elif alpha.shape != kl.shape:
+        raise ValueError(
+            f"`kl_penalty` was given kl{list(kl.shape)}, dual{list(alpha.shape)}: the dual must be "
+            "a scalar or have one number for each dimension of the KL."
+        )
+    penalty = jnp.sum(jax.lax.stop_gradient(alpha) * kl)
+    dual_loss = jnp.sum(alpha * (epsilon - jax.lax.stop_gradient(kl)))
+    return penalty, dual_loss
+
+
+def nonparametric_policy(
+    values: Float[Array, " actions"],
+    temperature: Dual,
+    *,
+    log_prior: Float[Array, " actions"] | None = None,
+) -> Float[Array, " actions"]:
+    """The E-step's improved policy for one state, `q(a) = prior(a) * exp(values(a) / eta) / Z`
+    (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section 4.1).
+
+    **Arguments:**
+
+    - `values`: Q-values or advantages of the candidate actions, from the view of the player to
+        move. Adding a constant to all changes nothing.
+    - `temperature`: `eta`, a scalar dual, in the unit of `values`.
+    - `log_prior`: normalised log-probabilities of the candidates under the policy to improve.
+        `None` if they were sampled from it: each has the probability `1 / actions`. An action
+        whose log-prior or value is -inf is illegal. Without a legal action the result is finite
+        and meaningless.
+
+    **Returns:** `log q`, without gradient, and -inf for illegal actions. Its `exp` are weights for
+    [`zero_train.losses.weighted_policy_loss`][].
+    """
+    log_policy, _, _ = _tilt("nonparametric_policy", values, temperature, log_prior)
+    return jax.lax.stop_gradient(log_policy)
+
+
+def temperature_loss(
+    values: Float[Array, " actions"],
+    temperature: Dual,
+    epsilon: float,
+    *,
+    log_prior: Float[Array, " actions"] | None = None,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The dual function of the E-step's bound for one state, `eta * (epsilon + log Z)` with
+    `Z = sum_a prior(a) * exp(values(a) / eta)` (Abdolmaleki et al. 2018,
+    https://arxiv.org/abs/1812.02256, section 4.1; SPO, Macfarlane et al. 2024,
+    https://arxiv.org/abs/2402.07963).
+
+    Its mean over states is convex in `eta`, with slope `epsilon - KL(q || prior)`: at the minimum
+    the mean KL is `epsilon`. Only the temperature has a gradient. The loss is accurate for all
+    values and all temperatures of a dual.
+
+    **Arguments:** those of [`zero_train.losses.nonparametric_policy`][], and
+
+    - `epsilon`: the bound on `KL(q || prior)`, in nats.
+
+    **Returns:** the loss, and of this state
+
+    - `temperature`: `eta`, in the unit of `values`.
+    - `kl_nonparametric`: KL(q || prior) in nats.
+    - `kl_nonparametric_relative`: the same divided by `epsilon`. A mean of 1 meets the bound.
+    - `effective_sample_size`: `1 / sum(q^2)`, between 1 and the number of candidates.
+    """
+    check_positive("temperature_loss", epsilon=epsilon)
+    log_policy, log_ratio, free_value = _tilt("temperature_loss", values, temperature, log_prior)
+    loss = temperature.value * epsilon + free_value
+    policy = jnp.exp(log_policy)
+    kl = jnp.sum(policy * log_ratio)
+    return loss, {
+        "temperature": temperature.value,
+        "kl_nonparametric": kl,
+        "kl_nonparametric_relative": kl / epsilon,
+        "effective_sample_size": 1 / jnp.sum(jnp.square(policy)),
+    }
+
+
+def _tilt(
+    caller: str, values: Array, temperature: Dual, log_prior: Array | None
+) -> tuple[Array, Array, Array]:
+    """`log q`, `log(q / prior)`, finite also where illegal, and `eta * log Z`."""
+    eta = temperature.value
+    prior = values if log_prior is None else log_prior
+    check_axes(
+        caller, values=(values, "actions"), log_prior=(prior, "actions"), temperature=(eta, "")
+    )
+    if log_prior is None:
+        log_prior = jnp.full_like(values, -math.log(values.size))
+    values, log_prior = jax.lax.stop_gradient((values, log_prior))
+    illegal = jnp.isneginf(log_prior) | jnp.isneginf(values)
+    # A state without a legal action, as after the last move, is one where all are worth 0.
+    log_prior = jnp.where(illegal, jnp.where(jnp.all(illegal), 0.0, -jnp.inf), log_prior)
+    best = finite(jnp.max(jnp.where(illegal, -jnp.inf, values)))
+    # Less the best value before the division: log Z and its slope would otherwise be differences
+    # of numbers of the size of values / eta.
+    scaled = jnp.where(illegal, 0.0, values - best) / eta
+    log_z = jax.nn.logsumexp(scaled + log_prior)
+    return scaled + log_prior - log_z, scaled - log_z, best + eta * log_z
 
 
 Losses = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
@@ -20,16 +200,14 @@ Losses = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
 def weighted_policy_loss(
     log_probs: Float[Array, " actions"], weights: Float[Array, " actions"]
 ) -> Float[Array, ""]:
-    """The policy fitted to weighted actions of one state, `-sum(weights * log_probs)`: the
-    cross-entropy of a search's visits, of MPO's and SPO's improved policies.
+    """The cross-entropy of weighted actions of one state, `-sum(weights * log_probs)`: the loss of
+    a policy that imitates the visits of a search, or the improved policy of MPO or SPO.
 
     **Arguments:**
 
     - `log_probs`: `log pi(a)` of every candidate action.
-    - `weights`: what each is worth, 0 or more, usually with sum 1; no gradient flows into them.
-        An action of weight 0 may be impossible: `0 * -inf` counts as 0.
-
-    Raises a `ValueError` for different shapes.
+    - `weights`: at least 0, usually with sum 1. A constant. An action of weight 0 may have the
+        log-probability -inf: `0 * -inf` counts as 0.
     """
     check_axes(
         "weighted_policy_loss", log_probs=(log_probs, "actions"), weights=(weights, "actions")
@@ -54,29 +232,26 @@ def mpo_loss(
     et al. 2018, https://arxiv.org/abs/1806.06920; discrete SPO, Macfarlane et al. 2024,
     https://arxiv.org/abs/2402.07963).
 
-    `-sum(w * log pi(a))`, the penalty and dual loss of KL(target || pi) and the loss of the
-    temperature. One gradient of the sum does for everything: the policy terms move the policy
-    alone and every dual loss its own dual alone. Average it over the states that count, and
-    the metrics with it.
+    It is the sum of `-sum(w * log pi(a))`, the penalty and dual loss of KL(target || pi), and the
+    temperature loss. One gradient step serves the policy and the duals, because every dual loss
+    has a gradient for its own dual only. Average it and the metrics over states.
 
     **Arguments:**
 
-    - `policy`: what is learned.
-    - `target`: the policy that the actions were sampled from and that `policy` must stay close to,
-        of slowly moving parameters; no gradient flows into it.
-    - `actions`: candidates, one per leading index; they may repeat.
+    - `policy`: the policy to learn.
+    - `target`: the policy that the actions were sampled from, and that `policy` stays close to,
+        usually of a target network. A constant.
+    - `actions`: candidates, one per leading index. They may repeat.
     - `values`: their Q-values or advantages, from the view of the player to move.
-    - `temperature`, `alpha`: the duals of the E-step's bound and of the policy's.
+    - `temperature`, `alpha`: the duals of the bounds on the E-step and on the policy.
     - `epsilon`, `epsilon_policy`: these bounds, in nats.
-    - `weights`: what the actions are worth, where a search has found that out (SPO); None for
+    - `weights`: the weights of the actions in a search (SPO); `None` for the
         [`zero_train.losses.nonparametric_policy`][] of `values` (MPO).
 
-    **Returns:** the loss, and its metrics: those of [`zero_train.losses.temperature_loss`][],
+    **Returns:** the loss and its metrics: those of [`zero_train.losses.temperature_loss`][],
     `policy_loss`, `kl_loss` (the penalty), `alpha_loss`, `temperature_loss`, `alpha` (the mean
-    over dimensions), `kl` (nats, summed over dimensions) and `kl_relative` (over its bound: 1 on
-    target).
-
-    Raises a `ValueError` for different shapes or a bound that is not positive.
+    over dimensions), `kl` (in nats, the sum over dimensions) and `kl_relative` (divided by its
+    bound).
     """
     target = _fixed(target)
     if weights is None:
@@ -106,19 +281,16 @@ def mpo_decoupled_loss(
     epsilon_stddev: float,
     weights: Float[Array, " actions"] | None = None,
 ) -> Losses:
-    """[`zero_train.losses.mpo_loss`][] for Gaussian policies, mean and deviation apart: the mean
-    is fitted with the target's deviation, the deviation with the target's mean, each within a
-    bound of its own (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section 4.2.1).
-    So the deviation cannot collapse to pay for a better mean. Continuous MPO and SPO.
+    """[`zero_train.losses.mpo_loss`][] for Gaussian policies. The mean is fitted with the target's
+    deviation and the deviation with the target's mean, each within its own bound, which prevents
+    a collapse of the deviation (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section
+    4.2.1). It is the loss of continuous MPO and SPO.
 
-    **Arguments:** those of [`zero_train.losses.mpo_loss`][], but two duals and bounds. A dual of
-    shape `[dims]` holds every action dimension to the bound by itself, a scalar one their sum.
+    **Arguments:** those of [`zero_train.losses.mpo_loss`][], with two duals and bounds of the
+    policy. A dual of shape `[dims]` bounds every action dimension, a scalar one their sum.
 
     **Returns:** the loss, and the metrics of `mpo_loss`, where `policy_loss`, `kl_loss`,
     `alpha_loss`, `alpha`, `kl` and `kl_relative` come twice, ending in `_mean` and `_stddev`.
-
-    Raises a `ValueError` for different shapes, a bound that is not positive, or a policy without a
-    deviation.
     """
     if not isinstance(policy, DecoupledPolicy):
         raise ValueError(
@@ -153,29 +325,25 @@ def mpo_categorical_loss(
     epsilon: float,
     epsilon_policy: float,
 ) -> Losses:
-    """[`zero_train.losses.mpo_loss`][] with every action as a candidate and its probability as
-    the prior: expectations over the target policy are exact.
+    """[`zero_train.losses.mpo_loss`][] with exact expectations over the target policy: every action
+    is a candidate, and its probability is the prior.
 
     **Arguments:** those of [`zero_train.losses.mpo_loss`][], but
 
-    - `logits`, `target_logits`: of both policies, -inf for the same illegal actions. A state
-        without any legal action gives finite numbers that mean nothing.
-    - `values`: Q-values of all actions; of illegal ones they may be anything.
+    - `logits`, `target_logits`: of both policies, -inf for the same illegal actions. Without a
+        legal action the loss is finite and meaningless.
+    - `values`: Q-values of all actions. Those of illegal actions are not used.
 
     **Returns:** the loss, and the metrics of `mpo_loss`, `policy_entropy` (of `logits`) and
     `target_entropy` (of the improved policy), in nats.
-
-    Raises a `ValueError` for different shapes or a bound that is not positive.
     """
     target_logits = jax.lax.stop_gradient(target_logits)
     log_policy, log_prior = log_softmax(logits), log_softmax(target_logits)
     values = jnp.where(jnp.isneginf(target_logits), -jnp.inf, values)
     improved = nonparametric_policy(values, temperature, log_prior=log_prior)
-    weights, prior = jnp.exp(improved), jnp.exp(log_prior)
+    weights = jnp.exp(improved)
     policy_loss = weighted_policy_loss(log_policy, weights)
-    # Not cross-entropy less entropy: near its bound of 1e-3 that would be mostly rounding.
-    log_ratio = jnp.where(prior > 0, log_policy, 0.0) - jnp.where(prior > 0, log_prior, 0.0)
-    losses, metrics = _constrain(weighted_policy_loss(log_ratio, prior), alpha, epsilon_policy)
+    losses, metrics = _constrain(_kl(log_prior, log_policy), alpha, epsilon_policy)
     temperature_term, estep = temperature_loss(values, temperature, epsilon, log_prior=log_prior)
     return policy_loss + losses + temperature_term, {
         "policy_loss": policy_loss,
@@ -197,26 +365,22 @@ def vmpo_loss(
     top_fraction: float = 0.5,
 ) -> Losses:
     """The policy and temperature losses of V-MPO (Song et al. 2020,
-    https://arxiv.org/abs/1909.12238) over a batch: on-policy, the actions played in all states
-    are the candidates, of which the better half is kept. Add the mean over all states of
-    [`zero_train.losses.kl_penalty`][] for its bound on the policy.
+    https://arxiv.org/abs/1909.12238) over a batch. The candidates are the actions played on policy
+    in all states; the better half is kept. Add the mean of [`zero_train.losses.kl_penalty`][] over
+    all states for the bound on the policy.
 
     **Arguments:**
 
     - `log_probs`: `log pi(a)` of the action played in every row.
-    - `advantages`: estimates for these actions, from the view of who played them.
-    - `weights`: how much each row counts; rows of weight 0, such as final ones, are not among
-        those of which the best are kept, and may hold anything. Without any other row all
-        losses are 0.
+    - `advantages`: of these actions, from the view of the player who played them.
+    - `weights`: how much each row counts. Rows of weight 0, such as final ones, are left out and
+        may hold anything. If all are, the losses are 0.
     - `temperature`, `epsilon`: the dual of the E-step and its bound in nats.
-    - `top_fraction`: the fraction of the rows to keep: rounded down, at least one, and all that
-        are as good as the last.
+    - `top_fraction`: the fraction of the rows to keep, rounded down. At least one is kept, and all
+        rows that equal the last one kept.
 
     **Returns:** the loss, and its metrics: `policy_loss`, `temperature_loss` and those of
     [`zero_train.losses.temperature_loss`][].
-
-    Raises a `ValueError` for different shapes, a bound that is not positive, or a fraction
-    outside `(0, 1]`.
     """
     rows = {"log_probs": log_probs, "advantages": advantages, "weights": weights}
     check_axes("vmpo_loss", **{name: (x, "rows") for name, x in rows.items()})
@@ -247,8 +411,22 @@ def _fit(policy: Policy, actions: Array, weights: Array) -> Array:
     return weighted_policy_loss(jax.vmap(policy.log_prob)(actions), weights)
 
 
+def _kl(log_p: Array, log_q: Array) -> Array:
+    """KL(p || q) of log-probabilities that are -inf for the same actions, to 1e-3 of its value
+    also where that is far below the rounding of a log-probability."""
+    possible = ~jnp.isneginf(log_p)
+    log_ratio = jnp.where(possible, log_q, 0.0) - finite(log_p)
+    p, q = jnp.exp(log_p), jnp.exp(log_q)
+    # Adding sum(q - p) = 0 makes each term p * (exp(x) - 1 - x), which is never negative: rounding
+    # of the log-ratio x then has no effect of the first order.
+    small = jnp.clip(log_ratio, -1.0, 1.0)
+    return jnp.sum(
+        jnp.where(small == log_ratio, p * (jnp.expm1(small) - small), q - p - p * log_ratio)
+    )
+
+
 def _constrain(kl: Array, alpha: Dual, epsilon: float) -> Losses:
-    """Penalty plus dual loss, and what to log of them."""
+    """The penalty plus the dual loss, and their metrics."""
     penalty, dual_loss = kl_penalty(kl, alpha, epsilon)
     total = jnp.sum(kl)
     return penalty + dual_loss, {

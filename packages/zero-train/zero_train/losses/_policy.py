@@ -1,21 +1,25 @@
-"""What losses ask of a policy, whoever made it."""
+"""Policies as losses see them, and the losses of PPO."""
 
 from typing import Any, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from .._arrays import check_axes, check_positive
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """A distribution over the actions of one state, as the distributions of zero-nets are; so is
-    any pytree with these methods."""
+    """A distribution over the actions of one state: any pytree with these methods, such as the
+    distributions of zero-nets."""
 
     def log_prob(self, action: Any) -> Float[Array, ""]:
-        """Log-probability, or log-density, of one action: summed over its dimensions."""
+        """The log-probability or log-density of one action, summed over its dimensions."""
         ...
 
     def kl(self, other: Any) -> Float[Array, "*dims"]:
-        """KL(self || other) in nats: one number per independent action dimension, or a scalar."""
+        """KL(self || other) in nats, for each independent action dimension or as a scalar."""
         ...
 
 
@@ -24,5 +28,92 @@ class DecoupledPolicy(Policy, Protocol):
     """A policy with a mean and a standard deviation that can be held fixed separately."""
 
     def decouple(self, other: Any) -> tuple[Policy, Policy]:
-        """The own mean with the other's deviation, and the other's mean with the own deviation."""
+        """Two policies: the mean of `self` with the deviation of `other`, and the reverse."""
         ...
+
+
+def ppo_clip_loss(
+    log_prob: Float[Array, ""],
+    old_log_prob: Float[Array, ""],
+    advantage: Float[Array, ""],
+    *,
+    epsilon: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """PPO's clipped loss, `-min(rho * A, clip(rho, 1 - epsilon, 1 + epsilon) * A)` with
+    `rho = pi / mu` (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7).
+
+    **Arguments:**
+
+    - `log_prob`: of the action taken, under the policy `pi` to learn.
+    - `old_log_prob`: the same under the policy `mu` that acted. A constant. Where it is -inf, as
+        for a filler action, `rho` is 1 and has no gradient.
+    - `advantage`: of the action, from the view of the player who took it. A constant.
+    - `epsilon`: the distance of `rho` from 1 at which it is clipped, such as 0.2.
+    """
+    ratio = jnp.exp(_log_ratio("ppo_clip_loss", log_prob, old_log_prob, advantage))
+    check_positive("ppo_clip_loss", epsilon=epsilon)
+    advantage = jax.lax.stop_gradient(advantage)
+    clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
+    return -jnp.minimum(ratio * advantage, clipped * advantage)
+
+
+def ppo_penalty_loss(
+    log_prob: Float[Array, ""],
+    old_log_prob: Float[Array, ""],
+    advantage: Float[Array, ""],
+    kl: Float[Array, ""],
+    *,
+    beta: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """PPO's loss with a KL penalty, `-(rho * A - beta * KL(mu || pi))` (Schulman et al. 2017,
+    https://arxiv.org/abs/1707.06347, equation 8).
+
+    **Arguments:** those of [`zero_train.losses.ppo_clip_loss`][], and
+
+    - `kl`: `KL(mu || pi)` in the state of this row, with a gradient for `pi`.
+    - `beta`: the weight of the penalty. The paper (section 4) doubles it when the mean `kl` of an
+        update exceeds 1.5 times its goal, and halves it when the goal exceeds 1.5 times the `kl`.
+    """
+    check_axes("ppo_penalty_loss", kl=(kl, ""))
+    ratio = jnp.exp(_log_ratio("ppo_penalty_loss", log_prob, old_log_prob, advantage))
+    return beta * kl - ratio * jax.lax.stop_gradient(advantage)
+
+
+def dpo_loss(
+    log_prob: Float[Array, ""],
+    old_log_prob: Float[Array, ""],
+    advantage: Float[Array, ""],
+    *,
+    alpha: float | Float[Array, ""] = 2.0,
+    beta: float | Float[Array, ""] = 0.6,
+) -> Float[Array, ""]:
+    """Discovered policy optimisation (Lu et al. 2022, https://arxiv.org/abs/2210.05639):
+    `-(rho * A - f)` with the drift
+
+    - `f = max(0, (rho - 1) * A - alpha * tanh((rho - 1) * A / alpha))` where `A >= 0`,
+    - `f = max(0, A * log(rho) - beta * tanh(A * log(rho) / beta))` where `A < 0`.
+
+    Arguments are those of [`zero_train.losses.ppo_clip_loss`][]; `alpha` and `beta` are by default
+    those of the paper.
+    """
+    log_ratio = _log_ratio("dpo_loss", log_prob, old_log_prob, advantage)
+    check_positive("dpo_loss", alpha=alpha, beta=beta)
+    ratio, advantage = jnp.exp(log_ratio), jax.lax.stop_gradient(advantage)
+    gain, loss = (ratio - 1) * advantage, log_ratio * advantage
+    drift = jnp.where(
+        advantage >= 0,
+        jax.nn.relu(gain - alpha * jnp.tanh(gain / alpha)),
+        jax.nn.relu(loss - beta * jnp.tanh(loss / beta)),
+    )
+    return drift - ratio * advantage
+
+
+def _log_ratio(owner: str, log_prob: Array, old_log_prob: Array, advantage: Array) -> Array:
+    check_axes(
+        owner, log_prob=(log_prob, ""), old_log_prob=(old_log_prob, ""), advantage=(advantage, "")
+    )
+    # An illegal filler action is that to both policies, and -inf minus -inf is NaN, which would
+    # reach the gradient through a weight of 0.
+    possible = ~jnp.isneginf(old_log_prob)
+    old_log_prob = jax.lax.stop_gradient(old_log_prob)
+    return jnp.where(possible, log_prob, 0.0) - jnp.where(possible, old_log_prob, 0.0)

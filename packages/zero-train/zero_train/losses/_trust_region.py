@@ -1,4 +1,4 @@
-"""How far a policy may go in one improvement, and what holds it there."""
+"""Trust regions: the bounds on the policy in MPO and SPO, and their duals."""
 
 import abc
 from typing import Any
@@ -6,18 +6,15 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, Shaped
 
-from .._arguments import check_positive
-from ._dual import Dual
-from ._mpo import Losses, mpo_decoupled_loss, mpo_loss
+from .._arrays import check_positive
+from ._mpo import Dual, Losses, mpo_decoupled_loss, mpo_loss
 
 
 class AbstractTrustRegion(eqx.Module):
-    """The bounds of an improvement of the policy, and the duals that keep to them.
+    """The bounds on an update of the policy, with their duals, as MPO and SPO share them. The two
+    differ in the source of candidates, values and weights."""
 
-    What MPO and SPO share: they differ in where candidates, values and weights come from.
-    """
-
-    #: How far the improved policy may be from the old one, in nats.
+    #: The bound on the KL of the improved policy from the old one, in nats.
     epsilon: eqx.AbstractVar[float]
 
     @abc.abstractmethod
@@ -39,14 +36,13 @@ class AbstractTrustRegion(eqx.Module):
 
 
 class TrustRegion(AbstractTrustRegion):
-    """One bound on the policy: for discrete actions ([`zero_train.losses.mpo_loss`][]).
+    """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]).
 
     **Attributes:**
 
-    - `epsilon`: how far the improved policy may be from the old one, in nats; the temperature sees
-        to that.
-    - `epsilon_policy`: how far the learned policy may be from the target policy, in nats.
-    - `temperature`, `alpha`: the duals of the two at first.
+    - `epsilon`: the bound on the KL of the improved policy from the old one, in nats.
+    - `epsilon_policy`: the bound on the KL of the learned policy from the target policy, in nats.
+    - `temperature`, `alpha`: the initial duals of the two bounds.
     """
 
     epsilon: float
@@ -83,18 +79,16 @@ class TrustRegion(AbstractTrustRegion):
 
 
 class DecoupledTrustRegion(AbstractTrustRegion):
-    """Bounds on mean and deviation apart: for Gaussian policies
+    """Separate bounds on the mean and the deviation, for Gaussian policies
     ([`zero_train.losses.mpo_decoupled_loss`][]).
 
     **Attributes:**
 
-    - `epsilon`: how far the improved policy may be from the old one, in nats; the temperature sees
-        to that.
-    - `epsilon_mean`, `epsilon_stddev`: how far the learned policy may be from the target policy, in
-        nats.
-    - `temperature`, `alpha_mean`, `alpha_stddev`: the duals of the three at first. The last two
-        hold every action dimension to its bound if they have one number for each, otherwise the
-        sum of all.
+    - `epsilon`: the bound on the KL of the improved policy from the old one, in nats.
+    - `epsilon_mean`, `epsilon_stddev`: the bounds on the KL of the learned policy from the target
+        policy, in nats.
+    - `temperature`, `alpha_mean`, `alpha_stddev`: the initial duals of the three bounds. One of
+        shape `[dims]` bounds every action dimension, a scalar one their sum.
     """
 
     epsilon: float

@@ -1,23 +1,19 @@
 """Multistep targets of one window of rows; callers `jax.vmap` over a batch of them."""
 
-from ._gae import (
-    truncated_gae as truncated_gae,
-    truncated_gae_from_successors as truncated_gae_from_successors,
-)
 from ._multistep import (
     discounted_returns as discounted_returns,
     lambda_returns as lambda_returns,
     n_step_returns as n_step_returns,
+    truncated_gae as truncated_gae,
+    truncated_gae_from_successors as truncated_gae_from_successors,
 )
 from ._off_policy import (
+    importance_corrected_td_errors as importance_corrected_td_errors,
     importance_sampling_returns as importance_sampling_returns,
     off_policy_returns as off_policy_returns,
     peng_q_lambda_returns as peng_q_lambda_returns,
     retrace_returns as retrace_returns,
     tree_backup_returns as tree_backup_returns,
-    watkins_q_lambda_returns as watkins_q_lambda_returns,
-)
-from ._vtrace import (
-    importance_corrected_td_errors as importance_corrected_td_errors,
     vtrace as vtrace,
+    watkins_q_lambda_returns as watkins_q_lambda_returns,
 )

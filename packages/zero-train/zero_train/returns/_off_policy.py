@@ -1,11 +1,10 @@
-"""Returns of action values under a policy that did not act."""
+"""Off-policy returns: values and Q-values of another policy than the one that acted."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._illegal import finite
-from ._multistep import lambda_returns
-from ._recurrence import check_rows, cut, end_rows, following, solve, stopped
+from .._arrays import check_positive, finite
+from ._multistep import check_rows, cut, end_rows, following, lambda_returns, solve, stopped
 
 
 def off_policy_returns(
@@ -18,23 +17,22 @@ def off_policy_returns(
     *,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
-    """Returns of the actions taken, corrected for a policy `pi` other than the `mu` that acted
-    (Munos et al. 2016, https://arxiv.org/abs/1606.02647, equation 3):
+    """Returns of the policy `pi` from the steps of another policy `mu` (Munos et al. 2016,
+    https://arxiv.org/abs/1606.02647, equation 3):
 
-    `G[t] = r[t] + d[t] * (V[t+1] + c[t+1] * (G[t+1] - Q[t+1]))`. An end row, that is one with
-    `last` or the window's last, corrects nothing: its `G[t]` is `V[t]`.
+    `G[t] = r[t] + d[t] * (V[t+1] + c[t+1] * (G[t+1] - Q[t+1]))`, and `G[t] = V[t]` in an end row: a
+    row with `last`, and the last row of the window.
 
-    The other functions here choose the coefficients; a constant `c = lambda` is the Q(lambda) of
+    The functions below choose the coefficients `c`. A constant `c = lambda` gives the Q(lambda) of
     Harutyunyan et al. (2016, https://arxiv.org/abs/1602.04951).
 
     **Arguments:**
 
     - `reward`, `discount`, `last`: as in [`zero_train.returns.lambda_returns`][].
-    - `qvalue`: of each row's own action, from the view of the player who took it.
+    - `qvalue`: of the action taken in each row, from the view of the player who took it.
     - `value`: of each row under `pi`, such as `sum(pi * Q)` over the actions.
-    - `coefficient`: `c`, how much of each row's own action is believed. End rows' `qvalue` and
-        `coefficient` are not used.
-    - `stop_gradient`: if `False`, gradients flow into everything that went in.
+    - `coefficient`: the trace coefficient `c`. In end rows it and `qvalue` are not used.
+    - `stop_gradient`: if `False`, all arguments have gradients.
     """
     check_rows(
         "off_policy_returns",
@@ -69,9 +67,8 @@ def importance_sampling_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi / mu`: per-decision
-    importance sampling (Precup et al. 2000). Unbiased at lambda 1; its variance has no bound.
-
-    `log_ratio` is `log pi - log mu` of each row's own action.
+    importance sampling (Precup et al. 2000). With a lambda of 1 it is unbiased, with unbounded
+    variance. `log_ratio` is `log pi - log mu` of the action taken in each row.
     """
     check_rows("importance_sampling_returns", lambda_, log_ratio=log_ratio, last=last)
     coefficient = lambda_ * jnp.exp(_of_steps(log_ratio, last))
@@ -94,7 +91,7 @@ def retrace_returns(
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * min(1, pi / mu)`:
     Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647).
 
-    `log_ratio` is `log pi - log mu` of each row's own action, discrete or continuous.
+    `log_ratio` is `log pi - log mu` of the action taken in each row, discrete or continuous.
     """
     check_rows("retrace_returns", lambda_, log_ratio=log_ratio, last=last)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
@@ -115,10 +112,10 @@ def tree_backup_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi`: tree backup
-    (Precup et al. 2000). It need not know `mu`, and cuts early even where `pi = mu`.
+    (Precup et al. 2000). It does not need `mu`, and its traces are short even where `pi = mu`.
 
     `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions, whose
-    probability is not used; a row without a legal one counts as 0.
+    probability is not used. The value of a row without a legal action is 0.
     """
     check_rows(
         "tree_backup_returns", lambda_, qvalues=qvalues, action=action, policy=policy, last=last
@@ -147,9 +144,9 @@ def peng_q_lambda_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """Peng's Q(lambda) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
-    `V = max(Q)`, whatever was played.
+    `V = max(Q)`, for any action taken.
 
-    Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
+    Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
     """
     check_rows("peng_q_lambda_returns", lambda_, qvalues=qvalues, last=last)
     value = finite(jnp.max(qvalues, axis=-1))
@@ -169,9 +166,9 @@ def watkins_q_lambda_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """Watkins's Q(lambda) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
-    `V = max(Q)` with `c = lambda` where the row's own action is greedy and 0 elsewhere.
+    `V = max(Q)` with `c = lambda` where the action taken is greedy, and `c = 0` elsewhere.
 
-    Q-values of -inf mark illegal actions; a row without a legal one counts as 0.
+    Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
     """
     check_rows("watkins_q_lambda_returns", lambda_, qvalues=qvalues, action=action, last=last)
     value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
@@ -182,9 +179,119 @@ def watkins_q_lambda_returns(
 
 
 def _of_steps(log_ratio: Array, last: Array) -> Array:
-    """0 in end rows, whose filler action may be illegal to both: -inf minus -inf."""
+    """The ratios with 0 in end rows. Their filler action may be illegal for both policies, which
+    gives -inf minus -inf."""
     return jnp.where(end_rows(last), 0.0, log_ratio)
 
 
 def _taken(x: Array, action: Array) -> Array:
     return jnp.take_along_axis(x, action[:, None], axis=-1)[:, 0]
+
+
+def importance_corrected_td_errors(
+    reward: Float[Array, " rows"],
+    discount: Float[Array, " rows"],
+    value: Float[Array, " rows"],
+    log_ratio: Float[Array, " rows"],
+    last: Bool[Array, " rows"],
+    *,
+    lambda_: float | Float[Array, ""] | Float[Array, " rows"],
+    stop_gradient: bool = True,
+) -> Float[Array, " rows"]:
+    """Multistep TD errors of state values, weighted by the importance ratios `rho = pi / mu`
+    (Sutton et al. 2014, http://proceedings.mlr.press/v32/sutton14.html):
+
+    `e[t] = rho[t] * (delta[t] + d[t] * lambda[t] * e[t+1])` with
+    `delta[t] = r[t] + d[t] * V[t+1] - V[t]`, and 0 in end rows.
+
+    **Arguments:**
+
+    - `reward`, `discount`, `value`, `last`, `lambda_`: as in
+        [`zero_train.returns.lambda_returns`][].
+    - `log_ratio`: `log pi - log mu` of the action taken in each row. End rows are not used.
+    - `stop_gradient`: whether the target is a constant. The value, which is subtracted from it,
+        always has a gradient, so that half the squared error is a loss.
+    """
+    check_rows(
+        "importance_corrected_td_errors",
+        lambda_,
+        reward=reward,
+        discount=discount,
+        value=value,
+        log_ratio=log_ratio,
+        last=last,
+    )
+    reward, discount, constant, log_ratio, lambda_ = stopped(
+        stop_gradient, reward, discount, value, log_ratio, lambda_
+    )
+    _, errors = _errors(reward, discount, constant, log_ratio, lambda_, last, jnp.inf, jnp.inf)
+    # Adds 0, and takes the gradient that was stopped.
+    return errors + jnp.where(end_rows(last), 0.0, constant - value)
+
+
+def vtrace(
+    reward: Float[Array, " rows"],
+    discount: Float[Array, " rows"],
+    value: Float[Array, " rows"],
+    log_ratio: Float[Array, " rows"],
+    last: Bool[Array, " rows"],
+    *,
+    lambda_: float | Float[Array, ""] | Float[Array, " rows"] = 1.0,
+    clip_rho: float = 1.0,
+    clip_c: float = 1.0,
+    stop_gradient: bool = True,
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equation 1 and remark 2):
+
+    `e[t] = rho[t] * delta[t] + d[t] * lambda[t] * c[t] * e[t+1]` with
+    `rho = min(clip_rho, pi / mu)` and `c = min(clip_c, pi / mu)`.
+
+    **Arguments:** those of [`zero_train.returns.importance_corrected_td_errors`][], which computes
+    these errors without clipping, and
+
+    - `clip_rho`: sets whose value is learned: that of `mu` near 0, that of `pi` at infinity.
+    - `clip_c`: trades variance for speed. It does not change the value that is learned.
+    - `stop_gradient`: if `False`, all arguments have gradients.
+
+    **Returns:** the advantages of the policy gradient,
+    `rho[t] * (r[t] + d[t] * (V[t+1] + lambda[t] * e[t+1]) - V[t])`, and the value targets `V + e`.
+    Where `pi = mu` and nothing is clipped they are those of
+    [`zero_train.returns.truncated_gae`][].
+    """
+    check_rows(
+        "vtrace",
+        lambda_,
+        reward=reward,
+        discount=discount,
+        value=value,
+        log_ratio=log_ratio,
+        last=last,
+    )
+    check_positive("vtrace", clip_rho=clip_rho, clip_c=clip_c)
+    reward, discount, value, log_ratio, lambda_ = stopped(
+        stop_gradient, reward, discount, value, log_ratio, lambda_
+    )
+    advantages, errors = _errors(
+        reward, discount, value, log_ratio, lambda_, last, clip_rho, clip_c
+    )
+    return advantages, value + errors
+
+
+def _errors(
+    reward: Array,
+    discount: Array,
+    value: Array,
+    log_ratio: Array,
+    lambda_: float | Array,
+    last: Array,
+    clip_rho: float,
+    clip_c: float,
+) -> tuple[Array, Array]:
+    ends, discount = cut(last, discount)
+    log_ratio = _of_steps(log_ratio, last)
+    rho = jnp.exp(jnp.minimum(log_ratio, jnp.log(clip_rho)))
+    c = jnp.exp(jnp.minimum(log_ratio, jnp.log(clip_c)))
+    delta = jnp.where(ends, 0.0, reward + discount * following(value) - value)
+    trace = jnp.where(ends, 0.0, discount * lambda_)
+    errors = solve(rho * delta, trace * c)
+    return rho * (delta + trace * following(errors)), errors

@@ -1,8 +1,15 @@
-"""Checks on what a function is given, made while it is traced: one line says what is wrong."""
+"""Checks and numbers that losses and returns share.
+
+Illegal is -inf, in logits, log-probabilities and Q-values. Filler rows and final states may have no
+legal action at all. A weight or discount of 0 makes such a row count for nothing, but 0 times
+infinity is NaN, in the value or in the gradient.
+"""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 
 def check_axes(owner: str, **arguments: tuple[Any, str]) -> None:
@@ -30,3 +37,14 @@ def check_positive(owner: str, **fields: Any) -> None:
     for name, value in fields.items():
         if isinstance(value, int | float) and not value > 0:
             raise ValueError(f"`{owner}({name}={value})`: must be above 0.")
+
+
+def finite(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """0 for -inf, without a gradient."""
+    return jnp.where(jnp.isneginf(x), 0.0, x)
+
+
+def log_softmax(logits: Float[Array, "*axes actions"]) -> Float[Array, "*axes actions"]:
+    """Log-probabilities; the uniform ones where nothing is legal."""
+    some = jnp.any(~jnp.isneginf(logits), axis=-1, keepdims=True)
+    return jax.nn.log_softmax(jnp.where(some, logits, 0.0), axis=-1)

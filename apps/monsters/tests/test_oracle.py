@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from zero_envs import Monsters, MonstersState
-from zero_envs.testing import MonstersEpisode, MonstersOracle
+from zero_monsters.oracle import MonstersEpisode, MonstersOracle
 
 
 def states(pieces: np.ndarray, held: np.ndarray) -> MonstersState:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._monsters import Monsters, MonstersState
+from zero_envs import Monsters, MonstersState
 
 
 # So many states take some minutes.

@@ -1,18 +1,122 @@
-"""Heads that map an embedding to a distribution over actions."""
+"""Heads that map an embedding to numbers or to a distribution over actions."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import check_each, check_sizes
+from ._checks import as_features, check_each, check_sizes, subkeys
 from ._continuous import bounds, ClippedBeta, EDGE, Gaussian, TanhGaussian
 from ._discrete import Categorical, MultiDiscrete
-from ._distribution import Deterministic
-from ._layers import apply_head, linear
+from ._layers import linear, maybe_noisy, NoisyLinear
+from ._precision import widen
+from ._torsos import MLP
+
+
+class LinearHead(eqx.Module):
+    """An array of any shape that is linear in the embedding; by default a scalar value.
+
+    `shape=(num_actions,)` and `scale=0.01` give the logits of a policy.
+    """
+
+    linear: eqx.nn.Linear | NoisyLinear
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        shape: tuple[int, ...] = (),
+        *,
+        scale: float = 1.0,
+        noise: float | None = None,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: the length of the embedding.
+        - `shape`: the shape of the result: `()` for a scalar, `(actions,)` for the value of every
+            action, `(actions, atoms)` for a distribution or the quantiles of each.
+        - `scale`: the scale of the orthogonal weights.
+        - `noise`: if it is a number, the layer is a [`zero_nets.NoisyLinear`][] with that initial
+            noise.
+        - `key`: for the initial weights.
+        """
+        self.shape = tuple(shape)
+        if shape:
+            check_each(shape=self.shape)
+        self.linear = maybe_noisy(in_size, math.prod(shape), scale=scale, noise=noise, key=key)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*shape"]:
+        """`key` is for the noise of a noisy layer; without it there is none."""
+        return _apply(self.linear, embedding, key=key).reshape(self.shape)
+
+
+class Dueling(eqx.Module):
+    """The values of all actions as `V + A - mean A`, where `V` and `A` have separate streams.
+
+    Wang et al. 2016 (https://arxiv.org/abs/1511.06581, equation 9). With the shape
+    `(actions, atoms)` the mean over actions is taken for each atom, as in Rainbow
+    (https://arxiv.org/abs/1710.02298).
+    """
+
+    hidden: tuple[MLP, MLP] | None
+    value: LinearHead
+    advantage: LinearHead
+
+    def __init__(
+        self,
+        in_size: int,
+        shape: tuple[int, ...],
+        *,
+        widths: Sequence[int] = (),
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        noise: float | None = None,
+        scale: float = 1.0,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `in_size`: the length of the embedding.
+        - `shape`: `(actions,)` or `(actions, atoms)`.
+        - `widths`: the widths of the hidden layers of each stream.
+        - `activation`: the activation of those layers.
+        - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
+            noise.
+        - `scale`: the scale of the orthogonal weights of the last layers.
+        - `key`: for the initial weights.
+        """
+        check_each(shape=tuple(shape))
+        vkey, akey, hkey = jr.split(key, 3)
+        self.hidden = None
+        if widths:
+            first, second = (
+                MLP(in_size, widths, activation=activation, noise=noise, key=subkey)
+                for subkey in jr.split(hkey)
+            )
+            self.hidden = (first, second)
+            in_size = first.out_size
+        self.value = LinearHead(in_size, (1, *shape[1:]), scale=scale, noise=noise, key=vkey)
+        self.advantage = LinearHead(in_size, tuple(shape), scale=scale, noise=noise, key=akey)
+
+    def __call__(
+        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*shape"]:
+        """`key` is for the noise of noisy layers; without it there is none."""
+        vkey, akey, first_key, second_key = subkeys(key, 4)
+        first = second = embedding
+        if self.hidden is not None:
+            first = self.hidden[0](embedding, key=first_key)
+            second = self.hidden[1](embedding, key=second_key)
+        value = self.value(first, key=vkey)
+        advantage = self.advantage(second, key=akey)
+        return value + advantage - jnp.mean(advantage, axis=0, keepdims=True)
 
 
 # With a hundredth of an orthogonal matrix the initial policy hardly depends on the embedding.
@@ -40,7 +144,7 @@ class CategoricalHead(eqx.Module):
     ) -> Categorical:
         """`key` is ignored."""
         del key
-        return Categorical(apply_head(self.linear, embedding))
+        return Categorical(_apply(self.linear, embedding))
 
 
 class MultiDiscreteHead(eqx.Module):
@@ -71,7 +175,7 @@ class MultiDiscreteHead(eqx.Module):
     ) -> MultiDiscrete:
         """`key` is ignored."""
         del key
-        return MultiDiscrete(apply_head(self.linear, embedding), self.num_actions)
+        return MultiDiscrete(_apply(self.linear, embedding), self.num_actions)
 
 
 class TanhGaussianHead(eqx.Module):
@@ -112,7 +216,7 @@ class TanhGaussianHead(eqx.Module):
     ) -> TanhGaussian:
         """`key` is ignored."""
         del key
-        loc, spread = jnp.split(apply_head(self.linear, embedding), 2)
+        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
         spread = jax.nn.softplus(spread) + self.min_scale
         return TanhGaussian(loc, spread, np.asarray(self.minimum), np.asarray(self.maximum))
 
@@ -149,7 +253,7 @@ class BetaHead(eqx.Module):
     ) -> ClippedBeta:
         """`key` is ignored."""
         del key
-        alpha, beta = jnp.split(jax.nn.softplus(apply_head(self.linear, embedding)) + 1, 2)
+        alpha, beta = jnp.split(jax.nn.softplus(_apply(self.linear, embedding)) + 1, 2)
         return ClippedBeta(alpha, beta, np.asarray(self.minimum), np.asarray(self.maximum))
 
 
@@ -192,56 +296,10 @@ class GaussianHead(eqx.Module):
     ) -> Gaussian:
         """`key` is ignored."""
         del key
-        loc, spread = jnp.split(apply_head(self.linear, embedding), 2)
+        loc, spread = jnp.split(_apply(self.linear, embedding), 2)
         # softplus(0) = log(2)
         spread = self.init_scale / np.log(2).item() * jax.nn.softplus(spread) + self.min_scale
         return Gaussian(loc, spread)
-
-
-class DeterministicHead(eqx.Module):
-    """A single action, linear in the embedding or, if there are bounds, squashed by a tanh."""
-
-    linear: eqx.nn.Linear
-    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = eqx.field(static=True)
-
-    def __init__(
-        self,
-        in_size: int,
-        action_size: int,
-        *,
-        minimum: float | Sequence[float] | None = None,
-        maximum: float | Sequence[float] | None = None,
-        scale: float = _SCALE,
-        key: PRNGKeyArray,
-    ):
-        """**Arguments:**
-
-        - `action_size`: the number of dimensions of an action.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each, or `None`
-            for an unbounded action.
-        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
-        """
-        check_sizes(action_size=action_size)
-        self.linear = linear(in_size, action_size, scale=scale, key=key)
-        if minimum is None or maximum is None:
-            if minimum is not maximum:
-                raise ValueError(
-                    f"`minimum` is {minimum} and `maximum` {maximum}; give both bounds or neither."
-                )
-            self.bounds = None
-        else:
-            self.bounds = _bounds(action_size, minimum, maximum)
-
-    def __call__(
-        self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
-    ) -> Deterministic:
-        """`key` is ignored."""
-        del key
-        action = apply_head(self.linear, embedding)
-        if self.bounds is None:
-            return Deterministic(action)
-        low, high = np.asarray(self.bounds, action.dtype)
-        return Deterministic((high + low) / 2 + (high - low) / 2 * jnp.tanh(action))
 
 
 def _bounds(
@@ -255,3 +313,14 @@ def _bounds(
     like = np.zeros(action_size)
     low, high = bounds(np.asarray(minimum), np.asarray(maximum), like, margin=margin)
     return tuple(low.tolist()), tuple(high.tolist())
+
+
+def _apply(
+    layer: eqx.nn.Linear | NoisyLinear,
+    embedding: Float[Array, "..."],
+    *,
+    key: PRNGKeyArray | None = None,
+) -> Float[Array, " size"]:
+    """The layer's output in at least float32: heads compute nothing in half precision."""
+    x = as_features(embedding, (layer.weight.shape[1],), layer.weight.dtype)
+    return widen(layer(x, key=key))

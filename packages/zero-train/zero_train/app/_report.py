@@ -1,13 +1,52 @@
-"""A report is one page that stands alone: it loads nothing."""
+"""The report of a run: one HTML page without external files."""
 
+import dataclasses
 import html
 import json
+import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from .. import read_json, read_lines
 from .._disk import write_whole
-from ._series import Series
+from ._view import clock, number
+
+
+#: How many series a chart can tell apart.
+MAX_SERIES = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """**Attributes:**
+
+    - `label`: for the legend; a single series may have an empty one.
+    - `x`, `y`: the points, in order.
+    - `error`: lengths `(below, above)` of error bars; such points are drawn as marks.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: tuple[Sequence[float], Sequence[float]] | None = None
+
+
+def curve(rows: Iterable[Mapping[str, Any]], name: str, label: str = "") -> Series:
+    """One metric of a run's lines by step. Lines without it are left out."""
+    rows = [row for row in rows if row.get(name) is not None]
+    return Series(label, [row["step"] for row in rows], [row[name] for row in rows])
+
+
+def smoothed(y: Sequence[float], window: int) -> np.ndarray:
+    """Means over `window` neighbours, over fewer of them near the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    index = np.arange(len(y))
+    first = np.maximum(index - window // 2, 0)
+    last = np.minimum(index + window // 2 + 1, len(y))
+    return (sums[last] - sums[first]) / (last - first)
 
 
 _PAGE = """<!doctype html>
@@ -89,7 +128,7 @@ def write_page(folder: pathlib.Path, title: str, body: Iterable[str]) -> pathlib
 
 
 def figures(shown: Mapping[str, str]) -> str:
-    """The few figures to see first, by what they are."""
+    """The main figures of a run, each with its name."""
     cells = "".join(
         f"<div><b>{_text(value)}</b><p>{_text(name)}</p></div>" for name, value in shown.items()
     )
@@ -109,7 +148,7 @@ def chart(
     percent: bool = False,
     from_zero: bool = False,
 ) -> str:
-    """Curves over steps, the first `MAX_SERIES`. "nothing yet" where they have no points.
+    """Draws curves over steps, the first `MAX_SERIES` of them; "nothing yet" without points.
 
     **Arguments:**
 
@@ -129,7 +168,7 @@ def picture(heading: str, caption: str, svg: str) -> str:
     **Arguments:**
 
     - `heading`, `caption`: plain text.
-    - `svg`: as it is to be in the page, whose colours are `var(--ink)`, `var(--line)` and
+    - `svg`: an SVG element. The page defines the colours `var(--ink)`, `var(--line)` and
         `var(--series-0)` to `var(--series-5)`.
     """
     return f"<figure><h3>{_text(heading)}</h3><p>{_text(caption)}</p>{svg}</figure>"
@@ -165,3 +204,84 @@ def _text(value: object) -> str:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredRun:
+    """The contents of a [`zero_train.RunFolder`][]. A missing file counts as empty, and a line that
+    was cut short is left out.
+
+    **Attributes:**
+
+    - `config`: the configuration.
+    - `metrics`, `timings`, `evaluations`: the lines of these files, in order.
+    """
+
+    config: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    timings: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> "StoredRun":
+        """Reads the folder of a run, which may still be running."""
+        folder = pathlib.Path(folder)
+        config = folder / "config.json"
+        return cls(
+            config=read_json(config) if config.exists() else {},
+            metrics=read_lines(folder / "metrics.jsonl"),
+            timings=read_lines(folder / "timings.jsonl"),
+            evaluations=read_lines(folder / "evaluations.jsonl"),
+        )
+
+
+def progress(run: StoredRun) -> dict[str, str]:
+    """Steps, games, positions and training time of a run, for [`zero_train.app.figures`][]."""
+    shown = {}
+    if run.metrics:
+        shown["steps"] = number(run.metrics[-1]["step"])
+        for name in ("games", "positions"):
+            if run.metrics[-1].get(name) is not None:
+                shown[name] = f"{run.metrics[-1][name]:,.0f}"
+    if run.timings:
+        shown["training time"] = clock(sum(row.get("seconds") or 0 for row in run.timings))
+    return shown
+
+
+def speed(run: StoredRun) -> str:
+    """A section of charts of the speed of a run."""
+    return charts(
+        "Speed",
+        *(
+            chart(heading, caption, curve(run.timings, name), from_zero=True)
+            for heading, caption, name in (
+                ("Positions a second", "Collected while also learning.", "positions_per_second"),
+                ("Games a second", "Finished while also learning.", "games_per_second"),
+            )
+        ),
+    )
+
+
+def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
+    """A section of charts of the metrics of [`zero_train.ExpertIteration`][].
+
+    **Arguments:**
+
+    - `value_loss`, `value_error`: the captions of these two charts.
+    """
+    return charts(
+        "Learning",
+        chart(
+            "Policy loss",
+            "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
+            curve(run.metrics, "policy_loss", "loss"),
+            curve(run.metrics, "target_entropy", "floor"),
+        ),
+        chart("Value loss", value_loss, curve(run.metrics, "value_loss")),
+        chart(
+            "Policy entropy",
+            "How undecided the network is about the next move, in nats.",
+            curve(run.metrics, "policy_entropy"),
+        ),
+        chart("Value error", value_error, curve(run.metrics, "value_error")),
+    )

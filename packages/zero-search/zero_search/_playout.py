@@ -1,4 +1,4 @@
-"""Models made of other models: leaves judged otherwise, chance frozen."""
+"""Leaves that are judged by random playouts."""
 
 from typing import Any, Generic
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_count, check_kinds, check_prediction, check_range
+from ._check import check_count, check_kinds, check_prediction, check_range, check_step
 from ._model import (
     AbstractChanceModel,
     AbstractHiddenModel,
@@ -16,90 +16,7 @@ from ._model import (
     Afterstate,
     Node,
 )
-from ._sample import safe_softmax, split_rows, where_rows
-
-
-class Determinised(AbstractPriorModel[Node], Generic[Node]):
-    """`model` without its odds: a tree search draws an action's outcome once and keeps it.
-
-    [`zero_search.Hindsight`][] searches several such frozen futures.
-    """
-
-    model: AbstractPriorModel[Node]
-
-    def __check_init__(self):
-        check_kinds("Determinised", AbstractPriorModel, model=self.model)
-
-    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
-        return self.model.root(state, obs, key=key)
-
-    def step(
-        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.model.step(node, action, key=key)
-
-    def predict(
-        self, node: Node, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        return self.model.predict(node, key=key)
-
-
-class ExpectedModel(AbstractChanceModel[Node, Afterstate], Generic[Node, Afterstate]):
-    """`model` whose afterstates are worth the mean over all outcomes of what its evaluator says.
-
-    That is exactly one step ahead: the value of an afterstate is
-    `sum(p * (reward + discount * value))`. Without it a search judges an action by the few outcomes
-    that it has visited, the most probable ones. The price is one evaluation for each outcome, in
-    one batch, of every new afterstate.
-    """
-
-    model: AbstractChanceModel[Node, Afterstate]
-
-    def __check_init__(self):
-        check_kinds("ExpectedModel", AbstractChanceModel, model=self.model)
-
-    @property
-    def num_outcomes(self) -> int:
-        return self.model.num_outcomes
-
-    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
-        return self.model.root(state, obs, key=key)
-
-    def step(
-        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.model.step(node, action, key=key)
-
-    def predict(
-        self, node: Node, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        return self.model.predict(node, key=key)
-
-    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
-        return self.model.afterstate(node, action)
-
-    def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
-        return self.model.outcome_logits(afterstate)
-
-    def resolve(
-        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.model.resolve(afterstate, outcome)
-
-    def afterstate_value(
-        self, afterstate: Afterstate, *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"]:
-        probs = safe_softmax(self.model.outcome_logits(afterstate).astype(jnp.float32))
-        batch, number = probs.shape
-        every = jax.tree.map(lambda x: jnp.repeat(x, number, axis=0), afterstate)
-        outcomes = jnp.tile(jnp.arange(number, dtype=jnp.int32), batch)
-        node, reward, discount, _ = self.model.resolve(every, outcomes)
-        keys = jax.vmap(lambda k: jr.split(k, number))(key).reshape(-1)
-        logits, value = self.model.predict(node, key=keys)
-        check_prediction(logits, value, batch * number, None)
-        future = jnp.where(discount == 0, 0.0, discount * value.astype(jnp.float32))
-        worth = (reward + future).reshape(batch, number)
-        return jnp.sum(jnp.where(probs > 0, probs * worth, 0.0), axis=1)
+from ._sample import split_rows, where_rows
 
 
 class PlayoutModel(
@@ -111,8 +28,8 @@ class PlayoutModel(
     the signed discounts, so any number of players may take turns. It stops where the episode ends,
     where nothing is legal, or after `num_steps`. With `bootstrap` the evaluator's value of the
     node reached counts there (nothing follows a discount of 0), otherwise nothing more does. A
-    leaf is judged once and keeps its value, as good or bad as its luck was. What `model` can do
-    with chance and signals this can do as well; a value that it has for afterstates is not used.
+    leaf is evaluated once and keeps its value. Chance outcomes and signals are those of `model`; a
+    value that it has for afterstates is not used.
 
     | a leaf is worth | |
     |---|---|
@@ -137,7 +54,7 @@ class PlayoutModel(
 
     model: AbstractPriorModel[Node]
     num_steps: int
-    bootstrap: bool = False
+    bootstrap: bool = eqx.field(static=True, default=False)
     mixing: float = 1.0
     playouts_in: AbstractPriorModel[Node] | None = None
 
@@ -173,11 +90,13 @@ class PlayoutModel(
         check_prediction(logits, value, key.shape[0], None)
         value = value.astype(jnp.float32)
         run = _run(self, node, logits > -jnp.inf, value, go)
-        reached = run.value
-        if self.playouts_in is not None and self.bootstrap is not False:
-            reached = self.model.predict(run.state, key=end)[1].astype(jnp.float32)
-        future = jnp.where(self.bootstrap & (run.scale != 0), run.scale * reached, 0.0)
-        # Without a share, a value of any kind is without effect.
+        future = jnp.zeros_like(value)
+        if self.bootstrap:
+            reached = run.value
+            if self.playouts_in is not None:
+                reached = self.model.predict(run.state, key=end)[1].astype(jnp.float32)
+            future = jnp.where(run.scale != 0, run.scale * reached, 0.0)
+        # With `mixing=1` even a NaN of the evaluator has no effect.
         own = jnp.where(self.mixing < 1, (1.0 - self.mixing) * value, 0.0)
         return logits, own + self.mixing * (run.total + future)
 
@@ -236,7 +155,9 @@ def _run(
         draw, go, look = (jax.vmap(lambda k: jr.fold_in(k, i))(k) for k in keys)
         action = _uniform(run.legal, draw)
         state, reward, discount, last = played.step(run.state, action, key=go)
+        check_step(run.state, state, reward, discount, last)
         logits, value = played.predict(state, key=look)
+        check_prediction(logits, value, *run.legal.shape)
         legal = logits > -jnp.inf
         after = _Run(
             state=state,

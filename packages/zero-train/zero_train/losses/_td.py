@@ -1,0 +1,374 @@
+"""Temporal-difference losses of values, Q-values and distributions of returns."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.core import Tracer
+from jaxtyping import Array, Float, Int
+
+from .._arrays import check_axes, check_positive, finite
+
+
+def td_learning_loss(
+    value: Float[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_value: Float[Array, ""],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """One-step TD learning (Sutton & Barto 2018, equation 6.2) with the target `r + d * V'`.
+
+    **Arguments:**
+
+    - `value`: to learn, of the state before the step.
+    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
+    - `next_value`: of the state after it, from the view of the player to move there; usually of a
+        target network. The target is a constant.
+    - `huber`: the error from which the loss is linear (`optax.losses.huber_loss`); `None` for half
+        the square.
+    """
+    check_axes(
+        "td_learning_loss",
+        value=(value, ""),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        next_value=(next_value, ""),
+    )
+    return regression("td_learning_loss", value, reward + discount * next_value, huber)
+
+
+def clipped_value_loss(
+    value: Float[Array, ""],
+    old_value: Float[Array, ""],
+    target: Float[Array, ""],
+    *,
+    epsilon: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """The value loss of most implementations of PPO (Engstrom et al. 2020,
+    https://arxiv.org/abs/2005.12729, section 3):
+    `max((V - G)^2, (clip(V, V_old - epsilon, V_old + epsilon) - G)^2) / 2`.
+
+    **Arguments:**
+
+    - `value`: to learn.
+    - `old_value`: the value when the data were collected. A constant.
+    - `target`: `G`, such as that of [`zero_train.returns.truncated_gae`][]. A constant.
+    - `epsilon`: how far an update may move the value, in its unit.
+    """
+    check_axes(
+        "clipped_value_loss", value=(value, ""), old_value=(old_value, ""), target=(target, "")
+    )
+    check_positive("clipped_value_loss", epsilon=epsilon)
+    old_value, target = jax.lax.stop_gradient((old_value, target))
+    clipped = old_value + jnp.clip(value - old_value, -epsilon, epsilon)
+    return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
+
+
+def regression(owner: str, prediction: Array, target: Array, huber: float | None) -> Array:
+    """Half the squared error from a constant target, or the Huber loss."""
+    target = jax.lax.stop_gradient(target)
+    if huber is None:
+        return optax.losses.l2_loss(prediction, target)
+    check_positive(owner, huber=huber)
+    return optax.losses.huber_loss(prediction, target, delta=huber)
+
+
+def q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_qvalues: Float[Array, " actions"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) with the target `r + d * max(Q')`.
+
+    A Q-value of -inf marks an illegal action. A final next state may have no legal action.
+
+    **Arguments:**
+
+    - `qvalues`: of the state before the step. Only that of `action` is learned.
+    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
+    - `next_qvalues`: of the state after it, from the view of the player to move there; usually of
+        a target network. The target is a constant.
+    - `huber`: the error from which the loss is linear; `None` for half the square.
+    """
+    _check("q_learning_loss", qvalues, action, reward, discount, next_qvalues=next_qvalues)
+    target = reward + discount * _greedy(next_qvalues, next_qvalues)
+    return regression("q_learning_loss", finite(qvalues)[action], target, huber)
+
+
+def double_q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_qvalues: Float[Array, " actions"],
+    selector: Float[Array, " actions"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4)
+    with the target `r + d * Q'[argmax(selector)]`.
+
+    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
+
+    - `selector`: Q-values that choose the next action; usually the learning network's own.
+    """
+    owner = "double_q_learning_loss"
+    _check(owner, qvalues, action, reward, discount, next_qvalues=next_qvalues, selector=selector)
+    target = reward + discount * _greedy(next_qvalues, selector)
+    return regression(owner, finite(qvalues)[action], target, huber)
+
+
+def munchausen_q_learning_loss(
+    qvalues: Float[Array, " actions"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    target_qvalues: Float[Array, " actions"],
+    next_qvalues: Float[Array, " actions"],
+    *,
+    temperature: float | Float[Array, ""] = 0.03,
+    scale: float | Float[Array, ""] = 0.9,
+    minimum: float | Float[Array, ""] = -1.0,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """Munchausen Q-learning (Vieillard et al. 2020, https://arxiv.org/abs/2007.14430) with the
+    target
+
+    `r + scale * clip(tau * log pi[a], minimum, 0) + d * tau * logsumexp(Q' / tau)`
+
+    with `pi = softmax(target_qvalues / tau)`. The last term is `sum(pi' * (Q' - tau * log pi'))`
+    with `pi' = softmax(Q' / tau)`.
+
+    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
+
+    - `target_qvalues`: of the state before the step, by the target network.
+    - `temperature`: `tau`, above 0.
+    - `scale`, `minimum`: of the bonus. A scale of 0 gives soft Q-learning.
+    """
+    owner = "munchausen_q_learning_loss"
+    _check(
+        owner,
+        qvalues,
+        action,
+        reward,
+        discount,
+        target_qvalues=target_qvalues,
+        next_qvalues=next_qvalues,
+    )
+    check_positive(owner, temperature=temperature)
+    log_policy = target_qvalues[action] - _soft_maximum(target_qvalues, temperature)
+    bonus = scale * jnp.clip(log_policy, minimum, 0.0)
+    target = reward + bonus + discount * _soft_maximum(next_qvalues, temperature)
+    return regression(owner, finite(qvalues)[action], target, huber)
+
+
+def _greedy(qvalues: Array, selector: Array) -> Array:
+    legal_selector = jnp.where(jnp.isneginf(qvalues), -jnp.inf, selector)
+    return finite(qvalues)[jnp.argmax(legal_selector)]
+
+
+def _soft_maximum(qvalues: Array, temperature: float | Array) -> Array:
+    return finite(temperature * jax.nn.logsumexp(qvalues / temperature))
+
+
+def _check(
+    owner: str, qvalues: Array, action: Array, reward: Array, discount: Array, **others: Array
+) -> None:
+    check_axes(
+        owner,
+        qvalues=(qvalues, "actions"),
+        action=(action, ""),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        **{name: (x, "actions") for name, x in others.items()},
+    )
+
+
+def categorical_projection(
+    values: Float[Array, " samples"],
+    probs: Float[Array, " samples"],
+    atoms: Float[Array | np.ndarray, " atoms"],
+) -> Float[Array, " atoms"]:
+    """The distribution on `atoms` nearest in Cramér distance to the given one (Bellemare et al.
+    2017, https://arxiv.org/abs/1707.06887, equation 7; Rowland et al. 2018). The probability of
+    each value is divided between the two atoms next to it by linear interpolation, which keeps the
+    mean. Values outside the range of the atoms are clipped to it.
+
+    **Arguments:**
+
+    - `values`: in any order; a negative discount reverses it.
+    - `probs`: the probability of each value.
+    - `atoms`: two or more in increasing order, at any distances.
+    """
+    check_axes(
+        "categorical_projection",
+        values=(values, "samples"),
+        probs=(probs, "samples"),
+        atoms=(atoms, "atoms"),
+    )
+    _check_atoms("categorical_projection", atoms)
+    atoms = jnp.asarray(atoms)
+    values = jnp.clip(values, atoms[0], atoms[-1])
+    # A search and a scatter: a table of all atoms by all values takes 70 times as long for 601.
+    low = jnp.searchsorted(atoms, values, side="right") - 1
+    low = jnp.clip(low, 0, atoms.size - 2)
+    share = (values - atoms[low]) / (atoms[low + 1] - atoms[low])
+    nothing = jnp.zeros(atoms.shape, probs.dtype)
+    return nothing.at[low].add(probs * (1 - share)).at[low + 1].add(probs * share)
+
+
+def categorical_td_loss(
+    logits: Float[Array, " atoms"],
+    atoms: Float[Array | np.ndarray, " atoms"],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_logits: Float[Array, " atoms"],
+) -> Float[Array, ""]:
+    """TD learning of a distribution (Bellemare et al. 2017, https://arxiv.org/abs/1707.06887,
+    algorithm 1): the cross-entropy with the projection of `r + d * Z'` onto the atoms.
+
+    **Arguments:**
+
+    - `logits`: of the atoms in the state before the step, to learn.
+    - `atoms`: as in [`zero_train.losses.categorical_projection`][].
+    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
+    - `next_logits`: of the same atoms in the state after it, from the view of the player to move
+        there. The target is a constant.
+    """
+    check_axes(
+        "categorical_td_loss",
+        logits=(logits, "atoms"),
+        atoms=(atoms, "atoms"),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        next_logits=(next_logits, "atoms"),
+    )
+    _check_atoms("categorical_td_loss", atoms)
+    values = reward + discount * jnp.asarray(atoms)
+    target = categorical_projection(values, jax.nn.softmax(next_logits), atoms)
+    return optax.losses.safe_softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
+
+
+def categorical_double_q_learning_loss(
+    logits: Float[Array, "actions atoms"],
+    atoms: Float[Array | np.ndarray, " atoms"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_logits: Float[Array, "actions atoms"],
+    selector: Float[Array, " actions"],
+) -> Float[Array, ""]:
+    """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461) of
+    distributions: [`zero_train.losses.categorical_td_loss`][] of `action`, with the next action
+    `argmax(selector)`.
+
+    **Arguments:** those of [`zero_train.losses.categorical_td_loss`][], for every action, and
+
+    - `action`: the action taken.
+    - `selector`: Q-values that choose the next action, -inf where illegal. Usually those of the
+        learning network; `jax.nn.softmax(next_logits) @ atoms` for the Q-learning of C51.
+    """
+    check_axes(
+        "categorical_double_q_learning_loss",
+        logits=(logits, "actions atoms"),
+        atoms=(atoms, "atoms"),
+        action=(action, ""),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        next_logits=(next_logits, "actions atoms"),
+        selector=(selector, "actions"),
+    )
+    chosen = next_logits[jnp.argmax(selector)]
+    return categorical_td_loss(logits[action], atoms, reward, discount, chosen)
+
+
+def _check_atoms(owner: str, atoms: Array | np.ndarray) -> None:
+    if atoms.size < 2:
+        raise ValueError(f"`{owner}` was given {atoms.size} atom; it needs 2 or more.")
+    if isinstance(atoms, Tracer):
+        return
+    steps = np.diff(np.asarray(atoms))
+    if not np.all(steps > 0):
+        i = int(np.argmin(steps > 0))
+        raise ValueError(
+            f"`{owner}` was given atoms out of order: atoms[{i}] = {atoms[i]:g} and "
+            f"atoms[{i + 1}] = {atoms[i + 1]:g}. Sort them, each once."
+        )
+
+
+def quantile_regression_loss(
+    quantiles: Float[Array, " quantiles"],
+    fractions: Float[Array | np.ndarray, " quantiles"],
+    target: Float[Array, " samples"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """The sum over `i` of the mean over `j` of `|tau[i] - (delta < 0)| * L(delta)` with
+    `delta = target[j] - quantiles[i]` (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
+    equation 10).
+
+    **Arguments:**
+
+    - `quantiles`: to learn.
+    - `fractions`: `tau`, the fraction of each quantile, such as `(i + 1/2) / N`.
+    - `target`: equally likely samples or quantiles of the target. A constant.
+    - `huber`: the error from which `L`, the Huber loss, is linear. `L` is not divided by it. With
+        `None`, `L` is the absolute value.
+    """
+    owner = "quantile_regression_loss"
+    check_axes(
+        owner,
+        quantiles=(quantiles, "quantiles"),
+        fractions=(fractions, "quantiles"),
+        target=(target, "samples"),
+    )
+    error = jax.lax.stop_gradient(target)[None, :] - quantiles[:, None]
+    weight = jnp.abs(jnp.asarray(fractions)[:, None] - (error < 0).astype(error.dtype))
+    if huber is None:
+        loss = jnp.abs(error)
+    else:
+        check_positive(owner, huber=huber)
+        loss = optax.losses.huber_loss(error, delta=huber)
+    return jnp.sum(jnp.mean(weight * loss, axis=1))
+
+
+def quantile_q_learning_loss(
+    quantiles: Float[Array, "actions quantiles"],
+    fractions: Float[Array | np.ndarray, " quantiles"],
+    action: Int[Array, ""],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    next_quantiles: Float[Array, "actions samples"],
+    selector: Float[Array, " actions"],
+    *,
+    huber: float | None = None,
+) -> Float[Array, ""]:
+    """Q-learning of quantiles (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
+    algorithm 1): [`zero_train.losses.quantile_regression_loss`][] with the target
+    `r + d * next_quantiles[argmax(selector)]`.
+
+    **Arguments:** those of [`zero_train.losses.quantile_regression_loss`][], and
+
+    - `action`, `reward`, `discount`: of the step, as in [`zero_train.losses.q_learning_loss`][].
+    - `next_quantiles`: of the state after it, from the view of the player to move there.
+    - `selector`: Q-values that choose the next action, -inf where illegal:
+        `next_quantiles.mean(1)`, or those of the learning network for double Q-learning.
+    """
+    check_axes(
+        "quantile_q_learning_loss",
+        quantiles=(quantiles, "actions quantiles"),
+        fractions=(fractions, "quantiles"),
+        action=(action, ""),
+        reward=(reward, ""),
+        discount=(discount, ""),
+        next_quantiles=(next_quantiles, "actions samples"),
+        selector=(selector, "actions"),
+    )
+    target = reward + discount * finite(next_quantiles[jnp.argmax(selector)])
+    return quantile_regression_loss(finite(quantiles)[action], fractions, target, huber=huber)
