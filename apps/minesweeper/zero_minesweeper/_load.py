@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator
-from zero_train.app import load_config, load_player, UsageError
+from zero_train.app import load_config, load_parameters, UsageError
 
 from ._agents import build_agent, PLANNING
 from ._build import build_env, build_learner
@@ -41,13 +41,13 @@ def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
-    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
+    [`zero_train.CheckpointError`][] if all its parameters are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "minesweeper")
     agent = build_learner(config)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).params
-    step, params = load_player(folder, like)
+    step, params = load_parameters(folder, like)
     return Trained(config, params, step)
 
 

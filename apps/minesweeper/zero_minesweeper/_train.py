@@ -59,24 +59,24 @@ class _Run(AbstractRun):
         self._key = jr.fold_in(jr.key(config.seed), 1)
         self._folder = files.folder
 
-    def player(self, agent: ExpertIterationState) -> PyTree[Array]:
+    def parameters(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
 
     def measure(self, step: int) -> Mapping[str, Any]:
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
+    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         last = step == config.steps
         if step % config.evaluate_every and not last:
             return None
-        # The player is on all devices of the mesh, and an evaluation would run on all of them.
-        player = jax.device_put(player, jax.devices()[0])
-        thoughts = opinions(self._env, self._guesses, self._learner.evaluator(player))
+        # The parameters are on all devices of the mesh, and an evaluation would run on all of them.
+        parameters = jax.device_put(parameters, jax.devices()[0])
+        thoughts = opinions(self._env, self._guesses, self._learner.evaluator(parameters))
         self._folder.write(FILE, json.dumps(thoughts))
         names = FOLLOWED + COMPARED if last else FOLLOWED
-        rows = [self._row(name, player, (4 if last else 1) * config.boards) for name in names]
+        rows = [self._row(name, parameters, (4 if last else 1) * config.boards) for name in names]
         network, belief = rows[:2]
         return EvaluationResult(
             rows=rows,

@@ -28,7 +28,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
         "evaluations.jsonl",
         "events",
         "checkpoints",
-        "players",
+        "parameters",
         "report.html",
     } <= names
     lines = read_lines(tiny_run / "metrics.jsonl")
@@ -83,7 +83,7 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     trained = load(tiny_run)
     assert trained.step == 4 and trained.config == small_config
     like = jax.eval_shape(lambda: trained.params)
-    stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=4)
+    stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
     for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
         np.testing.assert_array_equal(x, y)
 

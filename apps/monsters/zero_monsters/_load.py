@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import Monsters
 from zero_train import AbstractActor
-from zero_train.app import load_config, load_player
+from zero_train.app import load_config, load_parameters
 
 from ._build import build_actor, build_agent, build_env
 from ._config import Config
@@ -48,11 +48,11 @@ def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
-    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
+    [`zero_train.CheckpointError`][] if all its parameters are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "monsters")
     agent = build_agent(config)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).params
-    step, params = load_player(folder, like)
+    step, params = load_parameters(folder, like)
     return Trained(config, build_env(config), params, step)

@@ -50,25 +50,25 @@ class _Run(AbstractRun):
         self._oracle = MonstersOracle(self._env)
         self._key = jr.fold_in(jr.key(config.seed), 1)
 
-    def player(self, agent: ExpertIterationState) -> PyTree[Array]:
+    def parameters(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.params
 
     def measure(self, step: int) -> Mapping[str, Any]:
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
+    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         last = step == config.steps
         if step % config.evaluate_every and not last:
             return None
-        # The player is on all devices of the mesh, and an evaluation would run on all of them.
-        player = jax.device_put(player, jax.devices()[0])
+        # The parameters are on all devices of the mesh, and an evaluation would run on all of them.
+        parameters = jax.device_put(parameters, jax.devices()[0])
         if last:
-            rows = [self._row(player, name, 4 * config.rollouts) for name in _compared(config)]
+            rows = [self._row(parameters, name, 4 * config.rollouts) for name in _compared(config)]
             rows.append(self._ignorant(4 * config.rollouts))
         else:
-            rows = [self._row(player, name, config.rollouts) for name in _followed(config)]
+            rows = [self._row(parameters, name, config.rollouts) for name in _followed(config)]
         named = {row["planner"]: row for row in rows if row["leaf"] == "network"}
         best, network = named[config.planner], named["network"]
         return EvaluationResult(

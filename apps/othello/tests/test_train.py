@@ -25,7 +25,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
         "elo.json",
         "events",
         "checkpoints",
-        "players",
+        "parameters",
         "report.html",
     } <= names
     lines = read_lines(tiny_run / "metrics.jsonl")
@@ -75,7 +75,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(
     assert Checkpoints(tmp_path / "checkpoints").latest == 0
     params = load(tiny_run).params
     like = jax.eval_shape(lambda: params)
-    folders = [folder / "players" for folder in (tmp_path, tiny_run)]
+    folders = [folder / "parameters" for folder in (tmp_path, tiny_run)]
     first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
     for x, y in zip(*map(jax.tree.leaves, first), strict=True):
         assert (x == y).all()
@@ -85,7 +85,7 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     trained = load(tiny_run)
     assert trained.step == 24 and trained.config == small_config
     like = jax.eval_shape(lambda: trained.params)
-    stored = Checkpoints(tiny_run / "players", keep=None).restore(like, step=24)
+    stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=24)
     for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
         assert (x == y).all()
 

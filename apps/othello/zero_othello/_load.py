@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from zero_envs import PgxEnvironment
 from zero_train import AbstractActor, ExpertIteration
-from zero_train.app import load_config, load_player
+from zero_train.app import load_config, load_parameters
 
 from ._build import build_agent, build_env
 from ._config import Config
@@ -44,12 +44,12 @@ def load(run: str | pathlib.Path, env: PgxEnvironment | None = None) -> Trained:
     """The newest player of a run.
 
     **Raises:** `UsageError` if the folder has no run; [`zero_train.CheckpointError`][] if all its
-    players are damaged or do not fit config.json.
+    parameters are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "othello")
     env = build_env() if env is None else env
     agent = build_agent(config, env)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
-    step, params = load_player(folder, like)
+    step, params = load_parameters(folder, like)
     return Trained(config, env, agent, params, step)

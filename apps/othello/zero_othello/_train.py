@@ -49,21 +49,21 @@ class _Run(AbstractRun):
         env: Any = loop.env
         agent: Any = loop.agent
         like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).target
-        load = lambda step: files.players.restore(like, step=step)
+        load = lambda step: files.parameters.restore(like, step=step)
         self._ladder = Ladder(config, env, agent, load, files.evaluations)
         self._write_elo()
 
-    def player(self, agent: ExpertIterationState) -> PyTree[Array]:
+    def parameters(self, agent: ExpertIterationState) -> PyTree[Array]:
         return agent.target
 
     def measure(self, step: int) -> Mapping[str, Any]:
         rate: Any = self._schedule(step * self._config.updates - 1)
         return {"learning_rate": float(rate)}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
+    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
         if step % self._config.ladder_every and step != self._config.steps:
             return None
-        rows = self._ladder.meet(step, player)
+        rows = self._ladder.meet(step, parameters)
         self._write_elo()
         elo, se = self._ladder.rating(step)
         return EvaluationResult(

@@ -82,8 +82,8 @@ def first_player(tmp_path_factory):
         config = _small(env, agent)
         folder = tmp_path_factory.mktemp("first")
         (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-        player = build_agent(config, build_env(config)).init(key=jr.key(0)).online
-        Checkpoints(folder / "players", keep=None).save(0, player)
+        parameters = build_agent(config, build_env(config)).init(key=jr.key(0)).online
+        Checkpoints(folder / "parameters", keep=None).save(0, parameters)
         return folder
 
     return make

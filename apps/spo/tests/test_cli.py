@@ -81,7 +81,7 @@ def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path):
     """The one before it plays, and where there is none, nobody does."""
     folder = tmp_path / "damaged"
     shutil.copytree(tiny_run, folder)
-    parts = [path for path in (folder / "players" / "00000004").rglob("*") if path.is_file()]
+    parts = [path for path in (folder / "parameters" / "00000004").rglob("*") if path.is_file()]
     largest = max(parts, key=lambda path: path.stat().st_size)
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -91,7 +91,7 @@ def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path):
     assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
     assert err.count("\n") == 1
     for step in (0, 2):
-        (folder / "players" / f"0000000{step}" / "manifest.json").unlink()
+        (folder / "parameters" / f"0000000{step}" / "manifest.json").unlink()
     code, out, err = spo("eval", folder)
     assert (code, out) == (2, "")
     assert "00000004" in err and "no other" in err and err.count("\n") == 1

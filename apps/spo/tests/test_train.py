@@ -27,7 +27,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
         "evaluations.jsonl",
         "events",
         "checkpoints",
-        "players",
+        "parameters",
         "report.html",
     } <= names
     lines = read_lines(tiny_run / "metrics.jsonl")
@@ -101,10 +101,10 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
 def test_the_newest_player_is_loaded(tiny_run, small_config):
     trained = load(tiny_run)
     assert trained.block == 4 and trained.config == small_config
-    like = jax.eval_shape(lambda: trained.player)
-    players = Checkpoints(tiny_run / "players", keep=None)
-    newest, older = (jax.tree.leaves(players.restore(like, step=step)) for step in (4, 2))
-    found = jax.tree.leaves(trained.player)
+    like = jax.eval_shape(lambda: trained.parameters)
+    saved = Checkpoints(tiny_run / "parameters", keep=None)
+    newest, older = (jax.tree.leaves(saved.restore(like, step=step)) for step in (4, 2))
+    found = jax.tree.leaves(trained.parameters)
     for x, y in zip(found, newest, strict=True):
         np.testing.assert_array_equal(x, y)
     assert any((np.asarray(x) != np.asarray(y)).any() for x, y in zip(found, older, strict=True))
@@ -114,7 +114,7 @@ def test_the_player_searches_with_the_temperature_that_was_learned(tiny_run, sma
     trained = load(tiny_run)
     actor: Any = trained.actor()
     heat = float(actor.planner.temperature)
-    assert heat == float(trained.player.duals["temperature"].value) != small_config.temperature
+    assert heat == float(trained.parameters.duals["temperature"].value) != small_config.temperature
     line = read_lines(tiny_run / "metrics.jsonl")[-1]
     assert heat == pytest.approx(line["temperature"], rel=1e-2)
     fixed = dataclasses.replace(trained.config, adaptive=False)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.random as jr
 
 from zero_train import AbstractActor, ActorCritic
-from zero_train.app import load_config, load_player
+from zero_train.app import load_config, load_parameters
 
 from ._build import build_agent, build_env
 from ._config import Config
@@ -22,30 +22,30 @@ class Trained:
 
     - `config`: the configuration of the run.
     - `env`: the environment.
-    - `player`: the parameters of the player.
+    - `parameters`: what it plays with.
     - `block`: the number of training blocks so far.
     """
 
     config: Config
     env: World
-    player: ActorCritic
+    parameters: ActorCritic
     block: int
 
     def actor(self) -> AbstractActor:
         """The player of evaluations."""
-        return build_agent(self.config, self.env).play(self.player, explore=False)
+        return build_agent(self.config, self.env).play(self.parameters, explore=False)
 
 
 def load(run: str | pathlib.Path) -> Trained:
     """The newest player of a run.
 
     **Raises:** [`zero_train.app.UsageError`][] if the folder has no run;
-    [`zero_train.CheckpointError`][] if all its players are damaged or do not fit config.json.
+    [`zero_train.CheckpointError`][] if all its parameters are damaged or do not fit config.json.
     """
     folder = pathlib.Path(run)
     config = load_config(Config, folder, "spo")
     env = build_env(config)
     agent = build_agent(config, env)
     like = eqx.filter_eval_shape(lambda: agent.init(key=jr.key(0))).online
-    step, player = load_player(folder, like)
-    return Trained(config, env, player, step)
+    step, parameters = load_parameters(folder, like)
+    return Trained(config, env, parameters, step)

@@ -36,8 +36,8 @@ def describe(config: Config, loop: Loop) -> list[str]:
     """A description of the run: networks, number of steps and amount of arithmetic."""
     rows = config.envs * config.unroll
     shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
-    player = shape.agent.online
-    sizes = {name: _size(getattr(player, name)) for name in ("policy", "critic")}
+    online = shape.agent.online
+    sizes = {name: _size(getattr(online, name)) for name in ("policy", "critic")}
     flops = matrix_flops(lambda state: step(loop, state), shape)
     total = config.blocks * rows
     rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
@@ -71,19 +71,19 @@ class _Run(AbstractRun):
             "failures": "failed episodes",
         }
 
-    def player(self, agent: ActorCriticState) -> ActorCritic:
+    def parameters(self, agent: ActorCriticState) -> ActorCritic:
         return agent.online
 
     def measure(self, step: int) -> Mapping[str, Any]:
         return {}
 
-    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
+    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
         config = self._config
         if step % config.evaluate_every and step != config.blocks:
             return None
-        # The player is on all devices of the mesh, and an evaluation would run on all of them.
-        player = jax.device_put(player, jax.devices()[0])
-        actor = self._agent.play(player, explore=False)
+        # The parameters are on all devices of the mesh, and an evaluation would run on all of them.
+        parameters = jax.device_put(parameters, jax.devices()[0])
+        actor = self._agent.play(parameters, explore=False)
         # Every evaluation has the same initial states and the same randomness.
         key = jr.clone(self._key)
         summary = measure(self._env, actor, episodes=config.episodes, key=key)

@@ -42,20 +42,20 @@ class NimRun(AbstractRun):
         self.agent, self.files = loop.agent, files
         self.evaluated = [row["step"] for row in files.evaluations]
 
-    def player(self, agent):
+    def parameters(self, agent):
         return agent.target
 
     def measure(self, step):
         return {"half": step / 2}
 
-    def evaluate(self, step, player):
+    def evaluate(self, step, parameters):
         if step % CONFIG.evaluate_every:
             return None
         moved = math.nan
         if self.evaluated:
-            like = jax.eval_shape(lambda: self.player(self.agent.init(key=jr.key(0))))
-            before = self.files.players.restore(like, step=self.evaluated[-1])
-            differences = jax.tree.map(lambda x, y: jnp.sum((x - y) ** 2), player, before)
+            like = jax.eval_shape(lambda: self.parameters(self.agent.init(key=jr.key(0))))
+            before = self.files.parameters.restore(like, step=self.evaluated[-1])
+            differences = jax.tree.map(lambda x, y: jnp.sum((x - y) ** 2), parameters, before)
             moved = float(sum(jax.tree.leaves(differences)))
         self.evaluated.append(step)
         headline = f"it moved by {moved:.3g}" if self.evaluated[1:] else "nobody before it"
@@ -128,7 +128,7 @@ def test_the_folder_holds_the_run(undisturbed):
     assert (second["step"], second["of"]) == (6, 2) and second["moved"] > 0
     assert Checkpoints(undisturbed / "checkpoints").steps() == [4, 8]
     # One with every checkpoint, one with every evaluation.
-    assert Checkpoints(undisturbed / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+    assert Checkpoints(undisturbed / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
     assert (undisturbed / "report.html").read_text() == "8 steps"
     assert len(list(undisturbed.glob("*tfevents*"))) == 1
 
@@ -199,7 +199,7 @@ def test_what_a_run_without_checkpoints_had_written_is_set_aside(go, undisturbed
     assert "what it had written is in before-1" in capsys.readouterr().out
     for folder in (tmp_path / "run", tmp_path / "run" / "before-1"):
         assert lines(folder) == lines(undisturbed)
-        assert Checkpoints(folder / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+        assert Checkpoints(folder / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(
@@ -218,12 +218,14 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(
     assert capsys.readouterr().err == ""
 
 
-def test_a_player_that_was_not_saved_with_its_checkpoint_is_saved_later(go, undisturbed, tmp_path):
+def test_parameters_that_were_not_saved_with_their_checkpoint_are_saved_later(
+    go, undisturbed, tmp_path
+):
     """The run was killed between the two."""
     shutil.copytree(undisturbed, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "players" / "00000008")
+    shutil.rmtree(tmp_path / "run" / "parameters" / "00000008")
     go(tmp_path / "run", resume=True)
-    assert Checkpoints(tmp_path / "run" / "players", keep=None).steps() == [0, 3, 4, 6, 8]
+    assert Checkpoints(tmp_path / "run" / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
 
 
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):

@@ -86,12 +86,12 @@ def test_only_the_latest_are_kept(tmp_path):
     like = {"x": jnp.zeros((), jnp.int32)}
     assert checkpoints.restore(like)["x"] == 20
     assert checkpoints.restore(like, step=3)["x"] == 3
-    players = Checkpoints(tmp_path / "players", keep=None)
+    kept = Checkpoints(tmp_path / "parameters", keep=None)
     for step in range(4):
-        players.save(step, like)
-    assert players.steps() == [0, 1, 2, 3]
-    players.rewind(1)
-    assert players.steps() == [0, 1]
+        kept.save(step, like)
+    assert kept.steps() == [0, 1, 2, 3]
+    kept.rewind(1)
+    assert kept.steps() == [0, 1]
 
 
 def test_saving_a_step_again_replaces_it(tmp_path):

@@ -26,7 +26,7 @@ from ._command import (
 from ._config import (
     check_bounds as check_bounds,
     load_config as load_config,
-    load_player as load_player,
+    load_parameters as load_parameters,
     Options as Options,
     RunConfig as RunConfig,
     SEEDS as SEEDS,

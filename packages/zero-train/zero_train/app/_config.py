@@ -189,20 +189,20 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
         ) from e
 
 
-def load_player(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
-    """The newest player of the run in `folder`, and the step it was saved at. Where it is damaged
-    a warning says so, and the one before is loaded.
+def load_parameters(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
+    """The newest parameters of the run in `folder`, and the step it was saved at. Where they are
+    damaged a warning says so, and the ones before are loaded.
 
     **Arguments:**
 
-    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.player` returned.
+    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.parameters` returned.
 
-    **Raises:** [`zero_train.CheckpointError`][] where all players are damaged, there is none, or
-    the newest is of another configuration.
+    **Raises:** [`zero_train.CheckpointError`][] where all parameters are damaged, there are none,
+    or the newest are of another configuration.
     """
-    players = Checkpoints(pathlib.Path(folder) / "players", keep=None)
-    step, player = players.restore_latest(like, tell=warn)
-    return step, jax.device_put(player)
+    saved = Checkpoints(pathlib.Path(folder) / "parameters", keep=None)
+    step, parameters = saved.restore_latest(like, tell=warn)
+    return step, jax.device_put(parameters)
 
 
 def flag(name: str) -> str:

@@ -42,12 +42,12 @@ class RunFiles:
     **Attributes:**
 
     - `folder`: the run folder, where the app may write files of its own.
-    - `players`: what [`zero_train.app.AbstractRun`][]`.player` returned, by step.
+    - `parameters`: what [`zero_train.app.AbstractRun`][]`.parameters` returned, by step.
     - `evaluations`: the lines of evaluations.jsonl so far.
     """
 
     folder: RunFolder
-    players: Checkpoints
+    parameters: Checkpoints
     evaluations: list[dict[str, Any]]
 
 
@@ -85,7 +85,7 @@ class AbstractRun(abc.ABC):
     shown: Mapping[str, str]
 
     @abc.abstractmethod
-    def player(self, agent: PyTree[Array]) -> PyTree[Array]:
+    def parameters(self, agent: PyTree[Array]) -> PyTree[Array]:
         """The part of an agent's state that plays, such as its parameters. It is evaluated, and
         saved with every checkpoint and every evaluation."""
 
@@ -94,8 +94,8 @@ class AbstractRun(abc.ABC):
         """More metrics of a step than [`zero_train.step`][] returns, such as the learning rate."""
 
     @abc.abstractmethod
-    def evaluate(self, step: int, player: PyTree[Array]) -> EvaluationResult | None:
-        """Evaluates the player after a step; returns `None` where no evaluation is due."""
+    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
+        """Evaluates these parameters after a step; returns `None` where no evaluation is due."""
 
     @abc.abstractmethod
     def report(self, folder: pathlib.Path) -> None:
@@ -145,21 +145,21 @@ def train(
         _discarded(folder, options),
     ):
         checkpoints = Checkpoints(folder.path / "checkpoints")
-        players = Checkpoints(folder.path / "players", keep=None)
+        parameters = Checkpoints(folder.path / "parameters", keep=None)
         state, done, aside = None, 0, None
         if checkpoints.steps():
             done, state = checkpoints.restore_latest(like, tell=warn)
-            for kept in (checkpoints, folder, players):
+            for kept in (checkpoints, folder, parameters):
                 kept.rewind(done)
         elif options.resume:
             aside = folder.begin_again()
         lines = read_lines(folder.path / "evaluations.jsonl")
-        own = run(RunFiles(folder, players, lines))
+        own = run(RunFiles(folder, parameters, lines))
         with (
             View(steps, own.shown, start=done) as view,
             _Sinks(folder, done, own.project if options.wandb else None) as sinks,
         ):
-            bookkeeping = _Bookkeeping(own, folder, checkpoints, players)
+            bookkeeping = _Bookkeeping(own, folder, checkpoints, parameters)
             if state is None:
                 if options.resume:
                     had = f"; what it had written is in {aside.name}" if aside else ""
@@ -167,7 +167,7 @@ def train(
                 view.note("compiling, then filling the replay with the first games")
                 state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
                 view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
-            # Also a player that was not yet saved with its checkpoint.
+            # Also parameters that were not yet saved with their checkpoint.
             bookkeeping.save(done, state)
             with _reported(own, folder):
                 run_step = _compiled(loop, state, view)
@@ -243,15 +243,19 @@ def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
 
 
 class _Bookkeeping:
-    """The totals, checkpoints and players of a run."""
+    """The totals, checkpoints and parameters of a run."""
 
     def __init__(
-        self, own: AbstractRun, folder: RunFolder, checkpoints: Checkpoints, players: Checkpoints
+        self,
+        own: AbstractRun,
+        folder: RunFolder,
+        checkpoints: Checkpoints,
+        parameters: Checkpoints,
     ):
         self._own = own
         self._folder = folder
         self._checkpoints = checkpoints
-        self._players = players
+        self._parameters = parameters
         before = read_lines(folder.path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
 
@@ -267,21 +271,21 @@ class _Bookkeeping:
         for name in _COUNTS:
             self._totals[name] += int(new[name])
         metrics = {**new, **self._totals, **self._own.measure(done)}
-        player = self._own.player(agent)
-        result = self._own.evaluate(done, player)
+        parameters = self._own.parameters(agent)
+        result = self._own.evaluate(done, parameters)
         if result is not None:
-            self._players.save(done, player)
+            self._parameters.save(done, parameters)
             for row in result.rows:
                 self._folder.log_evaluation(done, row)
             metrics |= result.metrics
         return metrics, result
 
     def save(self, done: int, state: LoopState) -> None:
-        """Saves the whole state, and its player."""
+        """Saves the whole state, and what plays."""
         if done not in self._checkpoints.steps():
             self._checkpoints.save(done, state)
-        if done not in self._players.steps():
-            self._players.save(done, self._own.player(state.agent))
+        if done not in self._parameters.steps():
+            self._parameters.save(done, self._own.parameters(state.agent))
 
 
 class _Sinks:
