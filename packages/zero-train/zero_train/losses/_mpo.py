@@ -105,6 +105,7 @@ def kl_penalty(
     return penalty, dual_loss
 
 
+@check_axes
 def nonparametric_policy(
     values: Float[Array, " actions"],
     temperature: Dual,
@@ -127,10 +128,11 @@ def nonparametric_policy(
     **Returns:** `log q`, without gradient, and -inf for illegal actions. Its `exp` are weights for
     [`zero_train.losses.weighted_policy_loss`][].
     """
-    log_policy, _, _ = _tilt("nonparametric_policy", values, temperature, log_prior)
+    log_policy, _, _ = _tilt(values, temperature, log_prior)
     return jax.lax.stop_gradient(log_policy)
 
 
+@check_axes
 def temperature_loss(
     values: Float[Array, " actions"],
     temperature: Dual,
@@ -159,7 +161,7 @@ def temperature_loss(
     - `effective_sample_size`: `1 / sum(q^2)`, between 1 and the number of candidates.
     """
     check_positive("temperature_loss", epsilon=epsilon)
-    log_policy, log_ratio, free_value = _tilt("temperature_loss", values, temperature, log_prior)
+    log_policy, log_ratio, free_value = _tilt(values, temperature, log_prior)
     loss = temperature.value * epsilon + free_value
     policy = jnp.exp(log_policy)
     kl = jnp.sum(policy * log_ratio)
@@ -171,15 +173,11 @@ def temperature_loss(
     }
 
 
-def _tilt(
-    caller: str, values: Array, temperature: Dual, log_prior: Array | None
-) -> tuple[Array, Array, Array]:
+def _tilt(values: Array, temperature: Dual, log_prior: Array | None) -> tuple[Array, Array, Array]:
     """`log q`, `log(q / prior)`, finite also where illegal, and `eta * log Z`."""
     eta = temperature.value
-    prior = values if log_prior is None else log_prior
-    check_axes(
-        caller, values=(values, "actions"), log_prior=(prior, "actions"), temperature=(eta, "")
-    )
+    if eta.ndim:
+        raise ValueError(f"`temperature` has shape {list(eta.shape)}: give a scalar `Dual`.")
     if log_prior is None:
         log_prior = jnp.full_like(values, -math.log(values.size))
     values, log_prior = jax.lax.stop_gradient((values, log_prior))
@@ -197,6 +195,7 @@ def _tilt(
 Losses = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
 
 
+@check_axes
 def weighted_policy_loss(
     log_probs: Float[Array, " actions"], weights: Float[Array, " actions"]
 ) -> Float[Array, ""]:
@@ -209,13 +208,11 @@ def weighted_policy_loss(
     - `weights`: at least 0, usually with sum 1. A constant. An action of weight 0 may have the
         log-probability -inf: `0 * -inf` counts as 0.
     """
-    check_axes(
-        "weighted_policy_loss", log_probs=(log_probs, "actions"), weights=(weights, "actions")
-    )
     weights = jax.lax.stop_gradient(weights)
     return -jnp.sum(weights * jnp.where(weights > 0, log_probs, 0.0))
 
 
+@check_axes
 def mpo_loss(
     policy: Policy,
     target: Policy,
@@ -267,6 +264,7 @@ def mpo_loss(
     }
 
 
+@check_axes
 def mpo_decoupled_loss(
     policy: DecoupledPolicy,
     target: DecoupledPolicy,
@@ -315,6 +313,7 @@ def mpo_decoupled_loss(
     return loss, metrics
 
 
+@check_axes
 def mpo_categorical_loss(
     logits: Float[Array, " actions"],
     target_logits: Float[Array, " actions"],
@@ -355,6 +354,7 @@ def mpo_categorical_loss(
     }
 
 
+@check_axes
 def vmpo_loss(
     log_probs: Float[Array, " rows"],
     advantages: Float[Array, " rows"],
@@ -382,8 +382,6 @@ def vmpo_loss(
     **Returns:** the loss, and its metrics: `policy_loss`, `temperature_loss` and those of
     [`zero_train.losses.temperature_loss`][].
     """
-    rows = {"log_probs": log_probs, "advantages": advantages, "weights": weights}
-    check_axes("vmpo_loss", **{name: (x, "rows") for name, x in rows.items()})
     if not 0 < top_fraction <= 1:
         raise ValueError(f"`vmpo_loss(top_fraction={top_fraction})`: must be in (0, 1].")
     valid = weights > 0

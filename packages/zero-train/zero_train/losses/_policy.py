@@ -32,6 +32,7 @@ class DecoupledPolicy(Policy, Protocol):
         ...
 
 
+@check_axes
 def ppo_clip_loss(
     log_prob: Float[Array, ""],
     old_log_prob: Float[Array, ""],
@@ -50,13 +51,14 @@ def ppo_clip_loss(
     - `advantage`: of the action, from the view of the player who took it. A constant.
     - `epsilon`: the distance of `rho` from 1 at which it is clipped, such as 0.2.
     """
-    ratio = jnp.exp(_log_ratio("ppo_clip_loss", log_prob, old_log_prob, advantage))
+    ratio = jnp.exp(_log_ratio(log_prob, old_log_prob))
     check_positive("ppo_clip_loss", epsilon=epsilon)
     advantage = jax.lax.stop_gradient(advantage)
     clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
     return -jnp.minimum(ratio * advantage, clipped * advantage)
 
 
+@check_axes
 def ppo_penalty_loss(
     log_prob: Float[Array, ""],
     old_log_prob: Float[Array, ""],
@@ -74,11 +76,11 @@ def ppo_penalty_loss(
     - `beta`: the weight of the penalty. The paper (section 4) doubles it when the mean `kl` of an
         update exceeds 1.5 times its goal, and halves it when the goal exceeds 1.5 times the `kl`.
     """
-    check_axes("ppo_penalty_loss", kl=(kl, ""))
-    ratio = jnp.exp(_log_ratio("ppo_penalty_loss", log_prob, old_log_prob, advantage))
+    ratio = jnp.exp(_log_ratio(log_prob, old_log_prob))
     return beta * kl - ratio * jax.lax.stop_gradient(advantage)
 
 
+@check_axes
 def dpo_loss(
     log_prob: Float[Array, ""],
     old_log_prob: Float[Array, ""],
@@ -96,7 +98,7 @@ def dpo_loss(
     Arguments are those of [`zero_train.losses.ppo_clip_loss`][]; `alpha` and `beta` are by default
     those of the paper.
     """
-    log_ratio = _log_ratio("dpo_loss", log_prob, old_log_prob, advantage)
+    log_ratio = _log_ratio(log_prob, old_log_prob)
     check_positive("dpo_loss", alpha=alpha, beta=beta)
     ratio, advantage = jnp.exp(log_ratio), jax.lax.stop_gradient(advantage)
     gain, loss = (ratio - 1) * advantage, log_ratio * advantage
@@ -108,10 +110,7 @@ def dpo_loss(
     return drift - ratio * advantage
 
 
-def _log_ratio(owner: str, log_prob: Array, old_log_prob: Array, advantage: Array) -> Array:
-    check_axes(
-        owner, log_prob=(log_prob, ""), old_log_prob=(old_log_prob, ""), advantage=(advantage, "")
-    )
+def _log_ratio(log_prob: Array, old_log_prob: Array) -> Array:
     # An illegal filler action is that to both policies, and -inf minus -inf is NaN, which would
     # reach the gradient through a weight of 0.
     possible = ~jnp.isneginf(old_log_prob)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from .._arrays import check_axes, check_positive, finite
 
 
+@check_axes
 def td_learning_loss(
     value: Float[Array, ""],
     reward: Float[Array, ""],
@@ -29,16 +30,10 @@ def td_learning_loss(
     - `huber`: the error from which the loss is linear (`optax.losses.huber_loss`); `None` for half
         the square.
     """
-    check_axes(
-        "td_learning_loss",
-        value=(value, ""),
-        reward=(reward, ""),
-        discount=(discount, ""),
-        next_value=(next_value, ""),
-    )
     return regression("td_learning_loss", value, reward + discount * next_value, huber)
 
 
+@check_axes
 def clipped_value_loss(
     value: Float[Array, ""],
     old_value: Float[Array, ""],
@@ -57,9 +52,6 @@ def clipped_value_loss(
     - `target`: `G`, such as that of [`zero_train.returns.truncated_gae`][]. A constant.
     - `epsilon`: how far an update may move the value, in its unit.
     """
-    check_axes(
-        "clipped_value_loss", value=(value, ""), old_value=(old_value, ""), target=(target, "")
-    )
     check_positive("clipped_value_loss", epsilon=epsilon)
     old_value, target = jax.lax.stop_gradient((old_value, target))
     clipped = old_value + jnp.clip(value - old_value, -epsilon, epsilon)
@@ -75,6 +67,7 @@ def regression(owner: str, prediction: Array, target: Array, huber: float | None
     return optax.losses.huber_loss(prediction, target, delta=huber)
 
 
+@check_axes
 def q_learning_loss(
     qvalues: Float[Array, " actions"],
     action: Int[Array, ""],
@@ -96,11 +89,11 @@ def q_learning_loss(
         a target network. The target is a constant.
     - `huber`: the error from which the loss is linear; `None` for half the square.
     """
-    _check("q_learning_loss", qvalues, action, reward, discount, next_qvalues=next_qvalues)
     target = reward + discount * _greedy(next_qvalues, next_qvalues)
     return regression("q_learning_loss", finite(qvalues)[action], target, huber)
 
 
+@check_axes
 def double_q_learning_loss(
     qvalues: Float[Array, " actions"],
     action: Int[Array, ""],
@@ -119,11 +112,11 @@ def double_q_learning_loss(
     - `selector`: Q-values that choose the next action; usually the learning network's own.
     """
     owner = "double_q_learning_loss"
-    _check(owner, qvalues, action, reward, discount, next_qvalues=next_qvalues, selector=selector)
     target = reward + discount * _greedy(next_qvalues, selector)
     return regression(owner, finite(qvalues)[action], target, huber)
 
 
+@check_axes
 def munchausen_q_learning_loss(
     qvalues: Float[Array, " actions"],
     action: Int[Array, ""],
@@ -152,15 +145,6 @@ def munchausen_q_learning_loss(
     - `scale`, `minimum`: of the bonus. A scale of 0 gives soft Q-learning.
     """
     owner = "munchausen_q_learning_loss"
-    _check(
-        owner,
-        qvalues,
-        action,
-        reward,
-        discount,
-        target_qvalues=target_qvalues,
-        next_qvalues=next_qvalues,
-    )
     check_positive(owner, temperature=temperature)
     log_policy = target_qvalues[action] - _soft_maximum(target_qvalues, temperature)
     bonus = scale * jnp.clip(log_policy, minimum, 0.0)
@@ -177,19 +161,7 @@ def _soft_maximum(qvalues: Array, temperature: float | Array) -> Array:
     return finite(temperature * jax.nn.logsumexp(qvalues / temperature))
 
 
-def _check(
-    owner: str, qvalues: Array, action: Array, reward: Array, discount: Array, **others: Array
-) -> None:
-    check_axes(
-        owner,
-        qvalues=(qvalues, "actions"),
-        action=(action, ""),
-        reward=(reward, ""),
-        discount=(discount, ""),
-        **{name: (x, "actions") for name, x in others.items()},
-    )
-
-
+@check_axes
 def categorical_projection(
     values: Float[Array, " samples"],
     probs: Float[Array, " samples"],
@@ -206,12 +178,6 @@ def categorical_projection(
     - `probs`: the probability of each value.
     - `atoms`: two or more in increasing order, at any distances.
     """
-    check_axes(
-        "categorical_projection",
-        values=(values, "samples"),
-        probs=(probs, "samples"),
-        atoms=(atoms, "atoms"),
-    )
     _check_atoms("categorical_projection", atoms)
     atoms = jnp.asarray(atoms)
     values = jnp.clip(values, atoms[0], atoms[-1])
@@ -223,6 +189,7 @@ def categorical_projection(
     return nothing.at[low].add(probs * (1 - share)).at[low + 1].add(probs * share)
 
 
+@check_axes
 def categorical_td_loss(
     logits: Float[Array, " atoms"],
     atoms: Float[Array | np.ndarray, " atoms"],
@@ -241,20 +208,13 @@ def categorical_td_loss(
     - `next_logits`: of the same atoms in the state after it, from the view of the player to move
         there. The target is a constant.
     """
-    check_axes(
-        "categorical_td_loss",
-        logits=(logits, "atoms"),
-        atoms=(atoms, "atoms"),
-        reward=(reward, ""),
-        discount=(discount, ""),
-        next_logits=(next_logits, "atoms"),
-    )
     _check_atoms("categorical_td_loss", atoms)
     values = reward + discount * jnp.asarray(atoms)
     target = categorical_projection(values, jax.nn.softmax(next_logits), atoms)
     return optax.losses.safe_softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
 
 
+@check_axes
 def categorical_double_q_learning_loss(
     logits: Float[Array, "actions atoms"],
     atoms: Float[Array | np.ndarray, " atoms"],
@@ -274,16 +234,6 @@ def categorical_double_q_learning_loss(
     - `selector`: Q-values that choose the next action, -inf where illegal. Usually those of the
         learning network; `jax.nn.softmax(next_logits) @ atoms` for the Q-learning of C51.
     """
-    check_axes(
-        "categorical_double_q_learning_loss",
-        logits=(logits, "actions atoms"),
-        atoms=(atoms, "atoms"),
-        action=(action, ""),
-        reward=(reward, ""),
-        discount=(discount, ""),
-        next_logits=(next_logits, "actions atoms"),
-        selector=(selector, "actions"),
-    )
     chosen = next_logits[jnp.argmax(selector)]
     return categorical_td_loss(logits[action], atoms, reward, discount, chosen)
 
@@ -302,6 +252,7 @@ def _check_atoms(owner: str, atoms: Array | np.ndarray) -> None:
         )
 
 
+@check_axes
 def quantile_regression_loss(
     quantiles: Float[Array, " quantiles"],
     fractions: Float[Array | np.ndarray, " quantiles"],
@@ -322,12 +273,6 @@ def quantile_regression_loss(
         `None`, `L` is the absolute value.
     """
     owner = "quantile_regression_loss"
-    check_axes(
-        owner,
-        quantiles=(quantiles, "quantiles"),
-        fractions=(fractions, "quantiles"),
-        target=(target, "samples"),
-    )
     error = jax.lax.stop_gradient(target)[None, :] - quantiles[:, None]
     weight = jnp.abs(jnp.asarray(fractions)[:, None] - (error < 0).astype(error.dtype))
     if huber is None:
@@ -338,6 +283,7 @@ def quantile_regression_loss(
     return jnp.sum(jnp.mean(weight * loss, axis=1))
 
 
+@check_axes
 def quantile_q_learning_loss(
     quantiles: Float[Array, "actions quantiles"],
     fractions: Float[Array | np.ndarray, " quantiles"],
@@ -360,15 +306,5 @@ def quantile_q_learning_loss(
     - `selector`: Q-values that choose the next action, -inf where illegal:
         `next_quantiles.mean(1)`, or those of the learning network for double Q-learning.
     """
-    check_axes(
-        "quantile_q_learning_loss",
-        quantiles=(quantiles, "actions quantiles"),
-        fractions=(fractions, "quantiles"),
-        action=(action, ""),
-        reward=(reward, ""),
-        discount=(discount, ""),
-        next_quantiles=(next_quantiles, "actions samples"),
-        selector=(selector, "actions"),
-    )
     target = reward + discount * finite(next_quantiles[jnp.argmax(selector)])
     return quantile_regression_loss(finite(quantiles)[action], fractions, target, huber=huber)

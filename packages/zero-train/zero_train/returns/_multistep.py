@@ -9,14 +9,10 @@ from jaxtyping import Array, Bool, Float
 from .._arrays import check_axes
 
 
-def check_rows(owner: str, lambda_: float | Array, **rows: Array) -> None:
-    """Raises unless all arrays have the same rows, and `lambda_` is a number from 0 to 1, if it is
-    not traced, or has these rows too."""
+def check_lambda(owner: str, lambda_: float | Array) -> None:
+    """Raises where `lambda_` is a number, not an array, and not from 0 to 1."""
     if isinstance(lambda_, int | float) and not 0 <= lambda_ <= 1:
         raise ValueError(f"`{owner}(lambda_={lambda_})`: must be from 0 to 1.")
-    tables = {"qvalues": "rows actions", "policy": "rows actions"}
-    axes = {name: (x, tables.get(name, "rows")) for name, x in rows.items()}
-    check_axes(owner, **axes, lambda_=(lambda_, "rows" if jnp.ndim(lambda_) else ""))
 
 
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
@@ -56,6 +52,7 @@ def _step(g: Array, ab: tuple[Array, Array]) -> tuple[Array, Array]:
     return g, g
 
 
+@check_axes
 def lambda_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -80,11 +77,12 @@ def lambda_returns(
     - `lambda_`: a number, or one for each row. Those of end rows are not used.
     - `stop_gradient`: if `False`, all arguments have gradients.
     """
-    check_rows("lambda_returns", lambda_, reward=reward, discount=discount, value=value, last=last)
+    check_lambda("lambda_returns", lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     return solve(*_mixture(reward, discount, value, lambda_, last))
 
 
+@check_axes
 def discounted_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -98,11 +96,11 @@ def discounted_returns(
 
     Arguments are those of [`zero_train.returns.lambda_returns`][].
     """
-    check_rows("discounted_returns", 1.0, reward=reward, discount=discount, value=value, last=last)
     reward, discount, value = stopped(stop_gradient, reward, discount, value)
     return solve(*_mixture(reward, discount, value, 1.0, last))
 
 
+@check_axes
 def n_step_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -121,7 +119,7 @@ def n_step_returns(
 
     The other arguments are those of [`zero_train.returns.lambda_returns`][].
     """
-    check_rows("n_step_returns", lambda_, reward=reward, discount=discount, value=value, last=last)
+    check_lambda("n_step_returns", lambda_)
     if n < 1:
         raise ValueError(f"`n_step_returns(n={n})`: must be 1 or more steps.")
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
@@ -155,6 +153,7 @@ def _compose(a: Array, b: Array, n: int) -> tuple[Array, Array]:
     return total_a, total_b
 
 
+@check_axes
 def truncated_gae(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -176,7 +175,7 @@ def truncated_gae(
     **Returns:** the advantages, from the view of the player who acts, and the value targets
     `V + A`, which are the lambda-returns.
     """
-    check_rows("truncated_gae", lambda_, reward=reward, discount=discount, value=value, last=last)
+    check_lambda("truncated_gae", lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     ends, discount = cut(last, discount)
     error = jnp.where(ends, 0.0, reward + discount * following(value) - value)
@@ -184,6 +183,7 @@ def truncated_gae(
     return advantage, value + advantage
 
 
+@check_axes
 def truncated_gae_from_successors(
     reward: Float[Array, " steps"],
     discount: Float[Array, " steps"],
@@ -206,15 +206,7 @@ def truncated_gae_from_successors(
 
     **Returns:** the advantages and the value targets of all steps.
     """
-    check_rows(
-        "truncated_gae_from_successors",
-        lambda_,
-        reward=reward,
-        discount=discount,
-        value=value,
-        next_value=next_value,
-        truncated=truncated,
-    )
+    check_lambda("truncated_gae_from_successors", lambda_)
     reward, discount, value, next_value, lambda_ = stopped(
         stop_gradient, reward, discount, value, next_value, lambda_
     )

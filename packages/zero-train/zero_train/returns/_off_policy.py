@@ -3,10 +3,11 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import check_positive, finite
-from ._multistep import check_rows, cut, end_rows, following, lambda_returns, solve, stopped
+from .._arrays import check_axes, check_positive, finite
+from ._multistep import check_lambda, cut, end_rows, following, lambda_returns, solve, stopped
 
 
+@check_axes
 def off_policy_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -34,16 +35,6 @@ def off_policy_returns(
     - `coefficient`: the trace coefficient `c`. In end rows it and `qvalue` are not used.
     - `stop_gradient`: if `False`, all arguments have gradients.
     """
-    check_rows(
-        "off_policy_returns",
-        1.0,
-        reward=reward,
-        discount=discount,
-        qvalue=qvalue,
-        value=value,
-        coefficient=coefficient,
-        last=last,
-    )
     reward, discount, qvalue, value, coefficient = stopped(
         stop_gradient, reward, discount, qvalue, value, coefficient
     )
@@ -55,6 +46,7 @@ def off_policy_returns(
     return solve(a, discount * following(coefficient))
 
 
+@check_axes
 def importance_sampling_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -70,13 +62,14 @@ def importance_sampling_returns(
     importance sampling (Precup et al. 2000). With a lambda of 1 it is unbiased, with unbounded
     variance. `log_ratio` is `log pi - log mu` of the action taken in each row.
     """
-    check_rows("importance_sampling_returns", lambda_, log_ratio=log_ratio, last=last)
+    check_lambda("importance_sampling_returns", lambda_)
     coefficient = lambda_ * jnp.exp(_of_steps(log_ratio, last))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
     )
 
 
+@check_axes
 def retrace_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -93,13 +86,14 @@ def retrace_returns(
 
     `log_ratio` is `log pi - log mu` of the action taken in each row, discrete or continuous.
     """
-    check_rows("retrace_returns", lambda_, log_ratio=log_ratio, last=last)
+    check_lambda("retrace_returns", lambda_)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
     )
 
 
+@check_axes
 def tree_backup_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -117,9 +111,7 @@ def tree_backup_returns(
     `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions, whose
     probability is not used. The value of a row without a legal action is 0.
     """
-    check_rows(
-        "tree_backup_returns", lambda_, qvalues=qvalues, action=action, policy=policy, last=last
-    )
+    check_lambda("tree_backup_returns", lambda_)
     # The policy too: where nothing is legal, a softmax is NaN.
     policy = jnp.where(jnp.isneginf(qvalues), 0.0, policy)
     value = jnp.sum(policy * finite(qvalues), axis=-1)
@@ -134,6 +126,7 @@ def tree_backup_returns(
     )
 
 
+@check_axes
 def peng_q_lambda_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -148,13 +141,14 @@ def peng_q_lambda_returns(
 
     Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
     """
-    check_rows("peng_q_lambda_returns", lambda_, qvalues=qvalues, last=last)
+    check_lambda("peng_q_lambda_returns", lambda_)
     value = finite(jnp.max(qvalues, axis=-1))
     return lambda_returns(
         reward, discount, value, last, lambda_=lambda_, stop_gradient=stop_gradient
     )
 
 
+@check_axes
 def watkins_q_lambda_returns(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -170,7 +164,7 @@ def watkins_q_lambda_returns(
 
     Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
     """
-    check_rows("watkins_q_lambda_returns", lambda_, qvalues=qvalues, action=action, last=last)
+    check_lambda("watkins_q_lambda_returns", lambda_)
     value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
     coefficient = lambda_ * (qvalue == value).astype(value.dtype)
     return off_policy_returns(
@@ -188,6 +182,7 @@ def _taken(x: Array, action: Array) -> Array:
     return jnp.take_along_axis(x, action[:, None], axis=-1)[:, 0]
 
 
+@check_axes
 def importance_corrected_td_errors(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -212,15 +207,7 @@ def importance_corrected_td_errors(
     - `stop_gradient`: whether the target is a constant. The value, which is subtracted from it,
         always has a gradient, so that half the squared error is a loss.
     """
-    check_rows(
-        "importance_corrected_td_errors",
-        lambda_,
-        reward=reward,
-        discount=discount,
-        value=value,
-        log_ratio=log_ratio,
-        last=last,
-    )
+    check_lambda("importance_corrected_td_errors", lambda_)
     reward, discount, constant, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
     )
@@ -229,6 +216,7 @@ def importance_corrected_td_errors(
     return errors + jnp.where(end_rows(last), 0.0, constant - value)
 
 
+@check_axes
 def vtrace(
     reward: Float[Array, " rows"],
     discount: Float[Array, " rows"],
@@ -258,15 +246,7 @@ def vtrace(
     Where `pi = mu` and nothing is clipped they are those of
     [`zero_train.returns.truncated_gae`][].
     """
-    check_rows(
-        "vtrace",
-        lambda_,
-        reward=reward,
-        discount=discount,
-        value=value,
-        log_ratio=log_ratio,
-        last=last,
-    )
+    check_lambda("vtrace", lambda_)
     check_positive("vtrace", clip_rho=clip_rho, clip_c=clip_c)
     reward, discount, value, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
