@@ -24,7 +24,7 @@ from zero_search import (
 from zero_search._chance import chance_nodes, ChanceNodes
 from zero_search._tree import COUNT, keep
 
-from .dice import expectimax, judged, OtherDice, RandomDice
+from .dice import expectimax, judged, RandomDice
 from .helpers import chi_squared, equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
 
 
@@ -382,67 +382,6 @@ def test_step_draws_from_the_probabilities():
     names, landed, probs = run(jr.key(0))
     shares = np.mean(np.asarray(names)[:, None] == np.asarray(landed)[None, :3], axis=0)
     assert np.all(np.abs(shares - probs) < 5 * np.sqrt(probs * (1 - probs) / number))
-
-
-@pytest.mark.parametrize(
-    "method, spoil, message",
-    [
-        (
-            "outcome_logits",
-            lambda x: x[:1],
-            r"`model.outcome_logits` returned float32\[1,3\] for 2 afterst",
-        ),
-        (
-            "outcome_logits",
-            lambda x: x > 0,
-            r"`model.outcome_logits` returned bool\[2,3\] for 2 afterstates",
-        ),
-        ("resolve", lambda x: (*x[:3], x[1]), r"`model.resolve` returned `last` float32\[2\]"),
-        ("resolve", lambda x: (x[0].name, *x[1:]), "`model.resolve` turned a state of structure"),
-        (
-            "afterstate_value",
-            lambda x: x[:, None],
-            r"`model.afterstate_value` returned .* shape \(2,\): one",
-        ),
-        (
-            "afterstate_value",
-            lambda x: x > 0,
-            r"`model.afterstate_value` returned .* shape \(2,\): one",
-        ),
-    ],
-)
-def test_a_bad_model_is_named(method, spoil, message):
-    dice = RandomDice(RandomTree(2))
-    model, state = OtherDice(dice, method, spoil), dice.tree.start(2)
-    planner = TreeSearch(4)
-
-    def plan(state, key):
-        return planner.plan(model, state, planner.init(model, state), key=key)[0]
-
-    with pytest.raises(ValueError, match=message):
-        jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
-
-
-def test_a_law_that_is_none_is_counted():
-    # Rows: NaN; nothing possible; one outcome impossible; infinity; nothing after the end; whole.
-    nothing = lambda x, row: x.at[row].set(-jnp.inf)
-    spoil = lambda x: nothing(
-        nothing(x.at[0, 1].set(jnp.nan).at[2, 1].set(-jnp.inf).at[3, 2].set(jnp.inf), 1), 4
-    )
-    tree = RandomTree(2, (1.0, -1.0), horizon=50)
-    root = tree.start(6)
-    state = root._replace(depth=root.depth.at[4].set(49))
-    model = OtherDice(RandomDice(tree), "outcome_logits", spoil)
-    plan = Jitted(TreeSearch(4), model).fresh(state)
-    assert plan.stats["invalid"].tolist() == [4, 4, 0, 4, 0, 0]
-    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
-    with pytest.raises(ValueError, match=r"12 evaluations, in rows \[0, 1, 3\].*outcome_logits"):
-        plan.check()
-
-
-def test_unknown_outcomes_are_refused():
-    with pytest.raises(ValueError, match="must be one of 'proportional', 'weighted', 'sampled'"):
-        TreeSearch(4, outcomes="exact")
 
 
 def test_sampled_outcomes_follow_the_odds():
