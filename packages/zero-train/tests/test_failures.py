@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array, Bool, Int
 
 from zero_envs import AbstractDiscreteEnvironment, Fallible, Observation, Transition
-from zero_train import collect, evaluate, RandomActor, start
+from zero_train import collect, episode_metrics, evaluate, RandomActor, start
 
 
 class Walk(eqx.Module):
@@ -81,6 +81,13 @@ def test_the_row_before_a_breakdown_is_the_last_one(collected):
             expected = 0 if over else expected + 1
     assert broken > 10
     assert np.sum(actors.failures) == broken
+
+
+def test_broken_episodes_are_left_out_of_the_log(collected):
+    episodes, rows = collected
+    metrics = episode_metrics(episodes)
+    assert metrics["episode_return_min"] == metrics["episode_return_max"] == 5.0
+    assert np.sum(rows.last) > np.sum(episodes.finished.lengths > 0) > 8
 
 
 def test_broken_episodes_are_left_out_of_evaluations():

@@ -34,9 +34,11 @@ from ._best import BestSoFar as BestSoFar, challenge as challenge
 from ._checkpoint import CheckpointError as CheckpointError, Checkpoints as Checkpoints
 from ._collect import (
     collect as collect,
+    episode_metrics as episode_metrics,
     Episodes as Episodes,
     rollout as rollout,
     start as start,
+    Totals as Totals,
 )
 from ._elo import (
     EloLadder as EloLadder,

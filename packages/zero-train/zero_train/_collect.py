@@ -1,11 +1,15 @@
 """Acting in a batch of environments and writing down what happened."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
+from jax.experimental.multihost_utils import process_allgather
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
@@ -13,6 +17,20 @@ from ._agent import AbstractActor, Experience
 from ._evaluation import check_counts
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
+
+
+class Totals(eqx.Module):
+    """The rewards and steps of episodes.
+
+    **Attributes:**
+
+    - `returns`: the undiscounted sum of rewards, from the view of whoever moved first (with one
+        player: the return). NaN where no episode ended.
+    - `lengths`: the number of steps; 0 where no episode ended.
+    """
+
+    returns: Float[Array, "*rows"]
+    lengths: Int[Array, "*rows"]
 
 
 class Episodes(eqx.Module):
@@ -24,6 +42,11 @@ class Episodes(eqx.Module):
     - `state`: the environments' states.
     - `carry`: the actor's carry.
     - `ended`: the state is final; the next row will say so and reset.
+    - `sign`: +1 where whoever moved first in the episode moves next, -1 elsewhere.
+    - `so_far`: the rewards and steps of the running episodes.
+    - `finished`: the episodes that ended in the rows `[envs, time]` of the last call, each at its
+        final row. Those cut short because the simulation broke down are left out.
+        [`zero_train.episode_metrics`][] summarises them.
     - `failures`: episodes that were cut short because the simulation broke down; `None` where it
         cannot, which only a [`zero_envs.Fallible`][] environment's can.
     """
@@ -31,14 +54,54 @@ class Episodes(eqx.Module):
     state: PyTree[Array]
     carry: PyTree[Array]
     ended: Bool[Array, " envs"]
+    sign: Float[Array, " envs"]
+    so_far: Totals
+    finished: Totals
     failures: Int[Array, " envs"] | None = None
 
 
-def start(env: AbstractEnvironment, actor: AbstractActor, *, keys: Key[Array, " envs"]) -> Episodes:
-    """Fresh environments, one a key."""
+def start(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    *,
+    keys: Key[Array, " envs"],
+    num_steps: int = 0,
+) -> Episodes:
+    """Fresh environments, one a key. With the `num_steps` of the collections to come, the episodes
+    have the same shapes before and after them."""
     state = jax.vmap(lambda key: env.init(key=key))(keys)
-    failures = jnp.zeros(keys.shape, jnp.int32) if isinstance(env, Fallible) else None
-    return Episodes(state, actor.init(state), jnp.zeros(keys.shape, bool), failures)
+    rows = (*keys.shape, num_steps)
+    zeros = jnp.zeros(keys.shape, jnp.int32)
+    return Episodes(
+        state=state,
+        carry=actor.init(state),
+        ended=jnp.zeros(keys.shape, bool),
+        sign=jnp.ones(keys.shape, jnp.float32),
+        so_far=Totals(jnp.zeros(keys.shape, jnp.float32), zeros),
+        finished=Totals(jnp.full(rows, jnp.nan, jnp.float32), jnp.zeros(rows, jnp.int32)),
+        failures=zeros if isinstance(env, Fallible) else None,
+    )
+
+
+def episode_metrics(episodes: Episodes) -> dict[str, float]:
+    """The episodes that ended in the last collection, as numbers to log: `episode_return_mean`,
+    `_min`, `_median` and `_max`, and the same of `episode_length`. Empty where none ended.
+
+    In a game of two players the return is that of whoever moved first.
+    """
+    finished = episodes.finished
+    if not getattr(finished.returns, "is_fully_addressable", True):  # on several hosts
+        finished = process_allgather(finished, tiled=True)
+    value, length = (np.asarray(x) for x in jax.device_get((finished.returns, finished.lengths)))
+    ended = ~np.isnan(value)
+    if not np.any(ended):
+        return {}
+    summaries = {"mean": np.mean, "min": np.min, "median": np.median, "max": np.max}
+    return {
+        f"episode_{name}_{summary}": float(compute(x[ended].astype(np.float64)))
+        for name, x in (("return", value), ("length", length))
+        for summary, compute in summaries.items()
+    }
 
 
 def collect(
@@ -72,7 +135,7 @@ def collect(
     a row is NaN instead, so that no update that meets it is finite.
     """
 
-    def body(episodes: Episodes, time: Array) -> tuple[Episodes, Experience]:
+    def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
         keys = row_keys(jr.fold_in(key, time), indices)
         akeys, skeys, ikeys = split_rows(keys, 3)
         obs = jax.vmap(env.observe)(episodes.state)
@@ -81,6 +144,10 @@ def collect(
         next_state, transition = step(episodes.state, action, skeys)
 
         ended, failures = episodes.ended, episodes.failures
+        so_far = episodes.so_far
+        finished = Totals(
+            jnp.where(ended, so_far.returns, jnp.nan), jnp.where(ended, so_far.lengths, 0)
+        )
         if isinstance(env, Fallible) and failures is not None:
             failed = jax.vmap(env.failed)(next_state) & ~ended
             ended = ended | failed
@@ -99,12 +166,23 @@ def collect(
         row = Experience(obs, action, reward, discount, ended, record)
         heard = Transition(reward, discount, transition.last | ended)
         carry = actor.advance(carry, action, next_state, heard)
-        return Episodes(next_state, carry, transition.last & ~ended, failures), row
+        sign, value, length = episodes.sign, so_far.returns + episodes.sign * reward, so_far.lengths
+        after = Episodes(
+            state=next_state,
+            carry=carry,
+            ended=transition.last & ~ended,
+            sign=jnp.where(ended, 1.0, jnp.where(discount < 0, -sign, sign)),
+            so_far=Totals(jnp.where(ended, 0.0, value), jnp.where(ended, 0, length + 1)),
+            finished=episodes.finished,
+            failures=failures,
+        )
+        return after, (row, finished)
 
-    episodes, experience = jax.lax.scan(body, episodes, jnp.arange(num_steps, dtype=jnp.int32))
-    experience = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience)
+    times = jnp.arange(num_steps, dtype=jnp.int32)
+    episodes, rows = jax.lax.scan(body, episodes, times)
+    experience, finished = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     _check("collect", env, experience)
-    return episodes, experience
+    return dataclasses.replace(episodes, finished=finished), experience
 
 
 def _check(call: str, env: AbstractEnvironment, rows: Experience) -> None:

@@ -458,7 +458,8 @@ def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
     agent = loop.agent.init(key=akey)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
-    episodes = start(loop.env, actor, keys=row_keys(ekey, indices))
+    keys = row_keys(ekey, indices)
+    episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
     unroll = lambda: collect(
         loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
     )

@@ -18,6 +18,7 @@ from .. import (
     check_finite,
     Checkpoints,
     compiled_step,
+    episode_metrics,
     fill,
     init,
     Loop,
@@ -178,7 +179,7 @@ def train(
                             break
                     began = time.perf_counter()
                     state, new = run_step(state)
-                    new = jax.device_get(new)
+                    new = jax.device_get(new) | episode_metrics(state.episodes)
                     timings = _timings(new, time.perf_counter() - began)
                     done += 1
                     metrics, result = bookkeeping.measure(done, new, state.agent)
