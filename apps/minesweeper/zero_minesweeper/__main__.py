@@ -119,19 +119,7 @@ class PlayArguments:
 
 def main() -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
-    run_command(
-        "minesweeper",
-        "Minesweeper, played without observing the mines.",
-        {
-            "train": Command(
-                _train, "train a player; its run folder is runs/PRESET by default, see --out"
-            ),
-            "eval": Command(_eval, "measure an agent", operands="[RUN]"),
-            "compare": Command(_compare, "measure agents on the same boards", operands="[RUN]"),
-            "watch": Command(_watch, "watch an agent play", operands="[RUN]"),
-            "play": Command(_play, "play in the terminal, with hints on request", operands="[RUN]"),
-        },
-    )
+    run_command("minesweeper", "Minesweeper, played without observing the mines.", COMMANDS)
 
 
 def _train(words: list[str]) -> None:
@@ -187,6 +175,15 @@ def _flat(arguments: Any) -> dict[str, Any]:
     flags = dataclasses.asdict(arguments)
     flags |= flags.pop("table")
     return flags
+
+
+COMMANDS = {
+    "train": Command(_train, "train a player; its run folder is runs/PRESET by default, see --out"),
+    "eval": Command(_eval, "measure an agent", operands="[RUN]"),
+    "compare": Command(_compare, "measure agents on the same boards", operands="[RUN]"),
+    "watch": Command(_watch, "watch an agent play", operands="[RUN]"),
+    "play": Command(_play, "play in the terminal, with hints on request", operands="[RUN]"),
+}
 
 
 if __name__ == "__main__":

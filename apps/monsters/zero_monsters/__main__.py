@@ -81,18 +81,7 @@ class WatchArguments:
 
 def main() -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
-    run_command(
-        "monsters",
-        "Planning where the world is random.",
-        {
-            "plan": Command(_plan, "compare planners at several budgets, without learning"),
-            "train": Command(
-                _train, "train a player; its run folder is runs/PRESET by default, see --out"
-            ),
-            "eval": Command(_eval, "measure a player, with any planner", operands="RUN"),
-            "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
-        },
-    )
+    run_command("monsters", "Planning where the world is random.", COMMANDS)
 
 
 def _plan(words: list[str]) -> None:
@@ -154,6 +143,14 @@ def _watch(words: list[str]) -> None:
         delay=arguments.delay,
         seed=arguments.seed,
     )
+
+
+COMMANDS = {
+    "plan": Command(_plan, "compare planners at several budgets, without learning"),
+    "train": Command(_train, "train a player; its run folder is runs/PRESET by default, see --out"),
+    "eval": Command(_eval, "measure a player, with any planner", operands="RUN"),
+    "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
+}
 
 
 if __name__ == "__main__":

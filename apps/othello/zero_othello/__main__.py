@@ -69,24 +69,7 @@ class GtpArguments:
 
 def main() -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
-    run_command(
-        "othello",
-        "Train an AlphaZero player of Othello and play against it.",
-        {
-            "train": Command(
-                _train, "train a player; its run folder is runs/PRESET by default, see --out"
-            ),
-            "eval": Command(
-                _eval,
-                "play a match against random, greedy, positional, uct or another run",
-                operands="RUN",
-            ),
-            "play": Command(_play, "play against a player in the terminal", operands="RUN"),
-            "gtp": Command(
-                _gtp, "serve a player to a board program over the Go Text Protocol", operands="RUN"
-            ),
-        },
-    )
+    run_command("othello", "Train an AlphaZero player of Othello and play against it.", COMMANDS)
 
 
 def _train(words: list[str]) -> None:
@@ -155,6 +138,20 @@ def _player(run: str, simulations: int | None, seed: int) -> Any:
     model = EnvironmentModel(trained.env, trained.agent.evaluator(trained.params))
     planner = player_planner(trained.config, number) if number else NetworkAlone()
     return Player(trained.env, planner, model, key=jr.key(seed))
+
+
+COMMANDS = {
+    "train": Command(_train, "train a player; its run folder is runs/PRESET by default, see --out"),
+    "eval": Command(
+        _eval,
+        "play a match against random, greedy, positional, uct or another run",
+        operands="RUN",
+    ),
+    "play": Command(_play, "play against a player in the terminal", operands="RUN"),
+    "gtp": Command(
+        _gtp, "serve a player to a board program over the Go Text Protocol", operands="RUN"
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -16,10 +16,16 @@ REFERENCE = ["train", "--preset", "reference"]
     "words, message",
     [
         (["trian"], "no command is called 'trian'; choose one of train, eval, watch."),
-        (["train", "--env", "pendulm"], "--env pendulm is unknown; did you mean pendulum?"),
-        (["train", "--env", "chess"], "choose one of pendulum, cartpole, brax/NAME, jumanji/NAME."),
-        (["train", "--env", "jumanj/Snake-v1"], "did you mean jumanji/NAME?"),
-        (["train", "--env", "brax/"], "--env brax/ is unknown; "),
+        (
+            ["train", "--env", "pendulm"],
+            "--env pendulm: no such environment. Did you mean pendulum?",
+        ),
+        (
+            ["train", "--env", "chess"],
+            "jumanji/NAME, minesweeper, module:Class, monsters, pendulum, pgx/NAME.",
+        ),
+        (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
+        (["train", "--env", "brax/"], "--env brax/: no such environment. Allowed: ant, fast"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, reference"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),

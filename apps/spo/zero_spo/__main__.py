@@ -62,15 +62,7 @@ class _Chosen:
 def main() -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
     run_command(
-        "spo",
-        "Sequential Monte Carlo policy optimisation, continuous and discrete.",
-        {
-            "train": Command(
-                _train, "train a player; its run folder is runs/PRESET by default, see --out"
-            ),
-            "eval": Command(_eval, "measure a player", operands="RUN"),
-            "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
-        },
+        "spo", "Sequential Monte Carlo policy optimisation, continuous and discrete.", COMMANDS
     )
 
 
@@ -113,6 +105,13 @@ def _watch(words: list[str]) -> None:
         delay=arguments.delay,
         seed=arguments.seed,
     )
+
+
+COMMANDS = {
+    "train": Command(_train, "train a player; its run folder is runs/PRESET by default, see --out"),
+    "eval": Command(_eval, "measure a player", operands="RUN"),
+    "watch": Command(_watch, "watch a player plan and play", operands="RUN"),
+}
 
 
 if __name__ == "__main__":

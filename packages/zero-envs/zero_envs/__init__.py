@@ -34,6 +34,7 @@ from ._jumanji import (
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
+from ._make import environment_names as environment_names, make as make
 from ._mine_posterior import (
     list_mines as list_mines,
     mine_posterior as mine_posterior,

@@ -199,7 +199,7 @@ def _shapes(env: Any) -> Any:
 
 
 def _make(name: str, backend: str | None) -> Any:
-    registry = _envs()._envs
+    registry = brax_names()
     if name not in registry:
         raise unknown("BraxEnvironment", name, registry)
     for choice in _DEFAULT_BACKENDS if backend is None else (backend,):
@@ -230,6 +230,11 @@ def _build(name: str, backend: str) -> Any:
         return None
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+def brax_names() -> list[str]:
+    """The names of brax's registry."""
+    return list(_envs()._envs)
 
 
 def _envs() -> Any:

@@ -289,6 +289,11 @@ def _is_hidden(env: Any) -> bool:
     return _name(env) in _HIDDEN
 
 
+def jumanji_names() -> list[str]:
+    """The ids of Jumanji's registry."""
+    return list(import_or_explain("jumanji", "JumanjiEnvironment").registered_environments())
+
+
 @ft.cache
 def _registered(name: str) -> tuple[Any, int | None]:
     """Returns the same object for the same id, so that nothing is traced twice."""

@@ -138,6 +138,11 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             return self.raw(state).to_svg(scale=scale)
 
 
+def pgx_names() -> list[str]:
+    """The ids of pgx's games."""
+    return list(import_or_explain("pgx", "PgxEnvironment").available_envs())
+
+
 @ft.cache
 def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""

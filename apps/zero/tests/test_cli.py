@@ -1,0 +1,105 @@
+"""Bad input to the command line: one clear line, exit code 2, nothing written."""
+
+import dataclasses
+import json
+
+import pytest
+
+from zero_cli.__main__ import EvalArguments, PlayArguments
+from zero_cli._config import presets
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian"], "no command is called 'trian'; choose one of train, eval, play, watch,"),
+        (["train"], "needs the name of an environment, such as pgx/connect_four; `zero list` has"),
+        (["train", "--envs", "8"], "needs the name of an environment"),
+        (["train", "connect_four"], "no such environment."),
+        (["train", "pgx/conect_four"], "Did you mean connect_four"),
+        (["train", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
+        (["train", "mygame:Game"], "No module named 'mygame'; give module:Class"),
+        (["train", "pgx/kuhn_poker"], "hides a part of its state and has no `resample`"),
+        (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero."),
+        (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
+        (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
+        (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
+        (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env 2048 was given for pgx/tic_tac_toe"),
+        (["train", "pgx/tic_tac_toe", "--batch", "100"], "does not divide into --shards 8"),
+        (["train", "pgx/tic_tac_toe", "--games", "7"], "--games 7 is odd"),
+        (["train", "2048", "--window", "8"], "--window 8 has no return of --n-steps 8; give at"),
+        (["train", "pgx/tic_tac_toe", "--devices", "3"], "--shards 8 does not divide over --dev"),
+        (["train", "pgx/tic_tac_toe", "--network", "mine:Net"], "--network mine:Net: No module"),
+        (
+            ["train", "cartpole", "--particle", "8"],
+            "no flag of spo train; did you mean --particles",
+        ),
+        (["eval"], "`zero eval RUN [flags]` needs the folder of a run."),
+        (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["play", "nowhere"], "nowhere holds no run"),
+        (["report"], "`zero report RUN` needs the folder of a run"),
+        (["compare", "one"], "one holds no run"),
+        (["list", "one", "two"], "takes a part of a name, and nothing else"),
+        (["list", "conect"], "did you mean pgx/connect_four"),
+    ],
+)
+def test_bad_input_gets_one_line(zero, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = zero(*words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1 and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_field_is_bounded(check_every_field):
+    every = [presets("any", "alphazero", 84), presets("any", "expert", 496)]
+    for config in (config for found in every for config in found.values()):
+        check_every_field(config)
+
+
+@pytest.mark.parametrize("command, kind", [("eval", EvalArguments), ("play", PlayArguments)])
+def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command, kind):
+    monkeypatch.chdir(tmp_path)
+    for field in ("games", "simulations", "seed"):
+        if field in {x.name for x in dataclasses.fields(kind)}:
+            for value in (10**20, -1):
+                code, out, err = zero(command, tiny_run, f"--{field}={value}")
+                assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
+
+
+def test_help_names_every_command(zero):
+    _, out, _ = zero("--help")
+    assert all(name in out for name in ("train", "eval", "play", "compare", "report", "list"))
+    assert "train ENV" in out
+
+
+def test_the_list_says_who_can_play(zero):
+    _, out, _ = zero("list", "tic_tac")
+    assert out.splitlines()[1].split() == ["pgx/tic_tac_toe", "2", "18", "alphazero;", "symmetries"]
+    _, out, _ = zero("list", "minesweeper")
+    assert "the app minesweeper" in out
+
+
+def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):
+    from zero_cli._apps import app_of, APPS
+    from zero_othello._config import Config as Othello
+    from zero_spo._config import Config as SPO
+
+    assert app_of(str(tiny_run)) == "zero"
+    for app, config in (("othello", Othello()), ("spo", SPO())):
+        (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
+        assert app_of(str(tmp_path)) == app and app in APPS
+
+
+def test_compare_needs_two_runs(zero, tiny_run):
+    code, _, err = zero("compare", tiny_run)
+    assert code == 2 and "needs the folders of two runs" in err
+
+
+def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
+    from zero_spo._config import Config as SPO
+
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(SPO())))
+    code, _, err = zero("play", tmp_path)
+    assert code == 2 and "is a run of `spo`, which has eval, watch, and no play." in err

@@ -1,0 +1,179 @@
+"""A run from start to finish, and what can be done with it."""
+
+import io
+import json
+import math
+import sys
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_cli._board import Board
+from zero_cli._load import load
+from zero_cli._worlds import build_world
+from zero_train import read_lines
+
+
+def test_the_folder_holds_what_it_should(tiny_run, small_config):
+    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
+    assert {"config.json", "metrics.jsonl", "evaluations.jsonl", "parameters"} <= names
+    lines = read_lines(tiny_run / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert all(math.isfinite(x) for line in lines for x in line.values())
+    # Games of 5 to 9 moves end in every step of 8 rows.
+    assert all(5 <= line["episode_length_mean"] <= 9 for line in lines)
+    assert all(-1 <= line["episode_return_mean"] <= 1 for line in lines)
+    rows = read_lines(tiny_run / "evaluations.jsonl")
+    assert [row["step"] for row in rows] == [2, 4]
+    assert all(row["wins"] + row["draws"] + row["losses"] == small_config.games for row in rows)
+    page = (tiny_run / "report.html").read_text()
+    assert "pgx/tic_tac_toe" in page and "Length of games" in page
+
+
+def test_eval_prints_one_json_line(zero, tiny_run):
+    code, out, err = zero("eval", tiny_run, "--games", 4, "--simulations", 2, "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    row = json.loads(out)
+    assert row["env"] == "pgx/tic_tac_toe" and row["opponent"] == "random"
+    assert row["score"] == (row["wins"] + row["draws"] / 2) / 4 and row["step"] == 4
+
+
+def test_a_run_compared_with_itself_scores_half(zero, tiny_run):
+    """Deterministic players repeat every opening with the seats exchanged."""
+    code, out, _ = zero("compare", tiny_run, tiny_run, "--games", 8, "--simulations", 0, "--json")
+    assert code == 0 and json.loads(out)["score"] == 0.5
+
+
+def test_the_report_is_written_again(zero, tiny_run):
+    page = tiny_run / "report.html"
+    before = page.read_text()
+    page.unlink()
+    code, out, _ = zero("report", tiny_run)
+    assert code == 0 and str(page) in out and page.read_text() == before
+
+
+def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
+    """Every legal move is tried in turn, until somebody has won or the board is full."""
+    cells = [f"{column}{row}" for row in (1, 2, 3) for column in "abc"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["z9", "?", *cells, "q", ""])))
+    code, out, _ = zero("play", tiny_run, "--simulations", 2)
+    assert code == 0
+    assert "'z9' is no move here" in out and "Legal: a1 b1 c1 a2 b2 c2 a3 b3 c3" in out
+    assert out.splitlines()[-1] in ("You win.", "You lose.", "A draw.")
+    last = out.split("   a b c\n")[-1].splitlines()[:3]
+    stones = "".join(line[3:].replace(" ", "") for line in last)
+    assert stones.count("X") - stones.count("O") in (0, 1)
+    lines = [stones[i : i + 3] for i in (0, 3, 6)] + [stones[i::3] for i in range(3)]
+    lines += [stones[::4], stones[2:7:2]]
+    winner = {"You win.": "X", "You lose.": "O", "A draw.": None}[out.splitlines()[-1]]
+    assert {line[0] for line in lines if line in ("XXX", "OOO")} == ({winner} - {None})
+
+
+def test_a_game_against_itself(zero, tiny_run):
+    code, out, _ = zero("watch", tiny_run, "--simulations", 2, "--delay", 0)
+    assert code == 0
+    moves = [line.split() for line in out.splitlines() if line[0].isdigit()]
+    assert [move[1] for move in moves] == ["X" if i % 2 == 0 else "O" for i in range(len(moves))]
+    assert len({move[2] for move in moves}) == len(moves) >= 5
+    assert out.splitlines()[-1].startswith("return ")
+
+
+def test_names_of_moves():
+    connect = Board(build_world("pgx/connect_four"), (6, 7))
+    assert [connect.name(a) for a in (0, 6)] == ["1", "7"] and connect.action("3") == 2
+    go = Board(build_world("pgx/go_9x9"), (9, 9))
+    assert [go.name(a) for a in (0, 8, 9, 81)] == ["a1", "i1", "a2", "pass"]
+    assert go.action("pass") == 81 and go.action("z1") is None
+
+
+def test_boards_are_those_of_pgx():
+    world = build_world("pgx/connect_four")
+    state = world.env.init(key=jr.key(0))
+    for action in (3, 3, 2):
+        state, _ = jax.jit(world.env.step)(state, np.int32(action), key=jr.key(1))
+    features = world.env.observe(state).features
+    text = Board.of(world, features).text(features, first_moves=False)
+    assert text is not None
+    assert text.splitlines()[-2:] == ["   . . . O . . .", "   . . X X . . ."]
+
+
+@pytest.mark.slow
+def test_symmetries_keep_the_game(zero):
+    """A turned position has the turned moves: of every game that is said to have symmetries."""
+    from zero_cli._worlds import SYMMETRIC
+    from zero_nets import BoardSymmetries
+
+    for name, (rows, columns) in SYMMETRIC.items():
+        env: Any = build_world(name).env
+        symmetries = BoardSymmetries(rows, columns, env.num_actions)
+        step, observe = jax.jit(env.step), jax.jit(env.observe)
+        for index in range(symmetries.size):
+            one = other = env.init(key=jr.key(0))
+            for key in jr.split(jr.key(index), 6):
+                legal = observe(one).legal
+                action = jr.categorical(key, np.where(legal, 0.0, -np.inf))
+                one, _ = step(one, action, key=key)
+                other, _ = step(other, symmetries.action(action, index), key=key)
+                seen, turned = observe(one), observe(other)
+                np.testing.assert_array_equal(
+                    symmetries.features(seen.features, index), turned.features
+                )
+                np.testing.assert_array_equal(symmetries.actions(seen.legal, index), turned.legal)
+
+
+@pytest.mark.slow
+def test_tic_tac_toe_is_never_lost(zero, tmp_path):
+    """Against every reply there is, from either seat, after the quick preset."""
+    code, _, _ = zero("train", "pgx/tic_tac_toe", "--out", tmp_path / "run")
+    assert code == 0
+    trained = load(tmp_path / "run")
+    env, actor = trained.world.env, trained.actor(64)
+    step = jax.jit(jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0))))
+    observe, act = jax.jit(jax.vmap(env.observe)), jax.jit(actor.act)
+    for player_first in (True, False):
+        state = jax.vmap(lambda key: env.init(key=key))(jr.key(0)[None])
+        boards, mine = [state], player_first
+        while boards:
+            batch = jax.tree.map(lambda *x: np.concatenate(x), *boards)
+            seen, size = observe(batch), len(boards)
+            if mine:
+                carry = actor.init(batch)
+                actions = np.asarray(act(batch, seen, carry, key=jr.split(jr.key(1), size))[0])
+                pairs = [(i, a) for i, a in enumerate(actions)]
+            else:
+                pairs = [tuple(pair) for pair in np.argwhere(np.asarray(seen.legal))]
+            rows, moves = (np.array(x) for x in zip(*pairs, strict=True))
+            chosen = jax.tree.map(lambda x, rows=rows: x[rows], batch)
+            after, transition = step(chosen, moves.astype(np.int32))
+            if not mine:
+                assert not np.any(transition.reward > 0)
+            going = np.flatnonzero(~np.asarray(transition.last))
+            boards = [jax.tree.map(lambda x, i=i: x[i : i + 1], after) for i in going]
+            mine = not mine
+
+
+@pytest.mark.slow
+def test_every_environment_of_the_list_trains(zero, tmp_path):
+    from zero_cli._worlds import OWN_APPS
+    from zero_envs import environment_names
+    from zero_train.app import UsageError
+
+    failed = {}
+    for name in environment_names():
+        flags: list[Any] = ["--preset", "tiny"]
+        if name not in OWN_APPS:
+            try:
+                agents = build_world(name).agents
+            except UsageError:
+                continue
+            if not agents:
+                continue
+            if agents[0] == "spo":
+                flags = ["--envs", 8, "--steps", 128, "--unroll", 8, "--batch", 8, "--updates", 2]
+        code, _, err = zero("train", name, *flags, "--out", tmp_path / name.replace("/", "-"))
+        if code:
+            failed[name] = err
+    assert failed == {}

@@ -1,0 +1,167 @@
+"""`zero play`: a game against a trained player in the terminal."""
+
+import pathlib
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from zero_envs import AbstractEnvironment, Observation, Transition
+from zero_train import AbstractActor
+from zero_train.app import UsageError
+
+from ._board import Board
+from ._load import load
+
+
+class Table:
+    """One game: a state, and an actor that hears of every move. All arrays have a batch of one.
+
+    **Attributes:**
+
+    - `first_moves`: whether whoever moved first is to move.
+    - `total`: the sum of rewards so far, from the view of whoever moved first.
+    - `over`: whether the game has ended.
+    """
+
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: Key[Array, ""]):
+        self._env, self._actor = env, actor
+        self._key, ikey = jr.split(key)
+        self.state = _init(env, ikey[None])
+        self._carry = actor.init(self.state)
+        self.obs = _observe(env, self.state)
+        self.first_moves, self.total, self.over = True, 0.0, False
+        position = getattr(self.state, "position", None)
+        self._starter = None if position is None else int(position.current_player[0])
+
+    @property
+    def sees_first(self) -> bool:
+        """Whether the observation is from the view of whoever moved first. pgx changes the player
+        to move at the end of a game as well, where no discount tells."""
+        position = getattr(self.state, "position", None)
+        if position is None:
+            return self.first_moves
+        return int(position.current_player[0]) == self._starter
+
+    @property
+    def legal(self) -> list[int]:
+        """The legal moves."""
+        assert self.obs.legal is not None
+        return np.flatnonzero(self.obs.legal[0]).tolist()
+
+    def think(self) -> int:
+        """The move of the actor."""
+        action, self._carry = _act(self._actor, self.state, self.obs, self._carry, self._keys())
+        return int(action[0])
+
+    def move(self, action: int) -> None:
+        """Makes a move."""
+        moved = jnp.asarray([action], jnp.int32)
+        self.state, transition, self._carry = _step(
+            self._env, self._actor, self.state, moved, self._carry, self._keys()
+        )
+        self.obs = _observe(self._env, self.state)
+        self.total += float(transition.reward[0]) * (1 if self.first_moves else -1)
+        self.first_moves ^= bool(transition.discount[0] < 0)
+        self.over = bool(transition.last[0])
+
+    def _keys(self) -> Key[Array, " batch"]:
+        self._key, key = jr.split(self._key)
+        return key[None]
+
+
+@eqx.filter_jit
+def _init(env: AbstractEnvironment, keys: Key[Array, " batch"]) -> PyTree[Array]:
+    return jax.vmap(lambda key: env.init(key=key))(keys)
+
+
+@eqx.filter_jit
+def _observe(env: AbstractEnvironment, state: PyTree[Array]) -> Observation:
+    return jax.vmap(env.observe)(state)
+
+
+@eqx.filter_jit
+def _act(
+    actor: AbstractActor,
+    state: PyTree[Array],
+    obs: Observation,
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Array, PyTree[Array]]:
+    action, _, carry = actor.act(state, obs, carry, key=keys)
+    return action, carry
+
+
+@eqx.filter_jit
+def _step(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    action: Array,
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[PyTree[Array], Transition, PyTree[Array]]:
+    after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    return after, transition, actor.advance(carry, action, after, transition)
+
+
+def play(run: str, *, simulations: int | None, human_first: bool, seed: int) -> None:
+    """Plays one game, a move a line. `q` or the end of the input stops."""
+    trained = load(run)
+    world = trained.world
+    if world.players != 2:
+        raise UsageError(f"{world.name} has one player; `zero watch {run}` shows how it plays.")
+    actor = trained.actor(trained.simulations(simulations))
+    table = Table(world.env, actor, key=jr.key(seed))
+    board = Board.of(world, table.obs.features[0])
+    print(
+        f"{world.name}. You are {'X and move' if human_first else 'O and move second; X moves'}"
+        " first. Type a move, ? for the legal ones, or q."
+    )
+    while not table.over:
+        show(board, table, pathlib.Path(run) / "play.svg")
+        if table.first_moves == human_first:
+            action = _ask(board, table.legal)
+            if action is None:
+                return
+        else:
+            action = table.think()
+            print(f"The player moves {board.name(action)}.")
+        table.move(action)
+    show(board, table, pathlib.Path(run) / "play.svg")
+    mine = table.total if human_first else -table.total
+    print("You win." if mine > 0 else "You lose." if mine < 0 else "A draw.")
+
+
+def _ask(board: Board, legal: list[int]) -> int | None:
+    """A legal move, or `None` to stop."""
+    while True:
+        try:
+            said = input("> ").strip()
+        except EOFError:
+            return None
+        if said.lower() in ("q", "quit"):
+            return None
+        if said == "?":
+            print("Legal: " + " ".join(board.name(action) for action in legal))
+            continue
+        action = board.action(said)
+        if action in legal:
+            return action
+        why = "is no move here" if action is None else "is not legal now"
+        print(f"{said!r} {why}; ? lists the legal ones.")
+
+
+def show(board: Board, table: Table, picture: pathlib.Path) -> None:
+    """Prints the board, or draws it into a file where there is none for a terminal."""
+    text = board.text(jax.tree.map(lambda x: x[0], table.obs.features), table.sees_first)
+    if text is None:
+        svg = board.svg(jax.tree.map(lambda x: x[0], table.state))
+        if svg is not None:
+            picture.parent.mkdir(exist_ok=True)
+            picture.write_text(svg)
+            text = f"The board is drawn in {picture}."
+    print(text or "This environment cannot be drawn.")

@@ -1,0 +1,99 @@
+"""Environments by name."""
+
+import difflib
+import importlib
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ._brax import brax_names, BraxEnvironment
+from ._control import CartPole, Pendulum
+from ._environment import AbstractEnvironment
+from ._foreign import unknown
+from ._game2048 import Game2048
+from ._jumanji import jumanji_names, JumanjiEnvironment
+from ._minesweeper import Minesweeper
+from ._monsters import Monsters
+from ._pgx import pgx_names, PgxEnvironment
+
+
+_OWN: dict[str, Callable[..., AbstractEnvironment]] = {
+    "2048": Game2048,
+    "cartpole": CartPole,
+    "minesweeper": Minesweeper,
+    "monsters": Monsters,
+    "pendulum": Pendulum,
+}
+_ADAPTERS: dict[str, Callable[..., AbstractEnvironment]] = {
+    "brax": BraxEnvironment,
+    "jumanji": JumanjiEnvironment,
+    "pgx": PgxEnvironment,
+}
+
+
+def make(name: str, **options: Any) -> AbstractEnvironment:
+    """The environment of a name.
+
+    | name | environment |
+    |---|---|
+    | `2048`, `cartpole`, `minesweeper`, `monsters`, `pendulum` | those of this package |
+    | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
+    | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options |
+
+    **Arguments:**
+
+    - `options`: passed to the class of the environment.
+
+    **Raises:** `ValueError` for an unknown name, with similar ones, and where a library's
+    environment is refused; `ImportError` where its library is not installed.
+    """
+    library, slash, theirs = name.partition("/")
+    others = [f"{known}/NAME" for known in _ADAPTERS]
+    if name in _OWN:
+        return _OWN[name](**options)
+    if slash and library in _ADAPTERS:
+        return _ADAPTERS[library](theirs, **options)
+    if ":" in name:
+        return _own_class(name)(**options)
+    if slash:
+        near = difflib.get_close_matches(library, _ADAPTERS, 1)
+        meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
+        raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
+    raise unknown("make", name, [*_OWN, *others, "module:Class"])
+
+
+def environment_names() -> list[str]:
+    """The names that [`zero_envs.make`][] knows, those of the libraries that are installed
+    included. Some of them are refused: see [the list](environments.md)."""
+    names = sorted(_OWN)
+    for library, registered in (
+        ("brax", brax_names),
+        ("jumanji", jumanji_names),
+        ("pgx", pgx_names),
+    ):
+        if importlib.util.find_spec(library) is not None:
+            names += sorted(f"{library}/{name}" for name in registered())
+    return names
+
+
+def _own_class(name: str) -> Callable[..., AbstractEnvironment]:
+    where, _, attribute = name.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            path = pathlib.Path(where).resolve()
+            spec = importlib.util.spec_from_file_location(f"_made_{path.stem}", path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise ImportError(f"there is no file {where}")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            # As `python -m` does: a module beside which the program was started.
+            if "" not in sys.path:
+                sys.path.insert(0, "")
+            module = importlib.import_module(where)
+        return getattr(module, attribute)
+    except (ImportError, AttributeError) as e:
+        raise ValueError(f'make("{name}"): {e}; give module:Class or file.py:Class.') from e
