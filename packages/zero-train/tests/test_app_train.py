@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -190,6 +191,23 @@ def test_a_run_without_a_checkpoint_begins_again(
     assert len(said) == 1 and "no checkpoint" in said[0]
     assert lines(tmp_path / "run") == lines(undisturbed)
     assert not list((tmp_path / "run").glob("before*"))
+
+
+def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatch, capsys):
+    """The main thread does not wait for the first games; nothing is there to be saved yet."""
+    forever = threading.Event()
+
+    def first_games(loop, state):
+        os.kill(os.getpid(), signal.SIGINT)
+        forever.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zero_train.app._train.fill", first_games)
+        go(tmp_path / "run")
+    forever.set()
+    assert "SIGINT came before the first step; --resume begins" in capsys.readouterr().out
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
 
 
 def test_what_a_run_without_checkpoints_had_written_is_set_aside(go, undisturbed, tmp_path, capsys):

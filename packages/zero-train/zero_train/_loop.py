@@ -185,11 +185,13 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
     **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
     it many times over.
     """
-    collect_only = _step_side_by_side if loop.actor_devices else _step_in_turns
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
-        state, _ = collect_only(loop, state, learns=False)
+        if loop.actor_devices:
+            state, _ = _step_side_by_side(loop, state, learns=False)
+        else:
+            state, _ = _collect(loop, state)
     raise ValueError(
         f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
         f"{loop.num_envs} environments; give it more room or a smaller batch."
@@ -199,14 +201,15 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
 def step(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
-    One jitted call; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new
-    rows before the first update. Where the agent's update returns priorities, the buffer
-    is given them before the next batch is drawn.
+    Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
+    learns; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new rows
+    before the first update. Where the agent's update returns priorities, the buffer is given them
+    before the next batch is drawn.
 
-    With `loop.actor_devices` there are two calls that run at the same time, on devices of their
-    own. The rows that are stored and learned from are those of the step before. After the updates
-    the actor is copied to the acting devices, so that the next step collects with the newest. The
-    host waits for neither call, and no result depends on how long anything takes.
+    With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
+    that are stored and learned from are those of the step before. After the updates the actor is
+    copied to the acting devices, so that the next step collects with the newest. The host waits
+    for neither call, and no result depends on how long anything takes.
 
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
     rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
@@ -214,19 +217,23 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """
-    return _step_side_by_side(loop, state) if loop.actor_devices else _step_in_turns(loop, state)
+    if loop.actor_devices:
+        return _step_side_by_side(loop, state)
+    return _step_in_turns(loop, ft.partial(_update_program, loop), state)
 
 
 def compiled_step(
     loop: Loop, state: LoopState
 ) -> Callable[[LoopState], tuple[LoopState, _Numbers]]:
-    """[`zero_train.step`][] of this loop for states like this one, compiled now and not at its
-    first call. With `loop.actor_devices` it is compiled at its first call all the same.
+    """[`zero_train.step`][] of this loop for states like this one, whose learning is compiled now
+    and not at its first call. Its collecting is compiled by [`zero_train.fill`][], or at the first
+    call, and with `loop.actor_devices` both are. `state` may be a [`zero_train.template`][].
     """
     if loop.actor_devices:
         return ft.partial(step, loop)
-    lower: Callable[..., Any] = _step_in_turns.lower  # pyright: ignore[reportFunctionMemberAccess]
-    return ft.partial(lower(loop, state).compile(), loop)
+    # `eqx.filter_jit` would not take a template.
+    program = jax.jit(ft.partial(_learn, loop), donate_argnums=0)
+    return ft.partial(_step_in_turns, loop, program.lower(state).compile())
 
 
 # The two halves of a step. Each runs on the devices that it belongs to.
@@ -253,25 +260,12 @@ def act(
 
 
 def learn(
-    loop: Loop,
-    agent: PyTree[Array],
-    buffer: PyTree[Array],
-    rows: Experience,
-    *,
-    key: PRNGKeyArray,
-    learns: bool = True,
+    loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], *, key: PRNGKeyArray
 ) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
-    """Stores rows of `[envs, time]`, shows them to an agent that wants to see them, then
-    `num_updates` times draws a batch and updates; without `learns` there are no updates.
+    """`num_updates` times draws a batch and updates.
 
-    **Returns:** the agent's state, the buffer, and metrics.
+    **Returns:** the agent's state, the buffer, and the means of the agent's metrics.
     """
-    buffer = store(loop, buffer, rows)
-    metrics: dict[str, Any] = {}
-    if isinstance(loop.agent, AbstractBlockAgent):
-        agent, metrics = loop.agent.digest(agent, rows)
-    if not learns:
-        return agent, buffer, metrics
 
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, _Numbers]:
         agent, buffer = carry
@@ -289,9 +283,24 @@ def learn(
     on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
     unroll = loop.num_updates if on_cpu and _convolves(update, carry, indices[0]) else 1
     (agent, buffer), means = jax.lax.scan(update, carry, indices, unroll=unroll)
+    return agent, buffer, jax.tree.map(jnp.mean, means)
+
+
+def _take_in(
+    loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], rows: Experience
+) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
+    """Stores rows of `[envs, time]`, and shows them to an agent that wants to see them."""
+    buffer = store(loop, buffer, rows)
+    metrics: dict[str, Any] = {}
+    if isinstance(loop.agent, AbstractBlockAgent):
+        agent, metrics = loop.agent.digest(agent, rows)
+    return agent, buffer, metrics
+
+
+def _counts(rows: Experience) -> _Numbers:
+    """The ordinary rows, and the episodes that finished in them."""
     games = jnp.sum(rows.last, dtype=jnp.int32)
-    counts = {"positions": rows.last.size - games, "games": games}
-    return agent, buffer, jax.tree.map(jnp.mean, means) | metrics | counts
+    return {"positions": rows.last.size - games, "games": games}
 
 
 def store(loop: Loop, buffer: PyTree[Array], rows: Experience) -> PyTree[Array]:
@@ -343,25 +352,46 @@ def _keys(key: PRNGKeyArray, step: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKe
     return jr.fold_in(key, 2 * step), jr.fold_in(key, 2 * step + 1)
 
 
-# The halves in turns: one program.
+# The halves in turns. They are two programs because the search is most of what is compiled, and
+# `fill` needs it as well.
+
+
+def _step_in_turns(
+    loop: Loop, learns: Callable[[LoopState], tuple[LoopState, _Numbers]], state: LoopState
+) -> tuple[LoopState, _Numbers]:
+    state, collected = _collect(loop, state)
+    state, learned = learns(state)
+    return state, learned | collected
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _step_in_turns(
-    loop: Loop, state: LoopState, *, learns: bool = True
-) -> tuple[LoopState, _Numbers]:
+def _collect(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     if state.handover is not None:
         raise ValueError(
             "the state is one of a loop with actor_devices; make one with `zero_train.init` of "
             "this loop."
         )
-    akey, lkey = _keys(state.key, state.step)
+    akey, _ = _keys(state.key, state.step)
     actor = loop.agent.actor(state.agent, explore=True)
     episodes, rows = act(loop, actor, state.episodes, key=akey)
-    agent, buffer, metrics = learn(loop, state.agent, state.buffer, rows, key=lkey, learns=learns)
+    agent, buffer, metrics = _take_in(loop, state.agent, state.buffer, rows)
     state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
-    state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
-    return state, metrics | _failures(episodes)
+    return _in_place(loop, state), metrics | _counts(rows) | _failures(episodes)
+
+
+def _learn(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
+    """After `_collect`, which has counted the step."""
+    _, lkey = _keys(state.key, state.step - 1)
+    agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
+    state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
+    return _in_place(loop, state), metrics
+
+
+_update_program = eqx.filter_jit(_learn, donate="all-except-first")
+
+
+def _in_place(loop: Loop, state: LoopState) -> LoopState:
+    return jax.lax.with_sharding_constraint(state, shardings(loop, state))
 
 
 # The halves side by side, in two programs: one collects, the other learns from what was collected
@@ -427,8 +457,11 @@ def _learner_program(
     buffer: PyTree[Array],
 ) -> tuple[PyTree[Array], PyTree[Array], PyTree[Array], Int[Array, ""], _Numbers]:
     (loop, learns), (rows, key, staleness) = fixed, given
-    agent, buffer, metrics = learn(loop, agent, buffer, rows, key=key, learns=learns)
-    metrics = metrics | {"staleness": staleness.astype(jnp.float32)}
+    agent, buffer, metrics = _take_in(loop, agent, buffer, rows)
+    metrics["staleness"] = staleness.astype(jnp.float32)
+    if learns:
+        agent, buffer, learned = learn(loop, agent, buffer, key=key)
+        metrics = learned | metrics | _counts(rows)
     # Of an agent's state the acting devices need the actor, and not the optimiser.
     staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
     small = agent, _actor_arrays(loop, agent), staleness

@@ -17,6 +17,7 @@ import jax
 import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
+from ._background import compiling
 from ._config import check_bounds, flag, folder_of, Options
 from ._errors import UsageError
 
@@ -107,7 +108,9 @@ def main(
             raise
         _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
-        sys.exit(130)
+        _leave(130)
+    if compiling():
+        _leave(0)
 
 
 def parse(
@@ -177,7 +180,16 @@ def parse_run(
 
 def _complain(prog: str, what: str) -> NoReturn:
     print(f"{prog}: {' '.join(what.splitlines())}", file=sys.stderr)
-    sys.exit(2)
+    _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end."""
+    if compiling():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _dispatch(prog: str, about: str, commands: Mapping[str, Command], words: list[str]) -> None:

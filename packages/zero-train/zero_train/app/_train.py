@@ -1,8 +1,11 @@
 """The run of an app: the training loop with logs, checkpoints and evaluations."""
 
 import abc
+import concurrent.futures
 import contextlib
 import dataclasses
+import hashlib
+import json
 import math
 import os
 import pathlib
@@ -30,6 +33,7 @@ from .. import (
     StopSignal,
     template,
 )
+from ._background import in_background
 from ._config import check_bounds, folder_of, Options, RunConfig
 from ._errors import UsageError, warn
 from ._sinks import TensorBoardSink, WandbSink
@@ -134,7 +138,6 @@ def train(
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    started = time.monotonic()
     if steps < 1:
         raise UsageError(f"--steps {steps} was given; give at least 1.")
     check_bounds(config, {"checkpoint_every": (1, math.inf)})
@@ -161,17 +164,18 @@ def train(
             _Sinks(folder, done, own.project if options.wandb else None) as sinks,
         ):
             bookkeeping = _Bookkeeping(own, folder, checkpoints, parameters)
-            if state is None:
-                if options.resume:
-                    had = f"; what it had written is in {aside.name}" if aside else ""
-                    view.note(f"the run has no checkpoint yet and begins again{had}")
-                view.note("compiling, then filling the replay with the first games")
-                state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
-                view.note(f"the first games were over after {time.monotonic() - started:.0f} s")
+            if state is None and options.resume:
+                had = f"; what it had written is in {aside.name}" if aside else ""
+                view.note(f"the run has no checkpoint yet and begins again{had}")
+            prepared = _prepare(config, loop, state, like, stop, view)
+            if prepared is None:
+                view.note(f"{stop.name} came before the first step; --resume begins the run again")
+                return
+            state, run_step = prepared
             # Also parameters that were not yet saved with their checkpoint.
             bookkeeping.save(done, state)
+            started = time.monotonic()
             with _reported(own, folder):
-                run_step = _compiled(loop, state, view)
                 while done < steps and not stop.requested:
                     if options.max_minutes is not None:
                         if time.monotonic() - started > 60 * options.max_minutes:
@@ -195,12 +199,71 @@ def train(
                 bookkeeping.save(done, state)
 
 
-def _compiled(loop: Loop, state: LoopState, view: View) -> Callable[..., Any]:
-    began = time.perf_counter()
-    run_step = compiled_step(loop, state)
-    if not loop.actor_devices:
-        view.note(f"a step was compiled in {time.perf_counter() - began:.1f} s")
-    return run_step
+def _prepare(
+    config: RunConfig,
+    loop: Loop,
+    state: LoopState | None,
+    like: LoopState,
+    stop: StopSignal,
+    view: View,
+) -> tuple[LoopState, Callable[..., Any]] | None:
+    """The state after the first games, and the compiled step; `None` if a signal came meanwhile.
+
+    Learning is compiled while the search is compiled and the first games are played. Both have
+    threads of their own, because the main thread hears no signal while it waits for XLA.
+    """
+    began = time.monotonic()
+    tasks = [in_background(lambda: compiled_step(loop, like))]
+    what = "compiling"
+    if state is None:
+        key = jr.fold_in(jr.key(config.seed), 0)
+        tasks.append(in_background(lambda: fill(loop, init(loop, key=key))))
+        what = "compiling and playing the first games"
+    last_time = _LastTime(config)
+    with view.waiting(what, last_time.seconds):
+        pending = set(tasks)
+        while pending:
+            done, pending = concurrent.futures.wait(
+                pending, timeout=0.1, return_when=concurrent.futures.FIRST_EXCEPTION
+            )
+            for task in done:
+                task.result()
+            if stop.requested:
+                return None
+    seconds = time.monotonic() - began
+    view.note(f"the first step begins after {seconds:.0f} s")
+    last_time.keep(seconds)
+    run_step, *filled = (task.result() for task in tasks)
+    return (filled[0] if state is None else state), run_step
+
+
+class _LastTime:
+    """How long the first step took to begin in the last run of a configuration, kept beside the
+    compiled programs."""
+
+    def __init__(self, config: RunConfig):
+        cache: Any = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+        self._path = pathlib.Path(cache) / "first_steps.json" if cache else None
+        fields = {name: value for name, value in vars(config).items() if name != "seed"}
+        self._name = hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds, or `None` where there was no such run."""
+        return self._read().get(self._name)
+
+    def keep(self, seconds: float) -> None:
+        """Remembers the seconds of this run."""
+        if self._path is not None:
+            times = dict(list(self._read().items())[-99:]) | {self._name: round(seconds, 1)}
+            with contextlib.suppress(OSError):
+                self._path.write_text(json.dumps(times))
+
+    def _read(self) -> dict[str, float]:
+        try:
+            return {} if self._path is None else dict(json.loads(self._path.read_text()))
+        except (OSError, ValueError, TypeError):
+            return {}
 
 
 def _check_memory(state: LoopState) -> None:

@@ -1,8 +1,10 @@
 """The live view of a run while it trains."""
 
 import collections
+import contextlib
 import statistics
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +48,7 @@ class View:
         self._timings: dict[str, Any] = {}
         self._figures: Mapping[str, str] = {}
         self._headline = ""
+        self._waiting: tuple[str, str, float | None, float] | None = None
         # The first step also compiles, so it says nothing about the others.
         self._seconds: collections.deque[float] = collections.deque(maxlen=20)
         self._fresh = True
@@ -97,6 +100,24 @@ class View:
             said = [*(f"{label} {figure}" for label, figure in figures.items()), headline]
             self.note("; ".join(filter(None, said)))
 
+    @contextlib.contextmanager
+    def waiting(self, what: str, expected: float | None) -> Iterator[None]:
+        """Shows a moving bar for something that takes long before the first step.
+
+        **Arguments:**
+
+        - `what`: what it is.
+        - `expected`: how many seconds it took last time, if that is known.
+        """
+        last_time = "" if expected is None else f", {expected:.0f} s last time"
+        if self._live is None:
+            self.note(f"{what}{last_time}")
+        self._waiting = what, last_time, expected, time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting = None
+
     def note(self, text: str) -> None:
         """Prints a line, above the live view."""
         self._console.print(Text(text), soft_wrap=True)
@@ -127,6 +148,13 @@ class View:
         bar = Table.grid(padding=(0, 1), expand=True)
         bar.add_column(ratio=1)
         bar.add_column(justify="right", no_wrap=True)
+        if self._waiting is not None:
+            what, last_time, expected, began = self._waiting
+            seconds = time.monotonic() - began
+            known = expected is not None and seconds < expected
+            progress = ProgressBar(total=expected, completed=seconds) if known else None
+            bar.add_row(progress or ProgressBar(pulse=True), f"{what}: {seconds:.0f} s{last_time}")
+            return bar
         state = f"{self._step}/{self._total} steps, {self._left()}"
         bar.add_row(ProgressBar(total=self._total, completed=self._step), state)
 
