@@ -44,7 +44,9 @@ class ActorCritic(eqx.Module):
 
 
 class ActorCriticState(eqx.Module):
-    """**Attributes:**
+    """What an actor-critic has learned.
+
+    **Attributes:**
 
     - `online`: the parameters that the gradient acts on and that act.
     - `target_policy`, `target_critic`: the target networks' parameters.

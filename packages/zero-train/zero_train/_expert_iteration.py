@@ -101,7 +101,9 @@ class NStepReturns(AbstractValueTarget):
 
 
 class ExpertIterationState(eqx.Module):
-    """**Attributes:**
+    """What expert iteration has learned.
+
+    **Attributes:**
 
     - `params`: what the gradient acts on.
     - `target`: the target network's parameters, which follow them slowly.

@@ -21,7 +21,9 @@ MAX_SERIES = 6
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """**Attributes:**
+    """A curve of a chart.
+
+    **Attributes:**
 
     - `label`: for the legend; a single series may have an empty one.
     - `x`, `y`: the points, in order.
