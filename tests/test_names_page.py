@@ -24,4 +24,4 @@ def test_every_name_has_a_sentence():
     for module in writer.MODULES:
         for name, value in writer.public(module).items():
             said = writer.about(value)
-            assert 10 < len(said) < 200 and "Attributes" not in said, f"{module}.{name}: {said}"
+            assert 5 < len(said) < 200 and "Attributes" not in said, f"{module}.{name}: {said}"

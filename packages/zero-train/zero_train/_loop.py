@@ -23,7 +23,6 @@ from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, ro
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
-
 #: What a step says of itself: numbers by name.
 _Numbers = dict[str, Num[Array, ""]]
 
@@ -185,13 +184,12 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
     **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
     it many times over.
     """
+    side_by_side = ft.partial(_step_side_by_side, learns=False)
+    collect_only = side_by_side if loop.actor_devices else _collect
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
-        if loop.actor_devices:
-            state, _ = _step_side_by_side(loop, state, learns=False)
-        else:
-            state, _ = _collect(loop, state)
+        state, _ = collect_only(loop, state)
     raise ValueError(
         f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
         f"{loop.num_envs} environments; give it more room or a smaller batch."
@@ -262,10 +260,7 @@ def act(
 def learn(
     loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], *, key: PRNGKeyArray
 ) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
-    """`num_updates` times draws a batch and updates.
-
-    **Returns:** the agent's state, the buffer, and the means of the agent's metrics.
-    """
+    """`num_updates` times draws a batch and updates; the metrics are means over the updates."""
 
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, _Numbers]:
         agent, buffer = carry
@@ -298,7 +293,6 @@ def _take_in(
 
 
 def _counts(rows: Experience) -> _Numbers:
-    """The ordinary rows, and the episodes that finished in them."""
     games = jnp.sum(rows.last, dtype=jnp.int32)
     return {"positions": rows.last.size - games, "games": games}
 
@@ -376,7 +370,8 @@ def _collect(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     episodes, rows = act(loop, actor, state.episodes, key=akey)
     agent, buffer, metrics = _take_in(loop, state.agent, state.buffer, rows)
     state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
-    return _in_place(loop, state), metrics | _counts(rows) | _failures(episodes)
+    state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
+    return state, metrics | _counts(rows) | _failures(episodes)
 
 
 def _learn(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
@@ -384,18 +379,13 @@ def _learn(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     _, lkey = _keys(state.key, state.step - 1)
     agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
     state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
-    return _in_place(loop, state), metrics
+    return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
 
 
 _update_program = eqx.filter_jit(_learn, donate="all-except-first")
 
 
-def _in_place(loop: Loop, state: LoopState) -> LoopState:
-    return jax.lax.with_sharding_constraint(state, shardings(loop, state))
-
-
-# The halves side by side, in two programs: one collects, the other learns from what was collected
-# the step before. The host starts them, and sends on what each made for the other.
+# The halves side by side: the host starts both, and sends on what each made for the other.
 
 
 def _step_side_by_side(
