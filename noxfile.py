@@ -55,6 +55,7 @@ TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 COVERAGE = 85
 #: Of each member, tests that cross much of its code in seconds, to be run from its wheel.
 ALONE = {
+    "zero-cli": ("test_cli.py",),
     "zero-envs": ("test_import.py", "test_control.py"),
     "zero-memory": ("test_latest.py",),
     "zero-nets": ("test_heads.py",),
