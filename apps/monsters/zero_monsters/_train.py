@@ -26,8 +26,8 @@ def train(config: Config, options: Options) -> None:
         loop = build_loop(config, data_mesh(options.devices))
     # Nothing is carried from one evaluation to the next, so the run's files are not needed.
     run = lambda files: _Run(config)
-    zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}. To watch its player: monsters watch {options.out}")
+    if zero_train.app.train(config, loop, options, run, steps=config.steps):
+        print(f"The run is in {options.out}. To watch its player: monsters watch {options.out}")
 
 
 class _Run(AbstractRun):

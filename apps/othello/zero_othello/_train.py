@@ -24,8 +24,8 @@ def train(config: Config, options: Options) -> None:
     with as_usage_error():
         loop = build_loop(config, data_mesh(options.devices))
     run = lambda files: _Run(config, loop, files)
-    zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}. To play against it: othello play {options.out}")
+    if zero_train.app.train(config, loop, options, run, steps=config.steps):
+        print(f"The run is in {options.out}. To play against it: othello play {options.out}")
 
 
 class _Run(AbstractRun):

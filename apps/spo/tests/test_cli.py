@@ -18,15 +18,15 @@ REFERENCE = ["train", "--preset", "reference"]
         (["trian"], "no command is called 'trian'; choose one of train, eval, watch."),
         (
             ["train", "--env", "pendulm"],
-            "--env pendulm: no such environment. Did you mean pendulum?",
+            "no such environment. Did you mean pendulum?",
         ),
         (
             ["train", "--env", "chess"],
             "jumanji/NAME, minesweeper, module:Class, monsters, pendulum, pgx/NAME.",
         ),
         (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
-        (["train", "--env", "brax/"], "--env brax/: no such environment. Allowed: ant, fast"),
-        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, reference"),
+        (["train", "--env", "brax/"], "no such environment. Allowed: ant, fast"),
+        (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, quick"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
         (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),

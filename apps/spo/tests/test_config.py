@@ -100,7 +100,7 @@ def test_published_hyperparameters(agent, env, preset, envs, steps, rest):
 @pytest.mark.parametrize("agent", ["spo", "mpo"])
 def test_every_environment_has_every_preset(env, agent):
     found = presets(env, agent)
-    assert list(found) == ["tuned", "reference", "paper"]
+    assert list(found) == ["tuned", "quick", "tiny", "reference", "paper"]
     assert {(config.env, config.agent) for config in found.values()} == {(env, agent)}
 
 

@@ -14,7 +14,7 @@ class Config:
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
     env: str = "pendulum"
-    """pendulum, cartpole, brax/NAME or jumanji/NAME."""
+    """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""
     backend: str = "spring"
     """The physics backend of brax: generalized, mjx, positional or spring."""
     agent: Literal["spo", "mpo"] = "spo"
@@ -231,6 +231,21 @@ _BALANCED: dict[str, Any] = {
     "evaluate_every": 10,
     "episodes": 16,
 }
+_TINY: dict[str, Any] = {
+    "envs": 8,
+    "steps": 128,
+    "unroll": 8,
+    "updates": 2,
+    "batch": 8,
+    "length": 4,
+    "width": 8,
+    "layers": 1,
+    "particles": 4,
+    "depth": 2,
+    "period": 2,
+    "episodes": 2,
+    "evaluate_every": 2,
+}
 #: The tuned presets by environment and agent; the README describes the tuning.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL
@@ -251,8 +266,9 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     """The presets of an environment.
 
     `reference` has the hyperparameters of the reference implementation, and `paper` those of the
-    paper. `tuned` was tuned for the environment; if it was not, it is equal to `reference`. All
-    presets of `pendulum` and `cartpole` have 16 environments and 51 200 steps.
+    paper. `tuned` was tuned for the environment; if it was not, it is equal to `reference`. `quick`
+    is a small one for any environment, and `tiny` runs all parts. All presets of `pendulum` and
+    `cartpole` but `tiny` have 16 environments and 51 200 steps.
     """
     small = env in ("pendulum", "cartpole")
     kind: dict[str, Any] = {} if continuous(env) else _DISCRETE
@@ -265,8 +281,11 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     if not small:
         paper |= {"envs": 1024 if continuous(env) else 768, "steps": 100_000_000}
     tuned = _TUNED.get((env, agent))
+    quick: dict[str, Any] = base | kind | _SMALL | {"episodes": 16, "evaluate_every": 20}
     return {
         "tuned": reference if tuned is None else Config(**base | kind | tuned),
+        "quick": Config(**quick),
+        "tiny": Config(**quick | _TINY),
         "reference": reference,
         "paper": Config(**base | paper),
     }

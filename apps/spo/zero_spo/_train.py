@@ -28,8 +28,8 @@ def train(config: Config, options: Options) -> None:
         print(line)
     # Nothing is carried from one evaluation to the next, so the run's files are not needed.
     run = lambda files: _Run(config, loop)
-    zero_train.app.train(config, loop, options, run, steps=config.blocks)
-    print(f"The run is in {options.out}. To watch its player: spo watch {options.out}")
+    if zero_train.app.train(config, loop, options, run, steps=config.blocks):
+        print(f"The run is in {options.out}. To watch its player: spo watch {options.out}")
 
 
 def describe(config: Config, loop: Loop) -> list[str]:

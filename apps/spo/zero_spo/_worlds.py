@@ -19,7 +19,7 @@ def build_world(name: str, backend: str) -> World:
     try:
         env = make(name, **options)
     except (ValueError, ImportError) as e:
-        raise UsageError(f"--env {name}: {str(e).partition(': ')[2] or e}") from e
+        raise UsageError(f"--env {name}: {e}") from e
     if not isinstance(env, World) or getattr(env, "num_players", 1) != 1:
         raise UsageError(
             f"--env {name} is a {type(env).__name__}; SPO and MPO play environments of one player "
@@ -35,4 +35,6 @@ def longest_episode(env: World) -> int:
 
 def continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
+    if ":" in name:
+        return isinstance(build_world(name, ""), AbstractContinuousEnvironment)
     return name == "pendulum" or name.startswith("brax/")

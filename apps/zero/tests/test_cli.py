@@ -13,7 +13,7 @@ from zero_cli._config import presets
     "words, message",
     [
         (["trian"], "no command is called 'trian'; choose one of train, eval, play, watch,"),
-        (["train"], "needs the name of an environment, such as pgx/connect_four; `zero list` has"),
+        (["train"], "needs the name of an environment first, such as pgx/connect_four;"),
         (["train", "--envs", "8"], "needs the name of an environment"),
         (["train", "connect_four"], "no such environment."),
         (["train", "pgx/conect_four"], "Did you mean connect_four"),
@@ -24,7 +24,7 @@ from zero_cli._config import presets
         (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
         (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
-        (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env 2048 was given for pgx/tic_tac_toe"),
+        (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env was given for pgx/tic_tac_toe"),
         (["train", "pgx/tic_tac_toe", "--batch", "100"], "does not divide into --shards 8"),
         (["train", "pgx/tic_tac_toe", "--games", "7"], "--games 7 is odd"),
         (["train", "2048", "--window", "8"], "--window 8 has no return of --n-steps 8; give at"),
@@ -34,8 +34,12 @@ from zero_cli._config import presets
             ["train", "cartpole", "--particle", "8"],
             "no flag of spo train; did you mean --particles",
         ),
-        (["eval"], "`zero eval RUN [flags]` needs the folder of a run."),
+        (["eval"], "`zero eval RUN [flags]` needs the folder of a run first."),
+        (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
+        (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train c"),
+        (["train", "zero_envs:TimeLimit"], "missing"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
+        (["eval", "--json", "nowhere"], "needs the folder of a run first"),
         (["play", "nowhere"], "nowhere holds no run"),
         (["report"], "`zero report RUN` needs the folder of a run"),
         (["compare", "one"], "one holds no run"),
@@ -66,6 +70,18 @@ def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command,
             for value in (10**20, -1):
                 code, out, err = zero(command, tiny_run, f"--{field}={value}")
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "play", "watch", "compare", "report", "list"])
+def test_every_command_has_help(zero, command):
+    code, out, err = zero(command, "--help")
+    assert (code, err) == (0, "") and f"zero {command}" in out
+
+
+def test_a_run_of_no_app_is_refused(zero, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"env": "othello"}))
+    code, _, err = zero("eval", tmp_path)
+    assert code == 2 and "is the configuration of no app" in err and err.count("\n") == 1
 
 
 def test_help_names_every_command(zero):

@@ -13,8 +13,9 @@ import pytest
 
 from zero_cli._board import Board
 from zero_cli._load import load
+from zero_cli._play import Table
 from zero_cli._worlds import build_world
-from zero_train import read_lines
+from zero_train import RandomActor, read_lines
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -81,10 +82,29 @@ def test_a_game_against_itself(zero, tiny_run):
     assert out.splitlines()[-1].startswith("return ")
 
 
+def test_a_table_for_one_player():
+    """No side, no board of stones: numbers of actions, and a picture."""
+    world = build_world("cartpole")
+    table = Table(world.env, RandomActor(), key=jr.key(0))
+    for _ in range(3):
+        table.move(table.think())
+    assert table.first_moves and table.sees_first and table.total == 3.0 and not table.over
+    board = Board.of(world)
+    assert board.text(table.obs.features, True) is None and board.name(1) == "1"
+    svg = board.svg(jax.tree.map(lambda x: x[0], table.state))
+    assert svg is not None and svg.startswith("<svg")
+
+
+def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
+    assert build_world("zero_envs.testing:Nim").agents == ("alphazero",)
+    assert build_world("zero_envs.testing:Corridor").players == 1
+    assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
+
+
 def test_names_of_moves():
-    connect = Board(build_world("pgx/connect_four"), (6, 7))
+    connect = Board.of(build_world("pgx/connect_four"))
     assert [connect.name(a) for a in (0, 6)] == ["1", "7"] and connect.action("3") == 2
-    go = Board(build_world("pgx/go_9x9"), (9, 9))
+    go = Board.of(build_world("pgx/go_9x9"))
     assert [go.name(a) for a in (0, 8, 9, 81)] == ["a1", "i1", "a2", "pass"]
     assert go.action("pass") == 81 and go.action("z1") is None
 
@@ -95,13 +115,13 @@ def test_boards_are_those_of_pgx():
     for action in (3, 3, 2):
         state, _ = jax.jit(world.env.step)(state, np.int32(action), key=jr.key(1))
     features = world.env.observe(state).features
-    text = Board.of(world, features).text(features, first_moves=False)
+    text = Board.of(world).text(features, first_moves=False)
     assert text is not None
     assert text.splitlines()[-2:] == ["   . . . O . . .", "   . . X X . . ."]
 
 
 @pytest.mark.slow
-def test_symmetries_keep_the_game(zero):
+def test_symmetries_keep_the_game():
     """A turned position has the turned moves: of every game that is said to have symmetries."""
     from zero_cli._worlds import SYMMETRIC
     from zero_nets import BoardSymmetries
@@ -163,7 +183,6 @@ def test_every_environment_of_the_list_trains(zero, tmp_path):
 
     failed = {}
     for name in environment_names():
-        flags: list[Any] = ["--preset", "tiny"]
         if name not in OWN_APPS:
             try:
                 agents = build_world(name).agents
@@ -171,9 +190,8 @@ def test_every_environment_of_the_list_trains(zero, tmp_path):
                 continue
             if not agents:
                 continue
-            if agents[0] == "spo":
-                flags = ["--envs", 8, "--steps", 128, "--unroll", 8, "--batch", 8, "--updates", 2]
-        code, _, err = zero("train", name, *flags, "--out", tmp_path / name.replace("/", "-"))
+        out = tmp_path / name.replace("/", "-")
+        code, _, err = zero("train", name, "--preset", "tiny", "--out", out)
         if code:
             failed[name] = err
     assert failed == {}

@@ -90,33 +90,43 @@ def main() -> None:
 
 
 def _train(words: list[str]) -> None:
+    if words[:1] in (["-h"], ["--help"]):
+        print(
+            "usage: zero train ENV [flags]\n\n"
+            "Train a player of an environment, such as pgx/connect_four; `zero list` has all.\n"
+            "`zero train ENV --help` lists the flags, which depend on the agent that can play it."
+        )
+        return
     if not words or words[0].startswith("-"):
         raise UsageError(
-            "`zero train ENV [flags]` needs the name of an environment, such as pgx/connect_four; "
-            "`zero list` has them all."
+            "`zero train ENV [flags]` needs the name of an environment first, such as "
+            "pgx/connect_four; `zero list` has them all."
         )
     name, *words = words
-    out = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}"]
+    if any(word.partition("=")[0] == "--env" for word in words):
+        raise UsageError(f"--env was given for {name}; name one environment.")
+    words = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}", *words]
     from ._apps import commands
     from ._worlds import build_world, OWN_APPS
 
     if name in OWN_APPS:
-        return commands(OWN_APPS[name])["train"].run([*out, *words])
+        return commands(OWN_APPS[name])["train"].run(words)
     chosen = peek(_Chosen, "zero train", words)
     start_jax(chosen.devices)
     world = build_world(name)
     agent: Any = world.choose(chosen.agent)
+    quick = [] if expects_accelerator() else ["--preset", "quick"]
     if agent in ("spo", "mpo"):
-        return commands("spo")["train"].run([*out, "--agent", agent, "--env", name, *words])
+        if name in ("cartpole", "pendulum", "brax/inverted_pendulum"):
+            quick = []  # SPO's own default was tuned for these.
+        return commands("spo")["train"].run([*quick, "--agent", agent, "--env", name, *words])
     config, options = parse_run(
         f"zero train {name}",
         "Train a player from its own plans. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
-        [*out, *words],
+        words,
         presets(name, agent, world.size),
-        preset="standard" if expects_accelerator() else "quick",
+        preset="quick" if quick else "standard",
     )
-    if config.env != name:
-        raise UsageError(f"--env {config.env} was given for {name}; name one environment.")
     from ._train import train
 
     train(config, world, options)
@@ -159,6 +169,9 @@ def _watch(words: list[str]) -> None:
 
 
 def _compare(words: list[str]) -> None:
+    if words[:1] in (["-h"], ["--help"]):
+        print("usage: zero compare RUN RUN [flags]\n\nThe flags are those of `zero eval --help`.")
+        return
     if len(words) < 2 or words[1].startswith("-"):
         raise UsageError("`zero compare RUN RUN [flags]` needs the folders of two runs.")
     first, second, *words = words
@@ -166,6 +179,9 @@ def _compare(words: list[str]) -> None:
 
 
 def _report(words: list[str]) -> None:
+    if words[:1] in (["-h"], ["--help"]):
+        print("usage: zero report RUN\n\nWrites report.html into the folder of a run again.")
+        return
     if len(words) != 1:
         raise UsageError("`zero report RUN` needs the folder of a run, and nothing else.")
     import importlib
@@ -177,6 +193,9 @@ def _report(words: list[str]) -> None:
 
 
 def _list(words: list[str]) -> None:
+    if words[:1] in (["-h"], ["--help"]):
+        print("usage: zero list [PART]\n\nThe environments whose name has PART, or all.")
+        return
     if len(words) > 1:
         raise UsageError("`zero list [PART]` takes a part of a name, and nothing else.")
     start_jax()
@@ -189,10 +208,10 @@ def _of_run(name: str, own: Any) -> Any:
     """A command that is that of the app which made the run."""
 
     def run(words: list[str]) -> None:
-        if "--help" in words or "-h" in words:
+        if words[:1] in (["-h"], ["--help"]):
             return own(words)
         if not words or words[0].startswith("-"):
-            raise UsageError(f"`zero {name} RUN [flags]` needs the folder of a run.")
+            raise UsageError(f"`zero {name} RUN [flags]` needs the folder of a run first.")
         from ._apps import app_of, commands
 
         app = app_of(words[0])

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import pathlib
 from typing import Any
 
 from zero_train.app import Command, load_config, UsageError
@@ -32,6 +33,7 @@ def app_of(run: str) -> str:
         with contextlib.suppress(UsageError):
             load_config(kind, run, app)
             return app
-    kind = importlib.import_module("zero_cli._config").Config
-    load_config(kind, run, "zero")  # Says what is wrong.
-    raise AssertionError
+    path = pathlib.Path(run) / "config.json"
+    if path.is_file():
+        raise UsageError(f"{path} is the configuration of no app; give the folder of a run.")
+    raise UsageError(f"{run} holds no run (no config.json); give the folder of a run.")

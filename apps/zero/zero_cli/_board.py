@@ -10,11 +10,11 @@ from ._worlds import World
 
 #: Games whose first two planes are the stones of the player to move and those of the opponent.
 _STONES = {
-    "pgx/tic_tac_toe",
-    "pgx/connect_four",
-    "pgx/hex",
-    "pgx/go_9x9",
-    "pgx/go_19x19",
+    "pgx/tic_tac_toe": (3, 3),
+    "pgx/connect_four": (6, 7),
+    "pgx/hex": (11, 11),
+    "pgx/go_9x9": (9, 9),
+    "pgx/go_19x19": (19, 19),
 }
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -33,11 +33,9 @@ class Board:
     shape: tuple[int, int] | None
 
     @classmethod
-    def of(cls, world: World, features: Any) -> "Board":
-        """The board of an environment whose observations are like these."""
-        if world.name in _STONES and features is not None:
-            return cls(world, (features.shape[0], features.shape[1]))
-        return cls(world, None)
+    def of(cls, world: World) -> "Board":
+        """The board of an environment."""
+        return cls(world, _STONES.get(world.name))
 
     @property
     def num_actions(self) -> int:

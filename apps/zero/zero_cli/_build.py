@@ -2,6 +2,7 @@
 
 import functools as ft
 import importlib
+import sys
 from typing import Any
 
 import equinox as eqx
@@ -169,6 +170,8 @@ _SUPPORT = ValueSupport(301, transform=True)
 
 def _own(name: str) -> Any:
     module, _, attribute = name.partition(":")
+    if "" not in sys.path:  # a module beside which the program was started
+        sys.path.insert(0, "")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as e:

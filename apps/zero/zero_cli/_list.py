@@ -28,10 +28,9 @@ def list_environments(only: str | None) -> None:
 def _line(name: str) -> str:
     if name in OWN_APPS:
         return f"{'':7}  {'':11}  the app {OWN_APPS[name]}, with presets of its own"
-    refused = "refused"
     with contextlib.suppress(UsageError):
         world = build_world(name)
         turned = "; symmetries" if name in SYMMETRIC else ""
         agents = ", ".join(world.agents) if world.agents else "none: a part of its state is hidden"
         return f"{world.players:7}  {world.size:11,}  {agents}{turned}"
-    return f"{'':7}  {'':11}  {refused}"
+    return f"{'':7}  {'':11}  refused"

@@ -1,6 +1,7 @@
 """`zero play`: a game against a trained player in the terminal."""
 
 import pathlib
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from zero_envs import AbstractEnvironment, Observation, Transition
+from zero_envs import AbstractEnvironment, Observation, PgxEnvironment, Transition
 from zero_train import AbstractActor
 from zero_train.app import UsageError
 
@@ -30,21 +31,23 @@ class Table:
     def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: Key[Array, ""]):
         self._env, self._actor = env, actor
         self._key, ikey = jr.split(key)
-        self.state = _init(env, ikey[None])
+        self.state: Any = _init(env, ikey[None])
         self._carry = actor.init(self.state)
         self.obs = _observe(env, self.state)
         self.first_moves, self.total, self.over = True, 0.0, False
-        position = getattr(self.state, "position", None)
-        self._starter = None if position is None else int(position.current_player[0])
+        self._starter = self._player()
 
     @property
     def sees_first(self) -> bool:
         """Whether the observation is from the view of whoever moved first. pgx changes the player
         to move at the end of a game as well, where no discount tells."""
-        position = getattr(self.state, "position", None)
-        if position is None:
-            return self.first_moves
-        return int(position.current_player[0]) == self._starter
+        player = self._player()
+        return self.first_moves if player is None else player == self._starter
+
+    def _player(self) -> int | None:
+        if isinstance(self._env, PgxEnvironment):
+            return int(self.state.position.current_player[0])
+        return None
 
     @property
     def legal(self) -> list[int]:
@@ -116,7 +119,7 @@ def play(run: str, *, simulations: int | None, human_first: bool, seed: int) -> 
         raise UsageError(f"{world.name} has one player; `zero watch {run}` shows how it plays.")
     actor = trained.actor(trained.simulations(simulations))
     table = Table(world.env, actor, key=jr.key(seed))
-    board = Board.of(world, table.obs.features[0])
+    board = Board.of(world)
     print(
         f"{world.name}. You are {'X and move' if human_first else 'O and move second; X moves'}"
         " first. Type a move, ? for the legal ones, or q."

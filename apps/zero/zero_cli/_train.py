@@ -24,8 +24,8 @@ def train(config: Config, world: World, options: Options) -> None:
     with as_usage_error():
         loop = build_loop(config, world, data_mesh(options.devices))
     run = lambda files: _Run(config, world, loop, files)
-    zero_train.app.train(config, loop, options, run, steps=config.steps)
-    print(f"The run is in {options.out}. To measure its player: zero eval {options.out}")
+    if zero_train.app.train(config, loop, options, run, steps=config.steps):
+        print(f"The run is in {options.out}. To measure its player: zero eval {options.out}")
 
 
 class _Run(AbstractRun):

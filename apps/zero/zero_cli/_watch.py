@@ -18,7 +18,7 @@ def watch(
     trained = load(run)
     world, config = trained.world, trained.config
     table = Table(world.env, trained.actor(trained.simulations(simulations)), key=jr.key(seed))
-    board = Board.of(world, table.obs.features[0] if world.players == 2 else None)
+    board = Board.of(world)
     folder = pathlib.Path(run) / "watch"
     for number in range(config.max_moves if max_moves is None else max_moves):
         show(board, table, folder / f"{number:04}.svg")

@@ -11,6 +11,7 @@ from zero_envs import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
+    AbstractHiddenEnvironment,
     make,
     PgxEnvironment,
 )
@@ -83,13 +84,15 @@ def _players(name: str, env: AbstractEnvironment) -> int:
     if ":" not in name or not isinstance(env, AbstractDiscreteEnvironment):
         return 1
     # A class of one's own: the turn passes where a discount is negative.
-    rows = rollout(env, RandomActor(), num_steps=16, num_envs=4, key=jr.key(0))
+    with as_usage_error():
+        rows = rollout(env, RandomActor(), num_steps=16, num_envs=4, key=jr.key(0))
     return 2 if bool(jnp.any(rows.discount < 0)) else 1
 
 
 def _agents(env: AbstractEnvironment, players: int) -> tuple[str, ...]:
     if env.hidden:
-        return ()
+        guessed = isinstance(env, AbstractHiddenEnvironment)
+        return (("alphazero",) if players == 2 else ("expert",)) if guessed else ()
     if isinstance(env, AbstractContinuousEnvironment):
         return "spo", "mpo"
     if not isinstance(env, AbstractDiscreteEnvironment):

@@ -17,7 +17,8 @@ def test_every_kind_of_name():
 def test_a_class_of_a_file(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("from zero_envs import CartPole\n\n\nclass Mine(CartPole):\n    pass\n")
-    assert type(make(f"{path}:Mine")).__name__ == "Mine"
+    one, other = make(f"{path}:Mine"), make(f"{path}:Mine", max_steps=3)
+    assert type(one).__name__ == "Mine" and type(one) is type(other)
     with pytest.raises(ValueError, match=r"no attribute 'Other'; give module:Class"):
         make(f"{path}:Other")
 
@@ -37,6 +38,9 @@ def test_names_are_listed_with_their_library():
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),
         ("no_such_module:Game", r"No module named 'no_such_module'; give module:Class"),
         ("missing.py:Game", r"there is no file missing.py"),
+        ("zero_envs:TimeLimit", r"missing .*; give module:Class"),
+        ("zero_envs:__version__", "is not callable"),
+        (":Game", "Empty module name"),
     ],
 )
 def test_unknown_names_are_refused_with_similar_ones(name, message):

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import pathlib
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -53,10 +54,10 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     others = [f"{known}/NAME" for known in _ADAPTERS]
     if name in _OWN:
         return _OWN[name](**options)
+    if ":" in name:
+        return _own(name, options)
     if slash and library in _ADAPTERS:
         return _ADAPTERS[library](theirs, **options)
-    if ":" in name:
-        return _own_class(name)(**options)
     if slash:
         near = difflib.get_close_matches(library, _ADAPTERS, 1)
         meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
@@ -78,22 +79,29 @@ def environment_names() -> list[str]:
     return names
 
 
-def _own_class(name: str) -> Callable[..., AbstractEnvironment]:
+def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
     where, _, attribute = name.rpartition(":")
     try:
-        if where.endswith(".py"):
-            path = pathlib.Path(where).resolve()
-            spec = importlib.util.spec_from_file_location(f"_made_{path.stem}", path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise ImportError(f"there is no file {where}")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-        else:
-            # As `python -m` does: a module beside which the program was started.
-            if "" not in sys.path:
-                sys.path.insert(0, "")
-            module = importlib.import_module(where)
-        return getattr(module, attribute)
-    except (ImportError, AttributeError) as e:
-        raise ValueError(f'make("{name}"): {e}; give module:Class or file.py:Class.') from e
+        return getattr(_module(where), attribute)(**options)
+    except (ImportError, AttributeError, TypeError, ValueError) as e:
+        raise ValueError(
+            f'make("{name}"): {e}; give module:Class or file.py:Class of an environment that needs '
+            "no other arguments."
+        ) from e
+
+
+def _module(name: str) -> types.ModuleType:
+    if not name.endswith(".py"):
+        # As `python -m` does: a module beside which the program was started.
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        return importlib.import_module(name)
+    path = pathlib.Path(name).resolve()
+    known = f"_made_{path}"
+    if known not in sys.modules:
+        spec = importlib.util.spec_from_file_location(known, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise ImportError(f"there is no file {name}")
+        sys.modules[known] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[known])
+    return sys.modules[known]

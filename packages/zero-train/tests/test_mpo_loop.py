@@ -42,7 +42,7 @@ def ran():
 def test_only_sums_cross_devices(ran, collectives):
     """Of sampling candidates too, which is done on every device for its own rows."""
     loop, run, _, state = ran
-    assert collectives(run.args[1].as_text()) == {"all-reduce"}
+    assert collectives(run.args[1].func.as_text()) == {"all-reduce"}
     assert collectives(lambda s: collect_and_store(loop, s), state) == set()
 
 

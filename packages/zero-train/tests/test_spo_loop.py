@@ -147,7 +147,7 @@ def test_only_sums_cross_devices(ran, collectives):
     loop, run, _, state, _ = ran[8]
     assert collectives(lambda s: collect_and_store(loop, s), state) == set()
     assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
-    assert collectives(run.args[1].as_text()) == {"all-reduce"}
+    assert collectives(run.args[1].func.as_text()) == {"all-reduce"}
 
 
 def test_state_is_laid_out_as_said(ran):

@@ -166,7 +166,8 @@ def collect(
         row = Experience(obs, action, reward, discount, ended, record)
         heard = Transition(reward, discount, transition.last | ended)
         carry = actor.advance(carry, action, next_state, heard)
-        sign, value, length = episodes.sign, so_far.returns + episodes.sign * reward, so_far.lengths
+        sign, length = episodes.sign, so_far.lengths
+        value = so_far.returns + sign * reward.astype(jnp.float32)
         after = Episodes(
             state=next_state,
             carry=carry,

@@ -23,7 +23,6 @@ from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, ro
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
-#: What a step says of itself: numbers by name.
 _Numbers = dict[str, Num[Array, ""]]
 
 
@@ -229,9 +228,10 @@ def compiled_step(
     """
     if loop.actor_devices:
         return ft.partial(step, loop)
-    # `eqx.filter_jit` would not take a template.
-    program = jax.jit(ft.partial(_learn, loop), donate_argnums=0)
-    return ft.partial(_step_in_turns, loop, program.lower(state).compile())
+    arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
+    build = lambda arrays, state: _learn(eqx.combine(arrays, static), state)
+    program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
+    return ft.partial(_step_in_turns, loop, ft.partial(program, arrays))
 
 
 # The two halves of a step. Each runs on the devices that it belongs to.

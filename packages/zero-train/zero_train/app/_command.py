@@ -9,6 +9,7 @@ import itertools
 import os
 import pathlib
 import sys
+import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
@@ -109,6 +110,11 @@ def main(
         _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
         _leave(130)
+    except Exception:
+        if not compiling():
+            raise
+        traceback.print_exc()
+        _leave(1)
     if compiling():
         _leave(0)
 

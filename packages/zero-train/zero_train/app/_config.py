@@ -63,7 +63,7 @@ class Options:
     resume: bool = False
     """Go on with the run in the folder, exactly where it was saved."""
     max_minutes: float | None = None
-    """Save and stop after so many minutes; --resume goes on."""
+    """Save and stop so many minutes after the first step began; --resume goes on."""
     devices: int = 1
     """Devices to split games, trees and replay over; on a CPU they are virtual."""
     wandb: bool = False
@@ -190,7 +190,7 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
 
 
 def load_parameters(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
-    """The newest parameters of the run in `folder`, and the step it was saved at. Where they are
+    """The newest parameters of the run in `folder`, and the step they were saved at. Where they are
     damaged a warning says so, and the ones before are loaded.
 
     **Arguments:**

@@ -118,7 +118,7 @@ def train(
     run: Callable[[RunFiles], AbstractRun],
     *,
     steps: int,
-) -> None:
+) -> bool:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
@@ -132,6 +132,9 @@ def train(
     - `loop`: what was built from it.
     - `run`: builds the app's part, after the folder is made.
     - `steps`: the number of steps of a whole run.
+
+    **Returns:** whether there is something to play with: not where a signal came before the first
+    step.
 
     **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
     [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
@@ -157,8 +160,7 @@ def train(
                 kept.rewind(done)
         elif options.resume:
             aside = folder.begin_again()
-        lines = read_lines(folder.path / "evaluations.jsonl")
-        own = run(RunFiles(folder, parameters, lines))
+        own = run(RunFiles(folder, parameters, read_lines(folder.path / "evaluations.jsonl")))
         with (
             View(steps, own.shown, start=done) as view,
             _Sinks(folder, done, own.project if options.wandb else None) as sinks,
@@ -169,8 +171,9 @@ def train(
                 view.note(f"the run has no checkpoint yet and begins again{had}")
             prepared = _prepare(config, loop, state, like, stop, view)
             if prepared is None:
-                view.note(f"{stop.name} came before the first step; --resume begins the run again")
-                return
+                then = "begins the run again" if state is None else f"goes on from step {done}"
+                view.note(f"{stop.name} came before the first step; --resume {then}")
+                return state is not None
             state, run_step = prepared
             # Also parameters that were not yet saved with their checkpoint.
             bookkeeping.save(done, state)
@@ -197,6 +200,7 @@ def train(
                 if stop.requested:
                     view.note(f"{stop.name} came: saving; go on with --resume")
                 bookkeeping.save(done, state)
+    return True
 
 
 def _prepare(
@@ -210,7 +214,8 @@ def _prepare(
     """The state after the first games, and the compiled step; `None` if a signal came meanwhile.
 
     Learning is compiled while the search is compiled and the first games are played. Both have
-    threads of their own, because the main thread hears no signal while it waits for XLA.
+    threads of their own, because the main thread hears no signal while it waits for XLA. A run
+    that goes on compiles its search in its first step.
     """
     began = time.monotonic()
     tasks = [in_background(lambda: compiled_step(loop, like))]
@@ -220,7 +225,7 @@ def _prepare(
         tasks.append(in_background(lambda: fill(loop, init(loop, key=key))))
         what = "compiling and playing the first games"
     last_time = _LastTime(config)
-    with view.waiting(what, last_time.seconds):
+    with view.waiting(what, last_time.seconds if state is None else None):
         pending = set(tasks)
         while pending:
             done, pending = concurrent.futures.wait(
@@ -232,7 +237,8 @@ def _prepare(
                 return None
     seconds = time.monotonic() - began
     view.note(f"the first step begins after {seconds:.0f} s")
-    last_time.keep(seconds)
+    if state is None:
+        last_time.keep(seconds)
     run_step, *filled = (task.result() for task in tasks)
     return (filled[0] if state is None else state), run_step
 
