@@ -183,8 +183,7 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
     **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
     it many times over.
     """
-    side_by_side = ft.partial(_step_side_by_side, learns=False)
-    collect_only = side_by_side if loop.actor_devices else _collect
+    collect_only = ft.partial(_step_side_by_side, learns=False) if loop.actor_devices else _collect
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
@@ -216,16 +215,17 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
     """
     if loop.actor_devices:
         return _step_side_by_side(loop, state)
-    return _step_in_turns(loop, ft.partial(_update_program, loop), state)
+    state, collected = _collect(loop, state)
+    state, learned = _update_program(loop, state)
+    return state, learned | collected
 
 
 def compiled_step(
     loop: Loop, state: LoopState
 ) -> Callable[[LoopState], tuple[LoopState, _Numbers]]:
-    """[`zero_train.step`][] of this loop for states like this one, whose learning is compiled now
-    and not at its first call. Its collecting is compiled by [`zero_train.fill`][], or at the first
-    call, and with `loop.actor_devices` both are. `state` may be a [`zero_train.template`][].
-    """
+    """[`zero_train.step`][] for states like this one, or a [`zero_train.template`][] of them, whose
+    learning is compiled now. Its collecting is compiled by [`zero_train.fill`][], or at the first
+    call, and with `loop.actor_devices` both are."""
     if loop.actor_devices:
         return ft.partial(step, loop)
     arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
