@@ -42,8 +42,8 @@ def allowed_siblings(member: pathlib.Path) -> set[str]:
     """The packages of this workspace that a member may import."""
     name = workspace.import_name(member)
     if name == "zero_cli":  # runs the other apps
-        apps = {workspace.import_name(app) for app in member.parent.iterdir() if app.is_dir()}
-        return LEAVES | {"zero_train"} | apps - {name}
+        others = {workspace.import_name(app) for app in workspace.MEMBERS} - {name}
+        return others | LEAVES
     if member.parent.name == "apps":
         return LEAVES | {"zero_train"}
     return TRAIN if name == "zero_train" else set()
