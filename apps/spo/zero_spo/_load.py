@@ -22,7 +22,7 @@ class Trained:
 
     - `config`: the configuration of the run.
     - `env`: the environment.
-    - `parameters`: what it plays with.
+    - `parameters`: of the policy and the critic, and the duals.
     - `block`: the number of training blocks so far.
     """
 

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import sys
 from typing import Any
 
@@ -42,10 +43,23 @@ def test_eval_prints_one_json_line(zero, tiny_run):
     assert row["score"] == (row["wins"] + row["draws"] / 2) / 4 and row["step"] == 4
 
 
-def test_a_run_compared_with_itself_scores_half(zero, tiny_run):
-    """Deterministic players repeat every opening with the seats exchanged."""
-    code, out, _ = zero("compare", tiny_run, tiny_run, "--games", 8, "--simulations", 0, "--json")
-    assert code == 0 and json.loads(out)["score"] == 0.5
+def test_a_run_compared_with_its_copy_scores_half(zero, tiny_run, tmp_path, monkeypatch):
+    """Deterministic players repeat every opening with the seats exchanged. The second player is
+    that of the second folder."""
+    from zero_cli import _eval
+
+    loaded = []
+
+    def noted(run):
+        loaded.append(str(run))
+        return load(run)
+
+    monkeypatch.setattr(_eval, "load", noted)
+    other = shutil.copytree(tiny_run, tmp_path / "copy")
+    code, out, _ = zero("compare", tiny_run, other, "--games", 8, "--simulations", 0, "--json")
+    row = json.loads(out)
+    assert code == 0 and row["score"] == 0.5 and row["wins"] == row["losses"]
+    assert loaded == [str(tiny_run), str(other)] and row["opponent"] == str(other)
 
 
 def test_the_report_is_written_again(zero, tiny_run):
@@ -70,7 +84,9 @@ def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
     lines = [stones[i : i + 3] for i in (0, 3, 6)] + [stones[i::3] for i in range(3)]
     lines += [stones[::4], stones[2:7:2]]
     winner = {"You win.": "X", "You lose.": "O", "A draw.": None}[out.splitlines()[-1]]
-    assert {line[0] for line in lines if line in ("XXX", "OOO")} == ({winner} - {None})
+    complete = {stone for stone in "XO" if 3 * stone in lines}
+    assert complete == ({winner} - {None})
+    assert winner or "." not in stones
 
 
 def test_a_game_against_itself(zero, tiny_run):

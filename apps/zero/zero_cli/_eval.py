@@ -1,4 +1,4 @@
-"""`zero eval` and `zero compare`: play games and print how they went."""
+"""`zero eval` and `zero compare`: play games and print the score or the return."""
 
 import json
 import pathlib

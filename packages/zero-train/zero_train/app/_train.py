@@ -351,7 +351,7 @@ class _Bookkeeping:
         return metrics, result
 
     def save(self, done: int, state: LoopState) -> None:
-        """Saves the whole state, and what plays."""
+        """Saves the whole state, and the parameters that play."""
         if done not in self._checkpoints.steps():
             self._checkpoints.save(done, state)
         if done not in self._parameters.steps():
