@@ -94,7 +94,7 @@ def on_eight_devices() -> Callable[..., tuple[Any, Any, list[dict[str, float]]]]
     from zero_train import data_mesh, fill, init, step
 
     def run(build_loop: Callable[..., Any], config: Any, steps: int):
-        loop = build_loop(config, data_mesh(8))
+        loop = dataclasses.replace(build_loop(config), mesh=data_mesh(8))
         state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
         rows = []
         for _ in range(steps):

@@ -13,11 +13,11 @@ import jax.random as jr
 import numpy as np
 from _turns import take_turns
 
+from zero_othello.__main__ import APP
 from zero_othello._config import LONGEST_GAME
-from zero_othello._load import load
 from zero_search import AbstractPlanner
 from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval
-from zero_train.app import UsageError
+from zero_train.app import load, UsageError
 
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.
@@ -27,11 +27,11 @@ OPENING_PLIES = 8
 def trained_model(run: str) -> tuple[EnvironmentModel, float]:
     """Othello with the newest network of a run folder, and PUCT's constant in that run."""
     try:
-        trained = load(run)
+        trained = load(APP, run)
     except (UsageError, CheckpointError) as e:
         raise SystemExit(f"{e} To train one takes minutes: uv run othello train --out {run}") from e
-    evaluator = trained.agent.evaluator(trained.params)
-    return EnvironmentModel(trained.env, evaluator), trained.config.exploration
+    player: Any = trained.player
+    return player.model, trained.config.exploration
 
 
 def play(

@@ -19,11 +19,10 @@ from _selfplay import measure
 from zero_envs import MonstersState
 from zero_monsters._build import build_env, build_loop
 from zero_monsters._config import Config, PRESETS
-from zero_train import data_mesh
 
 
 def row(config: Config, repeats: int) -> dict[str, Any]:
-    loop = build_loop(config, data_mesh(1))
+    loop = build_loop(config)
     agent: Any = loop.agent  # `build_loop` made it; a Loop only promises any agent.
     env = build_env(config)
 

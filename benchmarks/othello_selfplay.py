@@ -19,11 +19,10 @@ from _selfplay import measure
 
 from zero_othello._build import build_loop
 from zero_othello._config import Config, PRESETS
-from zero_train import data_mesh
 
 
 def row(config: Config, repeats: int) -> dict[str, Any]:
-    loop = build_loop(config, data_mesh(1))
+    loop = build_loop(config)
     # `build_loop` made them; a Loop only promises any environment and agent.
     env: Any = loop.env
     agent: Any = loop.agent

@@ -24,7 +24,7 @@ import jax.random as jr
 from zero_spo._build import build_loop
 from zero_spo._config import presets
 from zero_spo._flops import matrix_flops
-from zero_train import act, compiled_step, data_mesh, draw, fill, init
+from zero_train import act, compiled_step, draw, fill, init
 from zero_train.app import start_jax
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     arguments = parser.parse_args()
     start_jax()
     config = presets(arguments.env, arguments.agent)[arguments.preset]
-    loop: Any = build_loop(config, data_mesh(1))
+    loop: Any = build_loop(config)
     state = fill(loop, init(loop, key=jr.key(0)))
     batch = draw(loop, state.buffer, key=jr.key(1))
     update = lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2))

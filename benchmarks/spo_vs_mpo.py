@@ -20,7 +20,7 @@ import numpy as np
 from zero_spo._build import build_loop
 from zero_spo._config import Config, presets
 from zero_spo._eval import measure
-from zero_train import aggregate, data_mesh, fill, init, step
+from zero_train import aggregate, fill, init, step
 from zero_train.app import start_jax
 
 
@@ -29,7 +29,7 @@ AGENTS = ("spo", "mpo")
 
 def runs(config: Config, seeds: int, evaluations: int, episodes: int) -> Iterator[dict[str, Any]]:
     """Trains from every seed; all compile once."""
-    loop: Any = build_loop(config, data_mesh(1))
+    loop: Any = build_loop(config)
     due = {round((i + 1) * config.blocks / evaluations) for i in range(evaluations)}
     for seed in range(seeds):
         state = fill(loop, init(loop, key=jr.fold_in(jr.key(seed), 0)))

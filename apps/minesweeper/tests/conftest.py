@@ -40,14 +40,14 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
-    from zero_minesweeper._train import train
-    from zero_train.app import Options
+    from zero_minesweeper.__main__ import APP
+    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     with pytest.MonkeyPatch.context() as patch:
         # Each agent more is a program more.
-        patch.setattr("zero_minesweeper._train.COMPARED", ("tiebreak",))
-        train(small_config, Options(out=folder))
+        patch.setattr("zero_minesweeper._eval.COMPARED", ("tiebreak",))
+        train(APP, small_config, Options(out=folder))
     return folder
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from zero_envs import Minesweeper
 from zero_minesweeper._config import Config
 from zero_minesweeper._game import Game
-from zero_minesweeper._load import Table
+from zero_minesweeper._table import Table
 
 
 SIZE, MINES = 4, 3

@@ -49,7 +49,7 @@ def test_figures_to_read(minesweeper):
         (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
-        (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
+        (["train", "--devices", 3], "--shards 8 does not divide over --devices 3"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
         (["eval", "--layouts", 8], "--layouts does not apply to tiebreak; it is for belief,"),
@@ -101,7 +101,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "compare", "watch", "play"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, minesweeper, command):
-    from zero_minesweeper import __main__ as commands
+    from zero_minesweeper.__main__ import APP
 
-    kind = getattr(commands, f"{command.title()}Arguments")
+    kind = APP.commands[command]
     check_every_number(minesweeper, command, kind)

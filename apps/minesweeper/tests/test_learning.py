@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from zero_envs import mine_posterior, Minesweeper, MinesweeperState, Observation
-from zero_minesweeper._learning import mine_loss, Record, rewards_without_luck, turned
+from zero_minesweeper._learning import mine_loss, Record, rewards_without_luck
 from zero_nets import BoardSymmetries
 from zero_train import Experience
 
@@ -110,7 +110,7 @@ def _both(env: Minesweeper, board: BoardSymmetries, state, action, weights, inde
     after, _ = env.step(state, action, key=jr.key(0))
     again, _ = env.step(other, move, key=jr.key(0))
     window = jax.tree.map(lambda x: x[None], _row(env, after, action, weights))
-    got = jax.tree.map(lambda x: x[0], turned(window, index))
+    got = jax.tree.map(lambda x: x[0], board.turned(window, index))
     return got, _row(env, again, move, board.actions(weights, index))
 
 

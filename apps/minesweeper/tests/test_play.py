@@ -9,9 +9,9 @@ import pytest
 
 from zero_envs import Minesweeper
 from zero_minesweeper._game import Game
-from zero_minesweeper._load import Table
 from zero_minesweeper._play import Session
 from zero_minesweeper._scene import name, percent
+from zero_minesweeper._table import Table
 
 from .helpers import exact, hidden_mines, numbers, paper, SIZE, SMALL, TABLE
 

@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from zero_minesweeper._report import write_report
+from zero_minesweeper.__main__ import APP
+from zero_train.app import write_report
 
 
 def _lines(path, rows) -> None:
@@ -59,7 +60,7 @@ def write_run(folder, steps: int, rows: int = 10) -> None:
 def page(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("runs") / "first"
     write_run(folder, 200)
-    return write_report(folder).read_text()
+    return write_report(APP, folder).read_text()
 
 
 def test_every_curve_is_there(page):
@@ -68,7 +69,7 @@ def test_every_curve_is_there(page):
         assert re.search(rf"<text[^>]*>{label}</text>", page), label
     # Who was measured at the end alone has no curve.
     assert not re.search(r"<text[^>]*>tiebreak", page)
-    assert "Minesweeper, 10 x 10 with 10 mines" in page and "&lt;b&gt;&amp;" in page
+    assert "10 x 10, 10 mines" in page and "&lt;b&gt;&amp;" in page
 
 
 def test_the_last_evaluation_is_a_table(page):
@@ -84,13 +85,13 @@ def test_the_last_evaluation_is_a_table(page):
 
 def test_nothing_is_known_of_other_boards(tmp_path):
     write_run(tmp_path, 100, rows=9)
-    page = write_report(tmp_path).read_text()
-    assert "9 x 10 with 10 mines" in page and "bound" not in page and "0.857" not in page
+    page = write_report(APP, tmp_path).read_text()
+    assert "9 x 10, 10 mines" in page and "bound" not in page and "0.857" not in page
 
 
 def test_a_run_that_has_hardly_begun(tmp_path):
-    assert "nothing yet" in write_report(tmp_path).read_text()
+    assert "nothing yet" in write_report(APP, tmp_path).read_text()
     write_run(tmp_path, 1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "policy_lo')
-    assert "Last evaluation" not in write_report(tmp_path).read_text()
+    assert "Last evaluation" not in write_report(APP, tmp_path).read_text()

@@ -4,15 +4,16 @@ import json
 import math
 import shutil
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
+from zero_minesweeper.__main__ import APP
 from zero_minesweeper._agents import FOLLOWED
-from zero_minesweeper._load import load, Table
-from zero_minesweeper._train import train
+from zero_minesweeper._table import TableArguments
 from zero_train import Checkpoints, read_lines
-from zero_train.app import Options
+from zero_train.app import load, Options, train
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -58,24 +59,25 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path, monkeyp
     checkpoints = Checkpoints(folder / "checkpoints")
     assert checkpoints.latest == 4
     shutil.rmtree(folder / "checkpoints" / "00000004")
-    monkeypatch.setattr("zero_minesweeper._train.COMPARED", ("tiebreak",))
-    train(small_config, Options(out=folder, resume=True))
+    monkeypatch.setattr("zero_minesweeper._eval.COMPARED", ("tiebreak",))
+    train(APP, small_config, Options(out=folder, resume=True))
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
 
 
 def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(tiny_run)
+    trained = load(APP, tiny_run)
     assert trained.step == 4 and trained.config == small_config
-    like = jax.eval_shape(lambda: trained.params)
+    params = eqx.filter(trained.player, eqx.is_array)
+    like = jax.eval_shape(lambda: params)
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
-    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
 def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
     """One network serves boards of every size."""
-    seat = Table.of(str(tiny_run))
+    seat = TableArguments().at(APP, str(tiny_run))
     assert (seat.env.rows, seat.env.columns, seat.env.num_mines, seat.env.max_states) == (
         3,
         4,
@@ -86,7 +88,7 @@ def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
         seat.config.player_simulations == small_config.player_simulations
         and seat.usual_agent == "belief"
     )
-    other = Table.of(str(tiny_run), rows=4, mines=3)
+    other = TableArguments(rows=4, mines=3).at(APP, str(tiny_run))
     assert (other.env.rows, other.env.columns, other.env.num_mines) == (4, 4, 3)
     state = other.env.init(key=jax.random.key(0))
     agent = other.agent("network")

@@ -13,9 +13,9 @@ from rich.console import Console
 from zero_envs import Minesweeper
 from zero_minesweeper import _watch
 from zero_minesweeper._game import Game
-from zero_minesweeper._load import Table
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
+from zero_minesweeper._table import Table
 from zero_minesweeper._words import decision, luck, weighed
 from zero_train import AbstractActor
 

@@ -2,12 +2,9 @@
 
 import functools as ft
 
-import optax
-from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray
-
 from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
+from zero_nets import BoardSymmetries
 from zero_search import (
     FirstPlayUrgency,
     MaxBackup,
@@ -15,10 +12,10 @@ from zero_search import (
     TreeSearch,
 )
 from zero_train import EnvironmentModel, Evaluator, ExpertIteration, Loop, NStepReturns
-from zero_train.app import as_usage_error, UsageError
+from zero_train.app import as_usage_error
 
 from ._config import Config
-from ._learning import mine_loss, random_symmetry, record, rewards_without_luck
+from ._learning import mine_loss, record, rewards_without_luck
 from ._network import MineNet
 from ._planner import SolverSearch
 
@@ -32,22 +29,16 @@ def build_env(config: Config) -> Minesweeper:
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
 
-def build_learner(config: Config) -> ExpertIteration:
-    """The agent of a configuration."""
+def build_loop(config: Config) -> Loop:
+    """The training loop of a configuration."""
     env = build_env(config)
-    return ExpertIteration(
-        network=ft.partial(build_network, config),
-        optimiser=_optimiser(config),
+    rule = PUCT(config.exploration, FirstPlayUrgency())
+    tree = TreeSearch(config.simulations, rule, outcomes="weighted")
+    agent = ExpertIteration(
+        network=ft.partial(MineNet, config.channels, config.blocks),
+        optimiser=config.optimiser(),
         model=ft.partial(build_model, env),
-        explorer=SolverSearch(
-            TreeSearch(
-                config.simulations,
-                PUCT(config.exploration, FirstPlayUrgency()),
-                outcomes="weighted",
-            ),
-            config.layouts,
-            config.temperature,
-        ),
+        explorer=SolverSearch(tree, config.layouts, config.temperature),
         planner=build_planner(config),
         gamma=1.0,
         value_target=NStepReturns(config.n_steps, rewards_without_luck),
@@ -57,22 +48,9 @@ def build_learner(config: Config) -> ExpertIteration:
         auxiliary=mine_loss,
         auxiliary_weight=config.mine_weight,
     )
-
-
-def build_loop(config: Config, mesh: Mesh) -> Loop:
-    """The training loop of a configuration.
-
-    **Raises:** `UsageError` if the shards cannot be divided evenly over the devices.
-    """
-    devices = mesh.shape["data"]
-    if config.shards % devices:
-        raise UsageError(
-            f"--shards {config.shards} does not divide over {devices} devices; give a multiple of "
-            f"{devices} that divides --envs and --batch, or other --devices."
-        )
     return Loop(
-        env=_paying_for_wins(build_env(config)),
-        agent=build_learner(config),
+        env=_paying_for_wins(env),
+        agent=agent,
         buffer=TrajectoryBuffer(
             capacity=config.capacity,
             num_envs=config.envs,
@@ -80,16 +58,12 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             length=config.length,
             num_shards=config.shards,
         ),
-        augment=random_symmetry if config.symmetries else None,
+        augment=(
+            BoardSymmetries(env.rows, env.columns, env.num_actions) if config.symmetries else None
+        ),
         unroll_length=config.unroll,
         num_updates=config.updates,
-        mesh=mesh,
     )
-
-
-def build_network(config: Config, *, key: PRNGKeyArray) -> MineNet:
-    """The network of a configuration, for boards of any size."""
-    return MineNet(config.channels, config.blocks, key=key)
 
 
 def build_planner(config: Config) -> SolverSearch:
@@ -106,16 +80,5 @@ def build_model(env: Minesweeper, evaluate: Evaluator, *, gamma: float = 1.0) ->
     return EnvironmentModel(_paying_for_wins(env), evaluate, gamma)
 
 
-def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate of each gradient update."""
-    updates = config.steps * config.updates
-    return optax.cosine_decay_schedule(config.learning_rate, updates, config.decay)
-
-
 def _paying_for_wins(env: Minesweeper) -> Minesweeper:
     return Minesweeper(env.rows, env.columns, env.num_mines, pays="win", max_states=env.max_states)
-
-
-def _optimiser(config: Config) -> optax.GradientTransformation:
-    adam = optax.adamw(learning_rate(config), weight_decay=config.weight_decay)
-    return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

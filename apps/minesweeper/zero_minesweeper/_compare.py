@@ -1,13 +1,18 @@
 """`minesweeper compare`: compares agents on the same boards, and with known results."""
 
-from collections.abc import Sequence
+import dataclasses
 from json import dumps
-from typing import Any
+from typing import Any, ClassVar
 
-from ._eval import measure_agent, result_row
+import tyro
+
+from zero_train.app import AbstractCommand, App, Bounds
+
+from ._config import Config
+from ._eval import BOARDS, measure_agent, result_row
 from ._known import BOUND, is_usual, KNOWN
-from ._load import Table
 from ._measure import mean_and_error
+from ._table import TABLE_BOUNDS, TableArguments
 
 
 _EVERYBODY = (
@@ -26,47 +31,53 @@ _HEADER = (
 )
 
 
-def compare(
-    run: str | None,
-    agents: Sequence[str],
-    *,
-    boards: int,
-    seed: int,
-    json: bool,
-    **table: int | None,
-) -> None:
-    """Prints a row for each agent; all play the same boards.
+@dataclasses.dataclass(frozen=True)
+class Compare(AbstractCommand):
+    """Compare agents on the same boards, and with known results."""
 
-    **Arguments:**
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agents: tuple[str, ...] = ()
+    """As for eval; hindsight-32 has 32 layouts. By default all agents, network and belief only with
+    a run."""
+    boards: int = 2000
+    """The number of boards."""
+    seed: int = 0
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
+    json: bool = False
+    """Print one JSON line for each row."""
 
-    - `agents`: their names; by default all agents.
-    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
-    """
-    seat = Table.of(run, **table)
-    env = seat.env
-    names = agents or (_EVERYBODY if run is None else (*_EVERYBODY, "network", "belief"))
-    # Unknown names raise an error before the first agent plays.
-    players = seat.agents(names)
-    known = KNOWN if is_usual(env) else {}
-    if not json:
-        print(f"{boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
-        if known:
-            print(f"upper bounds of any player: {BOUND[0]} of them won, return {BOUND[1]}")
-        print("±: one standard error")
-        print(_HEADER)
-    first = None
-    # The other agents are compared with `tiebreak`, so it is measured first.
-    for name in sorted(players, key=lambda name: name != "tiebreak"):
-        measured = measure_agent(name, env, players[name], boards=boards, seed=seed)
-        row = result_row(name, measured)
-        if name == "tiebreak":
-            first = measured.wins
-        elif first is not None:
-            more, error = mean_and_error(measured.wins - first)
-            row |= {"wins_more": more, "wins_more_se": error}
-        if name in known:
-            row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
-        print(dumps(row) if json else _line(row), flush=True)
+    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
+
+    def __call__(self, app: App[Config]) -> None:
+        seat = self.table.at(app, self.run)
+        env = seat.env
+        every = _EVERYBODY if self.run is None else (*_EVERYBODY, "network", "belief")
+        # Unknown names raise an error before the first agent plays.
+        players = seat.agents(self.agents or every)
+        known = KNOWN if is_usual(env) else {}
+        if not self.json:
+            print(f"{self.boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
+            if known:
+                print(f"upper bounds of any player: {BOUND[0]} of them won, return {BOUND[1]}")
+            print("±: one standard error")
+            print(_HEADER)
+        first = None
+        # The other agents are compared with `tiebreak`, so it is measured first.
+        for name in sorted(players, key=lambda name: name != "tiebreak"):
+            actor = players[name]
+            measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
+            row = result_row(name, measured)
+            if name == "tiebreak":
+                first = measured.wins
+            elif first is not None:
+                more, error = mean_and_error(measured.wins - first)
+                row |= {"wins_more": more, "wins_more_se": error}
+            if name in known:
+                row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
+            print(dumps(row) if self.json else _line(row), flush=True)
 
 
 def _line(row: dict[str, Any]) -> str:

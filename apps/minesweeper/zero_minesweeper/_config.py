@@ -2,13 +2,32 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
-from zero_train.app import check_bounds, UsageError
+from zero_train.app import AbstractAdamWConfig, Bounds, UsageError
+
+
+#: The maximum number of layouts of `zero_envs.list_mines`.
+MOST_LAYOUTS = 65536
+#: The allowed range of `--simulations`, inclusive.
+SIMULATIONS = (1, 10**6 - 1)
+#: The allowed range of the sides of a board, inclusive.
+SIDES = (2, 100)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
+
+    steps: int = 300
+    envs: int = 256
+    unroll: int = 8
+    batch: int = 16
+    """Windows per gradient update, over all learning devices."""
+    learning_rate: float = 2e-3
+    decay: float = 0.02
+    evaluate_every: int = 75
+    checkpoint_every: int = 50
 
     rows: int = 10
     """Rows of the board."""
@@ -19,27 +38,11 @@ class Config:
     max_states: int = 512
     """Maximum number of states of the exact posterior, a power of two. Boards of many mines need
     more. If a posterior needs more, the network's policy plays."""
-    seed: int = 0
-    """The seed of all randomness."""
 
-    # --- how much
-    steps: int = 300
-    """Steps of the loop, each of which collects from every environment and then updates."""
-    envs: int = 256
-    """Parallel boards, over all devices."""
-    unroll: int = 8
-    """Moves on every board per step."""
-    updates: int = 4
-    """Gradient updates per step."""
-    batch: int = 16
-    """Windows per gradient update, over all devices."""
     length: int = 33
     """Rows in a window. The last row is only bootstrapped from."""
     capacity: int = 1024
     """Rows kept for replay, per parallel board."""
-    shards: int = 8
-    """Parts of the replay buffer. The run is the same for every number of devices that divides
-    it."""
 
     # --- search
     simulations: int = 128
@@ -70,61 +73,34 @@ class Config:
     """Weight of the loss of the mines' probabilities."""
     target_rate: float = 0.02
     """Fraction of the way to the parameters that the target network moves in every update."""
-    learning_rate: float = 2e-3
-    """Learning rate of AdamW at the first update."""
-    decay: float = 0.02
-    """Fraction of the learning rate at the last update; it falls along a cosine."""
-    weight_decay: float = 1e-4
-    """AdamW's decoupled weight decay."""
-    clip: float = 1.0
-    """Maximum global norm of the gradient; 0 for no maximum."""
     symmetries: bool = True
     """Apply a random symmetry of the board to every window."""
 
     # --- evaluation
-    evaluate_every: int = 75
-    """Steps between two evaluations."""
     boards: int = 250
     """Boards in an evaluation; four times as many in the last one."""
-    checkpoint_every: int = 50
-    """Steps between two checkpoints."""
+
+    bounds: ClassVar[Bounds] = {
+        **dict.fromkeys(("capacity", "n_steps"), (1, math.inf)),
+        **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
+        **dict.fromkeys(("channels", "blocks"), (1, 10**4)),
+        "layouts": (1, MOST_LAYOUTS),
+        **dict.fromkeys(("rows", "columns"), SIDES),
+        **dict.fromkeys(("length", "boards"), (2, 10**8)),
+        **dict.fromkeys(("exploration", "player_exploration", "temperature"), (0, math.inf)),
+        **dict.fromkeys(("mines", "value_weight", "mine_weight"), (0, math.inf)),
+        "target_rate": (0, 1),
+        "decay": (1e-6, 1),
+    }
 
     def __post_init__(self) -> None:
-        check_bounds(self, _BOUNDS)
-        for name in ("envs", "batch"):
-            if getattr(self, name) % self.shards:
-                raise UsageError(
-                    f"--{name} {getattr(self, name)} does not divide into --shards {self.shards}; "
-                    f"give a multiple of {self.shards}, or other --shards."
-                )
+        super().__post_init__()
         if self.capacity < self.length:
             raise UsageError(
                 f"--capacity {self.capacity} holds no window of --length {self.length}; give at "
                 f"least {self.length}."
             )
 
-
-#: The maximum number of layouts of `zero_envs.list_mines`.
-MOST_LAYOUTS = 65536
-#: The allowed range of `--simulations`, inclusive.
-SIMULATIONS = (1, 10**6 - 1)
-#: The allowed range of the sides of a board, inclusive.
-SIDES = (2, 100)
-#: The allowed range of each flag, inclusive; `zero_envs.Minesweeper` checks boards too.
-_BOUNDS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-    **dict.fromkeys(("capacity", "n_steps"), (1, math.inf)),
-    **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
-    **dict.fromkeys(("channels", "blocks"), (1, 10**4)),
-    "layouts": (1, MOST_LAYOUTS),
-    **dict.fromkeys(("rows", "columns"), SIDES),
-    **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
-    **dict.fromkeys(("length", "boards"), (2, 10**8)),
-    **dict.fromkeys(("exploration", "player_exploration", "temperature", "mines"), (0, math.inf)),
-    **dict.fromkeys(("value_weight", "mine_weight", "weight_decay", "clip"), (0, math.inf)),
-    **dict.fromkeys(("target_rate", "learning_rate"), (0, 1)),
-    "decay": (1e-6, 1),
-}
 
 #: `tiny` runs all parts in a few minutes, on a small board.
 PRESETS: dict[str, Config] = {

@@ -1,44 +1,73 @@
-"""`minesweeper eval`: measures an agent."""
+"""How good an agent is, in `minesweeper eval` and while a network is trained."""
 
+import dataclasses
+import functools as ft
 import sys
 from json import dumps
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.random as jr
+import tyro
 
 from zero_envs import Minesweeper
-from zero_train import AbstractActor
+from zero_train import AbstractActor, FeatureEvaluator, Loop
+from zero_train.app import AbstractCommand, App, Bounds, Evaluation, EvaluationResult, RunFiles
 
+from ._agents import build_agent, FOLLOWED
+from ._boards import FILE, guesses, opinions
+from ._build import build_env
+from ._config import Config
 from ._known import BOUND, is_usual
-from ._load import Table
 from ._measure import mean_and_error, measure, Measured
+from ._table import network_of, TABLE_BOUNDS, TableArguments
 
 
-def evaluate(
-    run: str | None, agent: str | None, *, boards: int, seed: int, json: bool, **table: int | None
-) -> None:
-    """Measures an agent and prints the result.
+#: The allowed range of `--boards`, inclusive; a standard error needs two.
+BOARDS = (2, 10**8)
+#: The additional agents of the last evaluation.
+COMPARED = ("belief-constant", "tiebreak", "minprob")
+# The number of boards in the report.
+_PICTURED = 5
 
-    **Arguments:**
 
-    - `agent`: a name; by default the strongest agent.
-    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
-    """
-    seat = Table.of(run, **table)
-    name = agent or seat.usual_agent
-    env = seat.env
-    measured = measure_agent(name, env, seat.agent(name), boards=boards, seed=seed)
-    row = result_row(name, measured)
-    if json:
-        print(dumps(row))
-        return
-    safe, games = env.num_actions - env.num_mines, measured.games
-    print(f"{name}, {boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines:")
-    print(f"  wins     {_interval(row['win_rate'], row['win_se'], 4)}; raw {games.won.mean():.4f}")
-    returned = _interval(row["return_mean"], row["return_se"], 2)
-    print(f"  return   {returned} of {safe}; raw {games.safe.mean():.2f}")
-    print(f"  needless risks  {row['needless_risks']}")
-    print(f"  moves a second  {row['moves_per_second']:.0f}")
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractCommand):
+    """Measure an agent. It observes the visible board and the number of mines only."""
+
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
+    belief with a run and tiebreak without one."""
+    boards: int = 2000
+    """The number of boards, which are the same for every agent."""
+    seed: int = 0
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
+    json: bool = False
+    """Print one JSON line."""
+
+    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
+
+    def __call__(self, app: App[Config]) -> None:
+        seat = self.table.at(app, self.run)
+        name, env = self.agent or seat.usual_agent, seat.env
+        actor = seat.agent(name)
+        measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
+        row = result_row(name, measured)
+        if self.json:
+            print(dumps(row))
+            return
+        safe, games = env.num_actions - env.num_mines, measured.games
+        size = f"{env.rows} x {env.columns} with {env.num_mines} mines"
+        wins = _interval(row["win_rate"], row["win_se"], 4)
+        returned = _interval(row["return_mean"], row["return_se"], 2)
+        print(f"{name}, {self.boards} boards of {size}:")
+        print(f"  wins     {wins}; raw {games.won.mean():.4f}")
+        print(f"  return   {returned} of {safe}; raw {games.safe.mean():.2f}")
+        print(f"  needless risks  {row['needless_risks']}")
+        print(f"  moves a second  {row['moves_per_second']:.0f}")
 
 
 def measure_agent(
@@ -98,3 +127,50 @@ def result_row(name: str, measured: Measured) -> dict[str, Any]:
         "needless_risks": int(games.needless.sum()),
         "moves_per_second": measured.moves_per_second,
     }
+
+
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+    """Measures the network without and with a search and, at the end, agents without a network. It
+    keeps what the network thinks of some boards in boards.json."""
+    del loop
+    env = build_env(config)
+    searching = dataclasses.replace(config, player_simulations=config.simulations)
+    # The boards of the report are the same in every evaluation.
+    pictured = ft.cache(lambda: guesses(env, _PICTURED, key=jr.fold_in(jr.key(config.seed), 2)))
+
+    def row_of(name: str, network: FeatureEvaluator, boards: int) -> dict[str, Any]:
+        actor = build_agent(name, env, config=searching, evaluate=network)
+        measured = measure(
+            env,
+            actor,
+            boards=boards,
+            # All agents and evaluations have the same boards.
+            key=jr.fold_in(jr.key(config.seed), 1),
+            timed=False,
+            at_once=config.boards,  # so that the last evaluation uses the same compiled program
+        )
+        row = result_row(name, measured)
+        # The speed would differ between a resumed run and an uninterrupted one.
+        del row["moves_per_second"]
+        return row
+
+    def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
+        last, network = step == config.steps, network_of(player)
+        files.folder.write(FILE, dumps(opinions(env, pictured(), network)))
+        names = FOLLOWED + COMPARED if last else FOLLOWED
+        rows = [row_of(name, network, (4 if last else 1) * config.boards) for name in names]
+        alone, belief = rows[:2]
+        return EvaluationResult(
+            rows=rows,
+            metrics={
+                "win_rate": belief["win_rate"],
+                "win_se": belief["win_se"],
+                "network_win_rate": alone["win_rate"],
+            },
+            figures={
+                "wins": f"{belief['win_rate']:.3f} ± {belief['win_se']:.3f}",
+                "network alone": f"{alone['win_rate']:.3f} ± {alone['win_se']:.3f}",
+            },
+        )
+
+    return evaluate

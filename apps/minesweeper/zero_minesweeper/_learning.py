@@ -1,14 +1,11 @@
 """Targets and losses: the policy, the probability of a win, and the probability of mines."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import jax.random as jr
 import optax
 from jax.scipy.special import entr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from zero_nets import BoardSymmetries
 from zero_search import Plan
 from zero_train import Experience
 
@@ -59,35 +56,3 @@ def rewards_without_luck(window: Experience) -> Float[Array, " time"]:
     reward = jnp.where(ends, 1.0, 0.0) - jnp.where(window.last, 0.0, risk)
     # If the risk is unknown, the reward of the environment is used.
     return jnp.where(jnp.isfinite(risk), reward, window.reward)
-
-
-def random_symmetry(window: Experience, *, key: PRNGKeyArray) -> Experience:
-    """Applies one uniformly drawn symmetry of the board to all rows `[time]` of a window."""
-    rows, columns = window.record.probability.shape[1:]
-    index = jr.randint(key, (), 0, BoardSymmetries(rows, columns, rows * columns).size)
-    return turned(window, index)
-
-
-def turned(window: Experience, index: Int[Array, ""] | int) -> Experience:
-    """Applies symmetry `index` of [`zero_nets.BoardSymmetries`][] to all rows of a window."""
-    rows, columns = window.record.probability.shape[1:]
-    board = BoardSymmetries(rows, columns, rows * columns)
-    boards = jax.vmap(lambda x: board.features(x, index))
-    cells = jax.vmap(lambda x: board.actions(x, index))
-    return eqx.tree_at(
-        lambda w: (
-            w.obs.features["board"],
-            w.obs.legal,
-            w.action,
-            w.record.weights,
-            w.record.probability,
-        ),
-        window,
-        (
-            boards(window.obs.features["board"]),
-            cells(window.obs.legal),
-            jax.vmap(lambda x: board.action(x, index))(window.action),
-            cells(window.record.weights),
-            boards(window.record.probability),
-        ),
-    )

@@ -1,18 +1,23 @@
 """`minesweeper play`: a person opens cells in the terminal."""
 
+import dataclasses
 import secrets
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax.random as jr
 import numpy as np
+import tyro
 from rich.console import Console
 from rich.text import Text
 
 from zero_train import AbstractActor
+from zero_train.app import AbstractCommand, App, Bounds
 
+from ._config import Config
 from ._game import Game
-from ._load import Table
 from ._scene import draw, is_plain, legend, name, parse, Picture
+from ._table import Table, TABLE_BOUNDS, TableArguments
 from ._words import about, decision, luck, outcome, weighed
 
 
@@ -31,18 +36,24 @@ _HELP = """\
 _OVER = 'This game is over; "new" starts another'
 
 
-def play(run: str | None, agent: str | None, *, seed: int | None, **table: int | None) -> None:
-    """Starts a session of a person.
+@dataclasses.dataclass(frozen=True)
+class Play(AbstractCommand):
+    """Play in the terminal. Hints and a map of the risks are available."""
 
-    **Arguments:**
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """The agent that gives hints; as for eval."""
+    seed: int | None = None
+    """The seed of the boards, which are those of eval; by default a random one, which is shown."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
-    - `agent`: the agent that gives hints; by default the strongest.
-    - `seed`: the seed of the boards; `None` for a random one.
-    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
-    """
-    seat = Table.of(run, **table)
-    seed = secrets.randbits(32) if seed is None else seed
-    Session(seat, agent or seat.usual_agent, Console(), seed=seed).run()
+    bounds: ClassVar[Bounds] = TABLE_BOUNDS
+
+    def __call__(self, app: App[Config]) -> None:
+        seat = self.table.at(app, self.run)
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        Session(seat, self.agent or seat.usual_agent, Console(), seed=seed).run()
 
 
 class _Leave(Exception):

@@ -1,23 +1,16 @@
 """The report of a run: one HTML page."""
 
-import os
-import pathlib
 from typing import Any
 
 from zero_train.app import (
     chart,
     charts,
-    configuration,
     curve,
-    figures,
     imitation,
-    progress,
     Series,
-    speed,
     StoredRun,
     table,
     tables,
-    write_page,
 )
 
 from ._agents import FOLLOWED
@@ -25,32 +18,22 @@ from ._boards import pictures
 from ._known import BOUND, KNOWN
 
 
-def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into the folder of a run, and replaces an earlier one.
-
-    The page loads no other files. Parts whose data is missing are left out.
-
-    **Returns:** the path of the page.
-    """
-    folder = pathlib.Path(run_dir).absolute()
-    run = StoredRun.read(folder)
+def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of the report."""
     size = tuple(run.config.get(name) for name in ("rows", "columns", "mines"))
     known = size == (10, 10, 10)
-    board = "{} x {} with {} mines".format(*size)
-    body = [
-        figures(progress(run) | _newest(run.evaluations)),
+    learning = imitation(
+        run,
+        value_loss="Half the squared error of the probability of winning.",
+        value_error="Mean distance between the probability of winning and its target.",
+    )
+    board = {"board": "{} x {}, {} mines".format(*size)} if None not in size else {}
+    return board | _newest(run.evaluations), [
         charts("Play", *_play(run.evaluations, known)),
         tables(_comparison(run.evaluations, known)),
-        imitation(
-            run,
-            value_loss="Half the squared error of the probability of winning.",
-            value_error="Mean distance between the probability of winning and its target.",
-        ),
-        charts("Boards", _mines(run), *pictures(folder)),
-        speed(run),
-        configuration(run.config),
+        learning,
+        charts("Boards", _mines(run), *pictures(run.folder)),
     ]
-    return write_page(folder, f"Minesweeper, {board}: {folder.name}", body)
 
 
 def _mines(run: StoredRun) -> str:

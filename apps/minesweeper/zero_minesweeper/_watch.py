@@ -1,45 +1,53 @@
 """`minesweeper watch`: shows the play of an agent in the terminal."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import jax.random as jr
+import tyro
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
+from zero_train.app import AbstractCommand, App, Bounds
+
+from ._config import Config
 from ._game import Advice, Game
-from ._load import Table
 from ._scene import draw, is_plain, legend, Picture, width_of
+from ._table import Table, TABLE_BOUNDS, TableArguments
 from ._words import about, decision, luck, outcome, weighed
 
 
 _PANEL = 42  # columns of the text beside the board
 
 
-def watch(
-    run: str | None,
-    agent: str | None,
-    *,
-    boards: int,
-    delay: float,
-    seed: int,
-    **table: int | None,
-) -> None:
-    """Shows the play of an agent.
+@dataclasses.dataclass(frozen=True)
+class Watch(AbstractCommand):
+    """Watch an agent play, with the probability of a mine in each cell."""
 
-    **Arguments:**
+    run: tyro.conf.Positional[str | None] = None
+    """The folder of a run, for the agents that need its network."""
+    agent: str | None = None
+    """As for eval."""
+    boards: int = 5
+    """The number of boards: the first ones that eval plays with this seed."""
+    delay: float = 1.0
+    """Seconds for which a guess is shown; safe moves are shown for a fifth of it."""
+    seed: int = 0
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
-    - `agent`: a name; by default the strongest agent.
-    - `delay`: the number of seconds for which a guess is shown; safe moves are shown for a fifth of
-        it.
-    - `table`: the arguments of [`Table.of`][zero_minesweeper._load.Table.of].
-    """
-    seat = Table.of(run, **table)
-    name = agent or seat.usual_agent
-    look_on(seat, name, boards=boards, delay=delay, seed=seed, console=Console(highlight=False))
+    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": (1, 10**8), "delay": (0, 3600)}
+
+    def __call__(self, app: App[Config]) -> None:
+        seat, console = self.table.at(app, self.run), Console(highlight=False)
+        name, numbers = self.agent or seat.usual_agent, {"boards": self.boards, "seed": self.seed}
+        look_on(seat, name, **numbers, delay=self.delay, console=console)
 
 
 def look_on(

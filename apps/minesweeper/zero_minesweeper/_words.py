@@ -7,8 +7,8 @@ from rich.text import Text
 
 from ._agents import NETWORKED
 from ._game import Advice, Game, Risk
-from ._load import Table
 from ._scene import name
+from ._table import Table
 
 
 _SAFE, _GUESS, _NEEDLESS = "bold #5fd787", "bold #ffaf00", "bold #ff5f5f"

@@ -18,7 +18,7 @@ def oracle_of():
 @pytest.fixture(scope="session", autouse=True)
 def solved_once(oracle_of):
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("eval", "plan", "train", "watch"):
+        for module in ("eval", "plan", "watch"):
             patch.setattr(f"zero_monsters._{module}.MonstersOracle", oracle_of)
         yield
 
@@ -53,14 +53,14 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
-    from zero_monsters._train import train
-    from zero_train.app import Options
+    from zero_monsters.__main__ import APP
+    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     with pytest.MonkeyPatch.context() as patch:
         # So that all its evaluations are of one size, and compile once.
         patch.setattr("zero_monsters._measure._ROLLOUTS_AT_ONCE", small_config.rollouts)
-        train(small_config, Options(out=folder))
+        train(APP, small_config, Options(out=folder))
     return folder
 
 

@@ -12,7 +12,10 @@ from zero_monsters._config import Config, PRESETS
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of plan, train, eval, watch."),
+        (
+            ["trian"],
+            "no command is called 'trian'; choose one of train, plan, eval, watch, report.",
+        ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
         (["train", "--simulation", "8"], "--simulation is no flag of monsters train; did you"),
@@ -27,17 +30,17 @@ from zero_monsters._config import Config, PRESETS
         (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
         (["train", "--capacity", "9"], "--capacity 9 holds no window of --length 17"),
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
-        (["train", "--devices", "3"], "--shards 8 does not divide over the 3 devices"),
+        (["train", "--devices", "3"], "--shards 8 does not divide over --devices 3"),
         (["train", "--first-play", "nan"], "must be finite"),
         (["train", "--temperature", "inf"], "--temperature inf was given; give at least 1e-06."),
         (["train", "--seed", 2**32], "--seed 4294967296 was given; give 0 to 4294967295."),
         (
             ["train", "--devices", "8", "--actor-devices", "3"],
-            "--envs 64 does not divide over --actor-devices 3; give a multiple of 3",
+            "--envs 64 does not divide into --actor-devices 3; give a multiple of 3",
         ),
         (
             ["train", "--devices", "8", "--actor-devices", "1"],
-            "--shards 8 does not divide over the 7 devices that learn; give a multiple of 7",
+            "--shards 8 does not divide over the 7 of --devices 8 that learn; give",
         ),
         (["train", "--devices", "2", "--actor-devices", "2"], "actor_devices=2 of 2 device(s)"),
         (["eval"], "run"),
@@ -145,7 +148,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["plan", "eval", "watch"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, monsters, command):
-    from zero_monsters import __main__ as commands
+    from zero_monsters.__main__ import APP
 
-    kind = getattr(commands, f"{command.title()}Arguments")
+    kind = APP.commands[command]
     check_every_number(monsters, command, kind)

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from zero_monsters._build import build_agent, learning_rate
+from zero_monsters._build import build_loop
 from zero_monsters._config import Config, PRESETS
 from zero_train.app import UsageError
 
@@ -73,7 +73,7 @@ def test_the_original_preset_is_the_original():
     assert config.updates * 32 == config.envs * config.unroll
     assert config.envs * config.capacity >= 1024 * 32
     assert config.batch * (config.length - 1) == 1024
-    rate: Any = learning_rate(config)
+    rate: Any = config.rates()
     updates = config.steps * config.updates
     for done, expected in ((0, 1e-3), (updates // 2, 1e-4), (updates, 1e-5)):
         assert float(rate(done)) == pytest.approx(expected, rel=1e-2)
@@ -82,9 +82,9 @@ def test_the_original_preset_is_the_original():
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_the_temperature_falls_exponentially_over_the_updates(preset):
     config = PRESETS[preset]
-    explorer: Any = build_agent(config).explorer
+    agent: Any = build_loop(config).agent
     total = config.steps * config.updates
-    heat = lambda updates: float(explorer(jnp.int32(updates)).planner.readout.temperature)
+    heat = lambda updates: float(agent.explorer(jnp.int32(updates)).planner.readout.temperature)
     first, middle, last = heat(0), heat(total // 2), heat(total)
     assert first == pytest.approx(config.temperature)
     assert last == pytest.approx(config.temperature_end)
@@ -93,7 +93,7 @@ def test_the_temperature_falls_exponentially_over_the_updates(preset):
 
 def test_players_do_not_explore():
     """They take the highest value, whatever the run explored with."""
-    agent: Any = build_agent(PRESETS["default"])
+    agent: Any = build_loop(PRESETS["default"]).agent
     player, explorer = agent.planner, agent.explorer(jnp.int32(0))
     assert player.planner.readout.temperature == 0
     assert player.planner.root.noise is None and explorer.planner.root.noise is not None

@@ -28,7 +28,7 @@ def test_devices_do_not_matter(eight, check_same_run, tiny_run):
 def test_some_devices_act_while_the_others_learn(small_config, eight):
     """The first step is that of all devices together; from then on rows are one step old."""
     config = dataclasses.replace(small_config, actor_devices=4)
-    loop = build_loop(config, data_mesh(8))
+    loop = dataclasses.replace(build_loop(config), mesh=data_mesh(8), actor_devices=4)
     state = fill(loop, init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
     stale = []
     for number in range(3):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from zero_envs import Monsters
-from zero_monsters._report import OPTIMUM, write_report
+from zero_monsters.__main__ import APP
+from zero_monsters._report import OPTIMUM
+from zero_train.app import write_report
 
 
 def _lines(path, rows) -> None:
@@ -62,7 +64,7 @@ def write_run(folder, steps: int) -> None:
 def page(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("runs") / "first"
     write_run(folder, 200)
-    return write_report(folder).read_text()
+    return write_report(APP, folder).read_text()
 
 
 @pytest.mark.parametrize("world", OPTIMUM)
@@ -98,13 +100,13 @@ def test_the_last_evaluation_is_a_table(page):
 
 def test_the_same_run_gives_the_same_page(page, tmp_path):
     write_run(tmp_path / "first", 200)
-    assert write_report(tmp_path / "first").read_text() == page
+    assert write_report(APP, tmp_path / "first").read_text() == page
 
 
 def test_a_run_that_has_hardly_begun(tmp_path):
-    assert write_report(tmp_path).read_text().count("nothing yet") == 10
+    assert write_report(APP, tmp_path).read_text().count("nothing yet") == 10
     write_run(tmp_path, 1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "policy_lo')
-    page = write_report(tmp_path).read_text()
+    page = write_report(APP, tmp_path).read_text()
     assert page.count("nothing yet") == 4 and "Last evaluation" not in page

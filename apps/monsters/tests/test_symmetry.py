@@ -4,6 +4,7 @@ Where a cell or a move is turned to is worked out here from coordinates alone.
 """
 
 import functools as ft
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +15,9 @@ import pytest
 from scipy import stats
 
 from zero_envs import Monsters, MonstersState
-from zero_monsters import _symmetry
+from zero_monsters._build import build_loop
+from zero_monsters._config import Config
+from zero_nets import BoardSymmetries
 from zero_train import Experience, PlanRecord
 
 from .positions import played
@@ -22,6 +25,7 @@ from .positions import played
 
 VECTORS = [(0, 0), (0, -1), (0, 1), (-1, 0), (1, 0)]  # stay, up, down, left, right
 SIDE = 4
+SYMMETRIES: Any = build_loop(Config()).augment
 
 
 def turn(x: int, y: int, index: int) -> tuple[int, int]:
@@ -103,10 +107,10 @@ def window(request):
     return env, states, rows
 
 
-def check(window) -> None:
+def check(window, symmetries=SYMMETRIES) -> None:
     env, states, rows = window
     observe = jax.jit(jax.vmap(env.observe))
-    turned = jax.jit(lambda rows, index: _symmetry.turned(rows, index))
+    turned = jax.jit(lambda rows, index: symmetries.turned(rows, index))
     for index in range(8):
         found, moves = turned(rows, jnp.int32(index)), new_moves(index)
         back = np.argsort(moves)
@@ -129,20 +133,20 @@ def test_a_window_becomes_what_the_turned_world_shows(window):
 
 
 @pytest.mark.parametrize("wrong", [[4, 7, 1, 3, 5], [4, 1, 7, 5, 3], [4, 3, 5, 1, 7]])
-def test_moves_that_do_not_turn_with_the_board_are_noticed(window, monkeypatch, wrong):
+def test_moves_that_do_not_turn_with_the_board_are_noticed(window, wrong):
     """Up and down, or left and right, the wrong way round; or along the other axis."""
-    monkeypatch.setattr(_symmetry, "_MOVES", np.asarray(wrong))
+    places = tuple(divmod(cell, 3) for cell in wrong)
     with pytest.raises(AssertionError):
-        check(window)
+        check(window, BoardSymmetries(SIDE, SIDE, 5, places))
 
 
 def test_each_is_drawn_as_often_and_for_the_whole_window(window):
     _, _, rows = window
-    draw = jax.jit(jax.vmap(lambda key: _symmetry.random_symmetry(rows, key=key)))
+    draw = jax.jit(jax.vmap(lambda key: SYMMETRIES(rows, key=key)))
     drawn = draw(jr.split(jr.key(0), 400))
     found = []
     for index in range(8):
-        of_one = jax.tree.leaves(_symmetry.turned(rows, index).obs.features)
+        of_one = jax.tree.leaves(SYMMETRIES.turned(rows, index).obs.features)
         same = [
             np.all(np.asarray(x) == np.asarray(y), axis=tuple(range(1, x.ndim)))
             for x, y in zip(jax.tree.leaves(drawn.obs.features), of_one, strict=True)

@@ -5,16 +5,18 @@ import math
 import shutil
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_monsters._load import load
-from zero_monsters._train import train
+from zero_monsters.__main__ import APP
+from zero_monsters._build import build_env
+from zero_monsters._eval import named_player
 from zero_search import read_tree
 from zero_train import Checkpoints, read_lines
-from zero_train.app import Options
+from zero_train.app import load, Options, train
 
 from .positions import played
 
@@ -71,7 +73,7 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
     shutil.rmtree(folder / "checkpoints" / "00000004")
     assert checkpoints.latest == 2
 
-    train(small_config, Options(out=folder, resume=True))
+    train(APP, small_config, Options(out=folder, resume=True))
     assert len(read_lines(folder / "timings.jsonl")) == checkpoints.latest == 4
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
@@ -80,18 +82,19 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
 
 
 def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(tiny_run)
+    trained = load(APP, tiny_run)
     assert trained.step == 4 and trained.config == small_config
-    like = jax.eval_shape(lambda: trained.params)
+    params = eqx.filter(trained.player, eqx.is_array)
+    like = jax.eval_shape(lambda: params)
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
-    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
 def test_a_player_plays_the_highest_value(tiny_run):
-    trained = load(tiny_run)
-    actor: Any = trained.actor("hindsight-3", 15)
-    states = jax.device_put(played(trained.env, games=8, steps=3))
+    trained = load(APP, tiny_run)
+    actor: Any = named_player(trained, "hindsight-3", 15)[0]
+    states = jax.device_put(played(build_env(trained.config), games=8, steps=3))
     keys = jr.split(jr.key(1), 24)
     grow = jax.jit(lambda: actor.planner.grow(actor.model, states, actor.init(states), key=keys))
     plan, _, tree = grow()

@@ -14,8 +14,11 @@ from rich.console import Console
 
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
-from zero_monsters._load import load
+from zero_monsters.__main__ import APP
+from zero_monsters._build import build_env
+from zero_monsters._eval import named_player
 from zero_monsters._scene import COLOURS, draw, ending, MOVES, Scene, Thought
+from zero_train.app import load
 
 
 ROW = re.compile(r"^(> |  )(\w+) +([=.]{20}|wall)(?: +(.*))?$")
@@ -27,7 +30,7 @@ def watched(run, **options) -> str:
     settings = {"force_terminal": False, "width": 100} | options.pop("settings", {})
     arguments = {"planner": "chance", "simulations": None, "episodes": 2, "delay": 0.0, "seed": 0}
     console = Console(file=out, highlight=False, **settings)
-    _watch.watch(str(run), **(arguments | options), console=console)
+    _watch.Watch(str(run), **(arguments | options))(APP, console)
     return out.getvalue()
 
 
@@ -115,8 +118,8 @@ def test_a_network_shows_its_policy_and_no_values(tiny_run):
 
 def test_scenes_follow_the_rules(tiny_run, oracle_of):
     """Each state comes of the one before by the move that was shown, and the end of its rewards."""
-    trained = load(tiny_run)
-    actor, env = trained.actor("network", 0), trained.env
+    trained = load(APP, tiny_run)
+    actor, env = named_player(trained, "network", None)[0], build_env(trained.config)
     for episode in range(3):
         key = jr.fold_in(jr.key(7), episode)
         scenes = list(_watch._scenes(env, oracle_of(env), actor, 0.85, key))

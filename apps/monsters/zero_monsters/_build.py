@@ -4,13 +4,11 @@ import functools as ft
 from typing import Any
 
 import jax.numpy as jnp
-import optax
-from jax.sharding import Mesh
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Int
 
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
-from zero_nets import ValueSupport
+from zero_nets import BoardSymmetries, ValueSupport
 from zero_search import AbstractPlanner, AbstractPriorModel, DirichletNoise, PlainQ, PUCT, SoftmaxQ
 from zero_train import (
     AbstractActor,
@@ -21,12 +19,10 @@ from zero_train import (
     PlanningActor,
     PolicyActor,
 )
-from zero_train.app import UsageError
 
 from ._config import Config
 from ._network import build_network
 from ._planners import build_model, build_planner
-from ._symmetry import random_symmetry
 
 
 def build_env(config: Config) -> Monsters:
@@ -34,12 +30,12 @@ def build_env(config: Config) -> Monsters:
     return _world(config)
 
 
-def build_agent(config: Config) -> ExpertIteration:
-    """The agent of a configuration."""
-    env = _training_env(config)
-    return ExpertIteration(
+def build_loop(config: Config) -> Loop:
+    """The training loop of a configuration. A time limit truncates its episodes."""
+    env = _world(config, time_limit=config.time_limit, truncate=True)
+    agent = ExpertIteration(
         network=ft.partial(build_network, config, env),
-        optimiser=_optimiser(config),
+        optimiser=config.optimiser(),
         model=ft.partial(_model, config, env),
         explorer=ft.partial(_explorer, config),
         planner=_player_planner(config, config.planner, config.player_simulations),
@@ -52,22 +48,9 @@ def build_agent(config: Config) -> ExpertIteration:
         target_period=config.target_period,
         target_rate=config.target_rate,
     )
-
-
-def build_loop(config: Config, mesh: Mesh) -> Loop:
-    """The training loop of a configuration.
-
-    **Raises:** `UsageError` if the shards cannot be divided evenly over the learning devices.
-    """
-    learners = mesh.shape["data"] - config.actor_devices
-    if learners > 0 and config.shards % learners:
-        raise UsageError(
-            f"--shards {config.shards} does not divide over the {learners} devices that learn; "
-            f"give a multiple of {learners} that divides --envs and --batch, or other --devices."
-        )
     return Loop(
-        env=_training_env(config),
-        agent=build_agent(config),
+        env=env,
+        agent=agent,
         buffer=TrajectoryBuffer(
             capacity=config.capacity,
             num_envs=config.envs,
@@ -75,23 +58,28 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             length=config.length,
             num_shards=config.shards,
         ),
-        augment=random_symmetry if config.symmetries else None,
+        # The moves are stay, up, down, left and right.
+        augment=(
+            BoardSymmetries(env.size, env.size, 5, ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2)))
+            if config.symmetries
+            else None
+        ),
         unroll_length=config.unroll,
         num_updates=config.updates,
-        mesh=mesh,
-        actor_devices=config.actor_devices,
     )
 
 
-def learning_rate(config: Config) -> optax.Schedule:
-    """The learning rate of each gradient update."""
-    if config.schedule == "cosine":
-        return optax.cosine_decay_schedule(
-            config.learning_rate, config.steps * config.updates, config.decay
-        )
-    return optax.exponential_decay(
-        config.learning_rate, config.steps * config.updates, config.decay
-    )
+def build_actor(
+    config: Config, player: AbstractActor, planner: str, simulations: int
+) -> AbstractActor:
+    """A trained player with another planner: a name (see `PlannerName`), or `"network"` for the
+    network without a search."""
+    assert isinstance(player, PlanningActor)
+    trained: Any = player.model
+    if planner == "network":
+        return PolicyActor(trained.evaluate)
+    model = build_model(build_env(config), planner, trained.evaluate, gamma=config.gamma)
+    return PlanningActor(_player_planner(config, planner, simulations), model)
 
 
 def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:
@@ -102,25 +90,6 @@ def _player_planner(config: Config, planner: str, simulations: int) -> AbstractP
         selection=_selection(config),
         outcomes=config.outcomes,
     )
-
-
-def build_actor(
-    config: Config, params: PyTree[Array], planner: str, simulations: int
-) -> AbstractActor:
-    """The actor with the given parameters.
-
-    `planner` is a name (see `PlannerName`), or `"network"` for the network without a search.
-    """
-    env, evaluate = build_env(config), build_agent(config).evaluator(params)
-    if planner == "network":
-        return PolicyActor(evaluate)
-    model = build_model(env, planner, evaluate, gamma=config.gamma)
-    return PlanningActor(_player_planner(config, planner, simulations), model)
-
-
-def _training_env(config: Config) -> Monsters:
-    """The environment of training, with a time limit that truncates."""
-    return _world(config, time_limit=config.time_limit, truncate=True)
 
 
 def _world(config: Config, **limits: Any) -> Monsters:
@@ -152,8 +121,3 @@ def _selection(config: Config) -> PUCT:
     if config.first_play is None:
         return PUCT(config.exploration)
     return PUCT(config.exploration, PlainQ(config.first_play))
-
-
-def _optimiser(config: Config) -> optax.GradientTransformation:
-    adam = optax.adamw(learning_rate(config), weight_decay=config.weight_decay)
-    return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

@@ -2,43 +2,38 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
-from zero_train.app import as_usage_error, check_bounds, UsageError
+from zero_train.app import AbstractAdamWConfig, as_usage_error, Bounds, UsageError
 
 from ._planners import build_planner, PlannerError, PlannerName
 
 
+#: The allowed range of `--rollouts`, inclusive; a standard error needs two.
+ROLLOUTS = (2, 10**8)
+#: The allowed range of `--simulations`, inclusive.
+SIMULATIONS = (1, 10**6)
+
+
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
+
+    steps: int = 720
+    envs: int = 64
+    updates: int = 16
+    batch: int = 64
+    """Windows per gradient update, over all learning devices."""
+    learning_rate: float = 1e-3
+    evaluate_every: int = 100
 
     world: Literal["moving", "stationary"] = "moving"
     """Whether the monsters move."""
-    seed: int = 0
-    """The seed of all randomness."""
 
-    # --- how much
-    steps: int = 720
-    """Steps of the loop, each of which collects from every environment and then updates."""
-    envs: int = 64
-    """Parallel environments, over all acting devices."""
-    unroll: int = 4
-    """Moves in every environment per step."""
-    updates: int = 16
-    """Gradient updates per step."""
-    batch: int = 64
-    """Windows per gradient update, over all learning devices."""
     length: int = 17
     """Rows in a window. The last row is only bootstrapped from."""
     capacity: int = 512
     """Rows kept for replay, per environment."""
-    shards: int = 8
-    """Parts of the replay buffer. The run is the same for every number of learning devices that
-    divides it."""
-    actor_devices: int = 0
-    """The number of --devices that only act, while the others learn from the rows of the step
-    before; with 0 all devices do both."""
     time_limit: int = 64
     """Moves after which a training episode is truncated."""
 
@@ -93,29 +88,28 @@ class Config:
     """Updates between two changes of the target network."""
     target_rate: float = 0.02
     """Fraction of the way to the parameters that the target network moves in each change."""
-    learning_rate: float = 1e-3
-    """Learning rate of AdamW at the first update."""
-    decay: float = 0.05
-    """Fraction of the learning rate at the last update."""
-    schedule: Literal["cosine", "exponential"] = "cosine"
-    """How the learning rate falls."""
-    weight_decay: float = 1e-4
-    """AdamW's decoupled weight decay."""
-    clip: float = 1.0
-    """Maximum global norm of the gradient; 0 for no maximum."""
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every window."""
 
     # --- evaluation
-    evaluate_every: int = 100
-    """Steps between two evaluations."""
     rollouts: int = 500
     """Rollouts of 32 steps in an evaluation; four times as many in the last one."""
-    checkpoint_every: int = 100
-    """Steps between two checkpoints."""
+
+    bounds: ClassVar[Bounds] = {
+        **dict.fromkeys(("capacity", "time_limit", "n_steps", "target_period"), (1, math.inf)),
+        **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
+        **dict.fromkeys(("width", "layers"), (1, 10**4)),
+        **dict.fromkeys(("length", "atoms"), (2, math.inf)),
+        "rollouts": ROLLOUTS,
+        **dict.fromkeys(("exploration", "value_weight", "entropy_bonus"), (0, math.inf)),
+        **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
+        "gamma": (1e-6, 1),
+        **dict.fromkeys(("value_mix", "noise", "target_rate"), (0, 1)),
+        "decay": (1e-6, 1),
+    }
 
     def __post_init__(self) -> None:
-        check_bounds(self, _BOUNDS)
+        super().__post_init__()
         with as_usage_error():
             playout = PlannerName.parse(self.planner).playout
         if playout:
@@ -128,17 +122,6 @@ class Config:
                 build_planner(self.planner, getattr(self, name))
             except PlannerError as e:
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
-        if self.actor_devices and self.envs % self.actor_devices:
-            raise UsageError(
-                f"--envs {self.envs} does not divide over --actor-devices {self.actor_devices}; "
-                f"give a multiple of {self.actor_devices}, or other --actor-devices."
-            )
-        for name in ("envs", "batch"):
-            if getattr(self, name) % self.shards:
-                raise UsageError(
-                    f"--{name} {getattr(self, name)} does not divide into --shards {self.shards}; "
-                    f"give a multiple of {self.shards}, or other --shards."
-                )
         if self.capacity < self.length:
             raise UsageError(
                 f"--capacity {self.capacity} holds no window of --length {self.length}; give at "
@@ -150,27 +133,6 @@ class Config:
                 f"{self.temperature}; give at most that."
             )
 
-
-#: The allowed range of `--rollouts`, inclusive; a standard error needs two.
-ROLLOUTS = (2, 10**8)
-#: The allowed range of `--simulations`, inclusive.
-SIMULATIONS = (1, 10**6)
-#: The allowed range of each flag, inclusive.
-_BOUNDS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-    **dict.fromkeys(("capacity", "time_limit", "n_steps"), (1, math.inf)),
-    **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
-    **dict.fromkeys(("width", "layers"), (1, 10**4)),
-    **dict.fromkeys(("target_period", "evaluate_every", "checkpoint_every"), (1, math.inf)),
-    **dict.fromkeys(("length", "atoms"), (2, math.inf)),
-    "rollouts": ROLLOUTS,
-    **dict.fromkeys(("actor_devices", "exploration"), (0, math.inf)),
-    **dict.fromkeys(("value_weight", "entropy_bonus", "weight_decay", "clip"), (0, math.inf)),
-    **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
-    "gamma": (1e-6, 1),
-    **dict.fromkeys(("value_mix", "noise", "target_rate", "learning_rate"), (0, 1)),
-    "decay": (1e-6, 1),
-}
 
 #: `tiny` runs all parts within a minute. `original` is the configuration of the original system:
 #: its batches of 32 rollouts of 32 moves are windows of 33 rows here. Unlike in the original, no

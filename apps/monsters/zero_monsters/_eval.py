@@ -1,19 +1,31 @@
-"""`monsters eval`: measures the player of a run."""
+"""How good the player of a run is, while it trains and in `monsters eval`."""
 
 import dataclasses
-import json
-from typing import Any
+import json as json_text
+from typing import Any, ClassVar
 
 import jax.random as jr
+import tyro
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import Monsters
-from zero_train import AbstractActor
-from zero_train.app import as_usage_error
+from zero_train import AbstractActor, Loop
+from zero_train.app import (
+    AbstractCommand,
+    App,
+    as_usage_error,
+    Bounds,
+    Evaluation,
+    EvaluationResult,
+    load,
+    RunFiles,
+    Trained,
+)
 
-from ._load import load
+from ._build import build_actor, build_env
+from ._config import Config, ROLLOUTS, SIMULATIONS
 from ._measure import measure
-from ._planners import GAMMA
+from ._planners import GAMMA, LEAST_IN_A_TREE, PlannerName, planning_actor
 from .oracle import MonstersOracle
 
 
@@ -23,33 +35,53 @@ HEADER = (
 )
 
 
-def evaluate(
-    run: str, *, planner: str, simulations: int | None, rollouts: int, seed: int, as_json: bool
-) -> None:
-    """Measures the newest player of a run and prints the result.
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractCommand):
+    """Measure the player of a run."""
 
-    **Arguments:**
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    planner: str = "chance"
+    """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
+    simulations: int | None = None
+    """Simulations per move, in all trees together; by default those of the run's configuration."""
+    rollouts: int = 2000
+    """Rollouts of 32 steps."""
+    seed: int = 0
+    """The seed of all randomness."""
+    json: bool = False
+    """Print one JSON line instead."""
 
-    - `planner`: a name (see `PlannerName`), or `"network"` for the network without a search.
-    - `simulations`: the number of simulations per move; by default that of the configuration.
-    """
-    trained = load(run)
-    number = trained.simulations(planner, simulations)
+    bounds: ClassVar[Bounds] = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
+
+    def __call__(self, app: App[Config]) -> None:
+        trained = load(app, self.run)
+        actor, number = named_player(trained, self.planner, self.simulations)
+        env = build_env(trained.config)
+        row = result_row(
+            env,
+            MonstersOracle(env),
+            actor,
+            planner=self.planner,
+            simulations=number,
+            rollouts=self.rollouts,
+            key=jr.key(self.seed),
+        )
+        if not self.json:
+            print(f"{self.run} (step {trained.step}) in the {row['world']} world:")
+            print(HEADER)
+        print(json_text.dumps(row) if self.json else line(row))
+
+
+def named_player(
+    trained: Trained[Config], planner: str, simulations: int | None
+) -> tuple[AbstractActor, int]:
+    """A trained player with the planner of a name, and the simulations per move: the given ones, or
+    those of the configuration; 0 for `"network"`."""
+    number = trained.config.player_simulations if simulations is None else simulations
+    number = 0 if planner == "network" else number
     with as_usage_error():
-        actor = trained.actor(planner, number)
-    row = result_row(
-        trained.env,
-        MonstersOracle(trained.env),
-        actor,
-        planner=planner,
-        simulations=number,
-        rollouts=rollouts,
-        key=jr.key(seed),
-    )
-    if not as_json:
-        print(f"{run} (step {trained.step}) in the {row['world']} world:")
-        print(HEADER)
-    print(json.dumps(row) if as_json else line(row))
+        return build_actor(trained.config, trained.player, planner, number), number
 
 
 def result_row(
@@ -80,3 +112,61 @@ def line(row: dict[str, Any]) -> str:
         f"{row['win_rate']:7.1%} {row['loss_rate']:7.1%} {row['regret_mean']:8.4f} "
         f"{row['moves_per_second']:9.0f}"
     )
+
+
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+    """Measures the player in rollouts, with its planner and without a search; at the end also with
+    other planners, and its planner without the network."""
+    del loop, files
+    env = build_env(config)
+    oracle = MonstersOracle(env)
+
+    def measured(actor: AbstractActor, planner: str, rollouts: int, leaf: str) -> dict[str, Any]:
+        simulations = 0 if planner == "network" else config.player_simulations
+        row = result_row(
+            env,
+            oracle,
+            actor,
+            planner=planner,
+            simulations=simulations,
+            rollouts=rollouts,
+            key=jr.fold_in(jr.key(config.seed), 1),
+        )
+        # The speed would differ between a resumed run and an uninterrupted one.
+        del row["moves_per_second"]
+        return {**row, "leaf": leaf}
+
+    def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
+        last = step == config.steps
+        rollouts, rows = (4 if last else 1) * config.rollouts, []
+        for name in _compared(config) if last else (config.planner, "network"):
+            actor = build_actor(config, player, name, config.player_simulations)
+            rows.append(measured(actor, name, rollouts, "network"))
+        named = {row["planner"]: row for row in rows}
+        best, network = named[config.planner], named["network"]
+        if last:
+            ignorant = planning_actor(env, config.planner, config.player_simulations)
+            rows.append(measured(ignorant, config.planner, rollouts, "zero"))
+        return EvaluationResult(
+            rows=rows,
+            metrics={
+                "return": best["return_mean"],
+                "return_se": best["return_se"],
+                "win_rate": best["win_rate"],
+                "network_return": network["return_mean"],
+            },
+            figures={
+                "return": f"{best['return_mean']:.2f} ± {best['return_se']:.2f}",
+                "network alone": f"{network['return_mean']:.2f}",
+            },
+            headline=f"{best['win_rate']:.1%} won",
+        )
+
+    return evaluate
+
+
+def _compared(config: Config) -> list[str]:
+    """The planners of the last evaluation."""
+    names = dict.fromkeys((config.planner, "chance", "hindsight-3", "frozen"))
+    fit = lambda name: PlannerName.parse(name).trees * LEAST_IN_A_TREE <= config.player_simulations
+    return [*filter(fit, names), "network"]

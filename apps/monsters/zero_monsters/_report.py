@@ -1,23 +1,16 @@
 """The report of a run: one HTML page."""
 
 import math
-import os
-import pathlib
 from typing import Any
 
 from zero_train.app import (
     chart,
     charts,
-    configuration,
-    figures,
     imitation,
-    progress,
     Series,
-    speed,
     StoredRun,
     table,
     tables,
-    write_page,
 )
 
 
@@ -26,29 +19,19 @@ from zero_train.app import (
 OPTIMUM = {"moving": (4.589, 0.9474, 0.0524), "stationary": (5.404, 0.9952, 0.0)}
 
 
-def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into the folder of a run, and replaces an earlier one.
-
-    The page loads no other files. Parts whose data is missing are left out.
-
-    **Returns:** the path of the page.
-    """
-    folder = pathlib.Path(run_dir).absolute()
-    run = StoredRun.read(folder)
+def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of the report."""
     world = run.config.get("world", "moving")
-    body = [
-        figures(progress(run) | _strongest(run.evaluations)),
+    learning = imitation(
+        run,
+        value_loss="Cross-entropy of the value's distribution, in nats.",
+        value_error="Mean distance between predicted value and its target.",
+    )
+    return _strongest(run.evaluations), [
         charts("Play", *_play(run.evaluations, world)),
         tables(_comparison(run.evaluations, world)),
-        imitation(
-            run,
-            value_loss="Cross-entropy of the value's distribution, in nats.",
-            value_error="Mean distance between predicted value and its target.",
-        ),
-        speed(run),
-        configuration(run.config),
+        learning,
     ]
-    return write_page(folder, f"Monsters, {world}: {folder.name}", body)
 
 
 def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:

@@ -1,15 +1,18 @@
 """`monsters watch`: shows episodes in the terminal, with the plan of every move."""
 
 import contextlib
+import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import tyro
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.live import Live
@@ -17,59 +20,68 @@ from rich.live import Live
 from zero_envs import Monsters, MonstersState, Observation, Transition
 from zero_search import Plan
 from zero_train import AbstractActor, PlanningActor
-from zero_train.app import as_usage_error
+from zero_train.app import AbstractCommand, App, Bounds, load
 
-from ._load import load
+from ._build import build_env
+from ._config import Config, SIMULATIONS
+from ._eval import named_player
 from ._measure import NUM_STEPS
 from ._planners import GAMMA
 from ._scene import draw, ending, Scene, Thought
 from .oracle import MonstersOracle
 
 
-def watch(
-    run: str,
-    *,
-    planner: str,
-    simulations: int | None,
-    episodes: int,
-    delay: float,
-    seed: int,
-    console: Console | None = None,
-) -> None:
-    """Plays episodes with the newest player of a run, each cut off after 32 steps.
+@dataclasses.dataclass(frozen=True)
+class Watch(AbstractCommand):
+    """Watch the player of a run, with the plan's Q-values and the exact ones for every move.
 
     In a terminal the picture is updated in place. Otherwise the pictures are printed one after
     another, as plain text and without delay.
-
-    **Arguments:**
-
-    - `planner`, `simulations`: see `evaluate`.
-    - `delay`: the number of seconds between two moves.
-    - `console`: by default standard output.
     """
-    trained = load(run)
-    number = trained.simulations(planner, simulations)
-    with as_usage_error():
-        actor = trained.actor(planner, number)
-    console = console or Console(highlight=False)
-    who = "the network alone" if planner == "network" else f"{planner}, {number} simulations"
-    title = f"{run} (step {trained.step}), {who}"
-    console.print(title, soft_wrap=True, markup=False)
-    console.print("solving the game exactly, and compiling the player\n")
-    oracle, won = MonstersOracle(trained.env), 0
-    # Without a time limit, values are finite only for a gamma below 1.
-    gamma = trained.config.gamma if trained.config.gamma < 1 else GAMMA
-    with _screen(console, delay) as show:
-        for episode in range(episodes):
-            key = jr.fold_in(jr.key(seed), episode)
-            scenes = list[Scene]()
-            for scene in _scenes(trained.env, oracle, actor, gamma, key):
-                show(scene)
-                scenes.append(scene)
-            won += scenes[-1].gained > 0
-            lost = sum(scene.thought.regret for scene in scenes[:-1])
-            console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
-    console.print(f"{won} of {episodes} won")
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    planner: str = "chance"
+    """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
+    simulations: int | None = None
+    """Simulations per move, in all trees together; by default those of the run's configuration."""
+    episodes: int = 5
+    """Episodes, each cut off after 32 steps."""
+    delay: float = 1.0
+    """Seconds between two moves."""
+    seed: int = 0
+    """The seed of all randomness."""
+
+    bounds: ClassVar[Bounds] = {
+        "episodes": (1, math.inf),
+        "delay": (0, math.inf),
+        "simulations": SIMULATIONS,
+    }
+
+    def __call__(self, app: App[Config], console: Console | None = None) -> None:
+        trained = load(app, self.run)
+        actor, number = named_player(trained, self.planner, self.simulations)
+        console = console or Console(highlight=False)
+        alone = self.planner == "network"
+        who = "the network alone" if alone else f"{self.planner}, {number} simulations"
+        title = f"{self.run} (step {trained.step}), {who}"
+        console.print(title, soft_wrap=True, markup=False)
+        console.print("solving the game exactly, and compiling the player\n")
+        env, won = build_env(trained.config), 0
+        oracle = MonstersOracle(env)
+        # Without a time limit, values are finite only for a gamma below 1.
+        gamma = trained.config.gamma if trained.config.gamma < 1 else GAMMA
+        with _screen(console, self.delay) as show:
+            for episode in range(self.episodes):
+                key = jr.fold_in(jr.key(self.seed), episode)
+                scenes = list[Scene]()
+                for scene in _scenes(env, oracle, actor, gamma, key):
+                    show(scene)
+                    scenes.append(scene)
+                won += scenes[-1].gained > 0
+                lost = sum(scene.thought.regret for scene in scenes[:-1])
+                console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
+        console.print(f"{won} of {self.episodes} won")
 
 
 def _scenes(

@@ -22,7 +22,7 @@ def small_config():
         simulations=4,
         nodes=10,
         blocks=1,
-        ladder_every=12,
+        evaluate_every=12,
         ladder_games=2,
         checkpoint_every=6,
     )
@@ -31,9 +31,9 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
-    from zero_othello._train import train
-    from zero_train.app import Options
+    from zero_othello.__main__ import APP
+    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    train(small_config, Options(out=folder))
+    train(APP, small_config, Options(out=folder))
     return folder

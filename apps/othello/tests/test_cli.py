@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from zero_othello.__main__ import main
+from zero_othello.__main__ import APP, main
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def othello(run_main):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, gtp."),
+        (["trian"], "no command is called 'trian'; choose one of train, eval, play, gtp, report."),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
@@ -118,7 +118,4 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "play", "gtp"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, othello, command):
-    from zero_othello import __main__ as commands
-
-    kind = getattr(commands, f"{command.title()}Arguments")
-    check_every_number(othello, command, kind)
+    check_every_number(othello, command, APP.commands[command])

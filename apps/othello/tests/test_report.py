@@ -4,7 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from zero_othello._report import write_report
+from zero_othello.__main__ import APP
+from zero_train.app import write_report
 
 
 def _lines(path, rows) -> None:
@@ -85,7 +86,7 @@ def write_run(folder, steps: int) -> None:
 def page(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("runs") / "first"
     write_run(folder, 160)
-    return write_report(folder).read_text()
+    return write_report(APP, folder).read_text()
 
 
 def test_every_curve_and_table_is_there(page):
@@ -100,12 +101,12 @@ def test_every_curve_and_table_is_there(page):
 
 def test_the_same_run_gives_the_same_page(page, tmp_path):
     write_run(tmp_path / "first", 160)
-    assert write_report(tmp_path / "first").read_text() == page
+    assert write_report(APP, tmp_path / "first").read_text() == page
 
 
 def test_a_run_that_has_hardly_begun(tmp_path):
-    assert write_report(tmp_path).read_text().count("nothing yet") == 8
+    assert write_report(APP, tmp_path).read_text().count("nothing yet") == 8
     write_run(tmp_path, 1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "policy_lo')
-    assert write_report(tmp_path).read_text().count("nothing yet") == 2
+    assert write_report(APP, tmp_path).read_text().count("nothing yet") == 2

@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 
+import equinox as eqx
 import jax
 import pytest
 
-from zero_othello._load import load
-from zero_othello._train import train
+from zero_othello.__main__ import APP
 from zero_train import Checkpoints, read_lines
-from zero_train.app import Options, View
+from zero_train.app import load, Options, train, View
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -53,11 +53,11 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(View, "update", stop_at_four)
-        train(small_config, Options(out=folder))
+        train(APP, small_config, Options(out=folder))
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 4
     assert Checkpoints(folder / "checkpoints").latest == 4
 
-    train(small_config, Options(out=folder, resume=True))
+    train(APP, small_config, Options(out=folder, resume=True))
     expected = (tiny_run / "metrics.jsonl").read_bytes().splitlines()
     resumed = (folder / "metrics.jsonl").read_bytes().splitlines()
     assert len(expected) == 24
@@ -70,10 +70,10 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(
     tiny_run, small_config, tmp_path, capsys
 ):
     shutil.copy(tiny_run / "config.json", tmp_path)
-    train(small_config, Options(out=tmp_path, resume=True, max_minutes=0.0))
+    train(APP, small_config, Options(out=tmp_path, resume=True, max_minutes=0.0))
     assert capsys.readouterr().out.count("has no checkpoint yet and begins again\n") == 1
     assert Checkpoints(tmp_path / "checkpoints").latest == 0
-    params = load(tiny_run).params
+    params = eqx.filter(load(APP, tiny_run).player, eqx.is_array)
     like = jax.eval_shape(lambda: params)
     folders = [folder / "parameters" for folder in (tmp_path, tiny_run)]
     first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
@@ -82,11 +82,12 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(
 
 
 def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(tiny_run)
+    trained = load(APP, tiny_run)
     assert trained.step == 24 and trained.config == small_config
-    like = jax.eval_shape(lambda: trained.params)
+    params = eqx.filter(trained.player, eqx.is_array)
+    like = jax.eval_shape(lambda: params)
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=24)
-    for x, y in zip(jax.tree.leaves(trained.params), jax.tree.leaves(stored), strict=True):
+    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
         assert (x == y).all()
 
 
@@ -95,7 +96,7 @@ def test_tiny_runs_whole(tmp_path):
     """The hello-world preset as `othello train --preset tiny` runs it, on eight devices."""
     from zero_othello._config import PRESETS
 
-    train(PRESETS["tiny"], Options(out=tmp_path / "tiny", devices=8))
+    train(APP, PRESETS["tiny"], Options(out=tmp_path / "tiny", devices=8))
     lines = read_lines(tmp_path / "tiny" / "metrics.jsonl")
     assert len(lines) == PRESETS["tiny"].steps
     for line in lines:

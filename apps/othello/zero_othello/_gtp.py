@@ -5,19 +5,45 @@ are 8 by 8, A1 is the upper left corner, a pass is legal only for a side without
 `final_score` counts discs.
 """
 
+import dataclasses
 import importlib.metadata
 import io
 import re
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import tyro
+
+from zero_train.app import AbstractCommand, App, Bounds
 
 from ._board import Colour, draw, name, parse, PASS, SIZE
-from ._player import Player
+from ._config import SIMULATIONS
+from ._player import load_player, Player
 
 
 _COLOURS: dict[str, Colour] = {"b": "black", "black": "black", "w": "white", "white": "white"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SYNTAX = "syntax error"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gtp(AbstractCommand):
+    """Serve a trained player over the Go Text Protocol, version 2, on stdin and stdout."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+
+    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
+
+    def __call__(self, app: App) -> None:
+        player = load_player(app, self.run, self.simulations, 0)
+        # Controllers wait longer for the first answer than for a move.
+        player.warm_up()
+        serve(GtpEngine(player), sys.stdin, sys.stdout)
 
 
 @runtime_checkable

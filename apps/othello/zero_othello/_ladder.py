@@ -1,23 +1,16 @@
 """The matches of players during training, and their Elo ratings."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.random as jr
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
-from zero_envs import PgxEnvironment
-from zero_train import (
-    AbstractActor,
-    EloLadder,
-    ExpertIteration,
-    match,
-    MatchSummary,
-    PlanningActor,
-    PolicyActor,
-)
+from zero_envs import AbstractDiscreteEnvironment
+from zero_train import AbstractActor, EloLadder, Loop, match, MatchSummary
+from zero_train.app import Evaluation, EvaluationResult, RunFiles, sentence, with_simulations
 
-from ._build import player_planner
 from ._config import Config, LONGEST_GAME
 from ._engines import opponent
 
@@ -29,17 +22,8 @@ OPENING_PLIES = 6
 BASELINES = ("random", "positional")
 
 
-def build_actor(
-    config: Config, agent: ExpertIteration, params: PyTree[Array], simulations: int
-) -> AbstractActor:
-    """A trained player with `simulations` per move, 0 for the network without a search."""
-    if simulations == 0:
-        return PolicyActor(agent.evaluator(params))
-    return PlanningActor(player_planner(config, simulations), agent.model(agent.evaluator(params)))
-
-
 def play_match(
-    env: PgxEnvironment,
+    env: AbstractDiscreteEnvironment,
     first: AbstractActor,
     second: AbstractActor,
     *,
@@ -85,20 +69,18 @@ class Ladder:
     def __init__(
         self,
         config: Config,
-        env: PgxEnvironment,
-        agent: ExpertIteration,
-        load: Callable[[int], PyTree[Array]],
+        env: AbstractDiscreteEnvironment,
+        load: Callable[[int], AbstractActor],
         rows: Sequence[dict[str, Any]] = (),
     ):
         """**Arguments:**
 
-        - `config`, `env`, `agent`: the parts of the run.
-        - `load`: returns the parameters of the player of a step.
+        - `config`, `env`: the parts of the run.
+        - `load`: returns the player of a step.
         - `rows`: the matches so far, in order.
         """
         self._config = config
         self._env = env
-        self._agent = agent
         self._load = load
         self.rows: list[dict[str, Any]] = []
         self._elo = EloLadder(BASELINES[0])
@@ -107,9 +89,9 @@ class Ladder:
         for row in rows:
             self._enter(row)
 
-    def meet(self, step: int, params: PyTree[Array]) -> list[dict[str, Any]]:
+    def meet(self, step: int, player: AbstractActor) -> list[dict[str, Any]]:
         """Plays the matches of the player of `step` and returns their new rows."""
-        actor = self._actor(params)
+        actor = self._actor(player)
         opponents: list[tuple[str, AbstractActor]] = [
             (name, opponent(name, self._env)) for name in BASELINES
         ]
@@ -141,8 +123,8 @@ class Ladder:
         """The Elo rating of the player of `step`, and its standard error."""
         return self._elo.ratings()[player_name(step)]
 
-    def _actor(self, params: PyTree[Array]) -> AbstractActor:
-        return build_actor(self._config, self._agent, params, self._config.ladder_simulations)
+    def _actor(self, player: AbstractActor) -> AbstractActor:
+        return with_simulations(player, self._config.ladder_simulations)
 
     def _enter(self, row: dict[str, Any]) -> None:
         step, name = row["step"], row["opponent"]
@@ -160,3 +142,25 @@ class Ladder:
 def player_name(step: int) -> str:
     """The name of the player of a step in the ladder."""
     return f"step {step}"
+
+
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+    """Plays the matches of every player, and keeps the ratings in elo.json."""
+    env: Any = loop.env  # whose actions are discrete
+    ladder = Ladder(config, env, files.player, files.evaluations)
+
+    def write() -> None:
+        ratings = {"players": ladder.ratings()}
+        files.folder.write("elo.json", json.dumps(ratings, indent=1) + "\n")
+
+    def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
+        rows = ladder.meet(step, player)
+        write()
+        elo, se = ladder.rating(step)
+        headline = sentence(rows[-1], rows[-1]["opponent"])
+        figures = {"Elo": f"{elo:.0f} ± {se:.0f}"}
+        return EvaluationResult(rows, {"elo": elo, "elo_se": se}, figures, headline)
+
+    if ladder.rows:
+        write()
+    return evaluate

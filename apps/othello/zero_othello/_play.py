@@ -1,14 +1,20 @@
 """A person against a player, in the terminal."""
 
+import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import rich.box
+import tyro
 from rich.console import Console
 from rich.table import Table
 
+from zero_train.app import AbstractCommand, App, Bounds
+
 from ._board import Colour, draw, draw_rich, name, parse, PASS, result
-from ._player import Player, Thought
+from ._config import SIMULATIONS
+from ._player import load_player, Player, Thought
 
 
 _HELP = """\
@@ -19,6 +25,27 @@ _HELP = """\
   board     draw the board again
   help      this list
   quit      leave"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Play(AbstractCommand):
+    """Play against a trained player in the terminal."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+    colour: Colour = "black"
+    """Your colour; black moves first."""
+    seed: int = 0
+    """The seed of the player's search."""
+
+    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
+
+    def __call__(self, app: App) -> None:
+        player = load_player(app, self.run, self.simulations, self.seed)
+        Session(player, Console(), colour=self.colour).run()
 
 
 class _Leave(Exception):

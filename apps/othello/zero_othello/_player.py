@@ -20,8 +20,10 @@ from zero_search import (
     Plan,
     safe_softmax,
 )
+from zero_train.app import App, load, with_simulations
 
 from ._board import name, other, Position, position
+from ._config import Config
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,6 +204,22 @@ class NetworkAlone(AbstractPlanner[AbstractPriorModel, None]):
         self, carry: None, action: Int[Array, " batch"], last: Bool[Array, " batch"]
     ) -> None:
         del carry, action, last
+
+
+def load_player(app: App[Config], run: str, simulations: int | None, seed: int) -> Player:
+    """The player of a run.
+
+    **Arguments:**
+
+    - `simulations`: simulations a move, 0 for the network without a search; by default those of the
+        run's configuration.
+    """
+    trained = load(app, run)
+    number = trained.config.player_simulations if simulations is None else simulations
+    actor: Any = with_simulations(trained.player, number or 1)
+    planner = actor.planner if number else NetworkAlone()
+    env: Any = trained.loop.env
+    return Player(env, planner, actor.model, key=jr.key(seed))
 
 
 def _observe(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> tuple[Array, Array]:

@@ -1,50 +1,33 @@
 """The report of a run: one HTML page."""
 
 import json
-import os
-import pathlib
 from typing import Any
 
 from zero_train.app import (
     chart,
     charts,
-    configuration,
-    figures,
     imitation,
-    progress,
     Series,
-    speed,
     StoredRun,
     table,
     tables,
-    write_page,
 )
 
 
-def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into the folder of a run, and replaces an earlier one.
-
-    The page loads no other files. Parts whose data is missing are left out.
-
-    **Returns:** the path of the page.
-    """
-    folder = pathlib.Path(run_dir).absolute()
-    run = StoredRun.read(folder)
-    elo = folder / "elo.json"
+def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of the report."""
+    elo = run.folder / "elo.json"
     players = json.loads(elo.read_text())["players"] if elo.exists() else []
-    body = [
-        figures(progress(run) | _strongest(players, run.evaluations)),
-        imitation(
-            run,
-            value_loss="Half the squared error of the predicted outcome.",
-            value_error="Mean distance between the predicted value and its target, from -1 to 1.",
-        ),
+    learning = imitation(
+        run,
+        value_loss="Half the squared error of the predicted outcome.",
+        value_error="Mean distance between the predicted value and its target, from -1 to 1.",
+    )
+    return _strongest(players, run.evaluations), [
+        learning,
         charts("Strength", *_strength(players, run.evaluations)),
         tables(_last_evaluation(run.evaluations), _ladder(players)),
-        speed(run),
-        configuration(run.config),
     ]
-    return write_page(folder, f"Othello AlphaZero: {folder.name}", body)
 
 
 def _strength(players: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[str]:

@@ -42,12 +42,12 @@ def small_config():
 @pytest.fixture(scope="session")
 def _finished(small_config, tmp_path_factory) -> tuple[pathlib.Path, str]:
     """A folder, and what was printed meanwhile."""
-    from zero_spo._train import train
-    from zero_train.app import Options
+    from zero_spo.__main__ import APP
+    from zero_train.app import Options, train
 
     folder, said = tmp_path_factory.mktemp("runs") / "pendulum", io.StringIO()
     with contextlib.redirect_stdout(said):
-        train(small_config, Options(out=folder))
+        train(APP, small_config, Options(out=folder))
     return folder, said.getvalue()
 
 
@@ -74,6 +74,7 @@ def first_player(tmp_path_factory):
     """`first_player(env, agent)`: the folder of a run that has its first player and no block."""
 
     def make(env: str, agent: str = "spo") -> pathlib.Path:
+        import equinox as eqx
         import jax.random as jr
 
         from zero_spo._build import build_agent, build_env
@@ -82,8 +83,9 @@ def first_player(tmp_path_factory):
         config = _small(env, agent)
         folder = tmp_path_factory.mktemp("first")
         (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-        parameters = build_agent(config, build_env(config)).init(key=jr.key(0)).online
-        Checkpoints(folder / "parameters", keep=None).save(0, parameters)
+        built = build_agent(config, build_env(config))
+        player = built.actor(built.init(key=jr.key(0)), explore=False)
+        Checkpoints(folder / "parameters", keep=None).save(0, eqx.filter(player, eqx.is_array))
         return folder
 
     return make

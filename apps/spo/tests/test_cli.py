@@ -15,7 +15,7 @@ REFERENCE = ["train", "--preset", "reference"]
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, watch."),
+        (["trian"], "no command is called 'trian'; choose one of train, eval, watch, report."),
         (
             ["train", "--env", "pendulm"],
             "no such environment. Did you mean pendulum?",
@@ -142,7 +142,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, spo, command):
-    from zero_spo import __main__ as commands
+    from zero_spo.__main__ import APP
 
-    kind = getattr(commands, f"{command.title()}Arguments")
+    kind = APP.commands[command]
     check_every_number(spo, command, kind)

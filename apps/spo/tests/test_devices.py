@@ -32,7 +32,7 @@ def test_statistics_of_observations_are_those_of_all_devices(small_config, colle
     config = dataclasses.replace(small_config, normalise_observations=True)
     found = []
     for devices in (8, 1):
-        loop = build_loop(config, data_mesh(devices))
+        loop = dataclasses.replace(build_loop(config), mesh=data_mesh(devices))
         state = fill(loop, init(loop, key=jr.key(0)))
         if devices == 8:
             assert collectives(lambda s, loop=loop: step(loop, s), state) == {"all-reduce"}

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from zero_spo._report import write_report
+from zero_spo.__main__ import APP
+from zero_train.app import write_report
 
 
 CHARTS = (
@@ -50,18 +51,18 @@ def test_a_page_stands_alone(page):
 def test_the_last_return_is_told(tiny_run, page):
     row = json.loads((tiny_run / "evaluations.jsonl").read_text().splitlines()[-1])
     assert f"<b>{row['return_mean']:.1f} \u00b1 {row['return_se']:.1f}</b>" in page
-    assert "SPO on pendulum: pendulum" in page
+    assert "spo pendulum: pendulum" in page
 
 
 def test_a_run_that_has_hardly_begun(tiny_run, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert write_report(empty).read_text().count("nothing yet") >= 8
+    assert write_report(APP, empty).read_text().count("nothing yet") >= 8
     for name in ("config.json", "metrics.jsonl"):
         shutil.copy(tiny_run / name, empty)
     first, second, *_ = (tiny_run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (empty / "metrics.jsonl").write_text(first + second[: len(second) // 2])
-    page = write_report(empty).read_text()
+    page = write_report(APP, empty).read_text()
     # Nothing was evaluated and no step timed; of search and learning there is one step.
     assert 2 <= page.count("nothing yet") <= 4
     assert "depth 2" in page
@@ -72,8 +73,8 @@ def test_a_run_without_a_search_has_no_charts_of_one(tiny_run, tmp_path):
     shutil.copytree(tiny_run, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"agent": "mpo"}))
-    page = write_report(folder).read_text()
-    assert "MPO on pendulum" in page
+    page = write_report(APP, folder).read_text()
+    assert "spo mpo pendulum: mpo" in page
     assert "Effective sample size" not in page and "Temperature" in page
 
 
@@ -85,6 +86,6 @@ def test_of_many_depths_the_first_and_the_last_are_among_those_shown(tiny_run, t
     rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
     deep = {f"ess_fraction_{i}": 0.5 for i in range(1, 10)}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r | deep) + "\n" for r in rows))
-    page = write_report(folder).read_text()
+    page = write_report(APP, folder).read_text()
     found = sorted(set(re.findall(r">depth (\d)<", page)))
     assert found[0] == "1" and found[-1] == "9" and len(found) == 6

@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from zero_spo import _watch
-from zero_spo._load import load
+from zero_spo.__main__ import APP
+from zero_train.app import load
 
 
 NUMBER = r"([+-]?\d+(?:\.\d+)?)"
@@ -26,7 +28,7 @@ def watched(run, **options) -> str:
     settings = {"force_terminal": False, "width": 100} | options.pop("settings", {})
     arguments = {"episodes": 2, "delay": 0.0, "seed": 0}
     console = Console(file=out, highlight=False, **settings)
-    _watch.watch(str(run), **(arguments | options), console=console)
+    _watch.Watch(str(run), **(arguments | options))(APP, console)
     return out.getvalue()
 
 
@@ -92,13 +94,13 @@ def test_the_action_that_is_played_is_marked(cartpole):
 
 def test_scenes_follow_the_rules(tiny_run):
     """Each state comes of the one before by the action that was shown, and so does the return."""
-    trained = load(tiny_run)
-    actor = _watch._telling(trained.actor())
-    *scenes, end = _watch._scenes(trained.env, actor, jr.key(3))
+    trained = load(APP, tiny_run)
+    env: Any = trained.loop.env
+    *scenes, end = _watch._scenes(env, _watch._telling(trained.player), jr.key(3))
     assert [scene.step for scene in scenes] == list(range(200)) and end.step == 200
     state, gained = jax.device_put(scenes[0].state), 0.0
     for now, then in zip(scenes[:20], scenes[1:], strict=False):
-        state, transition = trained.env.step(state, jnp.asarray(now.action), key=jr.key(0))
+        state, transition = env.step(state, jnp.asarray(now.action), key=jr.key(0))
         gained += float(transition.reward)
         assert then.gained == pytest.approx(gained, abs=1e-3)
         assert float(then.state.angle) == pytest.approx(float(state.angle), abs=1e-3)

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.random as jr
 import optax
-from jax.sharding import Mesh
 
 from zero_envs import AbstractContinuousEnvironment
 from zero_memory import TrajectoryBuffer
@@ -66,18 +65,8 @@ def build_agent(config: Config, env: World) -> SPO | MPO:
     )
 
 
-def build_loop(config: Config, mesh: Mesh) -> Loop:
-    """The training loop of a configuration.
-
-    **Raises:** [`zero_train.app.UsageError`][] if the shards cannot be divided evenly over the
-    devices.
-    """
-    devices = mesh.shape["data"]
-    if config.shards % devices:
-        raise UsageError(
-            f"--shards {config.shards} does not divide over --devices {devices}; give a multiple "
-            f"of {devices} that divides --envs and --batch, or other --devices."
-        )
+def build_loop(config: Config) -> Loop:
+    """The training loop of a configuration."""
     env = build_env(config)
     return Loop(
         env=env,
@@ -89,10 +78,8 @@ def build_loop(config: Config, mesh: Mesh) -> Loop:
             length=config.length,
             num_shards=config.shards,
         ),
-        augment=None,
         unroll_length=config.unroll,
         num_updates=config.updates,
-        mesh=mesh,
     )
 
 
@@ -145,5 +132,8 @@ def _statistics(config: Config, env: World) -> RunningStatistics | None:
 
 
 def _optimiser(config: Config, rate: float) -> optax.GradientTransformation:
-    adam = optax.adam(rate, eps=1e-5)
+    # So that the rate is logged.
+    adam = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "eps_root"))(
+        rate, eps=1e-5
+    )
     return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

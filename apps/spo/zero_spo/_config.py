@@ -2,16 +2,30 @@
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from zero_train.app import check_bounds, UsageError
+from zero_train.app import AbstractConfig, Bounds, UsageError
 
 from ._worlds import continuous
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AbstractConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
+
+    steps: int = 51_200
+    """Total steps in all environments, rounded up to whole blocks."""
+    envs: int = 16
+    unroll: int = 32
+    """Rows collected from every environment in a block."""
+    updates: int = 128
+    """Gradient steps after every block."""
+    batch: int = 32
+    """Windows per gradient step, over all learning devices."""
+    evaluate_every: int = 20
+    """Blocks between two evaluations."""
+    checkpoint_every: int = 20
+    """Blocks between two checkpoints."""
 
     env: str = "pendulum"
     """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""
@@ -19,27 +33,11 @@ class Config:
     """The physics backend of brax: generalized, mjx, positional or spring."""
     agent: Literal["spo", "mpo"] = "spo"
     """mpo is the same without a search: it evaluates actions by a Q-network."""
-    seed: int = 0
-    """The seed of all randomness."""
 
-    # --- how much
-    steps: int = 51_200
-    """Total steps in all environments, rounded up to whole blocks."""
-    envs: int = 16
-    """Parallel environments, over all devices."""
-    unroll: int = 32
-    """Rows collected from every environment in a block."""
-    updates: int = 128
-    """Gradient steps after every block."""
-    batch: int = 32
-    """Windows per gradient step, over all devices."""
     length: int = 33
     """Rows in a window. The last row is only bootstrapped from."""
     replay: int = 65_536
     """Rows kept for replay, over all environments."""
-    shards: int = 8
-    """Parts of the replay buffer. The run is the same for every number of devices that divides
-    it."""
 
     # --- search (spo)
     particles: int = 16
@@ -122,21 +120,26 @@ class Config:
     sum."""
 
     # --- evaluation
-    evaluate_every: int = 20
-    """Blocks between two evaluations."""
     episodes: int = 128
     """Episodes in an evaluation."""
-    checkpoint_every: int = 20
-    """Blocks between two checkpoints."""
+
+    bounds: ClassVar[Bounds] = {
+        "steps": (1, 10**12),
+        **dict.fromkeys(("replay", "particles", "depth", "period", "samples"), (1, math.inf)),
+        **dict.fromkeys(("width", "layers"), (1, 10**4)),
+        **dict.fromkeys(("length", "episodes"), (2, math.inf)),
+        **dict.fromkeys(("noise", "clip", "min_scale"), (0, math.inf)),
+        **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),
+        **dict.fromkeys(("epsilon_stddev", "temperature", "multiplier"), (1e-7, math.inf)),
+        **dict.fromkeys(("multiplier_mean", "multiplier_stddev"), (1e-7, math.inf)),
+        "search_gamma": (1e-6, 1),
+        **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
+        **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
+        "target_rate": (0, 1),
+    }
 
     def __post_init__(self) -> None:
-        check_bounds(self, _BOUNDS)
-        for name in ("envs", "batch"):
-            if getattr(self, name) % self.shards:
-                raise UsageError(
-                    f"--{name} {getattr(self, name)} does not divide into --shards {self.shards}; "
-                    f"give a multiple of {self.shards}, or other --shards."
-                )
+        super().__post_init__()
         if self.capacity < max(self.length, self.unroll):
             least = self.envs * max(self.length, self.unroll)
             raise UsageError(
@@ -165,24 +168,6 @@ class Config:
         """The number of blocks: `steps` rounded up."""
         return -(-self.steps // (self.envs * self.unroll))
 
-
-#: The allowed range of each flag, inclusive.
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "steps": (1, 10**12),
-    **dict.fromkeys(("envs", "unroll", "updates", "batch", "replay"), (1, math.inf)),
-    **dict.fromkeys(("shards", "particles", "depth", "period", "samples"), (1, math.inf)),
-    **dict.fromkeys(("width", "layers"), (1, 10**4)),
-    **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
-    **dict.fromkeys(("length", "episodes"), (2, math.inf)),
-    **dict.fromkeys(("noise", "clip", "min_scale"), (0, math.inf)),
-    **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),
-    **dict.fromkeys(("epsilon_stddev", "temperature", "multiplier"), (1e-7, math.inf)),
-    **dict.fromkeys(("multiplier_mean", "multiplier_stddev"), (1e-7, math.inf)),
-    "search_gamma": (1e-6, 1),
-    **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
-    **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
-    "target_rate": (0, 1),
-}
 
 #: softplus(3), the reference's initial duals for discrete actions.
 _SOFTPLUS_3 = 3.048587351573742

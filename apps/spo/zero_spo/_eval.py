@@ -1,39 +1,130 @@
-"""`spo eval`: measures the player of a run."""
+"""How good the player of a run is, while it trains and in `spo eval`."""
 
-import json
+import dataclasses
+import json as json_text
+import math
 import pathlib
 import statistics
+from typing import Any, ClassVar
 
+import jax
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+import tyro
+from jaxtyping import PRNGKeyArray, PyTree
 
-from zero_train import AbstractActor, evaluate as play, EvaluationSummary, read_lines
+from zero_train import (
+    AbstractActor,
+    evaluate as play,
+    EvaluationSummary,
+    init,
+    Loop,
+    read_lines,
+    step as run_step,
+)
+from zero_train.app import (
+    AbstractCommand,
+    App,
+    Bounds,
+    Evaluation,
+    EvaluationResult,
+    load,
+    RunFiles,
+)
 
-from ._load import load
+from ._config import Config
+from ._flops import matrix_flops
 from ._worlds import longest_episode, World
 
 
-def evaluate(run: str, *, episodes: int, seed: int, as_json: bool) -> None:
-    """Measures the newest player of a run and prints the result."""
-    trained = load(run)
-    summary = measure(trained.env, trained.actor(), episodes=episodes, key=jr.key(seed))
-    row = {
-        "env": trained.config.env,
-        "episodes": summary.episodes,
-        "return_mean": summary.mean,
-        "return_se": summary.standard_error,
-        "length_mean": summary.mean_length,
-        **_training(pathlib.Path(run), trained.block),
-    }
-    if as_json:
-        print(json.dumps(row))
-        return
-    print(f"{run}, {row['env']} after {row['steps_trained']:,} steps, {row['episodes']} episodes:")
-    print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
-    print(f"  length  {summary.mean_length:.1f} steps")
-    if summary.failed:
-        print(f"  excluded {summary.failed} further episodes, in which the simulation failed")
-    print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractCommand):
+    """Measure the player of a run."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    episodes: int = 128
+    """The number of whole episodes, which are played in parallel."""
+    seed: int = 0
+    """The seed of all randomness."""
+    json: bool = False
+    """Print one JSON line."""
+
+    # A standard error needs two episodes.
+    bounds: ClassVar[Bounds] = {"episodes": (2, math.inf)}
+
+    def __call__(self, app: App[Config]) -> None:
+        trained, key = load(app, self.run), jr.key(self.seed)
+        env: Any = trained.loop.env
+        summary = measure(env, trained.player, episodes=self.episodes, key=key)
+        row = {
+            "env": trained.config.env,
+            "episodes": summary.episodes,
+            "return_mean": summary.mean,
+            "return_se": summary.standard_error,
+            "length_mean": summary.mean_length,
+            **_training(pathlib.Path(self.run), trained.step),
+        }
+        if self.json:
+            print(json_text.dumps(row))
+            return
+        steps, rate = row["steps_trained"], row["train_steps_per_second"]
+        print(f"{self.run}, {row['env']} after {steps:,} steps, {row['episodes']} episodes:")
+        print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
+        print(f"  length  {summary.mean_length:.1f} steps")
+        if summary.failed:
+            print(f"  excluded {summary.failed} further episodes, in which the simulation failed")
+        print(f"  trained at {rate:.0f} environment steps a second")
+
+
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+    """Plays whole episodes. Every evaluation has the same initial states and the same randomness.
+
+    First it prints what is trained.
+    """
+    del files
+    for line in describe(config, loop):
+        print(line)
+    env: Any = loop.env
+
+    def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
+        del step
+        key = jr.fold_in(jr.key(config.seed), 1)
+        summary = measure(env, player, episodes=config.episodes, key=key)
+        row = {
+            "return_mean": summary.mean,
+            "return_se": summary.standard_error,
+            "length_mean": summary.mean_length,
+            "episodes": summary.episodes,
+            "failed": summary.failed,
+        }
+        return EvaluationResult(
+            rows=[row],
+            metrics={"return": summary.mean, "return_se": summary.standard_error},
+            figures={
+                "return": f"{summary.mean:.1f} ± {summary.standard_error:.1f}",
+                "episode length": f"{summary.mean_length:.0f}",
+            },
+        )
+
+    return evaluate
+
+
+def describe(config: Config, loop: Loop) -> list[str]:
+    """A description of the run: networks, number of steps and amount of arithmetic."""
+    rows = config.envs * config.unroll
+    shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
+    online = shape.agent.online
+    sizes = {name: _size(getattr(online, name)) for name in ("policy", "critic")}
+    flops = matrix_flops(lambda state: run_step(loop, state), shape)
+    total = config.blocks * rows
+    rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
+    return [
+        f"{config.agent} on {config.env}: policy of {sizes['policy']:,} parameters, critic of "
+        f"{sizes['critic']:,}",
+        f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
+        f"{total:,}{rounded}; the final state of an episode is a row too",
+        f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",
+    ]
 
 
 def measure(
@@ -53,3 +144,13 @@ def _training(folder: pathlib.Path, block: int) -> dict[str, float]:
         "steps_trained": metrics[block]["positions"] if block in metrics else 0,
         "train_steps_per_second": statistics.median(rates) if rates else 0.0,
     }
+
+
+def _size(tree: PyTree) -> int:
+    return sum(x.size for x in jax.tree.leaves(tree))
+
+
+def _scaled(number: float) -> str:
+    """`1234567` as `1.23 M`, to be followed by a unit."""
+    power = min(int(math.log10(max(number, 1)) / 3), 4)
+    return f"{number / 1000**power:.3g} {' kMGT'[power].strip()}"

@@ -1,7 +1,5 @@
 """The report of a run: one HTML page."""
 
-import os
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -9,33 +7,19 @@ import numpy as np
 from zero_train.app import (
     chart,
     charts,
-    configuration,
     curve,
-    figures,
     MAX_SERIES,
-    progress,
     Series,
-    speed,
     StoredRun,
-    write_page,
 )
 
 
-def write_report(run_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes `report.html` into the folder of a run, and replaces an earlier one.
-
-    The page loads no other files. Parts whose data is missing are left out.
-
-    **Returns:** the path of the page.
-    """
-    folder = pathlib.Path(run_dir).absolute()
-    run = StoredRun.read(folder)
-    env, agent = run.config.get("env", ""), run.config.get("agent", "")
-    sections = [figures(progress(run) | _newest(run.evaluations)), charts("Play", *_play(run))]
-    if agent == "spo":
+def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of the report."""
+    sections = [charts("Play", *_play(run))]
+    if run.config.get("agent") == "spo":
         sections.append(charts("Search", *_search(run)))
-    sections += [charts("Learning", *_learning(run)), speed(run), configuration(run.config)]
-    return write_page(folder, f"{agent.upper()} on {env}: {folder.name}", sections)
+    return _newest(run.evaluations), [*sections, charts("Learning", *_learning(run))]
 
 
 def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:

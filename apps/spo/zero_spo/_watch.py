@@ -3,15 +3,17 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
+import tyro
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.live import Live
@@ -19,8 +21,9 @@ from rich.live import Live
 from zero_envs import BraxEnvironment, Fallible, Transition
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
+from zero_train.app import AbstractCommand, App, Bounds, load, Trained
 
-from ._load import load, Trained
+from ._config import Config
 from ._scene import draw, Scene
 from ._worlds import longest_episode, World
 
@@ -29,47 +32,55 @@ from ._worlds import longest_episode, World
 _EVERY = 20
 
 
-def watch(
-    run: str, *, episodes: int, delay: float, seed: int, console: Console | None = None
-) -> None:
-    """Plays episodes with the newest player of a run.
+@dataclasses.dataclass(frozen=True)
+class Watch(AbstractCommand):
+    """Watch the player of a run plan and play.
 
     In a terminal the picture is updated in place. Otherwise some of the pictures are printed one
     after another, as plain text and without delay. Episodes of brax are written as HTML pages into
     the run's folder.
-
-    **Arguments:**
-
-    - `delay`: the number of seconds between two steps.
-    - `console`: by default standard output.
     """
-    trained = load(run)
-    actor = _telling(trained.actor())
-    console = console or Console(highlight=False)
-    console.print(_title(run, trained), soft_wrap=True, markup=False)
-    ends = list[Scene]()
-    with _screen(console, delay, trained.env) as show:
-        for episode in range(episodes):
-            played = list[Scene]()
-            key = jr.fold_in(jr.key(seed), episode)
-            for scene in _scenes(trained.env, actor, key):
-                show(scene)
-                played.append(scene)
-            end = played[-1]
-            ends.append(end)
-            said = f"episode {episode + 1}: return {end.gained:.2f}, {end.step:,} steps, {end.end}"
-            if isinstance(trained.env, BraxEnvironment):
-                said += f"; {_write_page(pathlib.Path(run), trained.env, played)}"
-            console.print(said, soft_wrap=True, markup=False)
-    console.print(_summary(ends), soft_wrap=True)
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    episodes: int = 1
+    """The number of episodes."""
+    delay: float = 0.05
+    """Seconds between two steps in the terminal."""
+    seed: int = 0
+    """The seed of all randomness."""
+
+    bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, math.inf)}
+
+    def __call__(self, app: App[Config], console: Console | None = None) -> None:
+        trained = load(app, self.run)
+        env: Any = trained.loop.env
+        actor = _telling(trained.player)
+        console = console or Console(highlight=False)
+        console.print(_title(self.run, trained), soft_wrap=True, markup=False)
+        ends = list[Scene]()
+        with _screen(console, self.delay, env) as show:
+            for episode in range(self.episodes):
+                played = list[Scene]()
+                for scene in _scenes(env, actor, jr.fold_in(jr.key(self.seed), episode)):
+                    show(scene)
+                    played.append(scene)
+                end = played[-1]
+                ends.append(end)
+                said = f"episode {episode + 1}: return {end.gained:.2f}, {end.step:,} steps, "
+                said += end.end or ""
+                if isinstance(env, BraxEnvironment):
+                    said += f"; {_write_page(pathlib.Path(self.run), env, played)}"
+                console.print(said, soft_wrap=True, markup=False)
+        console.print(_summary(ends), soft_wrap=True)
 
 
-def _title(run: str, trained: Trained) -> str:
+def _title(run: str, trained: Trained[Config]) -> str:
     config = trained.config
     how = "the policy alone"
     if config.agent == "spo":
         how = f"{config.particles} particles, {config.depth} deep"
-    return f"{run} (block {trained.block}): {config.agent} on {config.env}, {how}"
+    return f"{run} (block {trained.step}): {config.agent} on {config.env}, {how}"
 
 
 def _summary(ends: list[Scene]) -> str:

@@ -26,10 +26,9 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished run of `small_config`."""
-    from zero_cli._train import train
-    from zero_cli._worlds import build_world
-    from zero_train.app import Options
+    from zero_cli._apps import APP
+    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    train(small_config, build_world(small_config.env), Options(out=folder))
+    train(APP, small_config, Options(out=folder))
     return folder

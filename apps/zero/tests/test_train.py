@@ -12,11 +12,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_cli._apps import APP
 from zero_cli._board import Board
-from zero_cli._load import load
 from zero_cli._play import Table
 from zero_cli._worlds import build_world
 from zero_train import RandomActor, read_lines
+from zero_train.app import load, with_simulations
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -50,9 +51,9 @@ def test_a_run_compared_with_its_copy_scores_half(zero, tiny_run, tmp_path, monk
 
     loaded = []
 
-    def noted(run):
+    def noted(app, run):
         loaded.append(str(run))
-        return load(run)
+        return load(app, run)
 
     monkeypatch.setattr(_eval, "load", noted)
     other = shutil.copytree(tiny_run, tmp_path / "copy")
@@ -139,12 +140,11 @@ def test_boards_are_those_of_pgx():
 @pytest.mark.slow
 def test_symmetries_keep_the_game():
     """A turned position has the turned moves: of every game that is said to have symmetries."""
-    from zero_cli._worlds import SYMMETRIC
-    from zero_nets import BoardSymmetries
+    from zero_cli._worlds import SYMMETRIES
 
-    for name, (rows, columns) in SYMMETRIC.items():
+    for name, symmetries in SYMMETRIES.items():
         env: Any = build_world(name).env
-        symmetries = BoardSymmetries(rows, columns, env.num_actions)
+        assert symmetries.num_actions == env.num_actions
         step, observe = jax.jit(env.step), jax.jit(env.observe)
         for index in range(symmetries.size):
             one = other = env.init(key=jr.key(0))
@@ -165,8 +165,9 @@ def test_tic_tac_toe_is_never_lost(zero, tmp_path):
     """Against every reply there is, from either seat, after the quick preset."""
     code, _, _ = zero("train", "pgx/tic_tac_toe", "--out", tmp_path / "run")
     assert code == 0
-    trained = load(tmp_path / "run")
-    env, actor = trained.world.env, trained.actor(64)
+    trained = load(APP, tmp_path / "run")
+    env: Any = trained.loop.env
+    actor = with_simulations(trained.player, 64)
     step = jax.jit(jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0))))
     observe, act = jax.jit(jax.vmap(env.observe)), jax.jit(actor.act)
     for player_first in (True, False):

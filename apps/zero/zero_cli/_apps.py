@@ -1,37 +1,56 @@
-"""Which app a run belongs to. Each has its own configuration and commands."""
+"""The apps, and which of them a run belongs to. Each has its own configuration and commands."""
 
 import contextlib
-import importlib
 import pathlib
 from typing import Any
 
-from zero_train.app import Command, load_config, UsageError
+import zero_minesweeper.__main__ as minesweeper
+import zero_monsters.__main__ as monsters
+import zero_othello.__main__ as othello
+import zero_spo.__main__ as spo
+from zero_train import Loop
+from zero_train.app import App, Evaluation, load_config, network_alone, RunFiles, UsageError
+
+from ._build import build_loop
+from ._config import Config, presets
+from ._eval import Compare, Eval
+from ._list import List
+from ._play import Play
+from ._watch import Watch
+from ._worlds import build_world
 
 
-#: Their modules, by the name of their command.
-APPS = {
-    "zero": "zero_cli",
-    "spo": "zero_spo",
-    "othello": "zero_othello",
-    "monsters": "zero_monsters",
-    "minesweeper": "zero_minesweeper",
+def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+    """The network without a search: against random moves, or alone."""
+    players = build_world(config.env).players
+    limits = {"games": config.games, "max_moves": config.max_moves}
+    return network_alone(config, loop, files, players=players, **limits)
+
+
+#: Any game by tree search. The presets are those of one game; see `app_for`.
+APP = App(
+    name="zero",
+    about="Train, measure and play any game: `zero train ENV [flags]`.",
+    presets=presets("pgx/connect_four", "alphazero", 84),
+    build=build_loop,
+    evaluation=_evaluation,
+    commands={"eval": Eval, "play": Play, "watch": Watch, "compare": Compare, "list": List},
+    preset="quick",
+)
+
+APPS: dict[str, App[Any]] = {
+    app.name: app for app in (APP, spo.APP, othello.APP, monsters.APP, minesweeper.APP)
 }
 
 
-def commands(app: str) -> dict[str, Command]:
-    """The commands of an app by name."""
-    return importlib.import_module(f"{APPS[app]}.__main__").COMMANDS
-
-
-def app_of(run: str) -> str:
+def app_of(run: str) -> App[Any]:
     """The app that made a run: the one whose configuration config.json fits.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder has no run of any.
     """
-    for app, module in APPS.items():
-        kind: Any = importlib.import_module(f"{module}._config").Config
+    for app in APPS.values():
         with contextlib.suppress(UsageError):
-            load_config(kind, run, app)
+            load_config(app.config, run, app.name)
             return app
     path = pathlib.Path(run) / "config.json"
     if path.is_file():

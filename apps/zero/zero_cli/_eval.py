@@ -1,62 +1,117 @@
 """`zero eval` and `zero compare`: play games and print the score or the return."""
 
-import json
+import dataclasses
+import json as json_text
 import pathlib
+from typing import Any, ClassVar
 
 import jax.random as jr
+import tyro
 
 from zero_train import AbstractActor, RandomActor
-from zero_train.app import UsageError
+from zero_train.app import (
+    AbstractCommand,
+    App,
+    Bounds,
+    load,
+    measure,
+    sentence,
+    Trained,
+    UsageError,
+    with_simulations,
+)
 
-from ._load import load, Trained
-from ._measure import measure, sentence
-
-
-def evaluate(
-    run: str, *, opponent: str, games: int, simulations: int | None, seed: int, as_json: bool
-) -> None:
-    """Measures the newest player of a run and prints the result.
-
-    **Arguments:**
-
-    - `opponent`: `random`, or the folder of another run of the same game.
-    - `games`: an even number; in games of one player, the episodes.
-    - `simulations`: simulations a move, 0 for the network without a search.
-    """
-    if games % 2:
-        raise UsageError(f"--games {games} was given; give an even number.")
-    trained = load(run)
-    world, number = trained.world, trained.simulations(simulations)
-    if world.players == 1 and opponent != "random":
-        raise UsageError(f"--opponent {opponent} was given, and {world.name} has one player.")
-    row = measure(
-        world,
-        trained.actor(number),
-        _opponent(opponent, trained, number),
-        games=games,
-        max_moves=trained.config.max_moves,
-        key=jr.key(seed),
-    )
-    known = {"env": world.name, "step": trained.step, "simulations": number}
-    if world.players == 2:
-        known |= {"opponent": opponent}
-    if as_json:
-        print(json.dumps(known | row))
-        return
-    search = f"{number} simulations a move" if number else "the network alone"
-    print(f"{run} ({world.name}, step {trained.step}, {search}): {sentence(row, opponent)}")
+from ._config import Config, SIMULATIONS
+from ._worlds import build_world
 
 
-def _opponent(name: str, trained: Trained, simulations: int) -> AbstractActor:
-    if name == "random":
-        return RandomActor()
-    if not pathlib.Path(name).is_dir():
-        raise UsageError(
-            f"--opponent {name} is unknown; give random, or the folder of another run."
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractCommand):
+    """Play games and print the score (games of two players) or the mean return (others)."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    opponent: str = "random"
+    """random, or the folder of another run of the same game."""
+    games: int = 200
+    """An even number, because each opening of 2 random plies is played from both seats."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+    seed: int = 0
+    """The seed of openings, chance and ties."""
+    json: bool = False
+    """Print one JSON line."""
+
+    bounds: ClassVar[Bounds] = {"games": (2, 10**8), "simulations": SIMULATIONS}
+
+    def __call__(self, app: App[Config]) -> None:
+        if self.games % 2:
+            raise UsageError(f"--games {self.games} was given; give an even number.")
+        trained = load(app, self.run)
+        config, name = trained.config, trained.config.env
+        number = simulations_of(trained, self.simulations)
+        players = build_world(name).players
+        if players == 1 and self.opponent != "random":
+            raise UsageError(f"--opponent {self.opponent} was given, and {name} has one player.")
+        row = measure(
+            trained.loop.env,
+            with_simulations(trained.player, number),
+            self._opponent(app, name, number),
+            players=players,
+            games=self.games,
+            max_moves=config.max_moves,
+            key=jr.key(self.seed),
         )
-    other = load(name)
-    if other.world.name != trained.world.name:
-        raise UsageError(
-            f"--opponent {name} plays {other.world.name}, and not {trained.world.name}."
-        )
-    return other.actor(simulations)
+        known: dict[str, Any] = {"env": name, "step": trained.step, "simulations": number}
+        if players == 2:
+            known |= {"opponent": self.opponent}
+        if self.json:
+            print(json_text.dumps(known | row))
+            return
+        search = f"{number} simulations a move" if number else "the network alone"
+        said = sentence(row, self.opponent)
+        print(f"{self.run} ({name}, step {trained.step}, {search}): {said}")
+
+    def _opponent(self, app: App[Config], env: str, simulations: int) -> AbstractActor:
+        name = self.opponent
+        if name == "random":
+            return RandomActor()
+        if not pathlib.Path(name).is_dir():
+            raise UsageError(
+                f"--opponent {name} is unknown; give random, or the folder of another run."
+            )
+        other = load(app, name)
+        if other.config.env != env:
+            raise UsageError(f"--opponent {name} plays {other.config.env}, and not {env}.")
+        return with_simulations(other.player, simulations)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare(AbstractCommand):
+    """Play a match of two runs of the same game."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run, whose score is printed."""
+    other: tyro.conf.Positional[str]
+    """The folder of the other run."""
+    games: int = 200
+    """An even number, because each opening of 2 random plies is played from both seats."""
+    simulations: int | None = None
+    """Simulations per move of both, 0 for the networks without a search; by default those of the
+    first run's configuration."""
+    seed: int = 0
+    """The seed of openings, chance and ties."""
+    json: bool = False
+    """Print one JSON line."""
+
+    bounds: ClassVar[Bounds] = Eval.bounds
+
+    def __call__(self, app: App[Config]) -> None:
+        flags = dataclasses.asdict(self)
+        Eval(opponent=flags.pop("other"), **flags)(app)
+
+
+def simulations_of(trained: Trained[Config], given: int | None) -> int:
+    """The number of simulations a move, by default that of the configuration."""
+    return trained.config.player_simulations if given is None else given

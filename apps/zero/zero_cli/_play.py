@@ -1,21 +1,25 @@
 """`zero play`: a game against a trained player in the terminal."""
 
+import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import tyro
 from jaxtyping import Array, Key, PyTree
 
 from zero_envs import AbstractEnvironment, Observation, PgxEnvironment, Transition
 from zero_train import AbstractActor
-from zero_train.app import UsageError
+from zero_train.app import AbstractCommand, App, Bounds, load, UsageError, with_simulations
 
 from ._board import Board
-from ._load import load
+from ._config import Config, SIMULATIONS
+from ._eval import simulations_of
+from ._worlds import build_world
 
 
 class Table:
@@ -111,32 +115,49 @@ def _step(
     return after, transition, actor.advance(carry, action, after, transition)
 
 
-def play(run: str, *, simulations: int | None, human_first: bool, seed: int) -> None:
-    """Plays one game, a move a line. `q` or the end of the input stops."""
-    trained = load(run)
-    world = trained.world
-    if world.players != 2:
-        raise UsageError(f"{world.name} has one player; `zero watch {run}` shows how it plays.")
-    actor = trained.actor(trained.simulations(simulations))
-    table = Table(world.env, actor, key=jr.key(seed))
-    board = Board.of(world)
-    print(
-        f"{world.name}. You are {'X and move' if human_first else 'O and move second; X moves'}"
-        " first. Type a move, ? for the legal ones, or q."
-    )
-    while not table.over:
-        show(board, table, pathlib.Path(run) / "play.svg")
-        if table.first_moves == human_first:
-            action = _ask(board, table.legal)
-            if action is None:
-                return
-        else:
-            action = table.think()
-            print(f"The player moves {board.name(action)}.")
-        table.move(action)
-    show(board, table, pathlib.Path(run) / "play.svg")
-    mine = table.total if human_first else -table.total
-    print("You win." if mine > 0 else "You lose." if mine < 0 else "A draw.")
+@dataclasses.dataclass(frozen=True)
+class Play(AbstractCommand):
+    """Play against a trained player in the terminal."""
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+    seat: Literal["first", "second"] = "first"
+    """Who moves first: you, or the player."""
+    seed: int = 0
+    """The seed of the game and of the player's search."""
+
+    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
+
+    def __call__(self, app: App[Config]) -> None:
+        trained = load(app, self.run)
+        world = build_world(trained.config.env)
+        if world.players != 2:
+            hint = f"`zero watch {self.run}` shows how it plays"
+            raise UsageError(f"{world.name} has one player; {hint}.")
+        number = simulations_of(trained, self.simulations)
+        actor = with_simulations(trained.player, number)
+        table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
+        human_first, picture = self.seat == "first", pathlib.Path(self.run) / "play.svg"
+        print(
+            f"{world.name}. You are {'X and move' if human_first else 'O and move second; X moves'}"
+            " first. Type a move, ? for the legal ones, or q."
+        )
+        while not table.over:
+            show(board, table, picture)
+            if table.first_moves == human_first:
+                action = _ask(board, table.legal)
+                if action is None:
+                    return
+            else:
+                action = table.think()
+                print(f"The player moves {board.name(action)}.")
+            table.move(action)
+        show(board, table, picture)
+        mine = table.total if human_first else -table.total
+        print("You win." if mine > 0 else "You lose." if mine < 0 else "A draw.")
 
 
 def _ask(board: Board, legal: list[int]) -> int | None:

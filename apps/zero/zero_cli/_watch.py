@@ -1,33 +1,64 @@
 """`zero watch`: a trained player alone, or against itself."""
 
+import dataclasses
+import math
 import pathlib
 import time
+from typing import ClassVar
 
 import jax.random as jr
+import tyro
+
+from zero_train.app import AbstractCommand, App, Bounds, load, with_simulations
 
 from ._board import Board
-from ._load import load
+from ._config import Config, SIMULATIONS
+from ._eval import simulations_of
 from ._play import show, Table
+from ._worlds import build_world
 
 
-def watch(
-    run: str, *, simulations: int | None, max_moves: int | None, delay: float, seed: int
-) -> None:
-    """Plays one game or episode and shows every move. Pictures are numbered files in the folder
-    `watch` of the run, where there is no board for a terminal."""
-    trained = load(run)
-    world, config = trained.world, trained.config
-    table = Table(world.env, trained.actor(trained.simulations(simulations)), key=jr.key(seed))
-    board = Board.of(world)
-    folder = pathlib.Path(run) / "watch"
-    for number in range(config.max_moves if max_moves is None else max_moves):
-        show(board, table, folder / f"{number:04}.svg")
-        if table.over:
-            break
-        action = table.think()
-        side = f"{'X' if table.first_moves else 'O'} " if world.players == 2 else ""
-        print(f"{number + 1}. {side}{board.name(action)}", flush=True)
-        table.move(action)
-        time.sleep(delay)
-    whose = " for X, who moved first" if world.players == 2 else ""
-    print(f"return {table.total:g}{whose}")
+@dataclasses.dataclass(frozen=True)
+class Watch(AbstractCommand):
+    """Watch a trained player alone, or against itself.
+
+    Pictures are numbered files in the folder `watch` of the run, where there is no board for a
+    terminal.
+    """
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+    max_moves: int | None = None
+    """Moves after which it stops; by default those of the run's configuration."""
+    delay: float = 0.5
+    """Seconds between two moves."""
+    seed: int = 0
+    """The seed of the game and of the player's search."""
+
+    bounds: ClassVar[Bounds] = {
+        "simulations": SIMULATIONS,
+        "max_moves": (1, math.inf),
+        "delay": (0, math.inf),
+    }
+
+    def __call__(self, app: App[Config]) -> None:
+        trained = load(app, self.run)
+        world = build_world(trained.config.env)
+        actor = with_simulations(trained.player, simulations_of(trained, self.simulations))
+        table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
+        folder = pathlib.Path(self.run) / "watch"
+        moves = trained.config.max_moves if self.max_moves is None else self.max_moves
+        for number in range(moves):
+            show(board, table, folder / f"{number:04}.svg")
+            if table.over:
+                break
+            action = table.think()
+            side = f"{'X' if table.first_moves else 'O'} " if world.players == 2 else ""
+            print(f"{number + 1}. {side}{board.name(action)}", flush=True)
+            table.move(action)
+            time.sleep(self.delay)
+        whose = " for X, who moved first" if world.players == 2 else ""
+        print(f"return {table.total:g}{whose}")

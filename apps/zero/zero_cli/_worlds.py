@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 
 from zero_envs import (
@@ -13,16 +12,24 @@ from zero_envs import (
     AbstractEnvironment,
     AbstractHiddenEnvironment,
     make,
-    PgxEnvironment,
 )
-from zero_train import RandomActor, rollout
-from zero_train.app import as_usage_error, UsageError
+from zero_nets import BoardSymmetries
+from zero_train.app import as_usage_error, num_players, UsageError
 
 
 #: Games with an app of their own.
 OWN_APPS = {"minesweeper": "minesweeper", "monsters": "monsters", "pgx/othello": "othello"}
-#: Games whose board may be turned and mirrored. The first actions are its cells, row by row.
-SYMMETRIC = {"pgx/tic_tac_toe": (3, 3), "pgx/go_9x9": (9, 9), "pgx/go_19x19": (19, 19)}
+#: Games for which SPO's own default was tuned.
+TUNED = ("cartpole", "pendulum", "brax/inverted_pendulum")
+#: The symmetries of boards, by game.
+SYMMETRIES = {
+    "pgx/tic_tac_toe": BoardSymmetries(3, 3, 9),
+    "pgx/connect_four": BoardSymmetries(
+        6, 7, 7, places=tuple((0, column) for column in range(7)), mirror_only=True
+    ),
+    "pgx/go_9x9": BoardSymmetries(9, 9, 82),
+    "pgx/go_19x19": BoardSymmetries(19, 19, 362),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,19 +81,12 @@ def build_world(name: str) -> World:
         raise UsageError(f"{name} is a {type(env).__name__} and no environment of zero-envs.")
     obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     size = sum(x.size for x in jax.tree.leaves(obs.features))
-    players = _players(name, env)
+    players = 1
+    # Of the others those of pgx alone may have two.
+    if ":" in name or name.startswith("pgx/"):
+        with as_usage_error():
+            players = num_players(env)
     return World(name, env, _agents(env, players), players, size)
-
-
-def _players(name: str, env: AbstractEnvironment) -> int:
-    if isinstance(env, PgxEnvironment):
-        return env.num_players
-    if ":" not in name or not isinstance(env, AbstractDiscreteEnvironment):
-        return 1
-    # A class of one's own: the turn passes where a discount is negative.
-    with as_usage_error():
-        rows = rollout(env, RandomActor(), num_steps=16, num_envs=4, key=jr.key(0))
-    return 2 if bool(jnp.any(rows.discount < 0)) else 1
 
 
 def _agents(env: AbstractEnvironment, players: int) -> tuple[str, ...]:

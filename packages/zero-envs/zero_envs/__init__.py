@@ -34,7 +34,11 @@ from ._jumanji import (
     JumanjiEnvironment as JumanjiEnvironment,
     JumanjiState as JumanjiState,
 )
-from ._make import environment_names as environment_names, make as make
+from ._make import (
+    environment_names as environment_names,
+    load_class as load_class,
+    make as make,
+)
 from ._mine_posterior import (
     list_mines as list_mines,
     mine_posterior as mine_posterior,

@@ -79,14 +79,24 @@ def environment_names() -> list[str]:
     return names
 
 
-def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
+def load_class(name: str) -> Any:
+    """The class, or anything else, that `module:Class` or `path/to/file.py:Class` names.
+
+    **Raises:** `ValueError` where there is none.
+    """
     where, _, attribute = name.rpartition(":")
     try:
-        return getattr(_module(where), attribute)(**options)
-    except (ImportError, AttributeError, TypeError, ValueError) as e:
+        return getattr(_module(where), attribute)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise ValueError(f"{e}; give module:Class or file.py:Class") from e
+
+
+def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
+    try:
+        return load_class(name)(**options)
+    except (TypeError, ValueError) as e:
         raise ValueError(
-            f'make("{name}"): {e}; give module:Class or file.py:Class of an environment that needs '
-            "no other arguments."
+            f'make("{name}"): {e}; the class of an environment must need no other arguments.'
         ) from e
 
 

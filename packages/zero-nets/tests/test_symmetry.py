@@ -1,7 +1,9 @@
 """The symmetries: a group, the one NumPy means, and one that Othello has."""
 
 import itertools
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +12,7 @@ import pgx
 import pytest
 
 import zero_nets
+from zero_nets import BoardSymmetries
 
 
 # What runs a few times is not worth optimising: compiling it so takes a third of the time.
@@ -145,3 +148,72 @@ def test_refuses_what_does_not_fit():
     for index in (8, -1, np.int64(9), jnp.asarray(9, jnp.int32)):
         with pytest.raises(ValueError, match=f"index {int(index)}: use 0 to 7"):
             _symmetries(8, 8, 65).features(jnp.zeros((8, 8)), index)
+
+
+def test_columns_are_exchanged_by_a_mirror():
+    """Actions that are no cells: Connect Four's are its columns."""
+    columns = tuple((0, column) for column in range(7))
+    board = BoardSymmetries(6, 7, 7, columns, mirror_only=True)
+    stones = jnp.arange(42).reshape(6, 7)
+    assert board.size == 2 and int(board.inverse(1)) == 1
+    np.testing.assert_array_equal(board.features(stones, 1), stones[:, ::-1])
+    np.testing.assert_array_equal(board.actions(jnp.arange(7), 1), np.arange(7)[::-1])
+    assert int(board.action(jnp.int32(2), 1)) == 4
+
+
+def test_directions_turn_with_the_board():
+    """Up, right, down, left: a quarter turn counterclockwise makes up of right."""
+    board = BoardSymmetries(4, 4, 5, ((0, 1), (1, 2), (2, 1), (1, 0)))
+    turned = [int(board.action(jnp.int32(action), 1)) for action in range(5)]
+    assert turned == [3, 0, 1, 2, 4]
+    mirrored = [int(board.action(jnp.int32(action), 4)) for action in range(5)]
+    assert mirrored == [0, 3, 2, 1, 4]
+
+
+@pytest.mark.parametrize(
+    "rows, columns, places",
+    [
+        (4, 4, ((0, 1), (1, 2), (2, 1))),  # three directions
+        (4, 4, ((0, 0), (0, 1))),  # two columns, on a board that turns
+        (4, 5, ((0, 0), (0, 0))),  # one place twice
+    ],
+)
+def test_places_that_do_not_turn_into_each_other_are_refused(rows, columns, places):
+    with pytest.raises(ValueError, match="the places must differ, and every symmetry"):
+        BoardSymmetries(rows, columns, 9, places)
+
+
+class Row(eqx.Module):
+    """A row of experience, as far as symmetries know it."""
+
+    obs: Any
+    action: Any
+    record: Any
+    last: Any
+
+
+def test_all_of_a_window_turns_alike(getkey):
+    """Boards and weights turn in every row by the symmetry that was drawn, and nothing else."""
+    board = BoardSymmetries(3, 3, 10)
+    obs = {"board": jr.uniform(getkey(), (4, 3, 3, 2)), "held": jnp.arange(4)}
+    record = {"weights": jr.uniform(getkey(), (4, 10)), "value": jnp.arange(4.0)}
+    window = Row(obs, jnp.asarray([0, 4, 9, 2], jnp.int32), record, jnp.zeros(4, bool))
+    boards, weights = jax.jit(
+        jax.vmap(
+            lambda i: (
+                jax.vmap(lambda x: board.features(x, i))(obs["board"]),
+                jax.vmap(lambda x: board.actions(x, i))(record["weights"]),
+            )
+        )
+    )(jnp.arange(8))
+    drawn = jax.jit(jax.vmap(lambda key: board(window, key=key)))(jr.split(getkey(), 20))
+    indices = []
+    for found in (jax.tree.map(lambda x, n=n: x[n], drawn) for n in range(20)):
+        (index,) = [i for i in range(8) if (boards[i] == found.obs["board"]).all()]
+        indices.append(index)
+        np.testing.assert_array_equal(found.record["weights"], weights[index])
+        for row, action in enumerate(window.action):
+            assert weights[index, row, found.action[row]] == record["weights"][row, action]
+        np.testing.assert_array_equal(found.obs["held"], obs["held"])
+        np.testing.assert_array_equal(found.record["value"], record["value"])
+    assert len(set(indices)) > 3

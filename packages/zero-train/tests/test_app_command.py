@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Literal
+from typing import Any, ClassVar
 
 import jax
 import pytest
@@ -15,37 +15,30 @@ import tyro
 
 from zero_train import CheckpointError, NonFiniteError, RunError
 from zero_train.app import (
-    check_bounds,
-    Command,
+    AbstractAdamWConfig,
+    AbstractCommand,
+    App,
     expects_accelerator,
     load_config,
     main,
     Options,
     parse,
-    parse_run,
+    run as run_command,
     UsageError,
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    seed: int = 0
-    """Everything random derives from it."""
+class Config(AbstractAdamWConfig):
     steps: int = 10
-    """Steps of the loop."""
     learning_rate: float = 1e-3
     """Of Adam."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """How the learning rate falls."""
     layers: int = 2
     """Without bounds."""
     first: float | None = None
     """Without bounds."""
     nesterov: bool = False
     """Of the optimiser."""
-
-    def __post_init__(self) -> None:
-        check_bounds(self, {"steps": (1, math.inf), "learning_rate": (0, 1)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +55,30 @@ class Flags:
     """Several."""
     more: tyro.conf.OmitArgPrefixes[More] = More()
 
+    bounds: ClassVar = {"games": (1, 100), "sizes": (1, math.inf)}
+
 
 PRESETS = {"small": Config(), "large": Config(steps=900, learning_rate=0.5)}
 
 
-def train(*words: str) -> tuple[Config, Options]:
-    return parse_run("app train", "Trains it.", words, PRESETS, preset="small")
+APP = App("app", "Goes and comes.", PRESETS, lambda config: pytest.fail("nothing is built"))
 
 
-def test_a_preset_gives_the_defaults_of_all_other_flags(tmp_path, monkeypatch):
+@pytest.fixture
+def train(monkeypatch):
+    """`train(WORDS)`: the configuration and the options that `app train WORDS` trains with."""
+    given: list[Any] = []
+    for name, then in (("start_jax", lambda devices: None), ("train", lambda *x: given.append(x))):
+        monkeypatch.setattr(f"zero_train.app._command.{name}", then)
+
+    def train(*words: str) -> tuple[Config, Options]:
+        run_command(APP, ["train", *words])
+        return given[-1][1:]
+
+    return train
+
+
+def test_a_preset_gives_the_defaults_of_all_other_flags(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert train() == (Config(), Options(out=pathlib.Path("runs/small")))
     config, options = train("--learning-rate", "0.25", "--devices=2", "--preset", "large")
@@ -80,7 +88,26 @@ def test_a_preset_gives_the_defaults_of_all_other_flags(tmp_path, monkeypatch):
     assert options == Options(out=pathlib.Path("there"), max_minutes=2.0)
 
 
-def test_the_run_folder_is_looked_at_before_anything_is_built(tmp_path, monkeypatch):
+def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys):
+    """Of the commands those that take a run."""
+    monkeypatch.setattr("zero_train.app._command.train", lambda *given: True)
+
+    class Eval(AbstractCommand):
+        """Measure it."""
+
+        run: tyro.conf.Positional[str]
+
+        def __call__(self, app):
+            raise AssertionError
+
+    commands = {"eval": dataclasses.dataclass(frozen=True)(Eval), "come": AbstractCommand}
+    app = dataclasses.replace(APP, commands=commands)
+    run_command(app, ["train", "--out", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert out == f"The run is in {tmp_path}; with its player: app eval {tmp_path}\n"
+
+
+def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "small").mkdir(parents=True)
     assert train()[1].resume is False
@@ -127,7 +154,7 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(tmp_path, monkeypa
         (["--schedule", "linear"], "invalid choice 'linear' for argument '--schedule'"),
     ],
 )
-def test_a_complaint_is_one_line(words, message):
+def test_a_complaint_is_one_line(train, words, message):
     with pytest.raises(UsageError) as raised:
         train(*words)
     assert message in str(raised.value) and "\n" not in str(raised.value)
@@ -149,30 +176,40 @@ def test_a_command_without_presets():
     ],
 )
 def test_what_a_command_is_given_has_bounds_too(words, message):
-    bounds = {"games": (1, 100), "sizes": (1, math.inf)}
-    assert parse(Flags, "app eval", ["--seed", "7"], bounds).more == More(7)
+    assert parse(Flags, "app eval", ["--seed", "7"]).more == More(7)
     with pytest.raises(UsageError) as raised:
-        parse(Flags, "app eval", words, bounds)
+        parse(Flags, "app eval", words)
     assert str(raised.value) == message
 
 
-def test_help_says_what_every_flag_is(capsys):
+def test_help_says_what_every_flag_is(train, capsys):
     with pytest.raises(SystemExit) as raised:
         train("--help", "--preset", "large")
     said = " ".join(capsys.readouterr().out.split())
-    assert not raised.value.code and "Trains it." in said
+    assert not raised.value.code and "Stop it with Ctrl-C" in said
     for words in ("--learning-rate", "Of Adam.", "900", "--max-minutes", "{small,large}"):
         assert words in said, words
 
 
 def run(error: BaseException | None, *words: str) -> None:
-    def go(words: list[str]) -> None:
-        assert words == ["--fast"]
-        if error is not None:
-            raise error
+    @dataclasses.dataclass(frozen=True)
+    class Go(AbstractCommand):
+        """Go there. And stay."""
 
-    commands = {"go": Command(go, "go there", operands="PLACE"), "come": Command(go, "come back")}
-    main("app", "Goes and comes.", commands, words)
+        place: tyro.conf.Positional[str] = "home"
+        """Where to."""
+        fast: bool = False
+        """Run."""
+
+        def __call__(self, app):
+            assert self.fast
+            if error is not None:
+                raise error
+
+    class Come(Go):
+        """Come back."""
+
+    main(dataclasses.replace(APP, commands={"go": Go, "come": Come}), words)
 
 
 @pytest.mark.parametrize(
@@ -219,11 +256,14 @@ def test_other_ends(capsys):
     assert capsys.readouterr() == ("", "")
     with pytest.raises(SystemExit):
         run(None, "og")
-    assert capsys.readouterr().err == "app: no command is called 'og'; choose one of go, come.\n"
+    said = capsys.readouterr().err
+    assert said == "app: no command is called 'og'; choose one of train, go, come, report.\n"
     run(None)
-    assert capsys.readouterr().out.splitlines()[4:6] == [
-        "  go PLACE     go there",
-        "  come         come back",
+    assert capsys.readouterr().out.splitlines()[4:8] == [
+        "  train        train a player; its run folder is runs/PRESET by default, see --out",
+        "  go [PLACE]   go there",
+        "  come [PLACE] come back",
+        "  report RUN   write the report of a run again",
     ]
 
 

@@ -7,18 +7,14 @@ import re
 import pytest
 
 from zero_train.app import (
+    App,
     chart,
     charts,
-    configuration,
     curve,
-    figures,
-    progress,
     Series,
-    speed,
-    StoredRun,
     table,
     tables,
-    write_page,
+    write_report,
 )
 
 
@@ -70,11 +66,9 @@ def write_run(folder) -> None:
     _lines(folder / "timings.jsonl", [{"step": n, "seconds": 2.5, **rates} for n in steps])
 
 
-def write(folder):
-    run = StoredRun.read(folder)
+def of_nim(run):
     error = [0.5, 0.25]
-    body = [
-        figures(progress(run) | {"best <move>": "e2 & e4"}),
+    sections = [
         charts(
             "Learning",
             chart("Loss", "In nats.", curve(run.metrics, "loss")),
@@ -89,10 +83,12 @@ def write(folder):
         ),
         "",
         tables(table("Players", ["name", "wins"], [["<script>", 3], ["b", 4]])),
-        speed(run),
-        configuration(run.config),
     ]
-    return write_page(folder, f"Nim <{folder.name}>", body)
+    return {"best <move>": "e2 & e4"}, sections
+
+
+def write(folder):
+    return write_report(App("<nim>", "Nim.", {}, lambda config: pytest.fail(), page=of_nim), folder)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +111,7 @@ def test_every_part_is_there(page):
     assert parsed.tags.count("figure") == parsed.tags.count("svg") == 4
     # Steps, games and positions so far, and 30 steps of 2.5 s.
     assert {"30", "1,200", "27,000", "1:15"} <= set(parsed.words)
-    assert {"Nim <first>", "best <move>", "e2 & e4", "a < b", "the best"} <= set(parsed.words)
+    assert {"<nim>: first", "best <move>", "e2 & e4", "a < b", "the best"} <= set(parsed.words)
     assert {"<script>", "<b>&", "true", "50 %"} <= set(parsed.words)  # values, not markup
     # Colours come from the page, so that dark mode reaches the charts.
     assert "var(--series-0)" in text and "var(--series-1)" in text

@@ -9,20 +9,28 @@ import shutil
 import signal
 import threading
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import pytest
 
 import zero_train
 from zero_train import Checkpoints, NonFiniteError, read_lines, RunError
-from zero_train.app import AbstractRun, EvaluationResult, Options, train, UsageError, View
+from zero_train.app import (
+    AbstractConfig,
+    App,
+    EvaluationResult,
+    Options,
+    train,
+    UsageError,
+    View,
+)
 
 from .nim_agent import nim_loop
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AbstractConfig):
     seed: int = 3
     steps: int = 8
     checkpoint_every: int = 4
@@ -33,52 +41,43 @@ CONFIG = Config()
 LINES = ("metrics.jsonl", "evaluations.jsonl")
 
 
-class NimRun(AbstractRun):
+def evaluation(config, loop, files):
     """Evaluates a player by its distance to the one evaluated before it."""
+    evaluated = [row["step"] for row in files.evaluations]
 
-    project = "nim"
-    shown = {"loss": "loss"}
-
-    def __init__(self, loop, files):
-        self.agent, self.files = loop.agent, files
-        self.evaluated = [row["step"] for row in files.evaluations]
-
-    def parameters(self, agent):
-        return agent.target
-
-    def measure(self, step):
-        return {"half": step / 2}
-
-    def evaluate(self, step, parameters):
-        if step % CONFIG.evaluate_every:
-            return None
+    def evaluate(step, player):
         moved = math.nan
-        if self.evaluated:
-            like = jax.eval_shape(lambda: self.parameters(self.agent.init(key=jr.key(0))))
-            before = self.files.parameters.restore(like, step=self.evaluated[-1])
-            differences = jax.tree.map(lambda x, y: jnp.sum((x - y) ** 2), parameters, before)
-            moved = float(sum(jax.tree.leaves(differences)))
-        self.evaluated.append(step)
-        headline = f"it moved by {moved:.3g}" if self.evaluated[1:] else "nobody before it"
-        rows = [{"moved": moved, "of": len(self.evaluated)}]
-        return EvaluationResult(
-            rows, {"moved": moved}, {"Players": f"{len(self.evaluated)}"}, headline
-        )
+        if evaluated:
+            arrays = [
+                jax.tree.leaves(eqx.filter(x, eqx.is_array))
+                for x in (player, files.player(evaluated[-1]))
+            ]
+            moved = sum(float(jnp.sum((x - y) ** 2)) for x, y in zip(*arrays, strict=True))
+        evaluated.append(step)
+        headline = f"it moved by {moved:.3g}" if evaluated[1:] else "nobody before it"
+        rows = [{"moved": moved, "of": len(evaluated)}]
+        return EvaluationResult(rows, {"moved": moved}, {"Players": f"{len(evaluated)}"}, headline)
 
-    def report(self, folder):
-        (folder / "report.html").write_text(f"{len(read_lines(folder / 'metrics.jsonl'))} steps")
+    return evaluate
+
+
+def page(run):
+    return {"lines": f"{len(run.metrics)} steps"}, []
 
 
 @pytest.fixture(scope="module")
-def go():
-    """Trains on Nim; all runs share one compilation."""
+def app():
+    """Nim; all runs share one compilation."""
     loop = nim_loop(1)
+    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: loop, evaluation, page)
 
-    def go(folder, config=CONFIG, **options):
-        options = Options(out=folder, **options)
-        train(config, loop, options, ft.partial(NimRun, loop), steps=config.steps)
 
-    return go
+@pytest.fixture(scope="module")
+def go(app):
+    """Trains on Nim."""
+    return lambda folder, config=CONFIG, **options: train(
+        app, config, Options(out=folder, **options)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +118,18 @@ def kill():
 def test_the_folder_holds_the_run(undisturbed):
     rows = read_lines(undisturbed / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(1, 9))
-    assert [row["half"] for row in rows] == [step / 2 for step in range(1, 9)]
     # Counts are totals; every row is a position or the end of a game.
     assert [row["positions"] + row["games"] for row in rows] == [64 * n for n in range(1, 9)]
-    assert ["moved" in row for row in rows] == [step in (3, 6) for step in range(1, 9)]
+    assert ["moved" in row for row in rows] == [step in (3, 6, 8) for step in range(1, 9)]
     assert len(read_lines(undisturbed / "timings.jsonl")) == 8
-    first, second = read_lines(undisturbed / "evaluations.jsonl")
+    first, second, last = read_lines(undisturbed / "evaluations.jsonl")
     assert first == {"step": 3, "moved": None, "of": 1}
     assert (second["step"], second["of"]) == (6, 2) and second["moved"] > 0
+    assert (last["step"], last["of"]) == (8, 3)
     assert Checkpoints(undisturbed / "checkpoints").steps() == [4, 8]
     # One with every checkpoint, one with every evaluation.
     assert Checkpoints(undisturbed / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
-    assert (undisturbed / "report.html").read_text() == "8 steps"
+    assert "<b>8 steps</b>" in (undisturbed / "report.html").read_text()
     assert len(list(undisturbed.glob("*tfevents*"))) == 1
 
 
@@ -142,7 +141,7 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
         go(tmp_path / "run")
     assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
-    assert (tmp_path / "run" / "report.html").read_text() == "5 steps"
+    assert "<b>5 steps</b>" in (tmp_path / "run" / "report.html").read_text()
     # How often it is saved may change on the way.
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
@@ -154,7 +153,7 @@ def test_a_run_that_crashed_resumes_from_its_checkpoint(go, undisturbed, tmp_pat
         patch.setattr(View, "update", at(7, crash))
         with pytest.raises(RuntimeError):
             go(tmp_path / "run")
-    assert (tmp_path / "run" / "report.html").read_text() == "7 steps"
+    assert "<b>7 steps</b>" in (tmp_path / "run" / "report.html").read_text()
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4
     go(tmp_path / "run", resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
@@ -258,7 +257,8 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
 
     poison = lambda loop, state: ft.partial(poisoned, loop)
     monkeypatch.setattr("zero_train.app._train.compiled_step", poison)
-    monkeypatch.setattr(NimRun, "report", full)  # must not hide why the run ended
+    # It must not hide why the run ended.
+    monkeypatch.setattr("zero_train.app._train.write_report", full)
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):
         go(tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4

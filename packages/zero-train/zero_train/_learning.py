@@ -53,14 +53,26 @@ def gradient_step(
 ) -> tuple[PyTree[Array], PyTree[Array], Metrics]:
     """One step of the optimiser down the gradient of `loss(params) -> (loss, metrics)`.
 
-    **Returns:** the parameters, the optimiser's state, and the metrics with `gradient_norm`.
+    **Returns:** the parameters, the optimiser's state, and the metrics with `gradient_norm` and the
+    `learning_rate` where the optimiser's state holds it, as that of `optax.inject_hyperparams`
+    does. Of an `optax.multi_transform` each part has its own, such as `learning_rate_policy`.
     """
     (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
     with jax.numpy_dtype_promotion("standard"):
         change, optimiser_state = optimiser.update(gradient, optimiser_state, params)
         params = optax.apply_updates(params, change)
-    metrics = {**metrics, "gradient_norm": jnp.sqrt(square_sum(gradient))}
+    norm = jnp.sqrt(square_sum(gradient))
+    metrics = {**metrics, "gradient_norm": norm, **_learning_rates(optimiser_state)}
     return params, optimiser_state, metrics
+
+
+def _learning_rates(optimiser_state: PyTree[Array]) -> Metrics:
+    found = {}
+    for path, rate in jax.tree_util.tree_flatten_with_path(optimiser_state)[0]:
+        if jax.tree_util.keystr(path).endswith(".hyperparams['learning_rate']"):
+            parts = [str(x.key) for x in path[:-1] if isinstance(x, jax.tree_util.DictKey)]
+            found["_".join(["learning_rate", *parts])] = rate
+    return found
 
 
 def if_finite(metrics: Metrics, new: State, old: State) -> State:

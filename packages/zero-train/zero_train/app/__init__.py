@@ -14,52 +14,61 @@ _MISSING = [
 if _MISSING:
     raise ImportError(f"zero_train.app needs {', '.join(_MISSING)}: install zero-train[app].")
 
+from ._app import (
+    AbstractCommand as AbstractCommand,
+    App as App,
+    load as load,
+    Trained as Trained,
+    write_report as write_report,
+)
 from ._command import (
-    Command as Command,
+    errors_of as errors_of,
     expects_accelerator as expects_accelerator,
     main as main,
     parse as parse,
-    parse_run as parse_run,
     peek as peek,
+    run as run,
     start_jax as start_jax,
 )
 from ._config import (
+    AbstractAdamWConfig as AbstractAdamWConfig,
+    AbstractConfig as AbstractConfig,
+    AbstractTreeSearchConfig as AbstractTreeSearchConfig,
+    Bounds as Bounds,
     check_bounds as check_bounds,
     load_config as load_config,
-    load_parameters as load_parameters,
     Options as Options,
-    RunConfig as RunConfig,
     SEEDS as SEEDS,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
     UsageError as UsageError,
 )
+from ._evaluation import (
+    Evaluation as Evaluation,
+    EvaluationResult as EvaluationResult,
+    measure as measure,
+    network_alone as network_alone,
+    num_players as num_players,
+    RunFiles as RunFiles,
+    sentence as sentence,
+    with_simulations as with_simulations,
+)
 from ._report import (
     chart as chart,
     charts as charts,
-    configuration as configuration,
     curve as curve,
-    figures as figures,
     imitation as imitation,
     MAX_SERIES as MAX_SERIES,
     picture as picture,
-    progress as progress,
     Series as Series,
-    speed as speed,
     StoredRun as StoredRun,
     table as table,
     tables as tables,
-    write_page as write_page,
 )
 from ._sinks import (
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
 )
-from ._train import (
-    AbstractRun as AbstractRun,
-    EvaluationResult as EvaluationResult,
-    RunFiles as RunFiles,
-    train as train,
-)
+from ._train import train as train
 from ._view import View as View

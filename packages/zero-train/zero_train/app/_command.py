@@ -10,17 +10,18 @@ import os
 import pathlib
 import sys
 import traceback
-import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Generic, get_args, get_type_hints, Literal, NoReturn, TypeVar
 
 import jax
 import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
+from ._app import AbstractCommand, App, write_report
 from ._background import compiling
 from ._config import check_bounds, flag, folder_of, Options
 from ._errors import UsageError
+from ._train import train
 
 
 _SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
@@ -58,19 +59,14 @@ Preset = TypeVar("Preset")
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
-    """One command of an app.
+class _Report(AbstractCommand):
+    """Write the report of a run again."""
 
-    **Attributes:**
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
 
-    - `run`: runs the command with the words after its name.
-    - `about`: a description of half a line.
-    - `operands`: the arguments that are no flags, for `--help`.
-    """
-
-    run: Callable[[list[str]], None]
-    about: str
-    operands: str = ""
+    def __call__(self, app: App[Any]) -> None:
+        print(f"The report is {write_report(app, self.run)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,20 +82,28 @@ class _RunArguments(Generic[Config, Preset]):
     """Where the defaults of all other flags come from."""
 
 
-def main(
-    prog: str, about: str, commands: Mapping[str, Command], words: Sequence[str] | None = None
-) -> None:
-    """Runs one command of an app. Bad input, too little memory and numbers that overflow end the
-    process with one line and exit code 2, an interruption ends it with 130.
+def main(app: App[Any], words: Sequence[str] | None = None) -> None:
+    """Runs one command of an app; see [`zero_train.app.errors_of`][].
+
+    **Arguments:**
+
+    - `words`: by default those of the command line.
+    """
+    with errors_of(app.name):
+        run(app, sys.argv[1:] if words is None else words)
+
+
+@contextlib.contextmanager
+def errors_of(prog: str) -> Iterator[None]:
+    """Bad input, too little memory and numbers that overflow end the process with one line and exit
+    code 2, an interruption ends it with 130.
 
     **Arguments:**
 
     - `prog`: the app's command.
-    - `about`: a description of one line.
-    - `words`: by default those of the command line.
     """
     try:
-        _dispatch(prog, about, commands, list(sys.argv[1:] if words is None else words))
+        yield
     except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
         _complain(prog, str(e))
     except OverflowError as e:
@@ -119,57 +123,59 @@ def main(
         _leave(0)
 
 
-def parse(
-    kind: type[Arguments],
-    prog: str,
-    words: Sequence[str],
-    bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({}),
-) -> Arguments:
+def run(app: App[Any], words: Sequence[str]) -> None:
+    """Runs one command of an app.
+
+    **Raises:** [`zero_train.app.UsageError`][] for bad input.
+    """
+    commands = {**app.commands, "report": _Report}
+    name, *rest = [*words, ""]
+    if name in ("", "-h", "--help"):
+        print(_help(app, commands))
+    elif name == "train":
+        _train(app, rest[:-1])
+    elif name in commands:
+        command = parse(commands[name], f"{app.name} {name}", rest[:-1])
+        start_jax()
+        command(app)
+    else:
+        choices = ", ".join(["train", *commands])
+        raise UsageError(f"no command is called {name!r}; choose one of {choices}.")
+
+
+def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     """Parses the words of a command line with tyro.
 
     **Arguments:**
 
-    - `kind`: a dataclass with a flag for each field, documented by the string below it.
+    - `kind`: a dataclass with a flag for each field, documented by the string below it. It may
+        have `bounds`, see [`zero_train.app.check_bounds`][].
     - `prog`: the command as the user writes it, such as `othello eval`.
-    - `bounds`: as for [`zero_train.app.check_bounds`][].
 
     **Raises:** [`zero_train.app.UsageError`][] for an unknown flag, with the nearest one, and for a
     value that is not allowed. `--help` raises `SystemExit`.
     """
     arguments = _parse(kind, prog, words, _names(kind))
-    check_bounds(arguments, bounds)
+    check_bounds(arguments, getattr(kind, "bounds", {}))
     return arguments
 
 
 def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     """Parses the flags of `kind` and ignores all others, for what must be known before
-    [`zero_train.app.parse`][] or [`zero_train.app.parse_run`][] is called."""
+    [`zero_train.app.run`][] is called."""
     return _known(kind, prog, words, add_help=False)[0]
 
 
-def parse_run(
-    prog: str, about: str, words: Sequence[str], presets: Mapping[str, Config], *, preset: str
-) -> tuple[Config, Options]:
-    """Parses the flags of a command that trains: one for each field of the configuration, those of
-    [`zero_train.app.Options`][], and `--preset`, which sets the defaults of all others.
-
-    **Arguments:**
-
-    - `prog`, `words`: as for [`zero_train.app.parse`][].
-    - `about`: the first lines of `--help`.
-    - `presets`: configurations by name, all of one class.
-    - `preset`: the name of the default.
-
-    **Raises:** [`zero_train.app.UsageError`][] as [`zero_train.app.parse`][], and
-    [`zero_train.RunError`][] where the run folder refuses.
-    """
+def _train(app: App[Any], words: Sequence[str]) -> None:
+    """Parses a flag for each field of the configuration, those of [`zero_train.app.Options`][], and
+    `--preset`, which sets the defaults of all others; then trains."""
     # It must be known before all other flags.
-    given = peek(_PresetOnly, prog, words).preset
-    preset = preset if given is None else given
-    if preset not in presets:
-        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(presets)}.")
-    config = presets[preset]
-    names: Any = Literal[tuple(presets)]
+    prog = f"{app.name} train"
+    preset = peek(_PresetOnly, prog, words).preset or app.preset or next(iter(app.presets))
+    if preset not in app.presets:
+        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
+    config = app.presets[preset]
+    names: Any = Literal[tuple(app.presets)]
     kind: Any = _RunArguments[type(config), names]
     arguments = _parse(
         kind,
@@ -177,11 +183,16 @@ def parse_run(
         words,
         _names(config) + _names(Options) + ["preset"],
         default=_RunArguments(config, Options(out=pathlib.Path("runs") / preset), preset),
-        description=about,
+        description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
+    config, options = arguments.config, arguments.options
     # What cannot be trained is refused before anything is built, which may take long.
-    RunFolder.check(**folder_of(arguments.config, arguments.options))
-    return arguments.config, arguments.options
+    RunFolder.check(**folder_of(config, options))
+    start_jax(options.devices)
+    if train(app, config, options):
+        then = "|".join(name for name, kind in app.commands.items() if "run" in _names(kind))
+        said = f"; with its player: {app.name} {then} {options.out}" if then else ""
+        print(f"The run is in {options.out}{said}")
 
 
 def _complain(prog: str, what: str) -> NoReturn:
@@ -198,33 +209,32 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _dispatch(prog: str, about: str, commands: Mapping[str, Command], words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
-        print(_help(prog, about, commands))
-    elif words[0] in commands:
-        commands[words[0]].run(words[1:])
-    else:
-        raise UsageError(f"no command is called {words[0]!r}; choose one of {', '.join(commands)}.")
-
-
-def _help(prog: str, about: str, commands: Mapping[str, Command]) -> str:
-    usages = [f"{name} {command.operands}".rstrip() for name, command in commands.items()]
-    width = max(12, *map(len, usages))
-    lines = [
-        f"  {usage:{width}} {command.about}"
-        for usage, command in zip(usages, commands.values(), strict=True)
-    ]
+def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
+    lines = {"train": "train a player; its run folder is runs/PRESET by default, see --out"}
+    for name, kind in commands.items():
+        about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
+        lines[" ".join([name, *_operands(kind)])] = about[:1].lower() + about[1:]
+    width = max(12, *map(len, lines))
     return "\n".join(
         [
-            f"usage: {prog} COMMAND [flags]",
+            f"usage: {app.name} COMMAND [flags]",
             "",
-            about,
+            app.about,
             "",
-            *lines,
+            *(f"  {usage:{width}} {about}" for usage, about in lines.items()),
             "",
-            f"`{prog} COMMAND --help` lists the flags.",
+            f"`{app.name} COMMAND --help` lists the flags.",
         ]
     )
+
+
+def _operands(kind: type[AbstractCommand]) -> list[str]:
+    """The fields that are no flags."""
+    hints = get_type_hints(kind, include_extras=True)
+    marker = get_args(tyro.conf.Positional[str])[1]
+    fields = [x for x in dataclasses.fields(kind) if marker in get_args(hints[x.name])]
+    optional = lambda x: x.default is not dataclasses.MISSING
+    return [f"[{x.name.upper()}]" if optional(x) else x.name.upper() for x in fields]
 
 
 def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any) -> Any:

@@ -8,23 +8,14 @@ import os
 import pathlib
 import types
 from collections.abc import Mapping
-from typing import (
-    Any,
-    get_args,
-    get_origin,
-    get_type_hints,
-    Literal,
-    Protocol,
-    runtime_checkable,
-    TypeVar,
-    Union,
-)
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints, Literal, TypeVar, Union
 
-import jax
-from jaxtyping import PyTree
+import optax
 
-from .. import Checkpoints, read_json
-from ._errors import UsageError, warn
+from zero_search import DirichletNoise, Temperature, TreeSearch
+
+from .. import read_json
+from ._errors import UsageError
 from ._sinks import NO_WANDB
 
 
@@ -37,21 +28,177 @@ _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
 
 
-@runtime_checkable
-class RunConfig(Protocol):
-    """What [`zero_train.app.train`][] reads of an app's configuration, a frozen dataclass of all
-    hyperparameters. Each is a flag and an entry of config.json. Its `__post_init__` calls
-    [`zero_train.app.check_bounds`][]."""
+Bounds = Mapping[str, tuple[float, float]]
 
-    @property
-    def seed(self) -> int:
-        """The seed of all random numbers of the run."""
-        ...
 
-    @property
-    def checkpoint_every(self) -> int:
-        """The number of steps between two checkpoints of the whole state."""
-        ...
+@dataclasses.dataclass(frozen=True)
+class AbstractConfig:
+    """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
+    this one; each field is a flag, documented by the string below it, and an entry of config.json.
+
+    A class may have `bounds`: the least and the greatest value of its fields, as for
+    [`zero_train.app.check_bounds`][].
+    """
+
+    seed: int = 0
+    """The seed of all randomness."""
+    steps: int = 200
+    """Steps of the loop, each of which collects from every environment and then updates."""
+    envs: int = 128
+    """Parallel environments, over all acting devices."""
+    unroll: int = 4
+    """Moves in every environment per step."""
+    updates: int = 4
+    """Gradient updates per step."""
+    batch: int = 512
+    """Samples of the replay per gradient update, over all learning devices."""
+    shards: int = 8
+    """Parts of the replay buffer. The run is the same for every number of learning devices that
+    divides it."""
+    actor_devices: int = 0
+    """The number of --devices that only act, while the others learn from the rows of the step
+    before; with 0 all devices do both."""
+    evaluate_every: int = 25
+    """Steps between two evaluations."""
+    checkpoint_every: int = 100
+    """Steps between two checkpoints."""
+
+    bounds: ClassVar[Bounds] = {
+        **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
+        **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
+    }
+
+    def __post_init__(self) -> None:
+        inherited = [vars(kind).get("bounds", {}) for kind in reversed(type(self).__mro__)]
+        check_bounds(self, {name: pair for bounds in inherited for name, pair in bounds.items()})
+        for name, divisor in (
+            ("envs", "shards"),
+            ("batch", "shards"),
+            *((("envs", "actor_devices"),) if self.actor_devices else ()),
+        ):
+            value, parts = getattr(self, name), getattr(self, divisor)
+            if value % parts:
+                raise UsageError(
+                    f"--{name} {value} does not divide into {flag(divisor)} {parts}; "
+                    f"give a multiple of {parts}, or other {flag(divisor)}."
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractAdamWConfig(AbstractConfig):
+    """The configuration of an agent with one optimiser, AdamW. The learning rate rises evenly to
+    its peak, and then falls until the end of the run."""
+
+    learning_rate: float = 3e-3
+    """Peak learning rate of AdamW."""
+    warmup: int = 0
+    """Updates over which the learning rate rises to its peak."""
+    decay: float = 0.05
+    """The learning rate falls to this fraction of its peak; 1 keeps it constant."""
+    schedule: Literal["cosine", "exponential"] = "cosine"
+    """How the learning rate falls."""
+    weight_decay: float = 1e-4
+    """AdamW's decoupled weight decay."""
+    clip: float = 1.0
+    """Maximum global norm of the gradient; 0 for no maximum."""
+
+    bounds: ClassVar[Bounds] = {
+        **dict.fromkeys(("learning_rate", "decay"), (0, 1)),
+        **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
+    }
+
+    def rates(self) -> optax.Schedule:
+        """The learning rate of each gradient update."""
+        total, peak = self.steps * self.updates, self.learning_rate
+        first = peak / max(self.warmup, 1)
+        if self.schedule == "exponential":
+            fall = max(total - self.warmup, 1)
+            return optax.warmup_exponential_decay_schedule(
+                first, peak, self.warmup, transition_steps=fall, decay_rate=self.decay
+            )
+        last = max(total, self.warmup + 1)
+        return optax.warmup_cosine_decay_schedule(first, peak, self.warmup, last, peak * self.decay)
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """The optimiser, which clips gradients first. Its learning rate is logged."""
+        adamw = optax.inject_hyperparams(optax.adamw, static_args=_CONSTANTS)
+        adam = adamw(self.rates(), weight_decay=self.weight_decay)
+        return optax.chain(optax.clip_by_global_norm(self.clip), adam) if self.clip else adam
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractTreeSearchConfig(AbstractAdamWConfig):
+    """The configuration of expert iteration by tree search, such as AlphaZero."""
+
+    capacity: int = 512
+    """Positions kept for replay, per parallel game."""
+    search: Literal["gumbel", "puct", "muzero"] = "gumbel"
+    """Gumbel sequential halving, AlphaZero PUCT, or MuZero PUCT."""
+    simulations: int = 16
+    """Simulations per move while collecting."""
+    considered: int = 8
+    """Gumbel: moves considered at the root."""
+    exploration: float = 1.25
+    """PUCT: weight of the prior."""
+    noise: float = 0.25
+    """PUCT: fraction of Dirichlet noise in the root's prior."""
+    concentration: float = 10.0
+    """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
+    temperature_moves: int = 20
+    """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
+    visited move is played."""
+    player_simulations: int = 64
+    """Simulations per move of the trained player, by default."""
+    blocks: int = 2
+    """Residual blocks of the network."""
+    channels: int = 32
+    """Channels of the blocks."""
+    value_weight: float = 1.0
+    """Weight of the value loss."""
+    value_mix: float = 0.3
+    """Fraction of the searched value in the value target."""
+    average: float = 0.95
+    """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
+    play."""
+    symmetries: bool = True
+    """Apply a random symmetry of the board to every position."""
+
+    bounds: ClassVar[Bounds] = {
+        "capacity": (2, math.inf),
+        **dict.fromkeys(("simulations", "player_simulations"), (1, 10**6)),
+        "considered": (1, math.inf),
+        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
+        **dict.fromkeys(("exploration", "value_weight"), (0, math.inf)),
+        "concentration": (1e-6, math.inf),
+        **dict.fromkeys(("noise", "value_mix", "average"), (0, 1)),
+    }
+
+    def explorer(self, **parts: Any) -> TreeSearch:
+        """The planner of self-play.
+
+        **Arguments:**
+
+        - `parts`: of [`zero_search.TreeSearch`][], for PUCT.
+        """
+        if self.search == "gumbel":
+            considered = self.considered
+            return TreeSearch.gumbel(self.simulations, max_num_considered_actions=considered)
+        parts = {
+            "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
+            "temperature": Temperature(first=1.0, then=0.0, moves=self.temperature_moves),
+            **parts,
+        }
+        if self.search == "muzero":
+            return TreeSearch.muzero(self.simulations, **parts)
+        return TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
+
+    def planner(self) -> TreeSearch:
+        """The planner of the trained player: without noise, it plays the most visited move."""
+        return TreeSearch.alphazero(self.player_simulations, c=self.exploration)
+
+
+# The arguments of AdamW that no state of the optimiser has to hold.
+_CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +234,7 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
     }
 
 
-def check_bounds(
-    config: Any, bounds: Mapping[str, tuple[float, float]] = types.MappingProxyType({})
-) -> None:
+def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
     """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
     type, and every number is finite and within bounds.
 
@@ -102,8 +247,9 @@ def check_bounds(
 
     **Raises:** [`zero_train.app.UsageError`][], in the words of the command line.
     """
-    for name, hint in get_type_hints(type(config)).items():
-        value = getattr(config, name)
+    hints = get_type_hints(type(config))
+    for name in (field.name for field in dataclasses.fields(config)):
+        hint, value = hints[name], getattr(config, name)
         if dataclasses.is_dataclass(value):
             check_bounds(value, bounds)
         else:
@@ -162,8 +308,7 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
 
     **Arguments:**
 
-    - `kind`: the dataclass of the configuration, which checks its own values with
-        [`zero_train.app.check_bounds`][].
+    - `kind`: the class of the configuration, a [`zero_train.app.AbstractConfig`][].
     - `prog`: the app's command.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
@@ -187,22 +332,6 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
             f"{path} is not the configuration of a run of `{prog} train`: "
             f"{str(e).removeprefix(f'{path} ').rstrip('.')}; give the folder of one."
         ) from e
-
-
-def load_parameters(folder: str | os.PathLike[str], like: PyTree) -> tuple[int, Any]:
-    """The newest parameters of the run in `folder`, and the step they were saved at. Where they are
-    damaged a warning says so, and the ones before are loaded.
-
-    **Arguments:**
-
-    - `like`: shapes and dtypes of what [`zero_train.app.AbstractRun`][]`.parameters` returned.
-
-    **Raises:** [`zero_train.CheckpointError`][] where all parameters are damaged, there are none,
-    or the newest are of another configuration.
-    """
-    saved = Checkpoints(pathlib.Path(folder) / "parameters", keep=None)
-    step, parameters = saved.restore_latest(like, tell=warn)
-    return step, jax.device_put(parameters)
 
 
 def flag(name: str) -> str:

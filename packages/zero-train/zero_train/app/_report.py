@@ -113,17 +113,23 @@ dd {{ margin: 0; font-variant-numeric: tabular-nums; }}
 """
 
 
-def write_page(folder: pathlib.Path, title: str, body: Iterable[str]) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once.
+def write_page(
+    run: "StoredRun", title: str, shown: Mapping[str, str], sections: Iterable[str]
+) -> pathlib.Path:
+    """Writes `report.html` into a run folder, replacing an earlier one at once: figures, sections,
+    the speed and the configuration.
 
     **Arguments:**
 
     - `title`: plain text.
-    - `body`: parts made by the functions of this module; empty ones are left out.
+    - `shown`: figures to show beside the progress.
+    - `sections`: made by the functions of this module; empty ones are left out.
 
     **Returns:** the page's path.
     """
-    path = folder / "report.html"
+    folder = run.folder.absolute()
+    body = [figures(progress(run) | dict(shown)), *sections, speed(run), configuration(run.config)]
+    path, title = folder / "report.html", f"{title}: {folder.name}"
     parts = "\n".join(filter(None, body))
     write_whole(path, _PAGE.format(title=html.escape(title), body=parts))
     return path
@@ -215,10 +221,12 @@ class StoredRun:
 
     **Attributes:**
 
+    - `folder`: its path.
     - `config`: the configuration.
     - `metrics`, `timings`, `evaluations`: the lines of these files, in order.
     """
 
+    folder: pathlib.Path
     config: dict[str, Any]
     metrics: list[dict[str, Any]]
     timings: list[dict[str, Any]]
@@ -230,6 +238,7 @@ class StoredRun:
         folder = pathlib.Path(folder)
         config = folder / "config.json"
         return cls(
+            folder=folder,
             config=read_json(config) if config.exists() else {},
             metrics=read_lines(folder / "metrics.jsonl"),
             timings=read_lines(folder / "timings.jsonl"),
@@ -287,3 +296,31 @@ def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
         ),
         chart("Value error", value_error, curve(run.metrics, "value_error")),
     )
+
+
+def page_of(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of an agent that searches a tree and is measured by
+    [`zero_train.app.network_alone`][]."""
+    last = run.evaluations[-1] if run.evaluations else {}
+    shown = {}
+    if "score" in last:
+        shown = {"score against random": f"{last['score']:.1%}"}
+        caption = "Of the network without a search, against random moves."
+        strength = chart("Score", caption, curve(run.evaluations, "score"), percent=True)
+    else:
+        if "return_mean" in last:
+            shown = {"return": f"{last['return_mean']:.4g} ± {last['return_se']:.2g}"}
+        returns = curve(run.evaluations, "return_mean")
+        strength = chart("Return", "Of the network without a search.", returns)
+    lengths = chart(
+        "Length of games",
+        "Mean and median of the games that ended in a step of training.",
+        curve(run.metrics, "episode_length_mean", "mean"),
+        curve(run.metrics, "episode_length_median", "median"),
+    )
+    learning = imitation(
+        run,
+        value_loss="The loss of the value's target.",
+        value_error="Mean distance between the predicted value and its target.",
+    )
+    return shown, [charts("Strength", strength, lengths), learning]

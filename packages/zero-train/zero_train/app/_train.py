@@ -1,23 +1,21 @@
 """The run of an app: the training loop with logs, checkpoints and evaluations."""
 
-import abc
 import concurrent.futures
 import contextlib
-import dataclasses
 import hashlib
 import json
-import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
 
 from .. import (
+    AbstractActor,
     check_finite,
     Checkpoints,
     compiled_step,
@@ -33,105 +31,28 @@ from .. import (
     StopSignal,
     template,
 )
+from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import in_background
-from ._config import check_bounds, folder_of, Options, RunConfig
+from ._config import AbstractConfig, folder_of, Options
 from ._errors import UsageError, warn
+from ._evaluation import Evaluation, EvaluationResult, RunFiles
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
 
-@dataclasses.dataclass(frozen=True)
-class RunFiles:
-    """What a run has on disk when it starts or is resumed.
-
-    **Attributes:**
-
-    - `folder`: the run folder, where the app may write files of its own.
-    - `parameters`: what [`zero_train.app.AbstractRun`][]`.parameters` returned, by step.
-    - `evaluations`: the lines of evaluations.jsonl so far.
-    """
-
-    folder: RunFolder
-    parameters: Checkpoints
-    evaluations: list[dict[str, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluationResult:
-    """What [`zero_train.app.AbstractRun`][]`.evaluate` returns.
-
-    **Attributes:**
-
-    - `rows`: new lines of evaluations.jsonl.
-    - `metrics`: logged with the step.
-    - `figures`: labelled figures for the live view.
-    - `headline`: a line for the live view.
-    """
-
-    rows: Sequence[Mapping[str, Any]]
-    metrics: Mapping[str, Any]
-    figures: Mapping[str, str]
-    headline: str = ""
-
-
-class AbstractRun(abc.ABC):
-    """What an app adds to [`zero_train.app.train`][].
-
-    Its state must follow from the configuration and the [`zero_train.app.RunFiles`][], so that a
-    resumed run writes the same lines as one that never stopped.
-
-    **Attributes:**
-
-    - `project`: the project of the app's runs in Weights & Biases.
-    - `shown`: the metrics that the live view shows, and what it calls them.
-    """
-
-    project: str
-    shown: Mapping[str, str]
-
-    @abc.abstractmethod
-    def parameters(self, agent: PyTree[Array]) -> PyTree[Array]:
-        """The part of an agent's state that plays, such as its parameters. It is evaluated, and
-        saved with every checkpoint and every evaluation."""
-
-    @abc.abstractmethod
-    def measure(self, step: int) -> Mapping[str, Any]:
-        """More metrics of a step than [`zero_train.step`][] returns, such as the learning rate."""
-
-    @abc.abstractmethod
-    def evaluate(self, step: int, parameters: PyTree[Array]) -> EvaluationResult | None:
-        """Evaluates these parameters after a step; returns `None` where no evaluation is due."""
-
-    @abc.abstractmethod
-    def report(self, folder: pathlib.Path) -> None:
-        """Writes the report of the run in `folder`. Called when the run ends, also by an error."""
-
+Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
 
 
-def train(
-    config: RunConfig,
-    loop: Loop,
-    options: Options,
-    run: Callable[[RunFiles], AbstractRun],
-    *,
-    steps: int,
-) -> bool:
+def train(app: App[Config], config: Config, options: Options) -> bool:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
     the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
     damaged, the run continues from the one before. Where it was killed before its first
     checkpoint, it starts again.
-
-    **Arguments:**
-
-    - `config`: a dataclass, stored as config.json.
-    - `loop`: what was built from it.
-    - `run`: builds the app's part, after the folder is made.
-    - `steps`: the number of steps of a whole run.
 
     **Returns:** whether there is something to play with: not where a signal came before the first
     step.
@@ -141,9 +62,7 @@ def train(
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    if steps < 1:
-        raise UsageError(f"--steps {steps} was given; give at least 1.")
-    check_bounds(config, {"checkpoint_every": (1, math.inf)})
+    loop = built(app, config, options.devices)
     like = template(loop)
     _check_memory(like)
     with (
@@ -151,60 +70,65 @@ def train(
         RunFolder.create(**folder_of(config, options)) as folder,
         _discarded(folder, options),
     ):
-        checkpoints = Checkpoints(folder.path / "checkpoints")
-        parameters = Checkpoints(folder.path / "parameters", keep=None)
-        state, done, aside = None, 0, None
-        if checkpoints.steps():
-            done, state = checkpoints.restore_latest(like, tell=warn)
-            for kept in (checkpoints, folder, parameters):
-                kept.rewind(done)
-        elif options.resume:
+        record = _Record(app, config, loop, folder)
+        state, aside = record.restored(like), None
+        if state is None and options.resume:
             aside = folder.begin_again()
-        own = run(RunFiles(folder, parameters, read_lines(folder.path / "evaluations.jsonl")))
+        record.start()
         with (
-            View(steps, own.shown, start=done) as view,
-            _Sinks(folder, done, own.project if options.wandb else None) as sinks,
+            View(record.num_steps, start=record.done) as view,
+            _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
         ):
-            bookkeeping = _Bookkeeping(own, folder, checkpoints, parameters)
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
                 view.note(f"the run has no checkpoint yet and begins again{had}")
             prepared = _prepare(config, loop, state, like, stop, view)
             if prepared is None:
-                then = "begins the run again" if state is None else f"goes on from step {done}"
+                then = "begins the run again"
+                if state is not None:
+                    then = f"goes on from step {record.done}"
                 view.note(f"{stop.name} came before the first step; --resume {then}")
                 return state is not None
-            state, run_step = prepared
-            # Also parameters that were not yet saved with their checkpoint.
-            bookkeeping.save(done, state)
-            started = time.monotonic()
-            with _reported(own, folder):
-                while done < steps and not stop.requested:
-                    if options.max_minutes is not None:
-                        if time.monotonic() - started > 60 * options.max_minutes:
-                            view.note(f"--max-minutes {options.max_minutes:g} are over")
-                            break
-                    began = time.perf_counter()
-                    state, new = run_step(state)
-                    new = jax.device_get(new) | episode_metrics(state.episodes)
-                    timings = _timings(new, time.perf_counter() - began)
-                    done += 1
-                    metrics, result = bookkeeping.measure(done, new, state.agent)
-                    folder.log(done, metrics, timings)
-                    sinks.log(done, metrics | timings)
-                    view.update(done, metrics, timings)
-                    if result is not None:
-                        view.evaluation(result.figures, result.headline)
-                    if done % config.checkpoint_every == 0:
-                        bookkeeping.save(done, state)
-                if stop.requested:
-                    view.note(f"{stop.name} came: saving; go on with --resume")
-                bookkeeping.save(done, state)
+            with _reported(app, folder):
+                _run_steps(record, *prepared, options, stop, view, sinks)
     return True
 
 
+def _run_steps(
+    record: "_Record",
+    state: LoopState,
+    run_step: Callable[[LoopState], tuple[LoopState, Any]],
+    options: Options,
+    stop: StopSignal,
+    view: View,
+    sinks: "_Sinks",
+) -> None:
+    # Also parameters that were not yet saved with their checkpoint.
+    record.save(state)
+    started = time.monotonic()
+    while record.done < record.num_steps and not stop.requested:
+        if options.max_minutes is not None:
+            if time.monotonic() - started > 60 * options.max_minutes:
+                view.note(f"--max-minutes {options.max_minutes:g} are over")
+                break
+        began = time.perf_counter()
+        state, new = run_step(state)
+        new = jax.device_get(new) | episode_metrics(state.episodes)
+        timings = _timings(new, time.perf_counter() - began)
+        metrics, result = record.step(new, timings, state.agent)
+        sinks.log(record.done, metrics | timings)
+        view.update(record.done, metrics, timings)
+        if result is not None:
+            view.evaluation(result.figures, result.headline)
+        if record.done % record.config.checkpoint_every == 0:
+            record.save(state)
+    if stop.requested:
+        view.note(f"{stop.name} came: saving; go on with --resume")
+    record.save(state)
+
+
 def _prepare(
-    config: RunConfig,
+    config: AbstractConfig,
     loop: Loop,
     state: LoopState | None,
     like: LoopState,
@@ -247,7 +171,7 @@ class _LastTime:
     """How long the first step took to begin in the last run of a configuration, kept beside the
     compiled programs."""
 
-    def __init__(self, config: RunConfig):
+    def __init__(self, config: AbstractConfig):
         cache: Any = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
         self._path = pathlib.Path(cache) / "first_steps.json" if cache else None
         fields = {name: value for name, value in vars(config).items() if name != "seed"}
@@ -300,62 +224,84 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reported(own: AbstractRun, folder: RunFolder) -> Iterator[None]:
+def _reported(app: App[Any], folder: RunFolder) -> Iterator[None]:
     """Writes the report at the end. Where an error ends the run, that error is raised, and not
     another one that the report may meet for the same reason, such as a full disk."""
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError, RunError):
-            own.report(folder.path)
+            write_report(app, folder.path)
         raise
-    own.report(folder.path)
+    write_report(app, folder.path)
 
 
-class _Bookkeeping:
-    """The totals, checkpoints and parameters of a run."""
+class _Record:
+    """What a run has done so far, in its folder.
 
-    def __init__(
-        self,
-        own: AbstractRun,
-        folder: RunFolder,
-        checkpoints: Checkpoints,
-        parameters: Checkpoints,
-    ):
-        self._own = own
-        self._folder = folder
-        self._checkpoints = checkpoints
-        self._parameters = parameters
-        before = read_lines(folder.path / "metrics.jsonl")
+    **Attributes:**
+
+    - `config`: its configuration.
+    - `done`, `num_steps`: the number of steps, and of those of the whole run.
+    """
+
+    def __init__(self, app: App[Any], config: AbstractConfig, loop: Loop, folder: RunFolder):
+        self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
+        self._app, self._loop, self._folder = app, loop, folder
+        self._checkpoints = Checkpoints(folder.path / "checkpoints")
+        self._parameters = Checkpoints(folder.path / "parameters", keep=None)
+
+    def restored(self, like: LoopState) -> LoopState | None:
+        """The state of the last checkpoint, or `None` without one. What came later is removed."""
+        if not self._checkpoints.steps():
+            return None
+        self.done, state = self._checkpoints.restore_latest(like, tell=warn)
+        for kept in (self._checkpoints, self._folder, self._parameters):
+            kept.rewind(self.done)
+        return state
+
+    def start(self) -> None:
+        """Reads what was logged, and makes the app's evaluation."""
+        path = self._folder.path
+        before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
+        files = RunFiles(self._folder, read_lines(path / "evaluations.jsonl"), self._player)
+        self._evaluate: Evaluation = self._app.evaluation(self.config, self._loop, files)
 
-    def measure(
-        self, done: int, new: Mapping[str, Any], agent: PyTree[Array]
+    def step(
+        self, new: Mapping[str, Any], timings: Mapping[str, float], agent: PyTree[Array]
     ) -> tuple[dict[str, Any], EvaluationResult | None]:
-        """All metrics of a step, and the result of its evaluation if one is due.
+        """Logs a step.
+
+        **Returns:** all metrics of it, and the result of its evaluation if one is due.
 
         **Raises:** [`zero_train.NonFiniteError`][] before anything is written. The agent has not
         learned from such a step.
         """
-        check_finite(done, new)
+        self.done += 1
+        check_finite(self.done, new)
         for name in _COUNTS:
             self._totals[name] += int(new[name])
-        metrics = {**new, **self._totals, **self._own.measure(done)}
-        parameters = self._own.parameters(agent)
-        result = self._own.evaluate(done, parameters)
-        if result is not None:
-            self._parameters.save(done, parameters)
+        metrics, result = {**new, **self._totals}, None
+        if self.done % self.config.evaluate_every == 0 or self.done == self.num_steps:
+            arrays = player_arrays(self._loop, agent)
+            result = self._evaluate(self.done, player_of(self._loop, arrays))
+            self._parameters.save(self.done, arrays)
             for row in result.rows:
-                self._folder.log_evaluation(done, row)
+                self._folder.log_evaluation(self.done, row)
             metrics |= result.metrics
+        self._folder.log(self.done, metrics, timings)
         return metrics, result
 
-    def save(self, done: int, state: LoopState) -> None:
-        """Saves the whole state, and the parameters that play."""
-        if done not in self._checkpoints.steps():
-            self._checkpoints.save(done, state)
-        if done not in self._parameters.steps():
-            self._parameters.save(done, self._own.parameters(state.agent))
+    def save(self, state: LoopState) -> None:
+        """Saves the whole state, and the player."""
+        if self.done not in self._checkpoints.steps():
+            self._checkpoints.save(self.done, state)
+        if self.done not in self._parameters.steps():
+            self._parameters.save(self.done, player_arrays(self._loop, state.agent))
+
+    def _player(self, step: int) -> AbstractActor:
+        return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
 
 
 class _Sinks:

@@ -16,6 +16,26 @@ from rich.table import Table
 from rich.text import Text
 
 
+#: What the view calls the metrics that it shows, of those that there are.
+SHOWN = {
+    "loss": "loss",
+    "policy_loss": "policy loss",
+    "value_loss": "value loss",
+    "auxiliary_loss": "auxiliary loss",
+    "policy_entropy": "policy entropy",
+    "value_error": "value error",
+    "temperature": "temperature",
+    "kl_nonparametric_relative": "KL of improvement / bound",
+    "kl_relative": "KL of policy / bound",
+    "kl_relative_mean": "KL of mean / bound",
+    "kl_relative_stddev": "KL of deviation / bound",
+    "failures": "failed episodes",
+    "episode_return_mean": "return",
+    "episode_length_mean": "length",
+    "learning_rate": "learning rate",
+}
+
+
 class View:
     """A live view in a terminal, or else one plain line every few steps.
 
@@ -26,7 +46,7 @@ class View:
     def __init__(
         self,
         total: int,
-        shown: Mapping[str, str],
+        shown: Mapping[str, str] = SHOWN,
         *,
         start: int = 0,
         every: int = 10,

@@ -1,0 +1,111 @@
+"""The board that agents play, and the flags that choose it."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from zero_envs import Minesweeper
+from zero_train import AbstractActor, FeatureEvaluator, PlanningActor
+from zero_train.app import App, Bounds, load, Trained, UsageError
+
+from ._agents import build_agent, PLANNING
+from ._build import build_env
+from ._config import Config, MOST_LAYOUTS, SIDES, SIMULATIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A board, the configuration of agents, and a trained player or none.
+
+    **Attributes:**
+
+    - `env`: the environment.
+    - `config`: the configuration of agents.
+    - `trained`: the trained player, or `None`.
+    - `layouts`, `simulations`: the flags of these names, or `None` for the defaults.
+    """
+
+    env: Minesweeper
+    config: Config = Config()
+    trained: Trained[Config] | None = None
+    layouts: int | None = None
+    simulations: int | None = None
+
+    @property
+    def usual_agent(self) -> str:
+        """The default agent."""
+        return "tiebreak" if self.trained is None else "belief"
+
+    def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
+        """The agents of these names.
+
+        **Raises:** see [`build_agent`][zero_minesweeper._agents.build_agent]; also
+        [`zero_train.app.UsageError`][] if a flag applies to none of them.
+        """
+        evaluate = None if self.trained is None else network_of(self.trained.player)
+        build = lambda name: build_agent(
+            name, self.env, config=self.config, layouts=self.layouts, evaluate=evaluate
+        )
+        players = {name: build(name) for name in names}
+        for flag, agents in PLANNING.items():
+            if getattr(self, flag) is not None and not set(agents) & set(players):
+                raise UsageError(
+                    f"--{flag} does not apply to {', '.join(players)}; it is for "
+                    f"{', '.join(agents)}."
+                )
+        return players
+
+    def agent(self, name: str) -> AbstractActor:
+        """The agent of a name; see `agents`."""
+        return self.agents([name])[name]
+
+
+def network_of(player: AbstractActor) -> FeatureEvaluator:
+    """The network of a trained player, for boards of any size."""
+    assert isinstance(player, PlanningActor)
+    model: Any = player.model
+    return model.evaluate
+
+
+#: The allowed range of the flags of a table, inclusive. `zero_envs.Minesweeper` checks them too.
+TABLE_BOUNDS: Bounds = {
+    "rows": SIDES,
+    "columns": SIDES,
+    "layouts": (1, MOST_LAYOUTS),
+    "simulations": SIMULATIONS,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TableArguments:
+    """The board and the budget of agents."""
+
+    rows: int | None = None
+    """Rows of the board; by default the run's, or 10."""
+    columns: int | None = None
+    """Columns of the board; by default the run's, or 10."""
+    mines: int | None = None
+    """Mines on the board; by default the run's, or 10. The first cell may be a mine."""
+    max_states: int | None = None
+    """Maximum number of states of the exact posterior, a power of two; by default the run's, or
+    512."""
+    layouts: int | None = None
+    """hindsight, belief: layouts per move; by default 128 for hindsight, the run's or 256 for
+    belief."""
+    simulations: int | None = None
+    """belief: simulations per searched move; by default the run's, or 512."""
+
+    def at(self, app: App[Config], run: str | None) -> Table:
+        """The table of a run or of none: other flags are as in its configuration, or `Config()`.
+
+        **Raises:** see [`zero_train.app.load`][]; also [`zero_train.app.UsageError`][] for an
+        impossible board.
+        """
+        trained = None if run is None else load(app, run)
+        usual = Config() if trained is None else trained.config
+        given = dataclasses.asdict(self)
+        layouts, simulations = given["layouts"], given.pop("simulations")
+        given["player_simulations"] = simulations
+        chosen = {name: value for name, value in given.items() if value is not None}
+        config = dataclasses.replace(usual, **chosen)
+        return Table(build_env(config), config, trained, layouts, simulations)

@@ -1,0 +1,171 @@
+"""What an app is, and the trained player of one of its runs."""
+
+import abc
+import dataclasses
+import operator
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, PyTree
+
+from .. import AbstractActor, Checkpoints, data_mesh, Loop
+from .._learning import with_arrays
+from ._config import AbstractConfig, Bounds, load_config
+from ._errors import as_usage_error, UsageError, warn
+from ._evaluation import Evaluation, network_alone, RunFiles
+from ._report import page_of, StoredRun, write_page
+
+
+Config = TypeVar("Config", bound=AbstractConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractCommand(abc.ABC):
+    """A command of an app: a frozen dataclass with a flag for each field, documented by the string
+    below it. The first sentence of its docstring describes it.
+
+    **Attributes:**
+
+    - `bounds`: the least and the greatest value of its fields, see
+        [`zero_train.app.check_bounds`][].
+    """
+
+    bounds: ClassVar[Bounds] = {}
+
+    @abc.abstractmethod
+    def __call__(self, app: "App[Any]") -> None:
+        """Runs the command of an app, after JAX has started."""
+
+
+@dataclasses.dataclass(frozen=True)
+class App(Generic[Config]):
+    """A command line with `train`, `report` and commands of its own; see
+    [`zero_train.app.main`][].
+
+    **Attributes:**
+
+    - `name`: the command.
+    - `about`: a description of one line.
+    - `presets`: configurations by name, all of one class.
+    - `build`: the training loop of a configuration, for one device.
+    - `evaluation`: called when a run starts or is resumed. What it returns is called with the
+        player at full strength every `evaluate_every` steps and after the last one. Its state must
+        follow from its arguments, so that a resumed run writes the same lines as one that never
+        stopped. The default fits agents that search a tree.
+    - `page`: the report's own figures and sections.
+    - `commands`: others than `train` and `report`.
+    - `preset`: the name of the default preset; by default the first.
+    - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
+    """
+
+    name: str
+    about: str
+    presets: Mapping[str, Config]
+    build: Callable[[Config], Loop]
+    evaluation: Callable[[Config, Loop, RunFiles], Evaluation] = network_alone
+    page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
+    commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
+    preset: str | None = None
+    num_steps: Callable[[Config], int] = operator.attrgetter("steps")
+
+    @property
+    def config(self) -> type[Config]:
+        """The class of the configurations."""
+        return type(next(iter(self.presets.values())))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained(Generic[Config]):
+    """A trained player.
+
+    **Attributes:**
+
+    - `config`: the configuration of its run.
+    - `loop`: what was built from it, for one device.
+    - `player`: the player at full strength.
+    - `step`: the number of training steps so far.
+    """
+
+    config: Config
+    loop: Loop
+    player: AbstractActor
+    step: int
+
+
+def load(app: App[Config], run: str | os.PathLike[str]) -> Trained[Config]:
+    """The newest player of a run. Where its parameters are damaged a warning says so, and the ones
+    before are loaded.
+
+    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run of this app;
+    [`zero_train.CheckpointError`][] where all parameters are damaged, there are none, or they do
+    not fit config.json.
+    """
+    config = load_config(app.config, run, app.name)
+    loop = built(app, config)
+    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
+    step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
+    return Trained(config, loop, player_of(loop, arrays), step)
+
+
+def write_report(app: App[Any], folder: str | os.PathLike[str]) -> pathlib.Path:
+    """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
+    other files. Parts whose data is missing are left out.
+
+    **Returns:** its path.
+    """
+    run = StoredRun.read(folder)
+    figures, sections = app.page(run)
+    named = dict.fromkeys((app.name, run.config.get("agent"), run.config.get("env")))
+    return write_page(run, " ".join(filter(None, named)), figures, sections)
+
+
+def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
+    """The loop of a configuration; without `devices` to play on one, which need not learn.
+
+    **Raises:** [`zero_train.app.UsageError`][] where it cannot be built.
+    """
+    with as_usage_error():
+        loop = app.build(config)
+        if devices is None:
+            return loop
+        learners = devices - config.actor_devices
+        if learners > 0 and config.shards % learners:
+            who = f"--devices {devices}"
+            if config.actor_devices:
+                who = f"the {learners} of --devices {devices} that learn"
+            raise UsageError(
+                f"--shards {config.shards} does not divide over {who}; give a multiple "
+                f"of {learners} that divides --envs and --batch, or other --devices."
+            )
+        acting = config.actor_devices
+        return dataclasses.replace(loop, mesh=data_mesh(devices), actor_devices=acting)
+
+
+# A player is saved as the arrays of the agent's actor at full strength.
+
+
+def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
+    """What is saved of a player, on one device: the state is on all devices of the mesh, and an
+    evaluation would run on all of them."""
+    arrays = eqx.filter(loop.agent.actor(agent, explore=False), eqx.is_array)
+    return jax.device_put(arrays, jax.devices()[0])
+
+
+def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
+    """Shapes and dtypes of [`player_arrays`]."""
+    shapes = eqx.filter_eval_shape(lambda: _fresh(loop))
+    return eqx.filter(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+
+
+def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
+    """The player with these arrays."""
+    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
+
+
+def _fresh(loop: Loop) -> AbstractActor:
+    return loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=False)

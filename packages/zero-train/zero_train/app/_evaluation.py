@@ -1,0 +1,172 @@
+"""How strong a player is, measured while it trains and afterwards."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment
+
+from .. import (
+    AbstractActor,
+    evaluate,
+    Loop,
+    match,
+    PlanningActor,
+    PolicyActor,
+    RandomActor,
+    rollout,
+    RunFolder,
+)
+from ._config import AbstractConfig
+
+
+#: Uniformly random moves at the start of a match, so that two fixed players play many games.
+_OPENING_PLIES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+    """What an evaluation of a run found.
+
+    **Attributes:**
+
+    - `rows`: new lines of evaluations.jsonl.
+    - `metrics`: logged with the step.
+    - `figures`: labelled figures for the live view.
+    - `headline`: a line for the live view.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    metrics: Mapping[str, Any]
+    figures: Mapping[str, str]
+    headline: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFiles:
+    """What a run has on disk when it starts or is resumed.
+
+    **Attributes:**
+
+    - `folder`: the run folder, where the app may write files of its own.
+    - `evaluations`: the lines of evaluations.jsonl so far.
+    - `player`: `(step) -> actor`, the player that was evaluated or saved at this step.
+    """
+
+    folder: RunFolder
+    evaluations: list[dict[str, Any]]
+    player: Callable[[int], AbstractActor]
+
+
+#: `(step, actor) -> result` for the player at full strength, on one device.
+Evaluation = Callable[[int, AbstractActor], EvaluationResult]
+
+
+def with_simulations(player: AbstractActor, simulations: int) -> AbstractActor:
+    """A player that plans over a [`zero_train.EnvironmentModel`][], with so many simulations a
+    move; 0 for its network without a search."""
+    assert isinstance(player, PlanningActor)
+    model: Any = player.model
+    if simulations == 0:
+        return PolicyActor(model.evaluate)
+    planner: Any = player.planner
+    return PlanningActor(dataclasses.replace(planner, num_simulations=simulations), model)
+
+
+def network_alone(
+    config: AbstractConfig,
+    loop: Loop,
+    files: RunFiles,
+    *,
+    players: int | None = None,
+    games: int = 200,
+    max_moves: int = 1000,
+) -> Evaluation:
+    """The `evaluation` of a [`zero_train.app.App`][] whose agent searches a tree: the strength of
+    its network without a search, see [`zero_train.app.measure`][]. Every evaluation has the same
+    openings and the same randomness. Without `players` it counts them."""
+    del files
+    if players is None:
+        players = num_players(loop.env)
+
+    def evaluation(step: int, player: AbstractActor) -> EvaluationResult:
+        del step
+        key = jr.fold_in(jr.key(config.seed), 1)
+        actor = with_simulations(player, 0)
+        row = measure(loop.env, actor, players=players, games=games, max_moves=max_moves, key=key)
+        name = "score" if players == 2 else "return_mean"
+        said = f"network alone: {sentence(row, 'random')}"
+        return EvaluationResult([row], {name: row[name]}, {}, said)
+
+    return evaluation
+
+
+def num_players(env: AbstractEnvironment) -> int:
+    """How many play: where the environment does not say so, the turn passes from one to another
+    where a discount is negative in games of random moves."""
+    said: int | None = getattr(env, "num_players", None)
+    if said is not None or not isinstance(env, AbstractDiscreteEnvironment):
+        return said or 1
+    rows = rollout(env, RandomActor(), num_steps=16, num_envs=4, key=jr.key(0))
+    return 2 if bool(jnp.any(rows.discount < 0)) else 1
+
+
+def measure(
+    env: AbstractEnvironment,
+    player: AbstractActor,
+    opponent: AbstractActor | None = None,
+    *,
+    players: int,
+    games: int,
+    max_moves: int,
+    key: PRNGKeyArray,
+) -> dict[str, Any]:
+    """Plays games and sums them up in plain numbers: a score from 0 to 1 in games of two, a mean
+    return in others.
+
+    **Arguments:**
+
+    - `opponent`: in games of two; by default it plays random moves.
+    - `players`: 1 or 2.
+    - `games`: an even number for two players, because each opening of 2 random plies is played
+        from both seats.
+    """
+    if players == 2:
+        summary = match(
+            env,
+            player,
+            RandomActor() if opponent is None else opponent,
+            num_games=games,
+            max_steps=max_moves,
+            key=key,
+            opening_plies=_OPENING_PLIES,
+        ).summary()
+        row = dataclasses.asdict(summary)
+        del row["mean_length"]
+        return row
+    alone = evaluate(env, player, num_episodes=games, max_steps=max_moves, key=key).summary()
+    return {
+        "episodes": alone.episodes,
+        "return_mean": alone.mean,
+        "return_se": alone.standard_error,
+        "length_mean": alone.mean_length,
+        "truncated": alone.truncated,
+    }
+
+
+def sentence(row: Mapping[str, Any], against: str) -> str:
+    """What [`zero_train.app.measure`][] found, as a line."""
+    if "score" in row:
+        low, high = 100 * row["score_low"], 100 * row["score_high"]
+        return (
+            f"{100 * row['score']:.1f} % against {against} (95 % interval {low:.1f} to {high:.1f}; "
+            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost)"
+        )
+    return (
+        f"return {row['return_mean']:.4g} ± {row['return_se']:.2g} (standard error) in "
+        f"{row['episodes']} episodes of {row['length_mean']:.1f} steps"
+    )
