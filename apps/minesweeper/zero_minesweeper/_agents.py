@@ -5,7 +5,7 @@ import re
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from zero_envs import Minesweeper, Observation
 from zero_search import ByMinMax, Hindsight, PUCT, SoftmaxQ, TreeSearch
@@ -52,14 +52,24 @@ _TIES = 1e-7
 
 
 class Indifferent(eqx.Module):
-    """The policy of a network, or a uniform one, and the value 1 for every state."""
+    """The policy of a network, or a uniform one, and the value 1 for every state. Where it is
+    not `certain` it has the network's value after all: both are one compiled program.
 
-    policy: Evaluator | None = None
+    **Attributes:**
+
+    - `network`: what judges, or `None`.
+    - `certain`: whether the value is 1.
+    """
+
+    network: Evaluator | None = None
+    certain: bool | Bool[Array, ""] = True
 
     def __call__(self, obs: Observation) -> tuple[Float[Array, " cells"], Float[Array, ""]]:
         assert obs.legal is not None
-        none = jnp.zeros(obs.legal.shape, jnp.float32)
-        return none if self.policy is None else self.policy(obs)[0], jnp.ones((), jnp.float32)
+        if self.network is None:
+            return jnp.zeros(obs.legal.shape, jnp.float32), jnp.ones((), jnp.float32)
+        logits, value = self.network(obs)
+        return logits, jnp.where(self.certain, 1.0, value)
 
 
 def build_agent(
@@ -87,12 +97,11 @@ def build_agent(
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
         raise UsageError(f"{name} needs a trained network; give the folder of a run.")
-    judge: Evaluator = Indifferent(evaluate)
-    if evaluate is not None and kind != "belief-constant":
-        judge = evaluate
     if kind == "network":
-        return PolicyActor(judge)
+        assert evaluate is not None
+        return PolicyActor(evaluate)
     if kind.startswith("belief"):
+        judge = Indifferent(evaluate, jnp.asarray(kind == "belief-constant"))
         planner = build_planner(config or Config())
         _check_room(name, planner, env)
         return PlanningActor(planner, build_model(env, judge))

@@ -109,6 +109,7 @@ PRESETS: dict[str, Config] = {
         rows=5,
         columns=5,
         mines=4,
+        max_states=64,
         steps=20,
         envs=16,
         unroll=8,

@@ -1,7 +1,6 @@
 """A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
 
 import dataclasses
-import functools as ft
 import importlib.util
 import math
 import os
@@ -14,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import zero_train
 from zero_train import Checkpoints, NonFiniteError, read_lines, RunError
+from zero_train._step import in_turns
 from zero_train.app import (
     AbstractConfig,
     App,
@@ -173,7 +172,7 @@ def test_a_run_without_a_checkpoint_begins_again(
 ):
     """Killed before its first checkpoint, and before anything of it was logged."""
     with monkeypatch.context() as patch:
-        patch.setattr("zero_train.app._train.fill", lambda loop, state: then())
+        patch.setattr("zero_train.app._train.fill", lambda *given: then())
         with pytest.raises(KeyboardInterrupt if then is kill else RuntimeError):
             go(tmp_path / "run")
     if then is crash:  # it cannot begin at all
@@ -196,7 +195,7 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
     """The main thread does not wait for the first games; nothing is there to be saved yet."""
     forever = threading.Event()
 
-    def first_games(loop, state):
+    def first_games(*given):
         os.kill(os.getpid(), signal.SIGINT)
         forever.wait()
 
@@ -246,17 +245,16 @@ def test_parameters_that_were_not_saved_with_their_checkpoint_are_saved_later(
 
 
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):
-    def poisoned(loop, state):
-        state, metrics = zero_train.step(loop, state)
-        if int(state.agent.updates) > 6 * loop.num_updates:
+    def poisoned(collects, learns, state):
+        state, metrics = in_turns(collects, learns, state)
+        if int(state.agent.updates) > 6 * 2:  # 2 updates a step
             metrics = metrics | {"value_loss": jnp.asarray(math.nan)}
         return state, metrics
 
     def full(own, folder):
         raise OSError(28, "No space left on device")
 
-    poison = lambda loop, state: ft.partial(poisoned, loop)
-    monkeypatch.setattr("zero_train.app._train.compiled_step", poison)
+    monkeypatch.setattr("zero_train.app._train.in_turns", poisoned)
     # It must not hide why the run ended.
     monkeypatch.setattr("zero_train.app._train.write_report", full)
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):

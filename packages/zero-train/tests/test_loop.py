@@ -121,7 +121,7 @@ def test_a_nan_observation_is_named_and_not_learned_from():
 
 
 def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
-    monkeypatch.setattr("zero_train._loop._MAX_FILLS", 5)
+    monkeypatch.setattr("zero_train._step._MAX_FILLS", 5)
     small = EpisodeBuffer(capacity=4, num_envs=16, batch_size=160, num_players=2, num_shards=8)
     loop = nim_loop(1, buffer=small, num_updates=1)
     with pytest.raises(ValueError, match="is not ready after .* rows"):

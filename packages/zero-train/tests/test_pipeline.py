@@ -33,7 +33,7 @@ from zero_train import (
     step,
     template,
 )
-from zero_train._loop import _actor_program, _learner_program
+from zero_train._step import _actor_program, _learner_program
 
 from .census import census_loop, check_census
 from .nim_agent import TinyNet

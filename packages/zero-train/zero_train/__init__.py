@@ -73,16 +73,12 @@ from ._learning import (
 )
 from ._loop import (
     act as act,
-    compiled_step as compiled_step,
     draw as draw,
-    fill as fill,
     Handover as Handover,
-    init as init,
     learn as learn,
     Loop as Loop,
     LoopState as LoopState,
     shardings as shardings,
-    step as step,
     store as store,
     template as template,
 )
@@ -121,6 +117,12 @@ from ._run import (
     StopSignal as StopSignal,
 )
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
+from ._step import (
+    compiled_step as compiled_step,
+    fill as fill,
+    init as init,
+    step as step,
+)
 
 
 __version__ = importlib.metadata.version("zero-train")

@@ -1,4 +1,4 @@
-"""The training loop: collect rows, store them, learn from replay; on one set of devices or two."""
+"""What a training loop consists of: its parts, its state, and the two halves of a step."""
 
 import dataclasses
 import functools as ft
@@ -17,13 +17,10 @@ from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
 from ._collect import collect, Episodes, start
-from ._learning import with_arrays
-from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, row_keys, send
+from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, row_keys
 
 
-#: `fill` gives up after so many collections: no game is that long.
-_MAX_FILLS = 1_000
-_Numbers = dict[str, Num[Array, ""]]
+Numbers = dict[str, Num[Array, ""]]
 
 
 class Handover(eqx.Module):
@@ -137,23 +134,9 @@ class Loop(eqx.Module):
         return cut_mesh(self.mesh, self.actor_devices)[1] if self.actor_devices else self.mesh
 
 
-def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
-    """Fresh parameters and environments and an empty buffer, laid out over the mesh.
-
-    With `loop.actor_devices`, the first rows are collected as well.
-    """
-    # One program has one set of devices: all is made where it is learned from, then sent.
-    learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
-    build = ft.partial(_fresh, loop)
-    state = jax.jit(build, out_shardings=shardings(learner, _shapes(loop)))(key)
-    if not loop.actor_devices:
-        return state
-    return _act_ahead(loop, send(state, shardings(loop, state)))
-
-
 def template(loop: Loop) -> LoopState:
     """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
-    shapes = _shapes(loop)
+    shapes = shapes_of(loop)
     place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
     return jax.tree.map(place, shapes, shardings(loop, shapes))
 
@@ -175,63 +158,6 @@ def shardings(loop: Loop, state: LoopState) -> LoopState:
     for part, mesh, spec in parts:
         result = eqx.tree_at(part, result, places(mesh, spec, part(state)))
     return result
-
-
-def fill(loop: Loop, state: LoopState) -> LoopState:
-    """Collects and stores, without learning, until the buffer is ready.
-
-    **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
-    it many times over.
-    """
-    collect_only = ft.partial(_step_side_by_side, learns=False) if loop.actor_devices else _collect
-    for _ in range(_MAX_FILLS):
-        if bool(loop.buffer.ready(state.buffer)):
-            return state
-        state, _ = collect_only(loop, state)
-    raise ValueError(
-        f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
-        f"{loop.num_envs} environments; give it more room or a smaller batch."
-    )
-
-
-def step(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
-    """Collects, stores, then `num_updates` times samples, augments and updates.
-
-    Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
-    learns; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new rows
-    before the first update. Where the agent's update returns priorities, the buffer is given them
-    before the next batch is drawn.
-
-    With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
-    that are stored and learned from are those of the step before. After the updates the actor is
-    copied to the acting devices, so that the next step collects with the newest. The host waits
-    for neither call, and no result depends on how long anything takes.
-
-    **Returns:** the state, and metrics: means over the updates, what the agent says of the new
-    rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
-    and `failures`, the episodes cut short so far because the simulation broke down, where it can.
-    With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
-    the first batch was drawn, of the actor that had collected the newest rows.
-    """
-    if loop.actor_devices:
-        return _step_side_by_side(loop, state)
-    state, collected = _collect(loop, state)
-    state, learned = _update_program(loop, state)
-    return state, learned | collected
-
-
-def compiled_step(
-    loop: Loop, state: LoopState
-) -> Callable[[LoopState], tuple[LoopState, _Numbers]]:
-    """[`zero_train.step`][] for states like this one, or a [`zero_train.template`][] of them, whose
-    learning is compiled now. Its collecting is compiled by [`zero_train.fill`][], or at the first
-    call, and with `loop.actor_devices` both are."""
-    if loop.actor_devices:
-        return ft.partial(step, loop)
-    arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
-    build = lambda arrays, state: _learn(eqx.combine(arrays, static), state)
-    program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
-    return ft.partial(_step_in_turns, loop, ft.partial(program, arrays))
 
 
 # The two halves of a step. Each runs on the devices that it belongs to.
@@ -259,10 +185,10 @@ def act(
 
 def learn(
     loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], *, key: PRNGKeyArray
-) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
+) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
     """`num_updates` times draws a batch and updates; the metrics are means over the updates."""
 
-    def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, _Numbers]:
+    def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
         batch = draw(loop, buffer, key=dkey)
@@ -281,9 +207,9 @@ def learn(
     return agent, buffer, jax.tree.map(jnp.mean, means)
 
 
-def _take_in(
+def take_in(
     loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], rows: Experience
-) -> tuple[PyTree[Array], PyTree[Array], _Numbers]:
+) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
     """Stores rows of `[envs, time]`, and shows them to an agent that wants to see them."""
     buffer = store(loop, buffer, rows)
     metrics: dict[str, Any] = {}
@@ -292,7 +218,7 @@ def _take_in(
     return agent, buffer, metrics
 
 
-def _counts(rows: Experience) -> _Numbers:
+def counts(rows: Experience) -> Numbers:
     games = jnp.sum(rows.last, dtype=jnp.int32)
     return {"positions": rows.last.size - games, "games": games}
 
@@ -336,139 +262,25 @@ def _convolves(function: Callable[..., Any], *args: PyTree) -> bool:
     return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
 
 
-def _failures(episodes: Episodes) -> _Numbers:
+def failures(episodes: Episodes) -> Numbers:
     """How many episodes have broken down since the run began, where any can."""
     return {} if episodes.failures is None else {"failures": jnp.sum(episodes.failures)}
 
 
-def _keys(key: PRNGKeyArray, step: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+def step_keys(key: PRNGKeyArray, step: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     """The keys of a collection and of the updates that follow when its rows are stored."""
     return jr.fold_in(key, 2 * step), jr.fold_in(key, 2 * step + 1)
 
 
-# The halves in turns. They are two programs because the search is most of what is compiled, and
-# `fill` needs it as well.
-
-
-def _step_in_turns(
-    loop: Loop, learns: Callable[[LoopState], tuple[LoopState, _Numbers]], state: LoopState
-) -> tuple[LoopState, _Numbers]:
-    state, collected = _collect(loop, state)
-    state, learned = learns(state)
-    return state, learned | collected
-
-
-@eqx.filter_jit(donate="all-except-first")
-def _collect(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
-    if state.handover is not None:
-        raise ValueError(
-            "the state is one of a loop with actor_devices; make one with `zero_train.init` of "
-            "this loop."
-        )
-    akey, _ = _keys(state.key, state.step)
-    actor = loop.agent.actor(state.agent, explore=True)
-    episodes, rows = act(loop, actor, state.episodes, key=akey)
-    agent, buffer, metrics = _take_in(loop, state.agent, state.buffer, rows)
-    state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
-    state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
-    return state, metrics | _counts(rows) | _failures(episodes)
-
-
-def _learn(loop: Loop, state: LoopState) -> tuple[LoopState, _Numbers]:
-    """After `_collect`, which has counted the step."""
-    _, lkey = _keys(state.key, state.step - 1)
-    agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
-    state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
-    return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
-
-
-_update_program = eqx.filter_jit(_learn, donate="all-except-first")
-
-
-# The halves side by side: the host starts both, and sends on what each made for the other.
-
-
-def _step_side_by_side(
-    loop: Loop, state: LoopState, *, learns: bool = True
-) -> tuple[LoopState, _Numbers]:
-    before, after = _handover(state), _act_ahead(loop, state)
-    given = before.rows, before.key, before.staleness
-    learned = _learner_program((loop, learns), given, state.agent, state.buffer)
-    agent, buffer, actor, staleness, metrics = learned
-    actor = send(actor, places(loop.actor_mesh, P(), actor))
-    handover = dataclasses.replace(_handover(after), actor=actor, staleness=staleness)
-    after = dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
-    return after, metrics | _failures(after.episodes)
-
-
-def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
-    """Collects rows and sends them to the learning devices, in place of those before them."""
-    before, mesh = _handover(state), loop.learner_mesh
-    acted = _actor_program(loop, before.actor, state.episodes, state.key, state.step)
-    episodes, key, step, rows, lkey = acted
-    rows, lkey = send(rows, places(mesh, P("data"), rows)), send(lkey, places(mesh, P(), lkey))
-    handover = dataclasses.replace(before, rows=rows, key=lkey)
-    return LoopState(state.agent, episodes, state.buffer, key, step, handover)
-
-
-def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended."""
-
-    @ft.partial(jax.jit, static_argnums=0, donate_argnums=3)
-    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
-        leaves, structure = static
-        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
-        return function(fixed, given, *donated)
-
-    @ft.wraps(function)
-    def dispatch(fixed: Any, given: PyTree[Array], *donated: PyTree[Array]) -> Any:
-        arrays, static = eqx.partition(fixed, eqx.is_array)
-        leaves, structure = jax.tree.flatten(static)
-        return program((tuple(leaves), structure), arrays, given, donated)
-
-    return dispatch
-
-
-@_dispatched
-def _actor_program(
-    loop: Loop, arrays: PyTree[Array], episodes: Episodes, key: PRNGKeyArray, step: Int[Array, ""]
-) -> tuple[Episodes, PRNGKeyArray, Int[Array, ""], Experience, PRNGKeyArray]:
-    build = lambda: loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=True)
-    akey, lkey = _keys(key, step)
-    episodes, rows = act(loop, with_arrays(build, arrays), episodes, key=akey)
-    return episodes, jr.clone(key), step + 1, rows, lkey
-
-
-@_dispatched
-def _learner_program(
-    fixed: tuple[Loop, bool],
-    given: tuple[Experience, PRNGKeyArray, Int[Array, ""]],
-    agent: PyTree[Array],
-    buffer: PyTree[Array],
-) -> tuple[PyTree[Array], PyTree[Array], PyTree[Array], Int[Array, ""], _Numbers]:
-    (loop, learns), (rows, key, staleness) = fixed, given
-    agent, buffer, metrics = _take_in(loop, agent, buffer, rows)
-    metrics["staleness"] = staleness.astype(jnp.float32)
-    if learns:
-        agent, buffer, learned = learn(loop, agent, buffer, key=key)
-        metrics = learned | metrics | _counts(rows)
-    # Of an agent's state the acting devices need the actor, and not the optimiser.
-    staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
-    small = agent, _actor_arrays(loop, agent), staleness
-    small = jax.lax.with_sharding_constraint(small, places(loop.learner_mesh, P(), small))
-    agent, actor, staleness = small
-    return agent, buffer, actor, staleness, metrics
-
-
-def _actor_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
+def actor_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
     return eqx.filter(loop.agent.actor(agent, explore=True), eqx.is_array)
 
 
-def _handover(state: LoopState) -> Handover:
-    if state.handover is None:
+def handover_of(loop: Loop, state: LoopState) -> Any:
+    if (state.handover is None) == bool(loop.actor_devices):
+        other = "without" if loop.actor_devices else "with"
         raise ValueError(
-            "the state is one of a loop without actor_devices; make one with "
-            "`zero_train.init` of this loop."
+            f"the state is one of a loop {other} actor_devices; make one with `zero_train.init`."
         )
     return state.handover
 
@@ -476,7 +288,7 @@ def _handover(state: LoopState) -> Handover:
 # A state before anything has been collected.
 
 
-def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
+def fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
     akey, ekey, lkey = jr.split(key, 3)
     agent = loop.agent.init(key=akey)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
@@ -492,9 +304,9 @@ def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
     state = LoopState(agent, episodes, loop.buffer.init(example), lkey, zero)
     if not loop.actor_devices:
         return state
-    handover = Handover(_actor_arrays(loop, agent), rows, lkey, zero)
+    handover = Handover(actor_arrays(loop, agent), rows, lkey, zero)
     return dataclasses.replace(state, handover=handover)
 
 
-def _shapes(loop: Loop) -> LoopState:
-    return jax.eval_shape(ft.partial(_fresh, loop), jr.key(0))
+def shapes_of(loop: Loop) -> LoopState:
+    return jax.eval_shape(ft.partial(fresh, loop), jr.key(0))

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import functools as ft
 import hashlib
 import json
 import os
@@ -18,7 +19,6 @@ from .. import (
     AbstractActor,
     check_finite,
     Checkpoints,
-    compiled_step,
     episode_metrics,
     fill,
     init,
@@ -31,6 +31,7 @@ from .. import (
     StopSignal,
     template,
 )
+from .._step import collect, compiled_half, in_turns, step, update
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import in_background
 from ._config import AbstractConfig, folder_of, Options
@@ -137,34 +138,41 @@ def _prepare(
 ) -> tuple[LoopState, Callable[..., Any]] | None:
     """The state after the first games, and the compiled step; `None` if a signal came meanwhile.
 
-    Learning is compiled while the search is compiled and the first games are played. Both have
-    threads of their own, because the main thread hears no signal while it waits for XLA. A run
-    that goes on compiles its search in its first step.
+    Threads compile, because the main thread hears no signal while it waits for XLA: first what
+    collects, so that the first games begin early, and what learns while they are played.
     """
-    began = time.monotonic()
-    tasks = [in_background(lambda: compiled_step(loop, like))]
-    what = "compiling"
-    if state is None:
+    began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
+    after = lambda: f"after {time.monotonic() - began:.0f} s"
+    halves: list[concurrent.futures.Future] = []
+    if not loop.actor_devices:
+        first = in_background(lambda: compiled_half(loop, like, collect))
+        second = lambda: first.result() and compiled_half(loop, like, update)
+        halves = [first, in_background(second)]
+    tasks = list(halves)
+    if fresh:
         key = jr.fold_in(jr.key(config.seed), 0)
-        tasks.append(in_background(lambda: fill(loop, init(loop, key=key))))
-        what = "compiling and playing the first games"
-    last_time = _LastTime(config)
-    with view.waiting(what, last_time.seconds if state is None else None):
+        filling = lambda: fill(loop, init(loop, key=key), *(x.result() for x in halves[:1]))
+        tasks.append(in_background(filling))
+    what = "compiling and playing the first games" if fresh else "compiling"
+    with view.waiting(what, last_time.seconds if fresh else None):
         pending = set(tasks)
         while pending:
             done, pending = concurrent.futures.wait(
-                pending, timeout=0.1, return_when=concurrent.futures.FIRST_EXCEPTION
+                pending, timeout=0.1, return_when=concurrent.futures.FIRST_COMPLETED
             )
             for task in done:
                 task.result()
+            if fresh and done & set(halves[:1]):
+                view.note(f"the first games begin {after()}")
             if stop.requested:
                 return None
-    seconds = time.monotonic() - began
-    view.note(f"the first step begins after {seconds:.0f} s")
-    if state is None:
-        last_time.keep(seconds)
-    run_step, *filled = (task.result() for task in tasks)
-    return (filled[0] if state is None else state), run_step
+    view.note(f"the first step begins {after()}")
+    if fresh:
+        last_time.keep(time.monotonic() - began)
+    run_step = ft.partial(step, loop)
+    if halves:
+        run_step = ft.partial(in_turns, *(half.result() for half in halves))
+    return (tasks[-1].result() if state is None else state), run_step
 
 
 class _LastTime:

@@ -1,0 +1,230 @@
+"""The training loop: collect rows, store them, learn from replay; on one set of devices or two."""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from ._agent import Experience
+from ._collect import Episodes
+from ._learning import with_arrays
+from ._loop import (
+    act,
+    actor_arrays,
+    counts,
+    failures,
+    fresh,
+    handover_of,
+    learn,
+    Loop,
+    LoopState,
+    Numbers,
+    shapes_of,
+    shardings,
+    step_keys,
+    take_in,
+)
+from ._mesh import places, send
+
+
+#: `fill` gives up after so many collections: no game is that long.
+_MAX_FILLS = 1_000
+
+
+def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
+    """Fresh parameters and environments and an empty buffer, laid out over the mesh.
+
+    With `loop.actor_devices`, the first rows are collected as well.
+    """
+    # One program has one set of devices: all is made where it is learned from, then sent.
+    learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
+    build = ft.partial(fresh, loop)
+    state = jax.jit(build, out_shardings=shardings(learner, shapes_of(loop)))(key)
+    if not loop.actor_devices:
+        return state
+    return _act_ahead(loop, send(state, shardings(loop, state)))
+
+
+def fill(
+    loop: Loop, state: LoopState, collects: Callable[..., tuple[LoopState, Numbers]] | None = None
+) -> LoopState:
+    """Collects and stores, without learning, until the buffer is ready.
+
+    **Arguments:**
+
+    - `collects`: the collecting half of a step, where it is compiled already.
+
+    **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
+    it many times over.
+    """
+    if collects is None:
+        only = ft.partial(_step_side_by_side, learns=False) if loop.actor_devices else _PROGRAMS[0]
+        collects = ft.partial(only, loop)
+    for _ in range(_MAX_FILLS):
+        if bool(loop.buffer.ready(state.buffer)):
+            return state
+        state, _ = collects(state)
+    raise ValueError(
+        f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
+        f"{loop.num_envs} environments; give it more room or a smaller batch."
+    )
+
+
+def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+    """Collects, stores, then `num_updates` times samples, augments and updates.
+
+    Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
+    learns; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new rows
+    before the first update. Where the agent's update returns priorities, the buffer is given them
+    before the next batch is drawn.
+
+    With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
+    that are stored and learned from are those of the step before. After the updates the actor is
+    copied to the acting devices, so that the next step collects with the newest. The host waits
+    for neither call, and no result depends on how long anything takes.
+
+    **Returns:** the state, and metrics: means over the updates, what the agent says of the new
+    rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
+    and `failures`, the episodes cut short so far because the simulation broke down, where it can.
+    With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
+    the first batch was drawn, of the actor that had collected the newest rows.
+    """
+    if loop.actor_devices:
+        return _step_side_by_side(loop, state)
+    collects, learns = (ft.partial(half, loop) for half in _PROGRAMS)
+    return in_turns(collects, learns, state)
+
+
+def compiled_step(loop: Loop, state: LoopState) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
+    """[`zero_train.step`][] for states like this one, or a [`zero_train.template`][] of them,
+    compiled now; with `loop.actor_devices` at the first call."""
+    if loop.actor_devices:
+        return ft.partial(step, loop)
+    return ft.partial(in_turns, *(compiled_half(loop, state, half) for half in (collect, update)))
+
+
+# The halves in turns. They are two programs because the search is most of what is compiled, and
+# `fill` needs it as well.
+
+
+def compiled_half(
+    loop: Loop, state: LoopState, half: Callable[..., tuple[LoopState, Numbers]]
+) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
+    """`collect` or `update` for states like this one, or a template of them, compiled now."""
+    arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
+    build = lambda arrays, state: half(eqx.combine(arrays, static), state)
+    program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
+    return ft.partial(program, arrays)
+
+
+def in_turns(
+    collects: Callable[..., Any], learns: Callable[..., Any], state: LoopState
+) -> tuple[LoopState, Numbers]:
+    state, collected = collects(state)
+    state, learned = learns(state)
+    return state, learned | collected
+
+
+def collect(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+    """The first half of a step."""
+    handover_of(loop, state)
+    akey, _ = step_keys(state.key, state.step)
+    actor = loop.agent.actor(state.agent, explore=True)
+    episodes, rows = act(loop, actor, state.episodes, key=akey)
+    agent, buffer, metrics = take_in(loop, state.agent, state.buffer, rows)
+    state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
+    state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
+    return state, metrics | counts(rows) | failures(episodes)
+
+
+def update(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+    """The second half, after `collect`, which has counted the step."""
+    _, lkey = step_keys(state.key, state.step - 1)
+    agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
+    state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
+    return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
+
+
+_PROGRAMS = [eqx.filter_jit(half, donate="all-except-first") for half in (collect, update)]
+
+
+# The halves side by side: the host starts both, and sends on what each made for the other.
+
+
+def _step_side_by_side(
+    loop: Loop, state: LoopState, *, learns: bool = True
+) -> tuple[LoopState, Numbers]:
+    before, after = handover_of(loop, state), _act_ahead(loop, state)
+    given = before.rows, before.key, before.staleness
+    learned = _learner_program((loop, learns), given, state.agent, state.buffer)
+    agent, buffer, actor, staleness, metrics = learned
+    actor = send(actor, places(loop.actor_mesh, P(), actor))
+    handover = dataclasses.replace(handover_of(loop, after), actor=actor, staleness=staleness)
+    after = dataclasses.replace(after, agent=agent, buffer=buffer, handover=handover)
+    return after, metrics | failures(after.episodes)
+
+
+def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
+    """Collects rows and sends them to the learning devices, in place of those before them."""
+    before, mesh = handover_of(loop, state), loop.learner_mesh
+    acted = _actor_program(loop, before.actor, state.episodes, state.key, state.step)
+    episodes, key, step, rows, lkey = acted
+    rows, lkey = send(rows, places(mesh, P("data"), rows)), send(lkey, places(mesh, P(), lkey))
+    handover = dataclasses.replace(before, rows=rows, key=lkey)
+    return LoopState(state.agent, episodes, state.buffer, key, step, handover)
+
+
+def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended."""
+
+    @ft.partial(jax.jit, static_argnums=0, donate_argnums=3)
+    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
+        leaves, structure = static
+        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
+        return function(fixed, given, *donated)
+
+    @ft.wraps(function)
+    def dispatch(fixed: Any, given: PyTree[Array], *donated: PyTree[Array]) -> Any:
+        arrays, static = eqx.partition(fixed, eqx.is_array)
+        leaves, structure = jax.tree.flatten(static)
+        return program((tuple(leaves), structure), arrays, given, donated)
+
+    return dispatch
+
+
+@_dispatched
+def _actor_program(
+    loop: Loop, arrays: PyTree[Array], episodes: Episodes, key: PRNGKeyArray, step: Int[Array, ""]
+) -> tuple[Episodes, PRNGKeyArray, Int[Array, ""], Experience, PRNGKeyArray]:
+    build = lambda: loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=True)
+    akey, lkey = step_keys(key, step)
+    episodes, rows = act(loop, with_arrays(build, arrays), episodes, key=akey)
+    return episodes, jr.clone(key), step + 1, rows, lkey
+
+
+@_dispatched
+def _learner_program(
+    fixed: tuple[Loop, bool],
+    given: tuple[Experience, PRNGKeyArray, Int[Array, ""]],
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+) -> tuple[PyTree[Array], PyTree[Array], PyTree[Array], Int[Array, ""], Numbers]:
+    (loop, learns), (rows, key, staleness) = fixed, given
+    agent, buffer, metrics = take_in(loop, agent, buffer, rows)
+    metrics["staleness"] = staleness.astype(jnp.float32)
+    if learns:
+        agent, buffer, learned = learn(loop, agent, buffer, key=key)
+        metrics = learned | metrics | counts(rows)
+    # Of an agent's state the acting devices need the actor, and not the optimiser.
+    staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
+    small = agent, actor_arrays(loop, agent), staleness
+    small = jax.lax.with_sharding_constraint(small, places(loop.learner_mesh, P(), small))
+    agent, actor, staleness = small
+    return agent, buffer, actor, staleness, metrics
