@@ -29,7 +29,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     )
     board = {"board": "{} x {}, {} mines".format(*size)} if None not in size else {}
     return board | _newest(run.evaluations), [
-        charts("Play", *_play(run.evaluations, known)),
+        charts("Play", *_play(run, known)),
         tables(_comparison(run.evaluations, known)),
         learning,
         charts("Boards", _mines(run), *pictures(run.folder)),
@@ -38,6 +38,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
 
 def _mines(run: StoredRun) -> str:
     return chart(
+        run,
         "Mines",
         "Divergence from the exact probability of a mine, in nats per hidden cell.",
         curve(run.metrics, "auxiliary_loss"),
@@ -55,7 +56,8 @@ def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _play(evaluations: list[dict[str, Any]], known: bool) -> list[str]:
+def _play(run: StoredRun, known: bool) -> list[str]:
+    evaluations = run.evaluations
     levels = lambda i: [("bound", BOUND[i]), ("hand-written", KNOWN["tiebreak"][i])]
     parts = [
         ("Games won", "win_rate", "win_se", 0, True),
@@ -63,6 +65,7 @@ def _play(evaluations: list[dict[str, Any]], known: bool) -> list[str]:
     ]
     return [
         chart(
+            run,
             heading,
             "Estimates that do not depend on the actual mines; bars are two standard errors.",
             *(_series(evaluations, agent, name, error) for agent in FOLLOWED if evaluations),

@@ -28,19 +28,19 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         value_error="Mean distance between predicted value and its target.",
     )
     return _strongest(run.evaluations), [
-        charts("Play", *_play(run.evaluations, world)),
+        charts("Play", *_play(run, world)),
         tables(_comparison(run.evaluations, world)),
         learning,
     ]
 
 
-def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:
-    players = _followed(evaluations)
+def _play(run: StoredRun, world: str) -> list[str]:
+    players = _followed(run.evaluations)
     returned, won, lost = OPTIMUM[world]
 
     def part(heading: str, caption: str, name: str, best: float, percent: bool = True) -> str:
         series = [_series(label, rows, name) for label, rows in players.items()]
-        return chart(heading, caption, *series, levels=[("optimum", best)], percent=percent)
+        return chart(run, heading, caption, *series, levels=[("optimum", best)], percent=percent)
 
     return [
         part(
@@ -51,6 +51,7 @@ def _play(evaluations: list[dict[str, Any]], world: str) -> list[str]:
             percent=False,
         ),
         chart(
+            run,
             "Regret",
             "The loss of a decision compared with the best one (gamma 0.99).",
             *(_series(label, rows, "regret_mean") for label, rows in players.items()),

@@ -25,27 +25,29 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     )
     return _strongest(players, run.evaluations), [
         learning,
-        charts("Strength", *_strength(players, run.evaluations)),
+        charts("Strength", *_strength(run, players)),
         tables(_last_evaluation(run.evaluations), _ladder(players)),
     ]
 
 
-def _strength(players: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[str]:
+def _strength(run: StoredRun, players: list[dict[str, Any]]) -> list[str]:
     past = sorted((p for p in players if p["step"] is not None), key=lambda p: p["step"])
     error = [2 * p["se"] for p in past]
     ladder = Series("", [p["step"] for p in past], [p["elo"] for p in past], (error, error))
     levels = [(p["name"], p["elo"]) for p in players if p["step"] is None] if past else []
     return [
         chart(
+            run,
             "Elo",
             "Past players on one ladder; bars are two standard errors.",
             ladder,
             levels=levels,
         ),
         chart(
+            run,
             "Score against fixed opponents",
             "A draw is half a win; bars are 95 % confidence intervals.",
-            *_scores(evaluations),
+            *_scores(run.evaluations),
             percent=True,
         ),
     ]

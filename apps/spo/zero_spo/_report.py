@@ -31,16 +31,17 @@ def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
 
 def _play(run: StoredRun) -> list[str]:
     rows = run.evaluations
-    steps = {row["step"]: row["positions"] for row in run.metrics}
-    x = [steps.get(row["step"], row["step"]) for row in rows]
+    x = [row["step"] for row in rows]
     error = [2 * row["return_se"] for row in rows]
     return [
         chart(
+            run,
             "Return",
             "Return of whole episodes; bars are two standard errors.",
             Series("", x, [row["return_mean"] for row in rows], (error, error)),
         ),
         chart(
+            run,
             "Episode length",
             "In steps.",
             Series("", x, [row["length_mean"] for row in rows]),
@@ -59,24 +60,28 @@ def _by_depth(run: StoredRun, name: str) -> list[Series]:
 def _search(run: StoredRun) -> list[str]:
     return [
         chart(
+            run,
             "Effective sample size",
             "As a fraction of the particles, before resampling.",
             *_by_depth(run, "ess_fraction"),
             from_zero=True,
         ),
         chart(
+            run,
             "KL of the weights, over its bound",
             "Divergence of the particles' weights from equal ones.",
             *_by_depth(run, "kl_search"),
             levels=[("target", 1.0)],
         ),
         chart(
+            run,
             "Particles alive",
             "Fraction of the particles whose episode is not over.",
             *_by_depth(run, "alive"),
             from_zero=True,
         ),
         chart(
+            run,
             "Improvement",
             "Mean advantage of the plan over the policy, as estimated by the search.",
             curve(run.metrics, "improvement"),
@@ -89,20 +94,30 @@ def _learning(run: StoredRun) -> list[str]:
     named = lambda name: [curve(run.metrics, name + part, part.strip("_")) for part in parts]
     return [
         chart(
+            run,
             "Temperature",
             "In the unit of rewards; it follows the KL below.",
             curve(run.metrics, "temperature"),
         ),
         chart(
+            run,
             "KL of the improved policy, over its bound",
             "KL divergence of the policy improved by the advantages; 1 is on target.",
             curve(run.metrics, "kl_nonparametric_relative"),
             levels=[("target", 1.0)],
         ),
-        chart("KL of the policy, over its bound", "From the target policy.", *named("kl_relative")),
-        chart("Multipliers", "Multipliers of the policy's bounds.", *named("alpha")),
-        chart("Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
         chart(
-            "Mean value", "Mean value of the states in a batch.", curve(run.metrics, "value_mean")
+            run,
+            "KL of the policy, over its bound",
+            "From the target policy.",
+            *named("kl_relative"),
+        ),
+        chart(run, "Multipliers", "Multipliers of the policy's bounds.", *named("alpha")),
+        chart(run, "Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
+        chart(
+            run,
+            "Mean value",
+            "Mean value of the states in a batch.",
+            curve(run.metrics, "value_mean"),
         ),
     ]

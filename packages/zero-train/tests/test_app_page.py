@@ -4,6 +4,7 @@ import html.parser
 import json
 import re
 
+import numpy as np
 import pytest
 
 from zero_train.app import (
@@ -12,6 +13,7 @@ from zero_train.app import (
     charts,
     curve,
     Series,
+    StoredRun,
     table,
     tables,
     write_report,
@@ -71,8 +73,9 @@ def of_nim(run):
     sections = [
         charts(
             "Learning",
-            chart("Loss", "In nats.", curve(run.metrics, "loss")),
+            chart(run, "Loss", "In nats.", curve(run.metrics, "loss")),
             chart(
+                run,
                 "Strength",
                 "Of two players.",
                 Series("a < b", [10, 20], [0.25, 0.75], (error, error)),
@@ -134,3 +137,16 @@ def test_a_run_that_has_hardly_begun(tmp_path):
 def test_a_curve_leaves_out_lines_without_it():
     rows = [{"step": 1, "x": 2.0}, {"step": 2}, {"step": 3, "x": None}, {"step": 5, "x": 0.0}]
     assert curve(rows, "x", "name") == Series("name", [1, 5], [2.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "axis, expected", [("steps", [0, 15, 30]), ("positions", [0, 13_500, 27_000])]
+)
+def test_charts_are_over_steps_positions_or_hours(tmp_path, axis, expected):
+    write_run(tmp_path)
+    assert list(StoredRun.read(tmp_path, axis).along([0, 15, 30])) == expected
+    hours = StoredRun.read(tmp_path, "hours").along([0, 15, 30])
+    np.testing.assert_allclose(hours, np.asarray([0, 37.5, 75]) / 3600)
+    app = App("<nim>", "Nim.", {}, lambda config: pytest.fail(), page=of_nim)
+    words = _Page(write_report(app, tmp_path, axis).read_text()).words
+    assert axis.removesuffix("s" if axis == "steps" else "") in words

@@ -18,7 +18,7 @@ from .._learning import with_arrays
 from ._config import AbstractConfig, Bounds, load_config
 from ._errors import as_usage_error, UsageError, warn
 from ._evaluation import Evaluation, network_alone, RunFiles
-from ._report import page_of, StoredRun, write_page
+from ._report import Axis, page_of, StoredRun, write_page
 
 
 Config = TypeVar("Config", bound=AbstractConfig)
@@ -112,13 +112,15 @@ def load(app: App[Config], run: str | os.PathLike[str]) -> Trained[Config]:
     return Trained(config, loop, player_of(loop, arrays), step)
 
 
-def write_report(app: App[Any], folder: str | os.PathLike[str]) -> pathlib.Path:
+def write_report(
+    app: App[Any], folder: str | os.PathLike[str], axis: Axis = "steps"
+) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out.
 
     **Returns:** its path.
     """
-    run = StoredRun.read(folder)
+    run = StoredRun.read(folder, axis)
     figures, sections = app.page(run)
     named = dict.fromkeys((app.name, run.config.get("agent"), run.config.get("env")))
     return write_page(run, " ".join(filter(None, named)), figures, sections)

@@ -38,6 +38,7 @@ _STYLE: dict[Any, Any] = {
 def draw(
     series: Sequence[Series],
     *,
+    axis: str = "step",
     levels: Sequence[tuple[str, float]] = (),
     percent: bool = False,
     from_zero: bool = False,
@@ -46,6 +47,7 @@ def draw(
 
     **Arguments:**
 
+    - `axis`: the label of the horizontal axis.
     - `levels`: labelled horizontal lines.
     - `percent`: `y` is a share of 1.
     - `from_zero`: the axis starts at 0.
@@ -69,7 +71,7 @@ def draw(
                 horizontalalignment="right",
                 fontsize=8,
             )
-        _dress(axes, percent)
+        _dress(axes, axis, percent)
         if from_zero:
             axes.set_ylim(bottom=0)
         if any(one.label for one in series):
@@ -105,14 +107,15 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
     axes.plot(x, y, color=colour, linewidth=1.8, label=one.label, marker=marker)
 
 
-def _dress(axes: Axes, percent: bool) -> None:
-    axes.set_xlabel("step", fontsize=8)
-    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 4, 5, 10]))
+def _dress(axes: Axes, axis: str, percent: bool) -> None:
+    axes.set_xlabel(axis, fontsize=8)
+    whole = axis != "hours"
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole, steps=[1, 2, 4, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(
         FuncFormatter(lambda v, _: f"{100 * v:.0f} %" if percent else f"{v:,.6g}")
     )
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if whole else f"{v:.4g}"))
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -19,8 +19,9 @@ import tyro
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from ._app import AbstractCommand, App, write_report
 from ._background import compiling
-from ._config import check_bounds, flag, folder_of, Options
+from ._config import check_bounds, flag, folder_of, load_config, Options
 from ._errors import UsageError
+from ._report import Axis
 from ._train import train
 
 
@@ -64,9 +65,12 @@ class _Report(AbstractCommand):
 
     run: tyro.conf.Positional[str]
     """The folder of a run."""
+    axis: Axis = "steps"
+    """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
 
     def __call__(self, app: App[Any]) -> None:
-        print(f"The report is {write_report(app, self.run)}")
+        load_config(app.config, self.run, app.name)
+        print(f"The report is {write_report(app, self.run, self.axis)}")
 
 
 @dataclasses.dataclass(frozen=True)

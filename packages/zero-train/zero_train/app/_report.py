@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .._disk import write_whole
 from ._view import clock, number
 
 
+#: What a chart can be drawn over.
+Axis = Literal["steps", "positions", "hours"]
 #: How many series a chart can tell apart.
 MAX_SERIES = 6
 
@@ -149,6 +151,7 @@ def charts(heading: str, *parts: str) -> str:
 
 
 def chart(
+    run: "StoredRun",
     heading: str,
     caption: str,
     *series: Series,
@@ -156,17 +159,21 @@ def chart(
     percent: bool = False,
     from_zero: bool = False,
 ) -> str:
-    """Draws curves over steps, the first `MAX_SERIES` of them; "nothing yet" without points.
+    """Draws curves over the axis of a run, the first `MAX_SERIES` of them; "nothing yet" without
+    points.
 
     **Arguments:**
 
+    - `series`: over steps.
     - `levels`: labelled horizontal lines.
     - `percent`: `y` is a share of 1.
     - `from_zero`: the axis starts at 0.
     """
     from ._chart import draw  # matplotlib: seconds to import
 
-    svg = draw(series, levels=levels, percent=percent, from_zero=from_zero)
+    shown = [dataclasses.replace(one, x=run.along(one.x)) for one in series]
+    axis = run.axis.removesuffix("s") if run.axis == "steps" else run.axis
+    svg = draw(shown, axis=axis, levels=levels, percent=percent, from_zero=from_zero)
     return picture(heading, caption, svg or '<p class="none">nothing yet</p>')
 
 
@@ -224,6 +231,7 @@ class StoredRun:
     - `folder`: its path.
     - `config`: the configuration.
     - `metrics`, `timings`, `evaluations`: the lines of these files, in order.
+    - `axis`: what charts are drawn over.
     """
 
     folder: pathlib.Path
@@ -231,9 +239,10 @@ class StoredRun:
     metrics: list[dict[str, Any]]
     timings: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
+    axis: Axis = "steps"
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> "StoredRun":
+    def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
         """Reads the folder of a run, which may still be running."""
         folder = pathlib.Path(folder)
         config = folder / "config.json"
@@ -243,7 +252,21 @@ class StoredRun:
             metrics=read_lines(folder / "metrics.jsonl"),
             timings=read_lines(folder / "timings.jsonl"),
             evaluations=read_lines(folder / "evaluations.jsonl"),
+            axis=axis,
         )
+
+    def along(self, steps: Sequence[float]) -> Sequence[float]:
+        """Where steps are on the axis: themselves, the positions collected until then, or the hours
+        of training."""
+        if self.axis == "steps" or not self.metrics or not self.timings:
+            return steps
+        if self.axis == "positions":
+            known = [(row["step"], row.get("positions") or 0) for row in self.metrics]
+        else:
+            spent = np.cumsum([row.get("seconds") or 0 for row in self.timings]) / 3600
+            known = zip((row["step"] for row in self.timings), spent.tolist(), strict=True)
+        x, y = zip((0, 0), *known, strict=True)
+        return np.interp(steps, x, y).tolist()
 
 
 def progress(run: StoredRun) -> dict[str, str]:
@@ -264,7 +287,7 @@ def speed(run: StoredRun) -> str:
     return charts(
         "Speed",
         *(
-            chart(heading, caption, curve(run.timings, name), from_zero=True)
+            chart(run, heading, caption, curve(run.timings, name), from_zero=True)
             for heading, caption, name in (
                 ("Positions a second", "Collected while also learning.", "positions_per_second"),
                 ("Games a second", "Finished while also learning.", "games_per_second"),
@@ -283,18 +306,20 @@ def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
     return charts(
         "Learning",
         chart(
+            run,
             "Policy loss",
             "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
             curve(run.metrics, "policy_loss", "loss"),
             curve(run.metrics, "target_entropy", "floor"),
         ),
-        chart("Value loss", value_loss, curve(run.metrics, "value_loss")),
+        chart(run, "Value loss", value_loss, curve(run.metrics, "value_loss")),
         chart(
+            run,
             "Policy entropy",
             "How undecided the network is about the next move, in nats.",
             curve(run.metrics, "policy_entropy"),
         ),
-        chart("Value error", value_error, curve(run.metrics, "value_error")),
+        chart(run, "Value error", value_error, curve(run.metrics, "value_error")),
     )
 
 
@@ -306,13 +331,14 @@ def page_of(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     if "score" in last:
         shown = {"score against random": f"{last['score']:.1%}"}
         caption = "Of the network without a search, against random moves."
-        strength = chart("Score", caption, curve(run.evaluations, "score"), percent=True)
+        strength = chart(run, "Score", caption, curve(run.evaluations, "score"), percent=True)
     else:
         if "return_mean" in last:
             shown = {"return": f"{last['return_mean']:.4g} ± {last['return_se']:.2g}"}
         returns = curve(run.evaluations, "return_mean")
-        strength = chart("Return", "Of the network without a search.", returns)
+        strength = chart(run, "Return", "Of the network without a search.", returns)
     lengths = chart(
+        run,
         "Length of games",
         "Mean and median of the games that ended in a step of training.",
         curve(run.metrics, "episode_length_mean", "mean"),
