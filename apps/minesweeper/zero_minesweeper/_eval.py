@@ -11,7 +11,7 @@ import tyro
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, Loop
-from zero_train.app import AbstractCommand, App, Bounds, Evaluation, EvaluationResult, RunFiles
+from zero_train.app import AbstractCommand, App, Bounds, Evaluate, EvaluationResult, RunFiles
 
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
@@ -129,7 +129,7 @@ def result_row(name: str, measured: Measured) -> dict[str, Any]:
     }
 
 
-def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Measures the network without and with a search and, at the end, agents without a network. It
     keeps what the network thinks of some boards in boards.json."""
     del loop

@@ -36,7 +36,10 @@ _RISKS = (
     (1.0, ColorTriplet(0xAF, 0x00, 0x00)),
 )
 _MARK = Style(color="#000000", bgcolor="#ffffff", bold=True)
-_WIDTHS = {False: (3, 2, 1), True: (4, 3, 2, 1)}  # of a cell; percents in plain text are wider
+_WIDTHS = {
+    False: (3, 2, 1),
+    True: (4, 3, 2, 1),
+}  # of a cell, with percents and a space between them or without
 _MEANINGS = (
     ("*", "mine"),
     ("X", "opened mine"),
@@ -118,8 +121,8 @@ def draw(picture: Picture, *, width: int, plain: bool) -> Text:
     for percents, `o` is a safe cell.
     """
     rows, columns = picture.board.shape
-    wide = plain and picture.heat is not None
-    size = next((w for w in _WIDTHS[wide] if width_of(columns, rows, w) <= width), 1)
+    widths = _WIDTHS[picture.heat is not None]
+    size = next((w for w in widths if width_of(columns, rows, w) <= width), 1)
     margin = len(str(rows))
     text = _header(columns, size, margin, plain)
     for row in range(rows):

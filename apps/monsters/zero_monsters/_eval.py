@@ -15,7 +15,7 @@ from zero_train.app import (
     App,
     as_usage_error,
     Bounds,
-    Evaluation,
+    Evaluate,
     EvaluationResult,
     load,
     RunFiles,
@@ -114,7 +114,7 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Measures the player in rollouts, with its planner and without a search; at the end also with
     other planners, and its planner without the network."""
     del loop, files

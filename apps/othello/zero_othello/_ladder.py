@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractDiscreteEnvironment
 from zero_train import AbstractActor, EloLadder, Loop, match, MatchSummary
-from zero_train.app import Evaluation, EvaluationResult, RunFiles, sentence, with_simulations
+from zero_train.app import Evaluate, EvaluationResult, RunFiles, sentence, with_simulations
 
 from ._config import Config, LONGEST_GAME
 from ._engines import opponent
@@ -144,7 +144,7 @@ def player_name(step: int) -> str:
     return f"step {step}"
 
 
-def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Plays the matches of every player, and keeps the ratings in elo.json."""
     env: Any = loop.env  # whose actions are discrete
     ladder = Ladder(config, env, files.player, files.evaluations)

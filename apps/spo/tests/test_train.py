@@ -15,7 +15,7 @@ import pytest
 from zero_spo.__main__ import APP
 from zero_spo._build import build_loop
 from zero_spo._eval import describe
-from zero_train import Checkpoints, read_lines
+from zero_train import Checkpoints, data_mesh, read_lines
 from zero_train.app import load, Options, train
 
 
@@ -130,6 +130,8 @@ def test_a_start_says_what_it_is_going_to_do(small_config):
     assert "policy of 50 parameters, critic of 41" in who and "spo on pendulum" in who
     assert much.startswith("4 blocks of 8 environments x 4 rows are 128 (--steps 123 in whole")
     assert re.search(r"2 gradient steps and [\d.]+ [kMG]FLOP of matrix products", work)
+    side_by_side = dataclasses.replace(loop, mesh=data_mesh(8), actor_devices=4)
+    assert describe(small_config, side_by_side) == [who, much, work]
     whole = dataclasses.replace(small_config, steps=128)
     assert describe(whole, loop)[1].startswith("4 blocks of 8 environments x 4 rows are 128;")
 

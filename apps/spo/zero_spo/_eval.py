@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from zero_train import (
     AbstractActor,
+    data_mesh,
     evaluate as play,
     EvaluationSummary,
     init,
@@ -25,7 +26,7 @@ from zero_train.app import (
     AbstractCommand,
     App,
     Bounds,
-    Evaluation,
+    Evaluate,
     EvaluationResult,
     load,
     RunFiles,
@@ -76,7 +77,7 @@ class Eval(AbstractCommand):
         print(f"  trained at {rate:.0f} environment steps a second")
 
 
-def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Plays whole episodes. Every evaluation has the same initial states and the same randomness.
 
     First it prints what is trained.
@@ -112,6 +113,8 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
 def describe(config: Config, loop: Loop) -> list[str]:
     """A description of the run: networks, number of steps and amount of arithmetic."""
     rows = config.envs * config.unroll
+    # The arithmetic of a step does not depend on the devices.
+    loop = dataclasses.replace(loop, mesh=data_mesh(1), actor_devices=0)
     shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
     online = shape.agent.online
     sizes = {name: _size(getattr(online, name)) for name in ("policy", "critic")}

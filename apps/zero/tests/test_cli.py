@@ -34,15 +34,15 @@ from zero_cli._config import presets
             ["train", "cartpole", "--particle", "8"],
             "no flag of spo train; did you mean --particles",
         ),
-        (["eval"], "Missing from zero eval: STR The folder of a run"),
+        (["eval"], "`zero eval RUN [flags]` needs the folder of a run first."),
         (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
         (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train; "),
         (["train", "zero_envs:TimeLimit"], "missing"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
-        (["eval", "--json", "nowhere"], "nowhere holds no run"),
+        (["eval", "--json", "nowhere"], "needs the folder of a run first"),
         (["play", "nowhere"], "nowhere holds no run"),
-        (["report"], "Missing from zero report: STR The folder of a run"),
-        (["compare", "one"], "Missing from zero compare: STR The folder of the other run"),
+        (["report"], "`zero report RUN [flags]` needs the folder of a run"),
+        (["compare", "one"], "one holds no run"),
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
@@ -113,4 +113,4 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
 
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(SPO())))
     code, _, err = zero("play", tmp_path)
-    assert code == 2 and "no command is called 'play'; choose one of train, eval, watch" in err
+    assert code == 2 and "is a run of `spo`, which has eval, watch, report, and no play." in err

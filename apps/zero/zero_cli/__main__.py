@@ -31,10 +31,21 @@ def _run(words: Sequence[str]) -> None:
     name, *rest = [*words, ""]
     if name == "train":
         _train(rest[:-1])
-    elif name in ("eval", "play", "watch", "report") and rest[0] and not rest[0].startswith("-"):
-        run(app_of(rest[0]), words)
-    else:
+    elif name in ("list", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)
+    elif name in (*APP.commands, "report") and (not rest[0] or rest[0].startswith("-")):
+        raise UsageError(f"`zero {name} RUN [flags]` needs the folder of a run first.")
+    else:
+        _of_run(name, rest[0], words)
+
+
+def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
+    """Runs a command of the app that made a run."""
+    app = app_of(folder) if name in (*APP.commands, "report") else APP
+    if name in APP.commands and name not in app.commands:
+        has = ", ".join([*app.commands, "report"])
+        raise UsageError(f"{folder} is a run of `{app.name}`, which has {has}, and no {name}.")
+    run(app, words)
 
 
 def _train(words: list[str]) -> None:

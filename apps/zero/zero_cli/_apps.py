@@ -9,7 +9,7 @@ import zero_monsters.__main__ as monsters
 import zero_othello.__main__ as othello
 import zero_spo.__main__ as spo
 from zero_train import Loop
-from zero_train.app import App, Evaluation, load_config, network_alone, RunFiles, UsageError
+from zero_train.app import App, Evaluate, load_config, network_alone, RunFiles, UsageError
 
 from ._build import build_loop
 from ._config import Config, presets
@@ -20,22 +20,23 @@ from ._watch import Watch
 from ._worlds import build_world
 
 
-def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluation:
+def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """The network without a search: against random moves, or alone."""
     players = build_world(config.env).players
     limits = {"games": config.games, "max_moves": config.max_moves}
     return network_alone(config, loop, files, players=players, **limits)
 
 
-#: Any game by tree search. The presets are those of one game; see `app_for`.
+#: Any game by tree search. `zero train` gives it the presets of the environment.
 APP = App(
     name="zero",
-    about="Train, measure and play any game: `zero train ENV [flags]`.",
+    about="Train, measure and play any game.",
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=build_loop,
     evaluation=_evaluation,
     commands={"eval": Eval, "play": Play, "watch": Watch, "compare": Compare, "list": List},
     preset="quick",
+    operands="ENV",
 )
 
 APPS: dict[str, App[Any]] = {

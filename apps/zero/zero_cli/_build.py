@@ -47,6 +47,7 @@ def build_loop(config: Config) -> Loop:
             value_target=NStepReturns(config.n_steps),
             value_code=_SUPPORT,
             target_rate=1 - config.average,
+            target_acts=True,
         )
         buffer = TrajectoryBuffer(length=config.window, **shared)
     return Loop(
@@ -67,7 +68,7 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     if config.network != "auto":
         try:
             kind = load_class(config.network)
-        except (ValueError, ImportError) as e:
+        except ValueError as e:
             raise UsageError(f"--network {config.network}: {e}") from e
         return kind(obs.features, num_actions, key=key)
     num_values = None if config.agent == "alphazero" else _SUPPORT.num_atoms

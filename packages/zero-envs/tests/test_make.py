@@ -38,7 +38,7 @@ def test_names_are_listed_with_their_library():
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),
         ("no_such_module:Game", r"No module named 'no_such_module'; give module:Class"),
         ("missing.py:Game", r"there is no file missing.py"),
-        ("zero_envs:TimeLimit", r"missing .*; the class of an env"),
+        ("zero_envs:TimeLimit", r"missing .*; give a class that needs no other arguments"),
         ("zero_envs:__version__", "is not callable"),
         (":Game", "Empty module name"),
     ],

@@ -93,11 +93,13 @@ def load_class(name: str) -> Any:
 
 def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
     try:
-        return load_class(name)(**options)
+        kind = load_class(name)
+    except ValueError as e:
+        raise ValueError(f'make("{name}"): {e}.') from e
+    try:
+        return kind(**options)
     except (TypeError, ValueError) as e:
-        raise ValueError(
-            f'make("{name}"): {e}; the class of an environment must need no other arguments.'
-        ) from e
+        raise ValueError(f'make("{name}"): {e}; give a class that needs no other arguments.') from e
 
 
 def _module(name: str) -> types.ModuleType:

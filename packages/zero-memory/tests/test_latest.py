@@ -73,6 +73,17 @@ def test_a_minibatch_is_different_windows_all_equally_likely(buffer, add, sample
     assert scipy.stats.chi2.sf(statistic, df=10) > 1e-3
 
 
+def test_minibatches_deal_every_epoch_anew(buffer, add):
+    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 10, ENVS))
+    draw = jax.jit(jax.vmap(lambda n: buffer.minibatch(state, n, key=jr.key(0))))
+    assert buffer.num_minibatches == 2
+    env, row = assert_windows(buffer, draw(jnp.arange(8)))
+    windows = np.asarray(env * 10 + row).reshape(4, 12)
+    whole = sorted(10 * env + row for env, row in _all(0))
+    assert all(sorted(epoch) == whole for epoch in windows.tolist())
+    assert len({tuple(epoch) for epoch in windows.tolist()}) > 2
+
+
 def test_until_it_is_full_the_windows_that_are_there_come_once(buffer, add, sample, epoch):
     state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 5, ENVS))
     assert not buffer.ready(state)

@@ -61,7 +61,7 @@ class Latest(AbstractWindowBuffer):
         """Draws one minibatch: `batch_size` different windows, uniformly.
 
         Calls with different keys are independent of each other. To learn from every window once,
-        use [`zero_memory.Latest.epoch`][].
+        use [`zero_memory.Latest.minibatch`][], as a `zero_train.Loop` does.
 
         Each shard draws an equal part of the batch from its own environments, with a key folded
         from its number. The rows are therefore the same however the shards lie on devices.
@@ -85,36 +85,48 @@ class Latest(AbstractWindowBuffer):
         rank, counts = jax.vmap(draw)(state.shard, starts)
         return self._cut_ranks(state, rank, starts, counts)
 
-    def epoch(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
-        """Splits all windows into minibatches in random order.
+    def minibatch(
+        self, state: TrajectoryState, number: Int[Array, ""] | int, *, key: PRNGKeyArray
+    ) -> Batch:
+        """One minibatch of epochs that follow each other: with the same key, the minibatches from
+        0 to `num_minibatches - 1` hold every window once, the next as many again, and so on.
 
-        Each shard splits its own windows, as in `sample`, into its parts of the minibatches.
+        Each shard deals out its own windows, as in `sample`, in an order of each epoch's own.
 
         **Returns:**
 
-        A [`zero_memory.Batch`][] of `[minibatches, batch, length]`, in which every window comes
-        once. Until the buffer is full, windows that are not complete come with weight 0.
+        A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full, windows that are
+        not complete come with weight 0.
 
         **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
+        epoch, part = jnp.divmod(jnp.asarray(number, jnp.int32), self.num_minibatches)
         starts = jnp.full(state.shard.shape, self._windows_per_env, jnp.int32)
         num_windows = self._num_windows // self.num_shards
+        size = self.batch_size // self.num_shards
 
-        def shuffle(shard: Int[Array, ""]):
-            return jr.permutation(jr.fold_in(key, shard), jnp.arange(num_windows, dtype=jnp.int32))
+        def deal(shard: Int[Array, ""]):
+            order = jr.fold_in(jr.fold_in(key, epoch), shard)
+            rank = jr.permutation(order, jnp.arange(num_windows, dtype=jnp.int32))
+            return jax.lax.dynamic_slice_in_dim(rank, part * size, size)
 
-        rank = jax.vmap(shuffle)(state.shard)
+        rank = jax.vmap(deal)(state.shard)
         there = self._num_starts(state, self._period)
         counts = rank % self._windows_per_env < there[:, None]
-        batch = self._cut_ranks(state, rank, starts, counts)
+        return self._cut_ranks(state, rank, starts, counts)
 
-        def by_minibatch(x: Array) -> Array:
-            # [shards, minibatches, windows] -> [minibatches, shards, windows]
-            parts = x.reshape(rank.shape[0], -1, self.batch_size // self.num_shards, *x.shape[1:])
-            return jnp.swapaxes(parts, 0, 1).reshape(parts.shape[1], -1, *x.shape[1:])
+    def epoch(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
+        """All minibatches of one epoch, `[minibatches, batch, length]`; see
+        [`zero_memory.Latest.minibatch`][]."""
+        self._check_complete(state)
+        numbers = jnp.arange(self.num_minibatches, dtype=jnp.int32)
+        return jax.vmap(lambda number: self.minibatch(state, number, key=key))(numbers)
 
-        return jax.tree.map(by_minibatch, batch)
+    @property
+    def num_minibatches(self) -> int:
+        """The number of minibatches in an epoch."""
+        return self._num_windows // self.batch_size
 
     def ready(self, state: TrajectoryState) -> Bool[Array, ""]:
         """Returns whether as many rows were added as the buffer keeps."""

@@ -97,12 +97,16 @@ class ValueSupport(eqx.Module):
     def decode(self, probs: Float[Array, " atoms"]) -> Float[Array, ""]:
         """The scalar of probabilities over the atoms: their mean, transformed back if `transform`.
 
-        Apply `jax.nn.softmax` to the logits of a network first.
+        For the logits of a network there is `decode_logits`.
         """
         check_shape("probs", probs, (self.num_atoms,))
         # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.
         mean = jnp.sum(probs * jnp.asarray(self.atoms, probs.dtype))
         return signed_parabolic(mean) if self.transform else mean
+
+    def decode_logits(self, logits: Float[Array, " atoms"]) -> Float[Array, ""]:
+        """The scalar that the logits of a network stand for."""
+        return self.decode(jax.nn.softmax(logits))
 
     def cross_entropy(
         self, logits: Float[Array, " atoms"], value: Float[Array, ""]

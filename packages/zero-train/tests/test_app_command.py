@@ -260,7 +260,7 @@ def test_other_ends(capsys):
     assert said == "app: no command is called 'og'; choose one of train, go, come, report.\n"
     run(None)
     assert capsys.readouterr().out.splitlines()[4:8] == [
-        "  train        train a player; its run folder is runs/PRESET by default, see --out",
+        "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
         "  report RUN   write the report of a run again",

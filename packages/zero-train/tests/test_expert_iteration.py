@@ -42,8 +42,8 @@ ATOMS = np.array([-1.0, 0.0, 1.0])
 class ThreeAtoms(eqx.Module):
     """Values on -1, 0 and 1."""
 
-    def decode(self, probs: Float[Array, " atoms"]) -> Float[Array, ""]:
-        return jnp.sum(probs * jnp.asarray(ATOMS, jnp.float32))
+    def decode_logits(self, logits: Float[Array, " atoms"]) -> Float[Array, ""]:
+        return jnp.sum(jax.nn.softmax(logits) * jnp.asarray(ATOMS, jnp.float32))
 
     def cross_entropy(self, logits: Float[Array, " atoms"], value: Float[Array, ""]):
         share = jnp.maximum(1 - jnp.abs(value - jnp.asarray(ATOMS, jnp.float32)), 0)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from zero_envs.testing import Nim
-from zero_memory import EpisodeBuffer
+from zero_memory import EpisodeBuffer, Latest
 from zero_train import (
+    AbstractAgent,
     check_finite,
     Checkpoints,
     data_mesh,
@@ -131,6 +132,31 @@ def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
 def test_an_agent_that_wants_to_is_shown_every_block():
     one, eight = (check_census(census_loop(devices)) for devices in (1, 8))
     np.testing.assert_array_equal(one, eight)
+
+
+class Tally(AbstractAgent):
+    """Learns nothing but how often each window was drawn."""
+
+    def init(self, *, key):
+        return jnp.zeros(16 * 9, jnp.int32)
+
+    def actor(self, state, *, explore):
+        return RandomActor()
+
+    def update(self, state, batch, *, key):
+        first = batch.indices[:, 0]
+        return state.at[first].add(1), {"drawn": jnp.float32(first.size)}
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs(devices):
+    """Three epochs of four minibatches: each of the two windows of an environment comes thrice."""
+    buffer = Latest(capacity=9, num_envs=16, batch_size=8, length=5, num_shards=8)
+    loop = nim_loop(devices, agent=Tally(), buffer=buffer, unroll_length=9, num_updates=12)
+    state, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
+    drawn = np.asarray(state.agent).reshape(16, 9)
+    assert float(metrics["drawn"]) == 8 and (np.sort(drawn, axis=1)[:, -2:] == 3).all()
+    assert drawn.sum() == 12 * 8
 
 
 def test_step_compiles_once():

@@ -186,12 +186,16 @@ def act(
 def learn(
     loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], *, key: PRNGKeyArray
 ) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
-    """`num_updates` times draws a batch and updates; the metrics are means over the updates."""
+    """`num_updates` times draws a batch and updates; the metrics are means over the updates.
+
+    A buffer that has a `minibatch`, as `zero_memory.Latest` has, deals out all that it holds: with
+    `num_updates = epochs * num_minibatches` each window is learned from once an epoch.
+    """
 
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
-        batch = draw(loop, buffer, key=dkey)
+        batch = draw(loop, buffer, key=dkey, dealt=(index, key))
         agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
         if priorities:
             buffer = _prioritise(loop, buffer, batch, priorities[0])
@@ -228,12 +232,28 @@ def store(loop: Loop, buffer: PyTree[Array], rows: Experience) -> PyTree[Array]:
     return on_every_device(loop.learner_mesh, loop.buffer.add, (P("data"), P("data")))(buffer, rows)
 
 
-def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
-    """Samples and augments one global batch, every device from its own part of the buffer."""
+def draw(
+    loop: Loop,
+    buffer: PyTree[Array],
+    *,
+    key: PRNGKeyArray,
+    dealt: tuple[Int[Array, ""], PRNGKeyArray] | None = None,
+) -> Batch:
+    """Samples and augments one global batch, every device from its own part of the buffer.
 
-    def local(buffer: PyTree, key: PRNGKeyArray) -> Batch:
+    **Arguments:**
+
+    - `dealt`: the number of the minibatch and the key of all of them, for buffers that have a
+        `minibatch`; others leave it out.
+    """
+    deal = getattr(loop.buffer, "minibatch", None)
+
+    def local(buffer: PyTree, key: PRNGKeyArray, dealt: Any) -> Batch:
         skey, akey = jr.split(key)
-        batch = loop.buffer.sample(buffer, key=skey)
+        if deal is None or dealt is None:
+            batch = loop.buffer.sample(buffer, key=skey)
+        else:
+            batch = deal(buffer, dealt[0], key=dealt[1])
         if loop.augment is None:
             return batch
         augment = loop.augment
@@ -241,7 +261,8 @@ def draw(loop: Loop, buffer: PyTree[Array], *, key: PRNGKeyArray) -> Batch:
         items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
         return dataclasses.replace(batch, items=items)
 
-    return on_every_device(loop.learner_mesh, local, (P("data"), P()))(buffer, key)
+    run = on_every_device(loop.learner_mesh, local, (P("data"), P(), P()))
+    return run(buffer, key, dealt)
 
 
 def _prioritise(

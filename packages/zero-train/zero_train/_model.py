@@ -31,8 +31,8 @@ Evaluator = Callable[[Observation], tuple[Array, Array]]
 class ValueCode(Protocol):
     """How a network's value output stands for a number, as a `zero_nets.ValueSupport` does."""
 
-    def decode(self, probs: Float[Array, " atoms"]) -> Float[Array, ""]:
-        """The number that probabilities over the atoms stand for."""
+    def decode_logits(self, logits: Float[Array, " atoms"]) -> Float[Array, ""]:
+        """The number that logits over the atoms stand for."""
         ...
 
     def cross_entropy(
@@ -65,7 +65,7 @@ class FeatureEvaluator(eqx.Module):
 
 def decoded(code: ValueCode | None, value: Float[Array, "*atoms"]) -> Float[Array, ""]:
     """The number that a network's value output stands for."""
-    return value if code is None else code.decode(jax.nn.softmax(value))
+    return value if code is None else code.decode_logits(value)
 
 
 def evaluate_batch(

@@ -107,7 +107,9 @@ def compiled_step(loop: Loop, state: LoopState) -> Callable[[LoopState], tuple[L
     compiled now; with `loop.actor_devices` at the first call."""
     if loop.actor_devices:
         return ft.partial(step, loop)
-    return ft.partial(in_turns, *(compiled_half(loop, state, half) for half in (collect, update)))
+    return ft.partial(
+        in_turns, *(compiled_half(loop, state, half) for half in (collect_half, learn_half))
+    )
 
 
 # The halves in turns. They are two programs because the search is most of what is compiled, and
@@ -117,7 +119,7 @@ def compiled_step(loop: Loop, state: LoopState) -> Callable[[LoopState], tuple[L
 def compiled_half(
     loop: Loop, state: LoopState, half: Callable[..., tuple[LoopState, Numbers]]
 ) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
-    """`collect` or `update` for states like this one, or a template of them, compiled now."""
+    """`collect_half` or `learn_half` for states like this one, or a template of them, compiled now."""
     arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
     build = lambda arrays, state: half(eqx.combine(arrays, static), state)
     program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
@@ -132,7 +134,7 @@ def in_turns(
     return state, learned | collected
 
 
-def collect(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+def collect_half(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     """The first half of a step."""
     handover_of(loop, state)
     akey, _ = step_keys(state.key, state.step)
@@ -144,15 +146,15 @@ def collect(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     return state, metrics | counts(rows) | failures(episodes)
 
 
-def update(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
-    """The second half, after `collect`, which has counted the step."""
+def learn_half(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+    """The second half, after `collect_half`, which has counted the step."""
     _, lkey = step_keys(state.key, state.step - 1)
     agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
     state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
     return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
 
 
-_PROGRAMS = [eqx.filter_jit(half, donate="all-except-first") for half in (collect, update)]
+_PROGRAMS = [eqx.filter_jit(half, donate="all-except-first") for half in (collect_half, learn_half)]
 
 
 # The halves side by side: the host starts both, and sends on what each made for the other.

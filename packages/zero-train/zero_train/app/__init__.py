@@ -35,17 +35,15 @@ from ._config import (
     AbstractConfig as AbstractConfig,
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
-    check_bounds as check_bounds,
     load_config as load_config,
     Options as Options,
-    SEEDS as SEEDS,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
     UsageError as UsageError,
 )
 from ._evaluation import (
-    Evaluation as Evaluation,
+    Evaluate as Evaluate,
     EvaluationResult as EvaluationResult,
     measure as measure,
     network_alone as network_alone,

@@ -17,7 +17,7 @@ from .. import AbstractActor, Checkpoints, data_mesh, Loop
 from .._learning import with_arrays
 from ._config import AbstractConfig, Bounds, load_config
 from ._errors import as_usage_error, UsageError, warn
-from ._evaluation import Evaluation, network_alone, RunFiles
+from ._evaluation import Evaluate, network_alone, RunFiles
 from ._report import Axis, page_of, StoredRun, write_page
 
 
@@ -31,8 +31,8 @@ class AbstractCommand(abc.ABC):
 
     **Attributes:**
 
-    - `bounds`: the least and the greatest value of its fields, see
-        [`zero_train.app.check_bounds`][].
+    - `bounds`: the least and the greatest value of its fields, as in
+        [`zero_train.app.AbstractConfig`][].
     """
 
     bounds: ClassVar[Bounds] = {}
@@ -60,6 +60,7 @@ class App(Generic[Config]):
     - `page`: the report's own figures and sections.
     - `commands`: others than `train` and `report`.
     - `preset`: the name of the default preset; by default the first.
+    - `operands`: those of `train`, where the app's command line takes some before the flags.
     - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
     """
 
@@ -67,10 +68,11 @@ class App(Generic[Config]):
     about: str
     presets: Mapping[str, Config]
     build: Callable[[Config], Loop]
-    evaluation: Callable[[Config, Loop, RunFiles], Evaluation] = network_alone
+    evaluation: Callable[[Config, Loop, RunFiles], Evaluate] = network_alone
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
+    operands: str = ""
     num_steps: Callable[[Config], int] = operator.attrgetter("steps")
 
     @property

@@ -153,7 +153,7 @@ def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     **Arguments:**
 
     - `kind`: a dataclass with a flag for each field, documented by the string below it. It may
-        have `bounds`, see [`zero_train.app.check_bounds`][].
+        have `bounds`, as in [`zero_train.app.AbstractConfig`][].
     - `prog`: the command as the user writes it, such as `othello eval`.
 
     **Raises:** [`zero_train.app.UsageError`][] for an unknown flag, with the nearest one, and for a
@@ -194,7 +194,8 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
     RunFolder.check(**folder_of(config, options))
     start_jax(options.devices)
     if train(app, config, options):
-        then = "|".join(name for name, kind in app.commands.items() if "run" in _names(kind))
+        alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
+        then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
         print(f"The run is in {options.out}{said}")
 
@@ -214,7 +215,8 @@ def _leave(code: int) -> NoReturn:
 
 
 def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
-    lines = {"train": "train a player; its run folder is runs/PRESET by default, see --out"}
+    train = f"train {app.operands}".rstrip()
+    lines = {train: "train a player; --out is its run folder, by default in runs/"}
     for name, kind in commands.items():
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         lines[" ".join([name, *_operands(kind)])] = about[:1].lower() + about[1:]
@@ -230,6 +232,10 @@ def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
             f"`{app.name} COMMAND --help` lists the flags.",
         ]
     )
+
+
+# The operands of commands that a run is enough for.
+_OF_A_RUN = ["RUN"], ["[RUN]"]
 
 
 def _operands(kind: type[AbstractCommand]) -> list[str]:

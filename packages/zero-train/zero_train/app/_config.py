@@ -36,8 +36,8 @@ class AbstractConfig:
     """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
     this one; each field is a flag, documented by the string below it, and an entry of config.json.
 
-    A class may have `bounds`: the least and the greatest value of its fields, as for
-    [`zero_train.app.check_bounds`][].
+    A class may have `bounds`: the least and the greatest value of its fields. By default an integer
+    is from 0 to the greatest of 32 bits, and other numbers are finite.
     """
 
     seed: int = 0
@@ -106,6 +106,14 @@ class AbstractAdamWConfig(AbstractConfig):
         **dict.fromkeys(("learning_rate", "decay"), (0, 1)),
         **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
     }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schedule == "exponential" and self.decay == 0:
+            raise UsageError(
+                "--decay 0 was given, which nothing reaches that falls exponentially; give more, "
+                "or --schedule cosine."
+            )
 
     def rates(self) -> optax.Schedule:
         """The learning rate of each gradient update."""

@@ -63,12 +63,12 @@ class RunFiles:
 
 
 #: `(step, actor) -> result` for the player at full strength, on one device.
-Evaluation = Callable[[int, AbstractActor], EvaluationResult]
+Evaluate = Callable[[int, AbstractActor], EvaluationResult]
 
 
 def with_simulations(player: AbstractActor, simulations: int) -> AbstractActor:
-    """A player that plans over a [`zero_train.EnvironmentModel`][], with so many simulations a
-    move; 0 for its network without a search."""
+    """A player by tree search with so many simulations a move; 0 for its network without a
+    search."""
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if simulations == 0:
@@ -85,10 +85,10 @@ def network_alone(
     players: int | None = None,
     games: int = 200,
     max_moves: int = 1000,
-) -> Evaluation:
-    """The `evaluation` of a [`zero_train.app.App`][] whose agent searches a tree: the strength of
-    its network without a search, see [`zero_train.app.measure`][]. Every evaluation has the same
-    openings and the same randomness. Without `players` it counts them."""
+) -> Evaluate:
+    """The `evaluation` of an app whose agent searches a tree: the strength of its network without a
+    search, see [`zero_train.app.measure`][]. Every evaluation has the same openings and the same
+    randomness. Without `players` it counts them."""
     del files
     if players is None:
         players = num_players(loop.env)

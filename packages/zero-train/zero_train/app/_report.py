@@ -258,19 +258,19 @@ class StoredRun:
     def along(self, steps: Sequence[float]) -> Sequence[float]:
         """Where steps are on the axis: themselves, the positions collected until then, or the hours
         of training."""
-        if self.axis == "steps" or not self.metrics or not self.timings:
+        if self.axis == "steps":
             return steps
         if self.axis == "positions":
             known = [(row["step"], row.get("positions") or 0) for row in self.metrics]
         else:
             spent = np.cumsum([row.get("seconds") or 0 for row in self.timings]) / 3600
             known = zip((row["step"] for row in self.timings), spent.tolist(), strict=True)
-        x, y = zip((0, 0), *known, strict=True)
+        x, y = zip((0.0, 0.0), *known, strict=True)
         return np.interp(steps, x, y).tolist()
 
 
 def progress(run: StoredRun) -> dict[str, str]:
-    """Steps, games, positions and training time of a run, for [`zero_train.app.figures`][]."""
+    """Steps, games, positions and training time of a run."""
     shown = {}
     if run.metrics:
         shown["steps"] = number(run.metrics[-1]["step"])

@@ -31,12 +31,12 @@ from .. import (
     StopSignal,
     template,
 )
-from .._step import collect, compiled_half, in_turns, step, update
+from .._step import collect_half, compiled_half, in_turns, learn_half, step
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import in_background
 from ._config import AbstractConfig, folder_of, Options
 from ._errors import UsageError, warn
-from ._evaluation import Evaluation, EvaluationResult, RunFiles
+from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -145,8 +145,8 @@ def _prepare(
     after = lambda: f"after {time.monotonic() - began:.0f} s"
     halves: list[concurrent.futures.Future] = []
     if not loop.actor_devices:
-        first = in_background(lambda: compiled_half(loop, like, collect))
-        second = lambda: first.result() and compiled_half(loop, like, update)
+        first = in_background(lambda: compiled_half(loop, like, collect_half))
+        second = lambda: first.result() and compiled_half(loop, like, learn_half)
         halves = [first, in_background(second)]
     tasks = list(halves)
     if fresh:
@@ -274,7 +274,7 @@ class _Record:
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
         files = RunFiles(self._folder, read_lines(path / "evaluations.jsonl"), self._player)
-        self._evaluate: Evaluation = self._app.evaluation(self.config, self._loop, files)
+        self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
 
     def step(
         self, new: Mapping[str, Any], timings: Mapping[str, float], agent: PyTree[Array]

@@ -30,8 +30,8 @@ SHOWN = {
     "kl_relative_mean": "KL of mean / bound",
     "kl_relative_stddev": "KL of deviation / bound",
     "failures": "failed episodes",
-    "episode_return_mean": "return",
-    "episode_length_mean": "length",
+    "episode_return_mean": "training return",
+    "episode_length_mean": "training length",
     "learning_rate": "learning rate",
 }
 
