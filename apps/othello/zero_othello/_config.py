@@ -69,7 +69,7 @@ class Config(AbstractTreeSearchConfig):
             )
 
 
-#: `tiny` is as small as turbozero's hello-world; `quick` takes ten minutes on two cores.
+#: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,

@@ -1,21 +1,36 @@
-"""Replay buffers for whole episodes and for windows of consecutive rows, in JAX."""
+"""Replay buffers for whole episodes and for windows of consecutive rows, in JAX.
+
+The buffers of windows need the extra `windows`.
+"""
 
 import importlib.metadata
+from typing import NoReturn
 
 from ._buffer import (
     AbstractBuffer as AbstractBuffer,
     Batch as Batch,
 )
 from ._episode import EpisodeBuffer as EpisodeBuffer
-from ._latest import Latest as Latest
 from ._priorities import Priorities as Priorities
-from ._prioritised import (
-    PrioritisedState as PrioritisedState,
-    PrioritisedTrajectoryBuffer as PrioritisedTrajectoryBuffer,
-)
 from ._rings import EpisodeState as EpisodeState
-from ._trajectory import TrajectoryBuffer as TrajectoryBuffer
-from ._windows import TrajectoryState as TrajectoryState
+
+
+try:
+    from ._latest import Latest as Latest
+    from ._prioritised import (
+        PrioritisedState as PrioritisedState,
+        PrioritisedTrajectoryBuffer as PrioritisedTrajectoryBuffer,
+    )
+    from ._trajectory import TrajectoryBuffer as TrajectoryBuffer
+    from ._windows import TrajectoryState as TrajectoryState
+except ModuleNotFoundError as e:
+    if e.name is None or e.name.partition(".")[0] != "flashbax":
+        raise
+
+    def __getattr__(name: str) -> NoReturn:
+        if name in ("Latest", "PrioritisedTrajectoryBuffer", "TrajectoryBuffer"):
+            raise ImportError(f"zero_memory.{name} needs flashbax: install zero-memory[windows].")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __version__ = importlib.metadata.version("zero-memory")

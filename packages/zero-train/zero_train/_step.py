@@ -119,7 +119,7 @@ def compiled_step(loop: Loop, state: LoopState) -> Callable[[LoopState], tuple[L
 def compiled_half(
     loop: Loop, state: LoopState, half: Callable[..., tuple[LoopState, Numbers]]
 ) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
-    """`collect_half` or `learn_half` for states like this one, or a template of them, compiled now."""
+    """`collect_half` or `learn_half` for states like this one, or a template, compiled now."""
     arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
     build = lambda arrays, state: half(eqx.combine(arrays, static), state)
     program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
