@@ -79,13 +79,19 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+# (The marks of `--dist loadgroup` do not reach pytest-xdist 3.8 under pytest 9.)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keeps in one worker what shares compiled programs: the tests of a file, and those of an app,
     which share a training run too."""
-    for item in items:
-        path = item.path.relative_to(config.rootpath)
-        group = "-".join(path.parts[:2]) if path.parts[0] == "apps" else path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = pathlib.PurePosixPath(nodeid.partition("::")[0])
+            return "-".join(path.parts[:2]) if path.parts[0] == "apps" else str(path)
+
+    return ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:

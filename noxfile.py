@@ -39,7 +39,7 @@ for found in importlib.metadata.distributions():
 #: the order of `testpaths`: the apps take longest, so they start first. `-n 0` after `--` runs
 #: everything in one process, as a debugger needs it.
 PYTEST = (
-    *("pytest", "-n", "auto", "--dist", "loadgroup", "--no-loadscope-reorder"),
+    *("pytest", "-n", "auto", "--dist", "loadscope", "--no-loadscope-reorder"),
     *("--durations", "40"),
 )
 #: What a new JAX breaks first: the strict modes, a search beside mctx, the buffers, an agent.

@@ -1,5 +1,6 @@
 """`minesweeper watch`: it plays what is measured, and what it shows is so."""
 
+import io
 import re
 from typing import Any
 
@@ -248,8 +249,7 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
     assert code == 0 and out.startswith(f"{said}\n") and out.endswith("of 2 won\n")
     value, header = r"^estimated probability of a win: [\d.]+%", "cell    mine     wins  visits$"
     assert re.search(f"{value}\n{header}", out, re.M)
-    lines = iter(["hint", "quit"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    monkeypatch.setattr("sys.stdin", io.StringIO("hint\nquit\n"))
     code, out, _ = minesweeper("play", tiny_run, "--seed", 0)
     assert code == 0 and f"Hints by {said}.\n" in out and "cell    mine     wins  visits\n" in out
 

@@ -148,7 +148,7 @@ def test_an_episode_of_brax_is_a_page(first_player, spo):
     (run / "episode-0.html").write_text("mine")
     code, out, _ = spo("watch", run, "--episodes", 2)
     assert code == 0 and (run / "episode-0.html").read_text() == "mine"
-    line = rf"^episode \d: return {NUMBER}, (\d+) steps, over; (.*)$"
+    line = rf"^episode \d: return {NUMBER}, (\d+) steps, (?:terminated|truncated); (.*)$"
     found = re.findall(line, out, re.M)
     assert [path for _, _, path in found] == [str(run / f"episode-{i}.html") for i in (1, 2)]
     for _, steps, path in found:
@@ -165,5 +165,7 @@ def test_a_game_of_jumanji_is_played(first_player):
     rows = re.findall(r"^((?: +(?:\.|\d+)){4})$", text, re.M)
     assert len(rows) == 4 * len(numbers(r"^step (\d+)", text))
     assert re.search(r"^action +(up|right|down|left)$", text, re.M)
-    (gained, steps) = re.findall(rf"^episode 1: return {NUMBER}, (\d+) steps, over$", text, re.M)[0]
+    (gained, steps) = re.findall(
+        rf"^episode 1: return {NUMBER}, (\d+) steps, terminated$", text, re.M
+    )[0]
     assert float(gained) > 0 and int(steps) > 20

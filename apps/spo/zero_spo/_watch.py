@@ -131,7 +131,7 @@ def _ending(env: World, state: Any, transition: Transition) -> str:
 
 
 def _failed(env: World, state: Any) -> bool:
-    return isinstance(env, Fallible) and bool(env.failed(state))
+    return isinstance(env, Fallible) and bool(env.failed(jax.device_put(state)))
 
 
 def _telling(actor: AbstractActor) -> AbstractActor:

@@ -7,7 +7,9 @@ import shutil
 import sys
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -169,12 +171,12 @@ def test_tic_tac_toe_is_never_lost(zero, tmp_path):
     env: Any = trained.loop.env
     actor = with_simulations(trained.player, 64)
     step = jax.jit(jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0))))
-    observe, act = jax.jit(jax.vmap(env.observe)), jax.jit(actor.act)
+    observe, act = jax.jit(jax.vmap(env.observe)), eqx.filter_jit(actor.act)
     for player_first in (True, False):
         state = jax.vmap(lambda key: env.init(key=key))(jr.key(0)[None])
         boards, mine = [state], player_first
         while boards:
-            batch = jax.tree.map(lambda *x: np.concatenate(x), *boards)
+            batch = jax.tree.map(lambda *x: jnp.concatenate(x), *boards)
             seen, size = observe(batch), len(boards)
             if mine:
                 carry = actor.init(batch)
