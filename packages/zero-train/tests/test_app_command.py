@@ -152,6 +152,7 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--first", "1e300"], "--first 1e+300 was given; it must be finite."),
         (["--max-minutes", "few"], "could be instantiated from ['few']."),
         (["--schedule", "linear"], "invalid choice 'linear' for argument '--schedule'"),
+        (["--schedule", "exponential", "--decay", "0"], "--decay 0 was given, which nothing reac"),
     ],
 )
 def test_a_complaint_is_one_line(train, words, message):
