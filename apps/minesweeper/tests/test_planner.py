@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import Minesweeper, MinesweeperState
-from zero_minesweeper._agents import Indifferent
+from zero_minesweeper._agents import Judge
 from zero_minesweeper._build import build_model, build_planner
 from zero_minesweeper._config import Config
 from zero_minesweeper._planner import SolverSearch
@@ -43,7 +43,7 @@ def every_layout(env: Minesweeper) -> MinesweeperState:
 
 def planning(env: Minesweeper, planner: SolverSearch):
     """`plan(state, key)` for every layout at once, compiled once."""
-    model = build_model(env, Indifferent())
+    model = build_model(env, Judge())
 
     @jax.jit
     def plan(state: MinesweeperState, key: PRNGKeyArray) -> Plan:

@@ -51,14 +51,16 @@ _ROOM = 8e9
 _TIES = 1e-7
 
 
-class Indifferent(eqx.Module):
-    """The policy of a network, or a uniform one, and the value 1 for every state. Where it is
-    not `certain` it has the network's value after all: both are one compiled program.
+class Judge(eqx.Module):
+    """The policy and the value of a network; without one, a uniform policy and the value 1.
+
+    Whether the value is 1 instead of the network's is an array, so that both are one compiled
+    program.
 
     **Attributes:**
 
-    - `network`: what judges, or `None`.
-    - `certain`: whether the value is 1.
+    - `network`: an evaluator, or `None`.
+    - `certain`: whether the value is 1 for every state.
     """
 
     network: Evaluator | None = None
@@ -101,7 +103,7 @@ def build_agent(
         assert evaluate is not None
         return PolicyActor(evaluate)
     if kind.startswith("belief"):
-        judge = Indifferent(evaluate, jnp.asarray(kind == "belief-constant"))
+        judge = Judge(evaluate, jnp.asarray(kind == "belief-constant"))
         planner = build_planner(config or Config())
         _check_room(name, planner, env)
         return PlanningActor(planner, build_model(env, judge))
@@ -118,7 +120,7 @@ def build_agent(
         readout = SoftmaxQ(_TIES)
         tree = TreeSearch(env.num_actions, rule, readout=readout, max_depth=1, max_nodes=1)
         planner = Hindsight(tree, number or layouts or LAYOUTS)
-        return PlanningActor(planner, EnvironmentModel(env, Indifferent()))
+        return PlanningActor(planner, EnvironmentModel(env, Judge()))
     known = {"num_mines": env.num_mines, "max_states": env.max_states}
     return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
 

@@ -102,7 +102,7 @@ class Config(AbstractAdamWConfig):
             )
 
 
-#: `tiny` runs all parts in a few minutes, on a small board.
+#: `tiny` runs all parts in little more than a minute, on a small board.
 PRESETS: dict[str, Config] = {
     "default": Config(),
     "tiny": Config(

@@ -8,7 +8,7 @@ from zero_envs import PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries
 from zero_search import AbstractPlanner
-from zero_train import EnvironmentModel, ExpertIteration, Loop
+from zero_train import EnvironmentModel, Loop
 
 from ._config import Config
 from ._mctx import MctxSearch
@@ -17,7 +17,7 @@ from ._mctx import MctxSearch
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     env = PgxEnvironment("othello")
-    agent = ExpertIteration.alphazero(
+    agent = config.alphazero(
         network=ft.partial(
             AlphaZeroNet,
             board_shape=(8, 8, 2),
@@ -25,15 +25,11 @@ def build_loop(config: Config) -> Loop:
             channels=config.channels,
             blocks=config.blocks,
         ),
-        optimiser=config.optimiser(),
         model=ft.partial(EnvironmentModel, env),
         explorer=_explorer(config),
         # It keeps the subtree of the move that was played.
         planner=dataclasses.replace(config.planner(), reuse=True),
-        value_weight=config.value_weight,
-        value_mix=config.value_mix,
         l2=config.l2,
-        average_decay=config.average,
     )
     buffer = EpisodeBuffer(
         capacity=config.capacity,

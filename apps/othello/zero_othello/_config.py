@@ -22,6 +22,11 @@ class Config(AbstractTreeSearchConfig):
     steps: int = 450
     warmup: int = 50
     blocks: int = 3
+    """Residual blocks."""
+    channels: int = 32
+    """Channels of the tower."""
+    symmetries: bool = True
+    """Apply a random symmetry of the board, of eight, to every position."""
     average: float = 0.98
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
@@ -38,6 +43,7 @@ class Config(AbstractTreeSearchConfig):
 
     bounds: ClassVar[Bounds] = {
         "nodes": (1, 10**6),
+        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
         "l2": (0, float("inf")),
         "capacity": (2 * LONGEST_GAME, float("inf")),
         "ladder_games": (2, 10**8),

@@ -215,10 +215,10 @@ def load_player(app: App[Config], run: str, simulations: int | None, seed: int) 
         run's configuration.
     """
     trained = load(app, run)
-    number = trained.config.player_simulations if simulations is None else simulations
-    actor: Any = with_simulations(trained.player, number or 1)
-    planner = actor.planner if number else NetworkAlone()
-    env: Any = trained.loop.env
+    env: Any = trained.loop.env  # whose actions are discrete
+    alone = simulations == 0
+    actor: Any = with_simulations(trained.player, None if alone else simulations)
+    planner = NetworkAlone() if alone else actor.planner
     return Player(env, planner, actor.model, key=jr.key(seed))
 
 

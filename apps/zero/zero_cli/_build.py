@@ -22,15 +22,8 @@ from ._worlds import build_world, SYMMETRIES, World
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     world = build_world(config.env)
-    parts: dict[str, Any] = {
-        "network": ft.partial(build_network, config, world),
-        "optimiser": config.optimiser(),
-        "model": ft.partial(EnvironmentModel, world.env),
-        "explorer": config.explorer(),
-        "planner": config.planner(),
-        "value_weight": config.value_weight,
-        "value_mix": config.value_mix,
-    }
+    network = ft.partial(build_network, config, world)
+    model = ft.partial(EnvironmentModel, world.env)
     shared: dict[str, Any] = {
         "capacity": config.capacity,
         "num_envs": config.envs,
@@ -38,11 +31,17 @@ def build_loop(config: Config) -> Loop:
         "num_shards": config.shards,
     }
     if config.agent == "alphazero":
-        agent = ExpertIteration.alphazero(**parts, l2=0.0, average_decay=config.average)
+        agent = config.alphazero(network, model)
         buffer = EpisodeBuffer(num_players=world.players, **shared)
     else:
         agent = ExpertIteration(
-            **parts,
+            network=network,
+            model=model,
+            optimiser=config.optimiser(),
+            explorer=config.explorer(),
+            planner=config.planner(),
+            value_weight=config.value_weight,
+            value_mix=config.value_mix,
             gamma=config.gamma,
             value_target=NStepReturns(config.n_steps),
             value_code=_SUPPORT,

@@ -22,10 +22,17 @@ class Config(AbstractTreeSearchConfig):
     chance nodes where the odds are known."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
-    four times as wide as --channels for the rest."""
+    for the rest."""
     warmup: int = 20
     capacity: int = 512
     """Positions kept for replay, per parallel game; longer games are not learned from."""
+    blocks: int = 2
+    """Residual blocks, or layers of the perceptron."""
+    channels: int = 32
+    """Channels of the blocks. A perceptron is four times as wide."""
+    symmetries: bool = True
+    """Apply a random symmetry of the board to every position, in games that are known to have
+    some."""
     gamma: float = 0.997
     """Expert iteration: the discount factor."""
     n_steps: int = 8
@@ -40,6 +47,7 @@ class Config(AbstractTreeSearchConfig):
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("max_moves", "n_steps"), (1, math.inf)),
+        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
         "games": (2, 10**8),
         "window": (2, math.inf),
         "gamma": (0, 1),

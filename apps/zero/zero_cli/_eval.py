@@ -16,7 +16,6 @@ from zero_train.app import (
     load,
     measure,
     sentence,
-    Trained,
     UsageError,
     with_simulations,
 )
@@ -50,7 +49,7 @@ class Eval(AbstractCommand):
             raise UsageError(f"--games {self.games} was given; give an even number.")
         trained = load(app, self.run)
         config, name = trained.config, trained.config.env
-        number = simulations_of(trained, self.simulations)
+        number = config.player_simulations if self.simulations is None else self.simulations
         players = build_world(name).players
         if players == 1 and self.opponent != "random":
             raise UsageError(f"--opponent {self.opponent} was given, and {name} has one player.")
@@ -110,8 +109,3 @@ class Compare(AbstractCommand):
     def __call__(self, app: App[Config]) -> None:
         flags = dataclasses.asdict(self)
         Eval(opponent=flags.pop("other"), **flags)(app)
-
-
-def simulations_of(trained: Trained[Config], given: int | None) -> int:
-    """The number of simulations a move, by default that of the configuration."""
-    return trained.config.player_simulations if given is None else given

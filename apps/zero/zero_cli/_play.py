@@ -18,7 +18,6 @@ from zero_train.app import AbstractCommand, App, Bounds, load, UsageError, with_
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
-from ._eval import simulations_of
 from ._worlds import build_world
 
 
@@ -137,8 +136,7 @@ class Play(AbstractCommand):
         if world.players != 2:
             hint = f"`zero watch {self.run}` shows how it plays"
             raise UsageError(f"{world.name} has one player; {hint}.")
-        number = simulations_of(trained, self.simulations)
-        actor = with_simulations(trained.player, number)
+        actor = with_simulations(trained.player, self.simulations)
         table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
         human_first, picture = self.seat == "first", pathlib.Path(self.run) / "play.svg"
         print(

@@ -13,7 +13,6 @@ from zero_train.app import AbstractCommand, App, Bounds, load, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
-from ._eval import simulations_of
 from ._play import show, Table
 from ._worlds import build_world
 
@@ -47,7 +46,7 @@ class Watch(AbstractCommand):
     def __call__(self, app: App[Config]) -> None:
         trained = load(app, self.run)
         world = build_world(trained.config.env)
-        actor = with_simulations(trained.player, simulations_of(trained, self.simulations))
+        actor = with_simulations(trained.player, self.simulations)
         table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
         folder = pathlib.Path(self.run) / "watch"
         moves = trained.config.max_moves if self.max_moves is None else self.max_moves

@@ -1,6 +1,7 @@
 """What an environment is, and which agents can play it."""
 
 import dataclasses
+import functools as ft
 
 import jax
 import jax.random as jr
@@ -67,8 +68,9 @@ class World:
         )
 
 
+@ft.cache
 def build_world(name: str) -> World:
-    """The environment of a name.
+    """The environment of a name, built once.
 
     **Raises:** [`zero_train.app.UsageError`][] for an unknown or refused name.
     """

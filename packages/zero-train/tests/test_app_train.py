@@ -7,25 +7,39 @@ import os
 import shutil
 import signal
 import threading
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
-from zero_train import Checkpoints, NonFiniteError, read_lines, RunError
+from zero_envs.testing import Nim
+from zero_train import (
+    Checkpoints,
+    gradient_step,
+    NonFiniteError,
+    PolicyActor,
+    read_lines,
+    RunError,
+    template,
+)
 from zero_train._step import in_turns
 from zero_train.app import (
+    AbstractAdamWConfig,
     AbstractConfig,
     App,
     EvaluationResult,
+    load,
     Options,
     train,
     UsageError,
     View,
+    with_simulations,
 )
 
-from .nim_agent import nim_loop
+from .nim_agent import nim_agent, nim_loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +81,8 @@ def page(run):
 @pytest.fixture(scope="module")
 def app():
     """Nim; all runs share one compilation."""
-    loop = nim_loop(1)
+    env = Nim(heap=7, most=3)
+    loop = nim_loop(1, env=env, agent=nim_agent(env, average_decay=0.9))
     return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: loop, evaluation, page)
 
 
@@ -130,6 +145,68 @@ def test_the_folder_holds_the_run(undisturbed):
     assert Checkpoints(undisturbed / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
     assert "<b>8 steps</b>" in (undisturbed / "report.html").read_text()
     assert len(list(undisturbed.glob("*tfevents*"))) == 1
+
+
+def test_the_player_is_the_newest_at_full_strength(app, undisturbed):
+    """Its network is that which acts in the last checkpoint: the moving average, and not what the
+    gradient acts on. It searches as the planner of the loop, or as often as it is told."""
+    trained = load(app, undisturbed)
+    state = Checkpoints(undisturbed / "checkpoints").restore(template(trained.loop))
+    player: Any = trained.player
+    found = jax.tree.leaves(eqx.filter(player.model.evaluate, eqx.is_array))
+    for part, same in ((state.agent.target, True), (state.agent.params, False)):
+        pairs = zip(found, jax.tree.leaves(part), strict=True)
+        assert all((x == y).all() for x, y in pairs) is same
+    assert trained.step == 8 and player.planner.root.noise is None
+    assert with_simulations(player, None) is player
+    more: Any = with_simulations(player, 11)
+    assert (player.planner.num_simulations, more.planner.num_simulations) == (8, 11)
+    alone = with_simulations(player, 0)
+    assert isinstance(alone, PolicyActor) and alone.evaluate is player.model.evaluate
+
+
+@pytest.mark.parametrize("warmup, schedule", [(0, "cosine"), (4, "cosine"), (4, "exponential")])
+def test_the_learning_rate_that_was_used_is_logged(warmup, schedule):
+    """By the formulas: evenly up to the peak, then down to `decay` of it after the last update."""
+    kind: Any = schedule
+    config = AbstractAdamWConfig(
+        steps=6, updates=2, learning_rate=0.1, warmup=warmup, decay=0.25, schedule=kind
+    )
+    optimiser, params = config.optimiser(), {"x": jnp.ones(2)}
+    loss = lambda params: (jnp.sum(params["x"] ** 2), {})
+    with jax.numpy_dtype_promotion("standard"):
+        state = optimiser.init(params)
+    update = jax.jit(lambda params, state: gradient_step(loss, optimiser, params, state))
+    for count in range(13):
+        params, state, metrics = update(params, state)
+        done = min((count - warmup) / (12 - warmup), 1)
+        wanted = (
+            0.25**done
+            if schedule == "exponential"
+            else 0.25 + 0.375 * (1 + math.cos(math.pi * done))
+        )
+        if count < warmup:
+            wanted = 0.25 + 0.75 * count / warmup  # from a fraction 1 / warmup of the peak
+        assert float(metrics["learning_rate"]) == pytest.approx(0.1 * wanted, rel=1e-5)
+
+
+def test_every_part_of_an_optimiser_has_its_learning_rate():
+    rated = optax.inject_hyperparams(optax.sgd)
+    optimiser = optax.multi_transform(
+        {"policy": rated(0.5), "critic": rated(0.25), "rest": optax.sgd(0.125)},
+        {"a": "policy", "b": "critic", "c": "rest"},
+    )
+    params = {name: jnp.ones(()) for name in "abc"}
+    with jax.numpy_dtype_promotion("standard"):
+        state = optimiser.init(params)
+    after, _, metrics = gradient_step(
+        lambda p: (p["a"] + p["b"] + p["c"], {}), optimiser, params, state
+    )
+    assert {name: float(x) for name, x in metrics.items() if "rate" in name} == {
+        "learning_rate_policy": 0.5,
+        "learning_rate_critic": 0.25,
+    }
+    assert [float(after[name]) for name in "abc"] == [0.5, 0.75, 0.875]
 
 
 def test_a_run_that_was_told_to_stop_resumes_bitwise(

@@ -215,8 +215,8 @@ def _leave(code: int) -> NoReturn:
 
 
 def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
-    train = f"train {app.operands}".rstrip()
-    lines = {train: "train a player; --out is its run folder, by default in runs/"}
+    usage = f"train {app.operands}".rstrip()
+    lines = {usage: "train a player; --out is its run folder, by default in runs/"}
     for name, kind in commands.items():
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         lines[" ".join([name, *_operands(kind)])] = about[:1].lower() + about[1:]

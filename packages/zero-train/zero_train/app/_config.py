@@ -7,14 +7,14 @@ import math
 import os
 import pathlib
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints, Literal, TypeVar, Union
 
 import optax
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
-from .. import read_json
+from .. import ExpertIteration, read_json
 from ._errors import UsageError
 from ._sinks import NO_WANDB
 
@@ -136,7 +136,7 @@ class AbstractAdamWConfig(AbstractConfig):
 
 @dataclasses.dataclass(frozen=True)
 class AbstractTreeSearchConfig(AbstractAdamWConfig):
-    """The configuration of expert iteration by tree search, such as AlphaZero."""
+    """The configuration of a player of board games by tree search."""
 
     capacity: int = 512
     """Positions kept for replay, per parallel game."""
@@ -157,10 +157,6 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     visited move is played."""
     player_simulations: int = 64
     """Simulations per move of the trained player, by default."""
-    blocks: int = 2
-    """Residual blocks of the network."""
-    channels: int = 32
-    """Channels of the blocks."""
     value_weight: float = 1.0
     """Weight of the value loss."""
     value_mix: float = 0.3
@@ -168,14 +164,11 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     average: float = 0.95
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
-    symmetries: bool = True
-    """Apply a random symmetry of the board to every position."""
 
     bounds: ClassVar[Bounds] = {
         "capacity": (2, math.inf),
         **dict.fromkeys(("simulations", "player_simulations"), (1, 10**6)),
         "considered": (1, math.inf),
-        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
         **dict.fromkeys(("exploration", "value_weight"), (0, math.inf)),
         "concentration": (1e-6, math.inf),
         **dict.fromkeys(("noise", "value_mix", "average"), (0, 1)),
@@ -203,6 +196,27 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     def planner(self) -> TreeSearch:
         """The planner of the trained player: without noise, it plays the most visited move."""
         return TreeSearch.alphazero(self.player_simulations, c=self.exploration)
+
+    def alphazero(
+        self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
+    ) -> ExpertIteration:
+        """The agent of this configuration.
+
+        **Arguments:**
+
+        - `network`, `model`: as for [`zero_train.ExpertIteration.alphazero`][].
+        - `parts`: others of its arguments, in place of those of the configuration.
+        """
+        known: dict[str, Any] = {
+            "optimiser": self.optimiser(),
+            "explorer": self.explorer(),
+            "planner": self.planner(),
+            "value_weight": self.value_weight,
+            "value_mix": self.value_mix,
+            "l2": 0.0,
+            "average_decay": self.average,
+        }
+        return ExpertIteration.alphazero(network=network, model=model, **(known | parts))
 
 
 # The arguments of AdamW that no state of the optimiser has to hold.

@@ -66,9 +66,11 @@ class RunFiles:
 Evaluate = Callable[[int, AbstractActor], EvaluationResult]
 
 
-def with_simulations(player: AbstractActor, simulations: int) -> AbstractActor:
-    """A player by tree search with so many simulations a move; 0 for its network without a
-    search."""
+def with_simulations(player: AbstractActor, simulations: int | None) -> AbstractActor:
+    """A player by tree search with so many simulations a move: 0 for its network without a search,
+    `None` for as many as it has."""
+    if simulations is None:
+        return player
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if simulations == 0:
