@@ -134,7 +134,6 @@ def test_the_folder_holds_the_run(undisturbed):
     assert [row["step"] for row in rows] == list(range(1, 9))
     # Counts are totals; every row is a position or the end of a game.
     assert [row["positions"] + row["games"] for row in rows] == [64 * n for n in range(1, 9)]
-    assert ["moved" in row for row in rows] == [step in (3, 6, 8) for step in range(1, 9)]
     assert len(read_lines(undisturbed / "timings.jsonl")) == 8
     first, second, last = read_lines(undisturbed / "evaluations.jsonl")
     assert first == {"step": 3, "moved": None, "of": 1}
@@ -282,6 +281,32 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
     forever.set()
     assert "SIGINT came before the first step; --resume begins" in capsys.readouterr().out
     go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+
+
+@pytest.mark.parametrize("step", [3, 8])
+def test_an_evaluation_that_a_signal_interrupted_is_done_again(
+    app, go, undisturbed, tmp_path, capsys, step
+):
+    """The main thread does not wait for it, and the step before it is saved."""
+    forever = threading.Event()
+
+    def interrupted(config, loop, files):
+        evaluate = evaluation(config, loop, files)
+
+        def until(number, player):
+            if number == step:
+                stop()
+                forever.wait()
+            return evaluate(number, player)
+
+        return until
+
+    train(dataclasses.replace(app, evaluation=interrupted), CONFIG, Options(out=tmp_path / "run"))
+    assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == step
+    go(tmp_path / "run", resume=True)
+    forever.set()
     assert lines(tmp_path / "run") == lines(undisturbed)
 
 

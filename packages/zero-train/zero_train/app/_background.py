@@ -5,8 +5,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .. import StopSignal
 
-_THREAD = "zero-compile"
+
+_THREAD = "zero-background"
 
 
 def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
@@ -23,6 +25,19 @@ def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
     return future
 
 
-def compiling() -> bool:
+def ended(task: concurrent.futures.Future, stop: StopSignal) -> bool:
+    """Waits for such a call to end, and raises what it raised.
+
+    **Returns:** `False` where a signal came first.
+    """
+    while not stop.requested:
+        # A Python signal handler runs between two waits.
+        if concurrent.futures.wait([task], timeout=0.1).done:
+            task.result()
+            return True
+    return False
+
+
+def busy() -> bool:
     """Whether such a thread still runs."""
     return any(thread.name == _THREAD for thread in threading.enumerate())

@@ -18,7 +18,7 @@ import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from ._app import AbstractCommand, App, write_report
-from ._background import compiling
+from ._background import busy
 from ._config import check_bounds, flag, folder_of, load_config, Options
 from ._errors import UsageError
 from ._report import Axis
@@ -119,11 +119,11 @@ def errors_of(prog: str) -> Iterator[None]:
     except KeyboardInterrupt:
         _leave(130)
     except Exception:
-        if not compiling():
+        if not busy():
             raise
         traceback.print_exc()
         _leave(1)
-    if compiling():
+    if busy():
         _leave(0)
 
 
@@ -207,7 +207,7 @@ def _complain(prog: str, what: str) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end."""
-    if compiling():
+    if busy():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

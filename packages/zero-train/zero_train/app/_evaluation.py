@@ -35,7 +35,7 @@ class EvaluationResult:
     **Attributes:**
 
     - `rows`: new lines of evaluations.jsonl.
-    - `metrics`: logged with the step.
+    - `metrics`: for TensorBoard and Weights & Biases, at the step.
     - `figures`: labelled figures for the live view.
     - `headline`: a line for the live view.
     """

@@ -33,7 +33,7 @@ from .. import (
 )
 from .._step import collect_half, compiled_half, in_turns, learn_half, step
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
-from ._background import in_background
+from ._background import ended, in_background
 from ._config import AbstractConfig, folder_of, Options
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
@@ -107,6 +107,7 @@ def _run_steps(
     # Also parameters that were not yet saved with their checkpoint.
     record.save(state)
     started = time.monotonic()
+    _evaluate(record, state, stop, view, sinks)
     while record.done < record.num_steps and not stop.requested:
         if options.max_minutes is not None:
             if time.monotonic() - started > 60 * options.max_minutes:
@@ -116,16 +117,35 @@ def _run_steps(
         state, new = run_step(state)
         new = jax.device_get(new) | episode_metrics(state.episodes)
         timings = _timings(new, time.perf_counter() - began)
-        metrics, result = record.step(new, timings, state.agent)
+        metrics = record.step(new, timings)
         sinks.log(record.done, metrics | timings)
         view.update(record.done, metrics, timings)
-        if result is not None:
-            view.evaluation(result.figures, result.headline)
+        _evaluate(record, state, stop, view, sinks)
         if record.done % record.config.checkpoint_every == 0:
             record.save(state)
     if stop.requested:
         view.note(f"{stop.name} came: saving; go on with --resume")
     record.save(state)
+
+
+def _evaluate(
+    record: "_Record", state: LoopState, stop: StopSignal, view: View, sinks: "_Sinks"
+) -> None:
+    """Evaluates the player if it is due. Where a signal comes meanwhile, the resumed run evaluates
+    it first."""
+    if stop.requested or not record.evaluation_due:
+        return
+    evaluating = in_background(lambda: record.evaluate(state.agent))
+    with contextlib.ExitStack() as shown:
+        if record.compiles_evaluation:
+            what = f"compiling the evaluation and playing it after step {record.done}"
+            shown.enter_context(view.waiting(what, None))
+        if not ended(evaluating, stop):
+            return
+    result = evaluating.result()
+    record.keep(result)
+    sinks.log(record.done, result.metrics)
+    view.evaluation(result.figures, result.headline)
 
 
 def _prepare(
@@ -155,17 +175,11 @@ def _prepare(
         tasks.append(in_background(filling))
     what = "compiling and playing the first games" if fresh else "compiling"
     with view.waiting(what, last_time.seconds if fresh else None):
-        pending = set(tasks)
-        while pending:
-            done, pending = concurrent.futures.wait(
-                pending, timeout=0.1, return_when=concurrent.futures.FIRST_COMPLETED
-            )
-            for task in done:
-                task.result()
-            if fresh and done & set(halves[:1]):
-                view.note(f"the first games begin {after()}")
-            if stop.requested:
+        for task in tasks:
+            if not ended(task, stop):
                 return None
+            if fresh and task in halves[:1]:
+                view.note(f"the first games begin {after()}")
     view.note(f"the first step begins {after()}")
     if fresh:
         last_time.keep(time.monotonic() - began)
@@ -251,10 +265,12 @@ class _Record:
 
     - `config`: its configuration.
     - `done`, `num_steps`: the number of steps, and of those of the whole run.
+    - `compiles_evaluation`: whether the next evaluation is the first of this process.
     """
 
     def __init__(self, app: App[Any], config: AbstractConfig, loop: Loop, folder: RunFolder):
         self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
+        self.compiles_evaluation = True
         self._app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / "checkpoints")
         self._parameters = Checkpoints(folder.path / "parameters", keep=None)
@@ -273,15 +289,15 @@ class _Record:
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
-        files = RunFiles(self._folder, read_lines(path / "evaluations.jsonl"), self._player)
+        evaluations = read_lines(path / "evaluations.jsonl")
+        self._evaluated = evaluations[-1]["step"] if evaluations else 0
+        files = RunFiles(self._folder, evaluations, self._player)
         self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
 
-    def step(
-        self, new: Mapping[str, Any], timings: Mapping[str, float], agent: PyTree[Array]
-    ) -> tuple[dict[str, Any], EvaluationResult | None]:
+    def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:
         """Logs a step.
 
-        **Returns:** all metrics of it, and the result of its evaluation if one is due.
+        **Returns:** its metrics, with the totals.
 
         **Raises:** [`zero_train.NonFiniteError`][] before anything is written. The agent has not
         learned from such a step.
@@ -290,16 +306,29 @@ class _Record:
         check_finite(self.done, new)
         for name in _COUNTS:
             self._totals[name] += int(new[name])
-        metrics, result = {**new, **self._totals}, None
-        if self.done % self.config.evaluate_every == 0 or self.done == self.num_steps:
-            arrays = player_arrays(self._loop, agent)
-            result = self._evaluate(self.done, player_of(self._loop, arrays))
-            self._parameters.save(self.done, arrays)
-            for row in result.rows:
-                self._folder.log_evaluation(self.done, row)
-            metrics |= result.metrics
+        metrics = {**new, **self._totals}
         self._folder.log(self.done, metrics, timings)
-        return metrics, result
+        return metrics
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether the player is to be evaluated after this step, and was not yet."""
+        last = self.done == self.num_steps
+        due = self.done > 0 and (self.done % self.config.evaluate_every == 0 or last)
+        return due and self._evaluated < self.done
+
+    def evaluate(self, agent: PyTree[Array]) -> EvaluationResult:
+        """Saves and evaluates the player."""
+        arrays = player_arrays(self._loop, agent)
+        if self.done not in self._parameters.steps():
+            self._parameters.save(self.done, arrays)
+        return self._evaluate(self.done, player_of(self._loop, arrays))
+
+    def keep(self, result: EvaluationResult) -> None:
+        """Writes the lines of an evaluation."""
+        for row in result.rows:
+            self._folder.log_evaluation(self.done, row)
+        self._evaluated, self.compiles_evaluation = self.done, False
 
     def save(self, state: LoopState) -> None:
         """Saves the whole state, and the player."""
