@@ -32,6 +32,25 @@ def run_main(monkeypatch, capsys) -> Callable[..., Callable[..., tuple[int, str,
     return of
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _loops_are_built_once() -> Iterator[None]:
+    """Runs of the same configuration share a loop, and so what was compiled for it."""
+    from zero_train.app import _app, _train
+
+    build, made = _app.built, {}
+
+    def built(app: Any, config: Any, devices: int | None = None) -> Any:
+        key = app.build, config, devices
+        if key not in made:
+            made[key] = build(app, config, devices)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_app, _train):
+            patch.setattr(module, "built", built)
+        yield
+
+
 # Numbers that no field can be, whatever it is for.
 _NEVER = {int: (10**20, -1), float: (math.nan, math.inf, -math.inf, 1e300)}
 

@@ -24,7 +24,7 @@ import jax.random as jr
 from zero_spo._build import build_loop
 from zero_spo._config import presets
 from zero_spo._flops import matrix_flops
-from zero_train import act, compiled_step, draw, fill, init
+from zero_train import act, draw, fill, init, step
 from zero_train.app import start_jax
 
 
@@ -65,11 +65,11 @@ def main() -> None:
     peak = 2 * SIZE**3 / seconds(product, square, square, repeats=repeats)
     update_flop = matrix_flops(update, state.agent, batch)
     collect_flop = matrix_flops(collect, state)
-    block = compiled_step(loop, state)
+    step(loop, jax.tree.map(jnp.copy, state))  # compiles it
     rates = []
     for _ in range(repeats):
         began = time.perf_counter()
-        state, metrics = block(state)
+        state, metrics = step(loop, state)
         positions = int(metrics["positions"])
         rates.append(positions / (time.perf_counter() - began))
     whole = (config.updates * update_flop + collect_flop) / peak

@@ -23,9 +23,9 @@ from zero_train import (
     PolicyActor,
     read_lines,
     RunError,
+    step,
     template,
 )
-from zero_train._step import in_turns
 from zero_train.app import (
     AbstractAdamWConfig,
     AbstractConfig,
@@ -347,8 +347,8 @@ def test_parameters_that_were_not_saved_with_their_checkpoint_are_saved_later(
 
 
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):
-    def poisoned(collects, learns, state):
-        state, metrics = in_turns(collects, learns, state)
+    def poisoned(loop, state):
+        state, metrics = step(loop, state)
         if int(state.agent.updates) > 6 * 2:  # 2 updates a step
             metrics = metrics | {"value_loss": jnp.asarray(math.nan)}
         return state, metrics
@@ -356,7 +356,7 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
     def full(own, folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("zero_train.app._train.in_turns", poisoned)
+    monkeypatch.setattr("zero_train.app._train.step", poisoned)
     # It must not hide why the run ended.
     monkeypatch.setattr("zero_train.app._train.write_report", full)
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):

@@ -24,6 +24,7 @@ from zero_train import (
     step,
     template,
 )
+from zero_train._step import collect_half, learn_half
 
 from .census import census_loop, check_census
 from .nim_agent import collect_and_store, nim_loop
@@ -159,19 +160,25 @@ def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs(devices):
     assert drawn.sum() == 12 * 8
 
 
-def test_step_compiles_once():
-    traces = []
-
-    loop = nim_loop(1)
-    augment = lambda row, *, key: (traces.append(None), row)[1]
+def test_a_step_is_compiled_once_also_ahead(caplog):
+    """On several devices, from shapes alone, and by the first halves that fill the buffer."""
+    loop = nim_loop(8)
+    augment = lambda row, *, key: row
     loop = eqx.tree_at(lambda l: l.augment, loop, augment, is_leaf=lambda x: x is None)
-    state = fill(loop, init(loop, key=jr.key(1)))
-    assert not traces
-    counts = []
-    for _ in range(3):
-        state, _ = step(loop, state)
-        counts.append(len(traces))
-    assert counts[0] == counts[1] == counts[2] > 0
+    compiled = lambda: [
+        name
+        for name in ("collect_half", "learn_half")
+        for line in caplog.messages
+        if f"Finished XLA compilation of jit({name})" in line
+    ]
+    with jax.log_compiles():
+        for half in (collect_half, learn_half):
+            half.lower(loop, None, template(loop)).compile()
+        assert compiled() == ["collect_half", "learn_half"]
+        state = fill(loop, init(loop, key=jr.key(1)))
+        for _ in range(3):
+            state, _ = step(loop, state)
+    assert compiled() == ["collect_half", "learn_half"]
 
 
 def test_metrics_count_positions_and_games(ran):

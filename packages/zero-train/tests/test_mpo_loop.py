@@ -10,7 +10,8 @@ import pytest
 import scipy.stats
 
 from zero_memory import TrajectoryBuffer
-from zero_train import compiled_step, data_mesh, init, Loop
+from zero_train import data_mesh, init, Loop, step
+from zero_train._step import learn_half
 
 from .actor_critics import Aim, aimer, each, mpo, rates
 from .nim_agent import collect_and_store
@@ -21,7 +22,7 @@ ENVS, UNROLL = 16, 4
 
 @pytest.fixture(scope="module")
 def ran():
-    """Loop, compiled step, the states after one step, on the host, and after two."""
+    """Loop, and the states after one step, on the host, and after two."""
     buffer = TrajectoryBuffer(capacity=8, num_envs=ENVS, batch_size=16, length=4, num_shards=8)
     agent = aimer(mpo, **rates(1e-2, 1e-2))
     loop = Loop(
@@ -33,23 +34,22 @@ def ran():
         mesh=data_mesh(8),
     )
     state = init(loop, key=jr.key(0))
-    run: Any = compiled_step(loop, state)
-    state, _ = run(state)
+    state, _ = step(loop, state)
     before = jax.tree.map(jnp.asarray, jax.device_get(state.agent))
-    return loop, run, before, run(state)[0]
+    return loop, before, step(loop, state)[0]
 
 
 def test_only_sums_cross_devices(ran, collectives):
     """Of sampling candidates too, which is done on every device for its own rows."""
-    loop, run, _, state = ran
-    assert collectives(run.args[1].func.as_text()) == {"all-reduce"}
+    loop, _, state = ran
+    assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
     assert collectives(lambda s: collect_and_store(loop, s), state) == set()
 
 
 def test_rows_say_how_likely_their_actions_were(ran):
     """Under the policy and the statistics that were there when the block was collected: those that
     learning has moved on to since are others."""
-    loop, _, before, state = ran
+    loop, before, state = ran
     rows = jax.tree.map(
         lambda x: np.asarray(x).reshape(ENVS, -1, *x.shape[3:])[:, UNROLL:],
         state.buffer.ring.experience,

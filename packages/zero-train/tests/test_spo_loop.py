@@ -12,7 +12,6 @@ import pytest
 from zero_envs import Observation
 from zero_memory import TrajectoryBuffer
 from zero_train import (
-    compiled_step,
     data_mesh,
     draw,
     fill,
@@ -23,6 +22,7 @@ from zero_train import (
     SPO,
     step,
 )
+from zero_train._step import learn_half
 
 from .actor_critics import (
     Aim,
@@ -75,19 +75,18 @@ def numbers(metrics: dict) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def ran():
-    """By devices: the loop, the compiled step, the agent after each step on the host, the state
+    """By devices: the loop, the agent after each step on the host, the state
     in the end where it is, and the metrics of each step. (One block is enough to learn from.)"""
     results = {}
     for devices in (1, 8):
         loop = aiming_loop(devices)
         state = init(loop, key=jr.key(0))
-        run: Any = compiled_step(loop, state)
         agents, metrics = [], []
         for _ in range(STEPS):
-            state, row = run(state)
+            state, row = step(loop, state)
             agents.append(jax.device_get(state.agent))
             metrics.append(numbers(row))
-        results[devices] = loop, run, agents, state, metrics
+        results[devices] = loop, agents, state, metrics
     return results
 
 
@@ -105,7 +104,7 @@ def assert_moments(statistics: Any, features: np.ndarray) -> None:
 def test_statistics_are_of_every_row_once(ran, devices):
     """After every step: mean and deviation of all rows collected until then, final ones included.
     The updates of a step do not touch them."""
-    _, _, agents, last, _ = ran[devices]
+    _, agents, last, _ = ran[devices]
     every = rows_of(last, slice(0, STEPS))
     assert every.last.sum() > ENVS
     for block, agent in enumerate(agents, start=1):
@@ -115,7 +114,7 @@ def test_statistics_are_of_every_row_once(ran, devices):
 
 def test_metrics_are_means_over_ordinary_rows(ran):
     """Of the searches of the newest block, a number a step of the particles."""
-    _, _, _, last, metrics = ran[8]
+    _, _, last, metrics = ran[8]
     assert rows_of(last, slice(1, 2)).last.any()
     for block, row in enumerate(metrics):
         rows = rows_of(last, slice(block, block + 1))
@@ -135,23 +134,23 @@ def test_metrics_are_means_over_ordinary_rows(ran):
 def test_devices_do_not_matter(ran):
     """The same rows, replay, parameters, statistics and metrics on 1 and on 8 devices."""
     one, eight = ran[1], ran[8]
-    for x, y in zip(plain(one[3]), plain(eight[3]), strict=True):
+    for x, y in zip(plain(one[2]), plain(eight[2]), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
-    for x, y in zip(one[4], eight[4], strict=True):
+    for x, y in zip(one[3], eight[3], strict=True):
         assert x == pytest.approx(y, rel=1e-3, abs=1e-5)
 
 
 def test_only_sums_cross_devices(ran, collectives):
     """Collect, add and sample have no collective; a whole step, statistics included, has
     all-reduces only."""
-    loop, run, _, state, _ = ran[8]
+    loop, _, state, _ = ran[8]
     assert collectives(lambda s: collect_and_store(loop, s), state) == set()
     assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
-    assert collectives(run.args[1].func.as_text()) == {"all-reduce"}
+    assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
 
 
 def test_state_is_laid_out_as_said(ran):
-    loop, _, _, state, _ = ran[8]
+    loop, _, state, _ = ran[8]
     for leaf, where in zip(
         jax.tree.leaves(state), jax.tree.leaves(shardings(loop, state)), strict=True
     ):
@@ -163,9 +162,9 @@ def test_actors_see_normalised_observations(ran):
     """Policy and values of the model that is planned over are those of the networks, of
     observations normalised by the statistics of the state."""
     agent: Any = aiming_spo()
-    state = jax.tree.map(jnp.asarray, ran[1][2][-1])
+    state = jax.tree.map(jnp.asarray, ran[1][1][-1])
     evaluate = agent.actor(state, explore=True).model.evaluate
-    rows = rows_of(ran[1][3], slice(0, 1))
+    rows = rows_of(ran[1][2], slice(0, 1))
     features = jnp.asarray(rows.obs.features[0, 0])
     policy, value = evaluate(Observation(features, None))
     moments = state.online.statistics
@@ -182,11 +181,11 @@ def test_actors_see_normalised_observations(ran):
 def test_it_hits_what_it_is_shown(ran):
     """The network itself, without a search. Observations are far from 0, and are only learned
     from because they are normalised."""
-    loop, run, agents, state, _ = ran[1]
+    loop, agents, state, _ = ran[1]
     error = lambda agent: aiming_error(loop.agent, jax.tree.map(jnp.asarray, agent))
     state = jax.tree.map(jnp.copy, state)
     for _ in range(60):
-        state, _ = run(state)
+        state, _ = step(loop, state)
     assert error(agents[0]) > 0.3 and error(state.agent) < 0.1
 
 

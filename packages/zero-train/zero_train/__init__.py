@@ -118,7 +118,6 @@ from ._run import (
 )
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._step import (
-    compiled_step as compiled_step,
     fill as fill,
     init as init,
     step as step,

@@ -52,25 +52,19 @@ def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
     return _act_ahead(loop, send(state, shardings(loop, state)))
 
 
-def fill(
-    loop: Loop, state: LoopState, collects: Callable[..., tuple[LoopState, Numbers]] | None = None
-) -> LoopState:
+def fill(loop: Loop, state: LoopState) -> LoopState:
     """Collects and stores, without learning, until the buffer is ready.
-
-    **Arguments:**
-
-    - `collects`: the collecting half of a step, where it is compiled already.
 
     **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
     it many times over.
     """
-    if collects is None:
-        only = ft.partial(_step_side_by_side, learns=False) if loop.actor_devices else _PROGRAMS[0]
-        collects = ft.partial(only, loop)
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
-        state, _ = collects(state)
+        if loop.actor_devices:
+            state, _ = _step_side_by_side(loop, state, learns=False)
+        else:
+            state, _ = collect_half(loop, None, state)
     raise ValueError(
         f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
         f"{loop.num_envs} environments; give it more room or a smaller batch."
@@ -81,14 +75,14 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
-    learns; `state` is donated. An [`zero_train.AbstractBlockAgent`][] is shown the new rows
-    before the first update. Where the agent's update returns priorities, the buffer is given them
-    before the next batch is drawn.
+    learns; `state` is donated. The host waits for neither. An
+    [`zero_train.AbstractBlockAgent`][] is shown the new rows before the first update. Where the
+    agent's update returns priorities, the buffer is given them before the next batch is drawn.
 
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
-    copied to the acting devices, so that the next step collects with the newest. The host waits
-    for neither call, and no result depends on how long anything takes.
+    copied to the acting devices, so that the next step collects with the newest. No result depends
+    on how long anything takes.
 
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
     rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
@@ -98,46 +92,49 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     """
     if loop.actor_devices:
         return _step_side_by_side(loop, state)
-    collects, learns = (ft.partial(half, loop) for half in _PROGRAMS)
-    return in_turns(collects, learns, state)
+    state, collected = collect_half(loop, None, state)
+    state, learned = learn_half(loop, None, state)
+    return state, learned | collected
 
 
-def compiled_step(loop: Loop, state: LoopState) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
-    """[`zero_train.step`][] for states like this one, or a [`zero_train.template`][] of them,
-    compiled now; with `loop.actor_devices` at the first call."""
-    if loop.actor_devices:
-        return ft.partial(step, loop)
-    return ft.partial(
-        in_turns, *(compiled_half(loop, state, half) for half in (collect_half, learn_half))
-    )
+def _dispatched(function: Callable[..., Any]) -> Any:
+    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
+
+    `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
+    after `fixed` may be templates. Later calls find it compiled.
+    """
+
+    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
+        leaves, structure = static
+        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
+        return function(fixed, given, *donated)
+
+    program.__name__ = function.__name__.strip("_")
+    jitted = jax.jit(program, static_argnums=0, donate_argnums=3)
+
+    def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
+        arrays, static = eqx.partition(fixed, eqx.is_array)
+        leaves, structure = jax.tree.flatten(static)
+        return (tuple(leaves), structure), arrays, given, donated
+
+    @ft.wraps(function)
+    def dispatch(*args: PyTree) -> Any:
+        return jitted(*arguments(*args))
+
+    named: Any = dispatch
+    named.lower = lambda *args: jitted.lower(*arguments(*args))
+    return named
 
 
 # The halves in turns. They are two programs because the search is most of what is compiled, and
 # `fill` needs it as well.
 
 
-def compiled_half(
-    loop: Loop, state: LoopState, half: Callable[..., tuple[LoopState, Numbers]]
-) -> Callable[[LoopState], tuple[LoopState, Numbers]]:
-    """`collect_half` or `learn_half` for states like this one, or a template, compiled now."""
-    arrays, static = eqx.partition(loop, eqx.is_array)  # `eqx.filter_jit` takes no template
-    build = lambda arrays, state: half(eqx.combine(arrays, static), state)
-    program = jax.jit(build, donate_argnums=1).lower(arrays, state).compile()
-    return ft.partial(program, arrays)
-
-
-def in_turns(
-    collects: Callable[..., Any], learns: Callable[..., Any], state: LoopState
-) -> tuple[LoopState, Numbers]:
-    state, collected = collects(state)
-    state, learned = learns(state)
-    return state, learned | collected
-
-
-def collect_half(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+@_dispatched
+def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
     """The first half of a step."""
     handover_of(loop, state)
-    akey, _ = step_keys(state.key, state.step)
+    akey = step_keys(state.key, state.step)[0]
     actor = loop.agent.actor(state.agent, explore=True)
     episodes, rows = act(loop, actor, state.episodes, key=akey)
     agent, buffer, metrics = take_in(loop, state.agent, state.buffer, rows)
@@ -146,15 +143,13 @@ def collect_half(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     return state, metrics | counts(rows) | failures(episodes)
 
 
-def learn_half(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
+@_dispatched
+def learn_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
     """The second half, after `collect_half`, which has counted the step."""
-    _, lkey = step_keys(state.key, state.step - 1)
+    lkey = step_keys(state.key, state.step - 1)[1]
     agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
     state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
     return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
-
-
-_PROGRAMS = [eqx.filter_jit(half, donate="all-except-first") for half in (collect_half, learn_half)]
 
 
 # The halves side by side: the host starts both, and sends on what each made for the other.
@@ -181,24 +176,6 @@ def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
     rows, lkey = send(rows, places(mesh, P("data"), rows)), send(lkey, places(mesh, P(), lkey))
     handover = dataclasses.replace(before, rows=rows, key=lkey)
     return LoopState(state.agent, episodes, state.buffer, key, step, handover)
-
-
-def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended."""
-
-    @ft.partial(jax.jit, static_argnums=0, donate_argnums=3)
-    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
-        leaves, structure = static
-        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
-        return function(fixed, given, *donated)
-
-    @ft.wraps(function)
-    def dispatch(fixed: Any, given: PyTree[Array], *donated: PyTree[Array]) -> Any:
-        arrays, static = eqx.partition(fixed, eqx.is_array)
-        leaves, structure = jax.tree.flatten(static)
-        return program((tuple(leaves), structure), arrays, given, donated)
-
-    return dispatch
 
 
 @_dispatched

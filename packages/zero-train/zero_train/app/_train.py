@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -28,10 +28,11 @@ from .. import (
     RunError,
     RunFolder,
     Sink,
+    step,
     StopSignal,
     template,
 )
-from .._step import collect_half, compiled_half, in_turns, learn_half, step
+from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
 from ._config import AbstractConfig, folder_of, Options
@@ -91,14 +92,14 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                 view.note(f"{stop.name} came before the first step; --resume {then}")
                 return state is not None
             with _reported(app, folder):
-                _run_steps(record, *prepared, options, stop, view, sinks)
+                _run_steps(record, loop, prepared, options, stop, view, sinks)
     return True
 
 
 def _run_steps(
     record: "_Record",
+    loop: Loop,
     state: LoopState,
-    run_step: Callable[[LoopState], tuple[LoopState, Any]],
     options: Options,
     stop: StopSignal,
     view: View,
@@ -114,7 +115,7 @@ def _run_steps(
                 view.note(f"--max-minutes {options.max_minutes:g} are over")
                 break
         began = time.perf_counter()
-        state, new = run_step(state)
+        state, new = step(loop, state)
         new = jax.device_get(new) | episode_metrics(state.episodes)
         timings = _timings(new, time.perf_counter() - began)
         metrics = record.step(new, timings)
@@ -155,38 +156,42 @@ def _prepare(
     like: LoopState,
     stop: StopSignal,
     view: View,
-) -> tuple[LoopState, Callable[..., Any]] | None:
-    """The state after the first games, and the compiled step; `None` if a signal came meanwhile.
+) -> LoopState | None:
+    """The state after the first games, when a step is compiled; `None` if a signal came meanwhile.
 
     Threads compile, because the main thread hears no signal while it waits for XLA: first what
     collects, so that the first games begin early, and what learns while they are played.
     """
     began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
     after = lambda: f"after {time.monotonic() - began:.0f} s"
-    halves: list[concurrent.futures.Future] = []
+    tasks: list[concurrent.futures.Future] = []
     if not loop.actor_devices:
-        first = in_background(lambda: compiled_half(loop, like, collect_half))
-        second = lambda: first.result() and compiled_half(loop, like, learn_half)
-        halves = [first, in_background(second)]
-    tasks = list(halves)
+        first = in_background(lambda: collect_half.lower(loop, None, like).compile())
+        second = lambda: first.result() and learn_half.lower(loop, None, like).compile()
+        tasks = [first, in_background(second)]
     if fresh:
-        key = jr.fold_in(jr.key(config.seed), 0)
-        filling = lambda: fill(loop, init(loop, key=key), *(x.result() for x in halves[:1]))
-        tasks.append(in_background(filling))
+        tasks.append(in_background(ft.partial(_first_games, config, loop, tasks[:1])))
     what = "compiling and playing the first games" if fresh else "compiling"
     with view.waiting(what, last_time.seconds if fresh else None):
         for task in tasks:
             if not ended(task, stop):
                 return None
-            if fresh and task in halves[:1]:
+            if fresh and task is tasks[0] and len(tasks) > 1:
                 view.note(f"the first games begin {after()}")
     view.note(f"the first step begins {after()}")
     if fresh:
         last_time.keep(time.monotonic() - began)
-    run_step = ft.partial(step, loop)
-    if halves:
-        run_step = ft.partial(in_turns, *(half.result() for half in halves))
-    return (tasks[-1].result() if state is None else state), run_step
+    return tasks[-1].result() if state is None else state
+
+
+def _first_games(
+    config: AbstractConfig, loop: Loop, compiled: list[concurrent.futures.Future]
+) -> LoopState:
+    """The state after them, played as soon as these tasks have ended."""
+    state = init(loop, key=jr.fold_in(jr.key(config.seed), 0))
+    for task in compiled:
+        task.result()
+    return fill(loop, state)
 
 
 class _LastTime:
