@@ -308,6 +308,19 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def accelerators(session: nox.Session) -> None:
+    """Compiles steps and searches for TPUs and GPUs that are not here, and holds what comes out to
+    benchmarks/accelerators/budget.toml. `-- --targets v5e:2x2` needs no CUDA, which is 3 GB."""
+    sync(session, "tests")
+    version = session.run("python", "-c", "import jax; print(jax.__version__)", silent=True)
+    given = session.posargs
+    named = given[given.index("--targets") :] if "--targets" in given else ["h200"]
+    compilers = "tpu,cuda12" if any("h200" in word for word in named) else "tpu"
+    session.install(f"jax[{compilers}]=={str(version).strip()}")
+    session.run("python", str(ROOT / "benchmarks" / "accelerators"), *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The site, into site/. `-- serve` shows it while it is written."""
     sync(session, "docs", packages=False)

@@ -100,13 +100,22 @@ class ValueSupport(eqx.Module):
         For the logits of a network there is `decode_logits`.
         """
         check_shape("probs", probs, (self.num_atoms,))
-        # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.
-        mean = jnp.sum(probs * jnp.asarray(self.atoms, probs.dtype))
-        return signed_parabolic(mean) if self.transform else mean
+        return self._scalar(self._total(probs))
 
     def decode_logits(self, logits: Float[Array, " atoms"]) -> Float[Array, ""]:
         """The scalar that the logits of a network stand for."""
-        return self.decode(jax.nn.softmax(logits))
+        check_shape("logits", logits, (self.num_atoms,))
+        # Not `decode(softmax(logits))`: behind two layers of a network, over rows that are split
+        # over devices, that crashes the TPU compiler (libtpu 0.0.42.1, signal 11).
+        weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits)))
+        return self._scalar(self._total(weights) / jnp.sum(weights))
+
+    def _total(self, weights: Float[Array, " atoms"]) -> Float[Array, ""]:
+        # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.
+        return jnp.sum(weights * jnp.asarray(self.atoms, weights.dtype))
+
+    def _scalar(self, mean: Float[Array, ""]) -> Float[Array, ""]:
+        return signed_parabolic(mean) if self.transform else mean
 
     def cross_entropy(
         self, logits: Float[Array, " atoms"], value: Float[Array, ""]

@@ -1,0 +1,393 @@
+"""What do whole programs need of accelerators that are not here?
+
+JAX compiles for devices that it only knows the description of: the step of every app and the search
+in every mode, for TPU slices and H200s. One JSON line a program, and a table at the end:
+
+- `compile_s`; `temporaries_mb` and `state_mb` of one device; `state_over_share`: the state's bytes
+    over its share of the whole, which padding and copies make larger than 1.
+- `collectives`: how many of each kind, `over_gradient`: their bytes in one update over those of the
+    gradient.
+- `kernels`, of a search on an H200: those that a simulation launches itself (`body`) and in a turn
+    of each of its loops, the condition counted. `floor` is the same of the environment and the
+    evaluator without a search.
+- `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of more
+    than 1 MB in the loop of the simulations, more kernels than `budget.toml` allows, a crash of the
+    compiler. With any of them the exit code is 1.
+
+The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for GPUs.
+
+    uv run nox -s accelerators
+    uv run nox -s accelerators -- --targets v5e:2x2 --cases monsters othello
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+# Before JAX: no TPU is asked what it is, and constants are made on the CPU.
+os.environ |= {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+}
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from hlo import Block, collectives, copies_in_loops, host_transfers, parse
+from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+
+HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parent))  # the other benchmarks, whose searches are compiled
+TARGETS = ("h200x1", "h200x8", "v5e:2x2", "v5e:4x4", "v5p:2x2x1")
+#: The loop of the simulations is known by its number of turns, which nothing else has.
+TURNS = 61
+MEGABYTE = 2**20
+
+
+def devices(target: str) -> Mesh:
+    """A mesh of devices that can only be compiled for."""
+    if target.startswith("h200x"):
+        shape = f"1x{target.removeprefix('h200x')}x1"
+        config = (HERE / "h200.txtpb").read_text()
+        found = topologies.get_topology_desc(
+            shape, platform="cuda", topology=shape, target_config=config
+        )
+    else:
+        found = topologies.get_topology_desc(platform="tpu", topology_name=target)
+    return Mesh(np.array(found.devices), ("data",))
+
+
+# The step of an app.
+
+
+def configuration(name: str, devices: int) -> tuple[Any, Any]:
+    """An app and its configuration for so many devices; `NAME-apart` acts on half of them."""
+    import dataclasses
+
+    from zero_cli._apps import APPS
+    from zero_spo._config import presets
+
+    app, _, apart = name.partition("-")
+    if app == "spo":
+        record, config = APPS["spo"], presets("pendulum", "spo")["reference"]
+    elif app == "ant":
+        record, config = APPS["spo"], presets("brax/ant", "spo")["reference"]
+    else:
+        record = APPS[app]
+        presets_of: Any = record.presets
+        config = presets_of.get("standard") or presets_of["default"]
+    acting = devices // 2 if apart else 0
+    learning = devices - acting
+    shards = max(8, learning)
+    changes: dict[str, Any] = {"shards": shards, "actor_devices": acting}
+    for field in ("envs", "batch"):
+        changes[field] = max(getattr(config, field), shards)
+    return record, dataclasses.replace(config, **changes)
+
+
+def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The programs of a step, lowered, with what is expected of each."""
+    import dataclasses
+
+    from zero_train import _step, template
+
+    app, config = configuration(name, mesh.size)
+    loop = dataclasses.replace(app.build(config), mesh=mesh, actor_devices=config.actor_devices)
+    state = template(loop)
+    share = sum(_bytes(x.sharding.shard_shape(x.shape), x.dtype) for x in jax.tree.leaves(state))
+    params = getattr(state.agent, "params", None)
+    params = state.agent.online if params is None else params
+    gradient = sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(params))
+    learns = {"gradient": gradient * config.updates}
+    if not config.actor_devices:
+        for half, expected in (("collect", {}), ("learn", learns)):
+            lowered = getattr(_step, f"{half}_half").lower(loop, None, state)
+            yield half, lowered, expected | {"share": share}
+        return
+    handover: Any = state.handover
+    collected = state.episodes, state.key, state.step
+    yield "act", _step._actor_program.lower(loop, handover.actor, *collected), {}
+    given = handover.rows, handover.key, handover.staleness
+    stored = state.agent, state.buffer
+    yield "learn", _step._learner_program.lower((loop, True), given, *stored), learns
+
+
+# The search in every mode.
+
+
+def search_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """A search of so many turns, lowered, and beside it the bare environment and evaluator."""
+    place = NamedSharding(mesh, P())
+    shape = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+    for program, (model, state, run) in SEARCHES[name]().items():
+        params, static = eqx.partition(model, eqx.is_array)
+        jitted = jax.jit(lambda params, *a, s=static, run=run: run(eqx.combine(params, s), *a))
+        lowered = jitted.lower(*jax.tree.map(shape, (params, state, jr.key(4))))
+        yield program, lowered, {"search": True}
+
+
+def _othello(planner: Any, batch: int = 1024) -> dict[str, tuple[Any, Any, Callable]]:
+    import search_vs_mctx as bench
+
+    model = bench.game("othello", None, slim=True)
+    state = jax.eval_shape(lambda: bench.positions(model, batch))
+    return {"search": (model, state, _plan(planner)), "floor": (model, state, bench.floor(TURNS))}
+
+
+def _plan(planner: Any) -> Callable[..., Any]:
+    def run(model: Any, state: Any, key: jax.Array) -> Any:
+        carry, keys = planner.init(model, state), jr.split(key, jax.tree.leaves(state)[0].shape[0])
+        return planner.plan(model, state, carry, key=keys)
+
+    return run
+
+
+def _puct() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.muzero(TURNS))
+
+
+def _gumbel() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.gumbel(TURNS))
+
+
+def _leaves() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.alphazero(8 * TURNS, num_leaves=8), batch=128)
+
+
+def _reuse() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.alphazero(TURNS, reuse=True))
+
+
+def _chance() -> dict[str, Any]:
+    from zero_envs import Game2048
+    from zero_search import TreeSearch
+    from zero_train import EnvironmentModel
+
+    env = Game2048()
+    evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
+    state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
+    planner = TreeSearch(TURNS, outcomes="weighted")
+    return {"search": (EnvironmentModel(env, evaluate), state, _plan(planner))}
+
+
+def _belief() -> dict[str, Any]:
+    from search_belief import Field, Minefield, SIDE
+
+    from zero_search import BeliefModel, TreeSearch
+
+    state = jax.eval_shape(lambda: Field(*[jnp.zeros((64, SIDE * SIDE), bool)] * 2))
+    return {"search": (BeliefModel(Minefield(), 64), state, _plan(TreeSearch(TURNS)))}
+
+
+def _particles() -> dict[str, Any]:
+    from search_particles import Pendulum
+
+    from zero_search import ParticleSearch
+
+    planner = ParticleSearch(num_particles=16, depth=TURNS)
+    model = Pendulum(64, key=jr.key(0))
+    return {"search": (model, jax.ShapeDtypeStruct((256, 3), jnp.float32), _plan(planner))}
+
+
+SEARCHES = {
+    "search-puct": _puct,
+    "search-gumbel": _gumbel,
+    "search-leaves": _leaves,
+    "search-reuse": _reuse,
+    "search-chance": _chance,
+    "search-belief": _belief,
+    "search-particles": _particles,
+}
+STEPS = ("othello", "monsters", "minesweeper", "spo", "ant")
+CASES = (*STEPS, *(f"{name}-apart" for name in STEPS), *SEARCHES)
+
+
+# What a compiled program says.
+
+
+def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any]]:
+    """Compiles the programs of a case, and says of each what was found. Their texts are written
+    into a folder, if one is given."""
+    mesh = devices(target)
+    programs = search_programs if case in SEARCHES else app_programs
+    budget = tomllib.loads((HERE / "budget.toml").read_text())
+    for program, lowered, expected in programs(case, mesh):
+        start = time.perf_counter()
+        compiled = lowered.compile()
+        seconds, need = time.perf_counter() - start, compiled.memory_analysis()
+        text = compiled.as_text()
+        if texts is not None:
+            name = f"{target}-{case}-{program}.txt".replace(":", "-")
+            pathlib.Path(texts, name).write_text(text)
+        block = parse(text)
+        row: dict[str, Any] = {
+            "target": target,
+            "case": case,
+            "program": program,
+            "compile_s": round(seconds, 1),
+            "temporaries_mb": round(need.temp_size_in_bytes / MEGABYTE, 1),
+            "state_mb": round(need.argument_size_in_bytes / MEGABYTE, 1),
+        }
+        if "share" in expected:
+            row["state_over_share"] = round(need.argument_size_in_bytes / expected["share"], 2)
+        sent = collectives(block)
+        row["collectives"] = _counted(one.op for one, _ in sent)
+        if "gradient" in expected:
+            total = sum(one.size * number for one, number in sent)
+            row["over_gradient"] = round(total / expected["gradient"], 4)
+        if "search" in expected and target == "h200x1":
+            row["kernels"] = _kernels(block)
+        row["faults"] = list(_faults(row, block, budget))
+        yield row
+
+
+def _kernels(block: Block) -> dict[str, Any]:
+    """Of the loop of the simulations: what it launches itself, and in a turn of each loop in it."""
+    loop = next(one for one in block.loops() if one.turns == TURNS)
+    of = lambda one: len(one.launched) + one.condition
+    inside = [one for one in loop.loops() if of(one)]
+    return {
+        "body": len(loop.launched),
+        "unknown_turns": [of(one) for one in inside if one.turns is None],
+        "known_turns": [[one.turns, of(one)] for one in inside if one.turns is not None],
+        "of": loop.kernels(),
+    }
+
+
+def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterator[str]:
+    if row["program"] != "learn":
+        inside = [one.op for loop in block.loops() for one, _ in collectives(loop)]
+        if inside:
+            yield f"{len(inside)} collectives in loops outside of the update"
+    elif row["over_gradient"] > budget["collectives"]["over_gradient"]:
+        yield f"collectives send {row['over_gradient']} of the gradient"
+    if transfers := host_transfers(block):
+        yield f"{len(transfers)} host transfers: {transfers[0][:120]}"
+    # Of an update's loop they are the network's, such as of its activations.
+    depth = {"search": 1, "floor": 1, "collect": 2, "act": 2}.get(row["program"])
+    if depth and (copies := copies_in_loops(block, MEGABYTE, depth)):
+        largest = max(one.size for one in copies) / MEGABYTE
+        yield f"{len(copies)} copies in the loop of the simulations, up to {largest:.1f} MB"
+    allowed = budget["kernels"].get(row["case"])
+    if allowed is not None and "kernels" in row and row["program"] == "search":
+        found = row["kernels"]
+        if found["body"] > allowed["body"]:
+            yield f"{found['body']} kernels a simulation, {allowed['body']} allowed"
+        turns = found["unknown_turns"]
+        if len(turns) > len(allowed["loops"]) or any(
+            a > b for a, b in zip(turns, allowed["loops"], strict=False)
+        ):
+            yield f"{turns} kernels a turn of its loops, {allowed['loops']} allowed"
+
+
+def _counted(names: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        short = name.removesuffix("-start")
+        found[short] = found.get(short, 0) + 1
+    return found
+
+
+def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
+    size = dtype.itemsize if hasattr(dtype, "itemsize") else np.dtype(dtype).itemsize
+    return int(np.prod(shape, dtype=np.int64)) * size
+
+
+# One process a case, because a compiler may crash.
+
+
+def compiled_apart(
+    target: str, case: str, limit: float, texts: str | None
+) -> list[dict[str, Any]]:
+    """The rows of a case, which another process compiles."""
+    command = [sys.executable, str(HERE), "--one", target, case]
+    command += [] if texts is None else ["--texts", texts]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return [_failed(target, case, f"not compiled within {limit:.0f} s")]
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [""]
+        signal = f"the compiler crashed with signal {-done.returncode}"
+        rows.append(_failed(target, case, signal if done.returncode < 0 else said[-1][:200]))
+    return rows
+
+
+def _failed(target: str, case: str, why: str) -> dict[str, Any]:
+    return {"target": target, "case": case, "program": "-", "faults": [why]}
+
+
+def fits(target: str, case: str) -> bool:
+    """Whether a case is for so many devices: acting apart needs two."""
+    return not (case.endswith("-apart") and target == "h200x1")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as markdown."""
+    names = "compile_s", "temporaries_mb", "state_mb", "state_over_share", "over_gradient"
+    lines = [
+        "| target | case | program | compile s | temporaries MB | state MB | over its share | "
+        "collectives | over gradient | kernels | faults |",
+        "|" + "---|" * 11,
+    ]
+    for row in rows:
+        found = [str(row.get(name, "")) for name in names]
+        sent = ", ".join(f"{number} {name}" for name, number in row.get("collectives", {}).items())
+        kernels = row.get("kernels", {})
+        launches = (
+            " + ".join(map(str, [kernels["body"], *kernels["unknown_turns"]])) if kernels else ""
+        )
+        cells = [row["target"], row["case"], row["program"], *found[:4], sent, found[4], launches]
+        lines.append("| " + " | ".join([*cells, "; ".join(row["faults"])]) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--targets", nargs="+", default=TARGETS, help="h200xN, v5e:RxC, v5p:...")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--limit", type=float, default=900, help="seconds a case")
+    parser.add_argument("--texts", help="a folder for the texts of the compiled programs")
+    parser.add_argument("--one", nargs=2, metavar=("TARGET", "CASE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        for row in measure(*options.one, options.texts):
+            print(json.dumps(row), flush=True)
+        return
+    rows = []
+    for target in options.targets:
+        for case in options.cases:
+            if fits(target, case):
+                for row in compiled_apart(target, case, options.limit, options.texts):
+                    rows.append(row)
+                    print(json.dumps(row), flush=True)
+    print("\n" + table(rows))
+    if any(row["faults"] for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
