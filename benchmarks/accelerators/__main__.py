@@ -10,8 +10,8 @@ in every mode, for TPU slices and H200s. One JSON line a program, and a table at
 - `kernels`, of a search on an H200: those that a simulation launches itself (`body`) and in a turn
     of each of its loops, the condition counted. `floor` is the same of the environment and the
     evaluator without a search.
-- `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of more
-    than 1 MB in the loop of the simulations, more kernels than `budget.toml` allows, a crash of the
+- `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of a
+    tree's size in the loop of the simulations, more kernels than `budget.toml` allows, a crash of the
     compiler. With any of them the exit code is 1.
 
 The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for GPUs.
@@ -24,6 +24,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -56,6 +57,8 @@ TARGETS = ("h200x1", "h200x8", "v5e:2x2", "v5e:4x4", "v5p:2x2x1")
 #: The loop of the simulations is known by its number of turns, which nothing else has.
 TURNS = 61
 MEGABYTE = 2**20
+#: A copy of so many bytes in the loop of the simulations is one of a whole tree.
+TREE = 4 * MEGABYTE
 
 
 def devices(target: str) -> Mesh:
@@ -80,6 +83,8 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
 
     from zero_cli._apps import APPS
     from zero_spo._config import presets
+    from zero_train.app import Options
+    from zero_train.app._config import following
 
     app, _, apart = name.partition("-")
     if app == "spo":
@@ -91,12 +96,10 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
         presets_of: Any = record.presets
         config = presets_of.get("standard") or presets_of["default"]
     acting = devices // 2 if apart else 0
-    learning = devices - acting
-    shards = max(8, learning)
-    changes: dict[str, Any] = {"shards": shards, "actor_devices": acting}
-    for field in ("envs", "batch"):
-        changes[field] = max(getattr(config, field), shards)
-    return record, dataclasses.replace(config, **changes)
+    # As `--devices` does it, with at least one environment and one row a device.
+    rows = {name: max(getattr(config, name), devices) for name in ("envs", "batch")}
+    config = dataclasses.replace(config, actor_devices=acting, **rows)
+    return record, following(config, Options(out=HERE, devices=devices))
 
 
 def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
@@ -235,7 +238,10 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
     budget = tomllib.loads((HERE / "budget.toml").read_text())
     for program, lowered, expected in programs(case, mesh):
         start = time.perf_counter()
-        compiled = lowered.compile()
+        # Without a device nothing is tuned, and the usual tile of XLA's own matrix products does
+        # not fit all of them: those of the networks' gradients are left to cuBLAS.
+        own = {"xla_gpu_enable_triton_gemm": program != "learn"} if "h200" in target else None
+        compiled = lowered.compile(compiler_options=own)
         seconds, need = time.perf_counter() - start, compiled.memory_analysis()
         text = compiled.as_text()
         if texts is not None:
@@ -287,7 +293,7 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
         yield f"{len(transfers)} host transfers: {transfers[0][:120]}"
     # Of an update's loop they are the network's, such as of its activations.
     depth = {"search": 1, "floor": 1, "collect": 2, "act": 2}.get(row["program"])
-    if depth and (copies := copies_in_loops(block, MEGABYTE, depth)):
+    if depth and (copies := copies_in_loops(block, TREE, depth)):
         largest = max(one.size for one in copies) / MEGABYTE
         yield f"{len(copies)} copies in the loop of the simulations, up to {largest:.1f} MB"
     allowed = budget["kernels"].get(row["case"])
@@ -318,9 +324,7 @@ def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
 # One process a case, because a compiler may crash.
 
 
-def compiled_apart(
-    target: str, case: str, limit: float, texts: str | None
-) -> list[dict[str, Any]]:
+def compiled_apart(target: str, case: str, limit: float, texts: str | None) -> list[dict[str, Any]]:
     """The rows of a case, which another process compiles."""
     command = [sys.executable, str(HERE), "--one", target, case]
     command += [] if texts is None else ["--texts", texts]
@@ -329,10 +333,11 @@ def compiled_apart(
     except subprocess.TimeoutExpired:
         return [_failed(target, case, f"not compiled within {limit:.0f} s")]
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [""]
-        signal = f"the compiler crashed with signal {-done.returncode}"
-        rows.append(_failed(target, case, signal if done.returncode < 0 else said[-1][:200]))
+    if done.returncode < 0:
+        rows.append(_failed(target, case, f"the compiler crashed with signal {-done.returncode}"))
+    elif done.returncode:
+        said = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exit)", line)]
+        rows.append(_failed(target, case, (said or [done.stderr])[-1][:200]))
     return rows
 
 
@@ -374,7 +379,8 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("TARGET", "CASE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        for row in measure(*options.one, options.texts):
+        target, case = options.one
+        for row in measure(target, case, options.texts):
             print(json.dumps(row), flush=True)
         return
     rows = []

@@ -26,7 +26,10 @@ from ._tree import (
     CODE,
     COUNT,
     DISCOUNT,
+    entry,
     FINAL,
+    in_one_row,
+    in_rows,
     NO_CHILD,
     NOT_EXPANDED,
     Notes,
@@ -164,7 +167,7 @@ def search(
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
     state = jax.tree.map(lambda x: jnp.concatenate([x[:, 0]] * leaves), tree.state)
-    tree = _map_rows(lambda x: x.reshape(batch * max_nodes, *x.shape[2:]), tree)
+    tree = in_one_row(tree)
     levels = max_nodes + LEVELS
     visits = levels * batch + max(batch, VISITS)
     notes = Notes(
@@ -177,7 +180,7 @@ def search(
     init = _Loop(tree, notes, slot, state, started, zeros.astype(jnp.float32), zeros)
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
     end = loop(0, num_simulations // leaves, turn, jax.tree.map(vary, init))
-    tree = _map_rows(lambda x: x.reshape(batch, max_nodes, *x.shape[1:]), end.whole)
+    tree = in_rows(end.whole)
     started = rules.decisions(tree.root).visits - kept if end.started is None else end.started
     return tree, SearchStats(started, end.depth / num_simulations, end.invalid)
 
@@ -229,8 +232,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: _Loop) -> _Loop:
     def up(i, carry):
         tree, notes, slots = carry
         walk, leaf = jax.tree.map(lambda x: x[i], (walks, each))
-        row = fixed.base + walk.index
-        now = take(tree.child.reshape(-1), row * tree.child.shape[1] + walk.action)
+        now = take(tree.child, entry(tree, fixed.base + walk.index, walk.action))
         again = (walk.code == UNSTORED) & (now != UNSTORED)
         walk = eqx.tree_at(lambda w: w.code, walk, now)
         tree, value, slot = _store(fixed, tree, walk, leaf)
@@ -363,7 +365,7 @@ def _evaluate(fixed: Fixed, tree: Tree, walk: Walk, sim: int | Int[Array, ""]) -
     state, reward, discount, last = fixed.model.step(before, walk.action, key=step_key)
     check_step(before, state, reward, discount, last)
     logits, value = fixed.model.predict(state, key=predict_key)
-    check_prediction(logits, value, parent.shape[0], tree.child.shape[1])
+    check_prediction(logits, value, parent.shape[0], tree.edge.shape[-1])
     logits, value, invalid = masked_prediction(logits, value)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
     known = jnp.abs(edge) <= LARGEST
@@ -389,9 +391,9 @@ def _store(
     **Returns:** the tree, without the new nodes' states; what to back up; and the slots.
     """
     base, batch, rules = fixed.base, walk.depth.shape[0], fixed.rules
-    new = fixed.alive & (walk.code == UNSTORED) & (tree.size < tree.child.shape[0] // batch)
+    new = fixed.alive & (walk.code == UNSTORED) & (tree.size < tree.parent.shape[0] // batch)
     slot = jnp.where(new, base + tree.size, nowhere(tree, batch))
-    edge = jnp.where(new, base + walk.index, nowhere(tree, batch))
+    edge = entry(tree, jnp.where(new, base + walk.index, nowhere(tree, batch)), walk.action)
     value, zeros, one = found.value, jnp.zeros_like(found.logits), jnp.ones_like(found.value)
     chance = found.state.chance if rules.outcomes is not None else None
     prior = rules.prior(found.logits, chance)
@@ -402,7 +404,7 @@ def _store(
         step=put(tree.step, slot, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
         node=put(tree.node, slot, row),
         edge=tree.edge,
-        child=tree.child.at[edge, walk.action].set(link, mode="drop", unique_indices=True),
+        child=tree.child.at[edge].set(link, mode="drop", unique_indices=True),
         prior=put(tree.prior, slot, prior),
         parent=put(tree.parent, slot, walk.index),
         state=tree.state,
@@ -480,7 +482,7 @@ def _write(
         root = rules.decisions(root)
         started = root.visits - fixed.kept if started is None else started
         best = fixed.choose_root(sim, root, started, best)
-    code = take(tree.child.reshape(-1), visits.row * tree.child.shape[1] + best)
+    code = take(tree.child, entry(tree, visits.row, best))
     scored = (
         put(tree.step, visits.row, jnp.stack([best, code], axis=-1)),
         put(tree.node, visits.row, jnp.stack([visits.count, visits.value], axis=-1)),
@@ -492,9 +494,3 @@ def _write(
 def _scored(tree: Tree) -> tuple[Any, Any, Any]:
     """What scoring changes of a tree."""
     return tree.step, tree.node, tree.edge
-
-
-def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
-    """Of all arrays but `size`."""
-    rows = lambda t: (t.step, t.node, t.edge, t.child, t.prior, t.parent, t.state)
-    return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))

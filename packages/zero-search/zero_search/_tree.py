@@ -5,6 +5,7 @@ child could not be stored still counts.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -55,7 +56,9 @@ class Tree(eqx.Module):
     - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
     - `edge`: visits and Q-value of each action, and if leaves are evaluated several at a time the
         number of walks that have not come back.
-    - `child`: the code of each child: its number, or below 0 where there is none to walk to.
+    - `child`: the code of each child: its number, or below 0 where there is none to walk to. While
+        a search runs it has one axis: it is read and written entry by entry, for which TPUs would
+        otherwise make another layout of all of it in every simulation.
     - `prior`: what the selection rule keeps of the prior.
     - `parent`: the number of the parent.
     - `state`: the model's node.
@@ -65,7 +68,7 @@ class Tree(eqx.Module):
     step: Int[Array, "*rows 2"]
     node: Float[Array, "*rows columns"]
     edge: Float[Array, "*rows planes actions"]
-    child: Int[Array, "*rows actions"]
+    child: Int[Array, "*rows actions"] | Int[Array, " entries"]
     prior: Float[Array, "*rows features actions"]
     parent: Int[Array, "*rows"]
     state: PyTree[Array]
@@ -142,6 +145,27 @@ class Tree(eqx.Module):
             value=self.node[:, 0, VALUE],
             raw_value=self.node[:, 0, RAW],
         )
+
+
+def in_one_row(tree: Tree) -> Tree:
+    """The trees as a search works on them: the nodes of all along one axis."""
+    batch, nodes, _ = tree.child.shape
+    flat = _map_rows(lambda x: x.reshape(batch * nodes, *x.shape[2:]), tree)
+    return eqx.tree_at(lambda t: t.child, flat, tree.child.reshape(-1))
+
+
+def in_rows(tree: Tree) -> Tree:
+    """The trees that `in_one_row` was given, one after another again."""
+    batch, width = tree.size.shape[0], tree.edge.shape[-1]
+    number = tree.parent.shape[0]
+    tree = eqx.tree_at(lambda t: t.child, tree, tree.child.reshape(number, width))
+    return _map_rows(lambda x: x.reshape(batch, number // batch, *x.shape[1:]), tree)
+
+
+def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
+    """Of all arrays but `size`."""
+    rows = lambda t: (t.step, t.node, t.edge, t.child, t.prior, t.parent, t.state)
+    return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))
 
 
 class Rules(eqx.Module):
@@ -399,7 +423,12 @@ def with_losses(
 
 
 def taken_at(tree: Tree, visits: Visits) -> Bool[Array, "visits actions"]:
-    return jnp.arange(tree.child.shape[1], dtype=jnp.int32)[None] == visits.action[:, None]
+    return jnp.arange(tree.edge.shape[-1], dtype=jnp.int32)[None] == visits.action[:, None]
+
+
+def entry(tree: Tree, row: Int[Array, " number"], action: Int[Array, " number"]) -> Array:
+    """Where the code of a child lies in `tree.child` while a search runs."""
+    return row * tree.edge.shape[-1] + action
 
 
 def take(x: Shaped[Array, "rows ..."], index: Int[Array, " number"]) -> Shaped[Array, "number ..."]:
@@ -439,4 +468,4 @@ def chance_at(
 
 def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
     """Rows out of range, where writes are dropped."""
-    return tree.child.shape[0] + jnp.arange(number, dtype=jnp.int32)
+    return tree.parent.shape[0] + jnp.arange(number, dtype=jnp.int32)

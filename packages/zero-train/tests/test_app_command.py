@@ -26,6 +26,7 @@ from zero_train.app import (
     run as run_command,
     UsageError,
 )
+from zero_train.app._config import following
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,26 @@ class Config(AbstractAdamWConfig):
     """Without bounds."""
     nesterov: bool = False
     """Of the optimiser."""
+
+
+@pytest.mark.parametrize(
+    "devices, acting, shards",
+    [(1, 0, 8), (8, 0, 8), (64, 0, 64), (80, 16, 64), (256, 0, 256), (12, 0, 8)],
+)
+def test_shards_follow_the_devices_unless_they_are_given(tmp_path, devices, acting, shards):
+    """Also those of a run to resume, which may have been given."""
+    config = Config(envs=1280, batch=1280, actor_devices=acting)
+    options = Options(out=tmp_path, devices=devices)
+    assert following(config, options).shards == shards
+    (tmp_path / "config.json").write_text('{"shards": 2}')
+    assert following(config, dataclasses.replace(options, resume=True)).shards == 2
+    asked = ["train", f"--out={tmp_path / 'run'}", "--envs=128", f"--devices={devices}"]
+    app = App("some", "Some.", {"default": Config()}, lambda config: 1 / 0)  # pyright: ignore
+    if shards == 256:
+        with pytest.raises(UsageError, match="--envs 128 does not divide into --shards 256"):
+            run_command(app, asked)
+        with pytest.raises(ZeroDivisionError):
+            run_command(app, [*asked, "--shards=8"])
 
 
 @dataclasses.dataclass(frozen=True)

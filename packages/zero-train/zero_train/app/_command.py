@@ -19,7 +19,7 @@ import tyro
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
-from ._config import check_bounds, flag, folder_of, load_config, Options
+from ._config import check_bounds, flag, folder_of, following, load_config, Options
 from ._errors import UsageError
 from ._report import Axis
 from ._train import train
@@ -74,8 +74,11 @@ class _Report(AbstractCommand):
 
 
 @dataclasses.dataclass(frozen=True)
-class _PresetOnly:
+class _First:
+    """What must be known before the other flags, and whether it was given."""
+
     preset: str | None = None
+    shards: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,9 +176,9 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
 def _train(app: App[Any], words: Sequence[str]) -> None:
     """Parses a flag for each field of the configuration, those of [`zero_train.app.Options`][], and
     `--preset`, which sets the defaults of all others; then trains."""
-    # It must be known before all other flags.
     prog = f"{app.name} train"
-    preset = peek(_PresetOnly, prog, words).preset or app.preset or next(iter(app.presets))
+    first = peek(_First, prog, words)
+    preset = first.preset or app.preset or next(iter(app.presets))
     if preset not in app.presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
     config = app.presets[preset]
@@ -190,6 +193,8 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
     config, options = arguments.config, arguments.options
+    if first.shards is None:
+        config = following(config, options)
     # What cannot be trained is refused before anything is built, which may take long.
     RunFolder.check(**folder_of(config, options))
     start_jax(options.devices)

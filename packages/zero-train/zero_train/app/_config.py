@@ -1,5 +1,6 @@
 """The configuration of a run, and the options that do not change its numbers."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import inspect
@@ -14,7 +15,7 @@ import optax
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
-from .. import ExpertIteration, read_json
+from .. import ExpertIteration, read_json, RunError
 from ._errors import UsageError
 from ._sinks import NO_WANDB
 
@@ -53,8 +54,8 @@ class AbstractConfig:
     batch: int = 512
     """Samples of the replay per gradient update, over all learning devices."""
     shards: int = 8
-    """Parts of the replay buffer. The run is the same for every number of learning devices that
-    divides it."""
+    """Parts of the replay buffer; by default as many as learning devices where these are more. The
+    run is the same for every number of learning devices that divides it."""
     actor_devices: int = 0
     """The number of --devices that only act, while the others learn from the rows of the step
     before; with 0 all devices do both."""
@@ -254,6 +255,18 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
         # A resumed run may save more or less often; everything else must be as it was.
         "may_differ": ("checkpoint_every",),
     }
+
+
+def following(config: Config, options: Options) -> Config:
+    """The configuration with one shard a learning device where these are a power of two and more
+    than its shards; that of a run to resume with the shards that it has."""
+    known: Any = config
+    learners = options.devices - known.actor_devices
+    shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
+    if options.resume:
+        with contextlib.suppress(RunError, KeyError, TypeError):
+            shards = read_json(options.out / "config.json")["shards"]
+    return dataclasses.replace(known, shards=shards)
 
 
 def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
