@@ -186,8 +186,10 @@ def observation_check(features: PyTree[Array]) -> Metrics:
     floats = [x for x in jax.tree.leaves(features) if jnp.issubdtype(x.dtype, jnp.floating)]
     if not floats:
         return {}
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-    return {"observation_error": jnp.where(finite, 0.0, jnp.nan).astype(jnp.float32)}
+    # Counted, because a sum crosses devices together with those of the loss, and `all` does not.
+    wrong = [jnp.sum(~jnp.isfinite(x), dtype=jnp.float32) for x in floats]
+    error = jnp.where(jnp.sum(jnp.stack(wrong)) > 0, jnp.nan, 0.0)
+    return {"observation_error": error.astype(jnp.float32)}
 
 
 def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
