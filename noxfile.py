@@ -313,9 +313,8 @@ def accelerators(session: nox.Session) -> None:
     benchmarks/accelerators/budget.toml. `-- --targets v5e:2x2` needs no CUDA, which is 3 GB."""
     sync(session, "tests")
     version = session.run("python", "-c", "import jax; print(jax.__version__)", silent=True)
-    given = session.posargs
-    named = given[given.index("--targets") :] if "--targets" in given else ["h200"]
-    compilers = "tpu,cuda12" if any("h200" in word for word in named) else "tpu"
+    given = " ".join(session.posargs)
+    compilers = "tpu" if "--targets" in given and "h200" not in given else "tpu,cuda12"
     session.install(f"jax[{compilers}]=={str(version).strip()}")
     session.run("python", str(ROOT / "benchmarks" / "accelerators"), *session.posargs)
 

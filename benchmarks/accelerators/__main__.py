@@ -11,8 +11,8 @@ in every mode, for TPU slices and H200s. One JSON line a program, and a table at
     of each of its loops, the condition counted. `floor` is the same of the environment and the
     evaluator without a search.
 - `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of a
-    tree's size in the loop of the simulations, more kernels than `budget.toml` allows, a crash of the
-    compiler. With any of them the exit code is 1.
+    tree's size in the loop of the simulations, more kernels or more sent than `budget.toml` allows,
+    a crash of the compiler. With any of them the exit code is 1.
 
 The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for GPUs.
 
@@ -271,7 +271,7 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
 
 def _kernels(block: Block) -> dict[str, Any]:
     """Of the loop of the simulations: what it launches itself, and in a turn of each loop in it."""
-    loop = next(one for one in block.loops() if one.turns == TURNS)
+    (loop,) = (one for one in block.loops() if one.turns == TURNS)
     of = lambda one: len(one.launched) + one.condition
     inside = [one for one in loop.loops() if of(one)]
     return {
@@ -287,6 +287,8 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
         inside = [one.op for loop in block.loops() for one, _ in collectives(loop)]
         if inside:
             yield f"{len(inside)} collectives in loops outside of the update"
+    elif any(loop.turns is None and collectives(loop) for loop in block.loops()):
+        yield "collectives in a loop of unknown length"
     elif row["over_gradient"] > budget["collectives"]["over_gradient"]:
         yield f"collectives send {row['over_gradient']} of the gradient"
     if transfers := host_transfers(block):
@@ -330,8 +332,10 @@ def compiled_apart(target: str, case: str, limit: float, texts: str | None) -> l
     command += [] if texts is None else ["--texts", texts]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return [_failed(target, case, f"not compiled within {limit:.0f} s")]
+    except subprocess.TimeoutExpired as e:
+        said = bytes(e.stdout or b"").decode()
+        late = _failed(target, case, f"not compiled within {limit:.0f} s")
+        return [*(json.loads(x) for x in said.splitlines() if x.startswith("{")), late]
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode < 0:
         rows.append(_failed(target, case, f"the compiler crashed with signal {-done.returncode}"))

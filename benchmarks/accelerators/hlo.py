@@ -154,8 +154,8 @@ def _block(found: dict[str, list[str]], name: str, turns: int | None, condition:
             launched += called.launched
             inside += called.inside
         else:
-            if op == "fusion" and _only_copies(found[_called(rest, "calls")]):
-                op = "copy"
+            if op in ("fusion", "async-start"):
+                op = _what(found[_called(rest, "calls")], op)
             launched.append(Instruction(op, size_of(shape), line))
     return Block(turns, tuple(launched), tuple(inside), condition)
 
@@ -177,6 +177,12 @@ def _counted_to(condition: list[str]) -> int | None:
     return int(limit.group(1)) if limit else None
 
 
-def _only_copies(lines: list[str]) -> bool:
+def _what(lines: list[str], otherwise: str) -> str:
+    """What a fusion or an asynchronous call is: a collective or a copy, if it is nothing else."""
     ops = {match.group(4) for match in map(_INSTRUCTION.match, lines) if match}
-    return ops <= {"parameter", "copy", "bitcast", "tuple"} and "copy" in ops
+    sent = sorted(op for op in ops if _COLLECTIVE.match(op))
+    if sent:
+        return sent[0]
+    return (
+        "copy" if ops <= {"parameter", "copy", "bitcast", "tuple"} and "copy" in ops else otherwise
+    )

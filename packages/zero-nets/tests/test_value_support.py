@@ -117,3 +117,12 @@ def test_bad_shapes():
         support.decode(jnp.ones(4) / 4)
     with pytest.raises(ValueError, match=r"`logits` has shape \(6,\), expected \(5,\)"):
         support.cross_entropy(jnp.ones(6), jnp.zeros(()))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
+def test_many_atoms_are_decoded_in_half_a_precision_too(dtype):
+    """Their weighted sum is larger than float16 can hold."""
+    support = zero_nets.ValueSupport(601, minimum=0.0, maximum=600.0)
+    value = support.decode_logits(jnp.zeros(601, dtype))
+    assert value.dtype == dtype
+    np.testing.assert_allclose(np.float32(value), 300, rtol=1e-3)

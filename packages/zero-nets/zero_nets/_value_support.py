@@ -107,8 +107,11 @@ class ValueSupport(eqx.Module):
         check_shape("logits", logits, (self.num_atoms,))
         # Not `decode(softmax(logits))`: behind two layers of a network, over rows that are split
         # over devices, that crashes the TPU compiler (libtpu 0.0.42.1, signal 11).
-        weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits)))
-        return self._scalar(self._total(weights) / jnp.sum(weights))
+        # In float32 at least: half a precision cannot hold the sum of many weighted atoms.
+        wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        weights = jnp.exp(wide - jax.lax.stop_gradient(jnp.max(wide)))
+        mean = self._total(weights) / jnp.sum(weights)
+        return self._scalar(mean.astype(logits.dtype))
 
     def _total(self, weights: Float[Array, " atoms"]) -> Float[Array, ""]:
         # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.

@@ -404,7 +404,7 @@ def _store(
         step=put(tree.step, slot, jnp.stack([best, jnp.full_like(best, UNSTORED)], axis=-1)),
         node=put(tree.node, slot, row),
         edge=tree.edge,
-        child=tree.child.at[edge].set(link, mode="drop", unique_indices=True),
+        child=put(tree.child, edge, link),
         prior=put(tree.prior, slot, prior),
         parent=put(tree.parent, slot, walk.index),
         state=tree.state,

@@ -149,7 +149,12 @@ class Tree(eqx.Module):
 
 def in_one_row(tree: Tree) -> Tree:
     """The trees as a search works on them: the nodes of all along one axis."""
-    batch, nodes, _ = tree.child.shape
+    batch, nodes, width = tree.child.shape
+    if (nodes + 1) * batch * width >= 2**31:
+        raise ValueError(
+            f"{batch} trees of {nodes} nodes with {width} actions have more edges than 32 bits can "
+            "count; search fewer games at once, or give `max_nodes`."
+        )
     flat = _map_rows(lambda x: x.reshape(batch * nodes, *x.shape[2:]), tree)
     return eqx.tree_at(lambda t: t.child, flat, tree.child.reshape(-1))
 
@@ -158,8 +163,8 @@ def in_rows(tree: Tree) -> Tree:
     """The trees that `in_one_row` was given, one after another again."""
     batch, width = tree.size.shape[0], tree.edge.shape[-1]
     number = tree.parent.shape[0]
-    tree = eqx.tree_at(lambda t: t.child, tree, tree.child.reshape(number, width))
-    return _map_rows(lambda x: x.reshape(batch, number // batch, *x.shape[1:]), tree)
+    wide = eqx.tree_at(lambda t: t.child, tree, tree.child.reshape(number, width))
+    return _map_rows(lambda x: x.reshape(batch, number // batch, *x.shape[1:]), wide)
 
 
 def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:

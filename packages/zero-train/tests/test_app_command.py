@@ -56,7 +56,7 @@ def test_shards_follow_the_devices_unless_they_are_given(tmp_path, devices, acti
     asked = ["train", f"--out={tmp_path / 'run'}", "--envs=128", f"--devices={devices}"]
     app = App("some", "Some.", {"default": Config()}, lambda config: 1 / 0)  # pyright: ignore
     if shards == 256:
-        with pytest.raises(UsageError, match="--envs 128 does not divide into --shards 256"):
+        with pytest.raises(UsageError, match="--devices 256 has 256 shards, and --envs 128 does"):
             run_command(app, asked)
         with pytest.raises(ZeroDivisionError):
             run_command(app, [*asked, "--shards=8"])

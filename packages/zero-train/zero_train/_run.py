@@ -86,14 +86,16 @@ class JsonLines:
         except OSError as e:
             raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Appends `{"step": step, **metrics}`, keys sorted, numbers as in `json`.
+    def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
+        """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
+        as in `json`. Several are written at once.
 
         **Raises:** [`zero_train.RunError`][] where the file cannot be written.
         """
-        line = json.dumps(plain({"step": step, **metrics}), sort_keys=True, allow_nan=False)
+        rows = (plain({"step": step, **row}) for row in metrics)
+        lines = [json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows]
         try:
-            self._file.write(line + "\n")
+            self._file.write("".join(lines))
             self._file.flush()
         except OSError as e:
             raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
@@ -279,9 +281,9 @@ class RunFolder:
         self._lines["metrics"].log(step, metrics)
         self._lines["timings"].log(step, timings)
 
-    def log_evaluation(self, step: int, evaluation: Mapping[str, Any]) -> None:
-        """Writes the result of one evaluation."""
-        self._lines["evaluations"].log(step, evaluation)
+    def log_evaluation(self, step: int, *rows: Mapping[str, Any]) -> None:
+        """Writes the rows of one evaluation."""
+        self._lines["evaluations"].log(step, *rows)
 
     def write(self, name: str, text: str) -> None:
         """Writes or replaces a file of the folder, atomically.

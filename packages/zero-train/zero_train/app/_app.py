@@ -54,9 +54,9 @@ class App(Generic[Config]):
     - `presets`: configurations by name, all of one class.
     - `build`: the training loop of a configuration, for one device.
     - `evaluation`: called when a run starts or is resumed. What it returns is called with the
-        player at full strength every `evaluate_every` steps and after the last one. Its state must
-        follow from its arguments, so that a resumed run writes the same lines as one that never
-        stopped. The default fits agents that search a tree.
+        player at full strength every `evaluate_every` steps and after the last one, in a thread, so
+        that signals are heard. Its state must follow from its arguments, so that a resumed run
+        writes the same lines as one that never stopped. The default fits agents that search a tree.
     - `page`: the report's own figures and sections.
     - `commands`: others than `train` and `report`.
     - `preset`: the name of the default preset; by default the first.

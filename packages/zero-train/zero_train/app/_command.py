@@ -78,7 +78,7 @@ class _First:
     """What must be known before the other flags, and whether it was given."""
 
     preset: str | None = None
-    shards: int | None = None
+    shards: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

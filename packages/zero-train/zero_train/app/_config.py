@@ -1,4 +1,4 @@
-"""The configuration of a run, and the options that do not change its numbers."""
+"""The configuration of a run, and the options of how it is run."""
 
 import contextlib
 import dataclasses
@@ -54,8 +54,8 @@ class AbstractConfig:
     batch: int = 512
     """Samples of the replay per gradient update, over all learning devices."""
     shards: int = 8
-    """Parts of the replay buffer; by default as many as learning devices where these are more. The
-    run is the same for every number of learning devices that divides it."""
+    """Parts of the replay buffer; by default as many as learning devices where these are more, and
+    a power of two. The run is the same for every number of learning devices that divides it."""
     actor_devices: int = 0
     """The number of --devices that only act, while the others learn from the rows of the step
     before; with 0 all devices do both."""
@@ -226,7 +226,8 @@ _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run is run. No option changes its numbers."""
+    """How a run is run. No option changes its numbers, but for the shards of more than 8 devices
+    (see [`zero_train.app.AbstractConfig`][])."""
 
     out: pathlib.Path
     """The run folder."""
@@ -258,15 +259,21 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
 
 
 def following(config: Config, options: Options) -> Config:
-    """The configuration with one shard a learning device where these are a power of two and more
-    than its shards; that of a run to resume with the shards that it has."""
+    """The configuration with the shards that follow from the devices: one a learning device, where
+    these are a power of two and more than its shards. A run to resume keeps those that it has.
+
+    **Raises:** [`zero_train.app.UsageError`][] where `envs` or `batch` do not divide into them.
+    """
     known: Any = config
     learners = options.devices - known.actor_devices
     shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
     if options.resume:
         with contextlib.suppress(RunError, KeyError, TypeError):
             shards = read_json(options.out / "config.json")["shards"]
-    return dataclasses.replace(known, shards=shards)
+    try:
+        return dataclasses.replace(known, shards=shards)
+    except UsageError as e:
+        raise UsageError(f"--devices {options.devices} has {shards} shards, and {e}") from e
 
 
 def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:

@@ -136,10 +136,11 @@ def _evaluate(
     it first."""
     if stop.requested or not record.evaluation_due:
         return
-    evaluating = in_background(lambda: record.evaluate(state.agent))
+    player, fresh = record.player(state.agent), record.compiles_evaluation
+    evaluating = in_background(lambda: record.evaluate(player))
     with contextlib.ExitStack() as shown:
-        if record.compiles_evaluation:
-            what = f"compiling the evaluation and playing it after step {record.done}"
+        if fresh:
+            what = f"the first evaluation, after step {record.done}, compilation included"
             shown.enter_context(view.waiting(what, None))
         if not ended(evaluating, stop):
             return
@@ -164,33 +165,38 @@ def _prepare(
     """
     began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
     after = lambda: f"after {time.monotonic() - began:.0f} s"
-    tasks: list[concurrent.futures.Future] = []
+    first = second = games = None
     if not loop.actor_devices:
         first = in_background(lambda: collect_half.lower(loop, None, like).compile())
-        second = lambda: first.result() and learn_half.lower(loop, None, like).compile()
-        tasks = [first, in_background(second)]
+        second = in_background(ft.partial(_compile_learning, loop, like, first))
     if fresh:
-        tasks.append(in_background(ft.partial(_first_games, config, loop, tasks[:1])))
+        games = in_background(ft.partial(_first_games, config, loop, first))
     what = "compiling and playing the first games" if fresh else "compiling"
     with view.waiting(what, last_time.seconds if fresh else None):
-        for task in tasks:
+        for task in filter(None, (first, games, second)):
             if not ended(task, stop):
                 return None
-            if fresh and task is tasks[0] and len(tasks) > 1:
+            if fresh and task is first:
                 view.note(f"the first games begin {after()}")
     view.note(f"the first step begins {after()}")
     if fresh:
         last_time.keep(time.monotonic() - began)
-    return tasks[-1].result() if state is None else state
+    return state if games is None else games.result()
+
+
+def _compile_learning(loop: Loop, like: LoopState, first: concurrent.futures.Future) -> None:
+    """Compiles what learns after what collects, which is needed first."""
+    first.result()
+    learn_half.lower(loop, None, like).compile()
 
 
 def _first_games(
-    config: AbstractConfig, loop: Loop, compiled: list[concurrent.futures.Future]
+    config: AbstractConfig, loop: Loop, compiled: concurrent.futures.Future | None
 ) -> LoopState:
-    """The state after them, played as soon as these tasks have ended."""
+    """The state after them, played as soon as what collects is compiled."""
     state = init(loop, key=jr.fold_in(jr.key(config.seed), 0))
-    for task in compiled:
-        task.result()
+    if compiled is not None:
+        compiled.result()
     return fill(loop, state)
 
 
@@ -296,7 +302,7 @@ class _Record:
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
         evaluations = read_lines(path / "evaluations.jsonl")
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
-        files = RunFiles(self._folder, evaluations, self._player)
+        files = RunFiles(self._folder, evaluations, self._player_of)
         self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
 
     def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:
@@ -322,17 +328,20 @@ class _Record:
         due = self.done > 0 and (self.done % self.config.evaluate_every == 0 or last)
         return due and self._evaluated < self.done
 
-    def evaluate(self, agent: PyTree[Array]) -> EvaluationResult:
-        """Saves and evaluates the player."""
+    def player(self, agent: PyTree[Array]) -> AbstractActor:
+        """The player at full strength, which is saved before it is evaluated."""
         arrays = player_arrays(self._loop, agent)
         if self.done not in self._parameters.steps():
             self._parameters.save(self.done, arrays)
-        return self._evaluate(self.done, player_of(self._loop, arrays))
+        return player_of(self._loop, arrays)
+
+    def evaluate(self, player: AbstractActor) -> EvaluationResult:
+        """What the app's evaluation finds of the player of this step. It writes no log."""
+        return self._evaluate(self.done, player)
 
     def keep(self, result: EvaluationResult) -> None:
-        """Writes the lines of an evaluation."""
-        for row in result.rows:
-            self._folder.log_evaluation(self.done, row)
+        """Writes the lines of an evaluation, all at once."""
+        self._folder.log_evaluation(self.done, *result.rows)
         self._evaluated, self.compiles_evaluation = self.done, False
 
     def save(self, state: LoopState) -> None:
@@ -342,7 +351,7 @@ class _Record:
         if self.done not in self._parameters.steps():
             self._parameters.save(self.done, player_arrays(self._loop, state.agent))
 
-    def _player(self, step: int) -> AbstractActor:
+    def _player_of(self, step: int) -> AbstractActor:
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
 
 

@@ -122,7 +122,7 @@ class View:
 
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
-        """Shows a moving bar for something that takes long before the first step.
+        """Shows a moving bar instead of the progress, for something that takes long.
 
         **Arguments:**
 

@@ -1,0 +1,41 @@
+"""Where does the time of a step go? Writes a profile for TensorBoard or Perfetto.
+
+    uv run python benchmarks/_trace.py othello traces/othello
+
+One JSON line: the seconds of a step that was compiled before, and where the profile is.
+"""
+
+import argparse
+import json
+import time
+
+import jax
+import jax.random as jr
+
+from zero_cli._apps import APPS
+from zero_train import fill, init, step
+from zero_train.app import start_jax
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("app", choices=list(APPS))
+    parser.add_argument("folder", help="for the profile")
+    parser.add_argument("--preset", help="by default the app's own for this device")
+    options = parser.parse_args()
+    start_jax()
+    app = APPS[options.app]
+    preset = options.preset or app.preset or next(iter(app.presets))
+    loop = app.build(app.presets[preset])
+    state = fill(loop, init(loop, key=jr.key(0)))
+    state, _ = jax.block_until_ready(step(loop, state))
+    with jax.profiler.trace(options.folder):
+        start = time.perf_counter()
+        jax.block_until_ready(step(loop, state))
+        seconds = time.perf_counter() - start
+    found = {"app": options.app, "preset": preset, "seconds": round(seconds, 3)}
+    print(json.dumps(found | {"device": jax.devices()[0].device_kind, "folder": options.folder}))
+
+
+if __name__ == "__main__":
+    main()
