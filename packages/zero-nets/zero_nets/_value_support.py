@@ -108,7 +108,7 @@ class ValueSupport(eqx.Module):
         # Not `decode(softmax(logits))`: behind two layers of a network, over rows that are split
         # over devices, that crashes the TPU compiler (libtpu 0.0.42.1, signal 11).
         # In float32 at least: half a precision cannot hold the sum of many weighted atoms.
-        wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+        wide = logits.astype(jnp.float32) if logits.dtype.itemsize < 4 else logits
         weights = jnp.exp(wide - jax.lax.stop_gradient(jnp.max(wide)))
         mean = self._total(weights) / jnp.sum(weights)
         return self._scalar(mean.astype(logits.dtype))

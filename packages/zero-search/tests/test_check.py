@@ -41,7 +41,7 @@ from zero_search import (
 )
 from zero_search._readout import ImprovedPolicy
 from zero_search._root import SequentialHalving
-from zero_search._tree import in_one_row, Tree
+from zero_search._tree import in_one_row
 from zero_search._tree_search import SearchCarry
 
 from .helpers import Node, RandomTree
@@ -485,7 +485,5 @@ def test_more_edges_than_32_bits_count_are_refused():
     """Nothing is made: 19x19 Go, 8 192 games and 800 simulations."""
     prior = jnp.zeros((8192, 1, 362))
     tree = jax.eval_shape(lambda: Tree.empty(jnp.zeros((8192, 1)), prior, 801))
-    with pytest.raises(
-        ValueError, match="8192 trees of 801 nodes with 362 actions have more edges"
-    ):
+    with pytest.raises(ValueError, match="8192 trees of 801 nodes with 362 actions"):
         jax.eval_shape(in_one_row, tree)
