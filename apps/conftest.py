@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pathlib
+import struct
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -49,6 +50,28 @@ def _loops_are_built_once() -> Iterator[None]:
         for module in (_app, _train):
             patch.setattr(module, "built", built)
         yield
+
+
+@pytest.fixture(scope="session")
+def scalars() -> Callable[[pathlib.Path], dict[str, dict[int, float]]]:
+    """`scalars(folder)`: what TensorBoard shows of a run, by name and step."""
+    from tensorboardX.proto import event_pb2
+
+    event: Any = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it
+
+    def read(folder: pathlib.Path) -> dict[str, dict[int, float]]:
+        found: dict[str, dict[int, float]] = {}
+        for path in folder.glob("*tfevents*"):
+            data = path.read_bytes()
+            while data:  # size, its checksum, the event, its checksum
+                (size,) = struct.unpack("<Q", data[:8])
+                one = event.FromString(data[12 : 12 + size])
+                for value in one.summary.value:
+                    found.setdefault(value.tag, {})[one.step] = value.simple_value
+                data = data[16 + size :]
+        return found
+
+    return read
 
 
 # Numbers that no field can be, whatever it is for.

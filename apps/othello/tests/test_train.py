@@ -92,15 +92,16 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
 
 
 @pytest.mark.slow
-def test_tiny_runs_whole(tmp_path):
+def test_tiny_runs_whole(tmp_path, scalars):
     """The hello-world preset as `othello train --preset tiny` runs it, on eight devices."""
     from zero_othello._config import PRESETS
 
     train(APP, PRESETS["tiny"], Options(out=tmp_path / "tiny", devices=8))
     lines = read_lines(tmp_path / "tiny" / "metrics.jsonl")
     assert len(lines) == PRESETS["tiny"].steps
+    shown = scalars(tmp_path / "tiny")
     for line in lines:
         # An Elo after every epoch, and the loss is the sum of its printed parts.
-        assert math.isfinite(line["elo"]) and line["elo_se"] > 0
+        assert math.isfinite(shown["elo"][line["step"]]) and shown["elo_se"][line["step"]] > 0
         parts = line["policy_loss"] + line["value_loss"] + line["l2_loss"]
         assert line["loss"] == pytest.approx(parts, rel=1e-5)

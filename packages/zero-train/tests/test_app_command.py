@@ -46,7 +46,9 @@ class Config(AbstractAdamWConfig):
     "devices, acting, shards",
     [(1, 0, 8), (8, 0, 8), (64, 0, 64), (80, 16, 64), (256, 0, 256), (12, 0, 8)],
 )
-def test_shards_follow_the_devices_unless_they_are_given(tmp_path, devices, acting, shards):
+def test_shards_follow_the_devices_unless_they_are_given(
+    tmp_path, monkeypatch, devices, acting, shards
+):
     """Also those of a run to resume, which may have been given."""
     config = Config(envs=1280, batch=1280, actor_devices=acting)
     options = Options(out=tmp_path, devices=devices)
@@ -58,6 +60,7 @@ def test_shards_follow_the_devices_unless_they_are_given(tmp_path, devices, acti
     if shards == 256:
         with pytest.raises(UsageError, match="--devices 256 has 256 shards, and --envs 128 does"):
             run_command(app, asked)
+        monkeypatch.setattr("zero_train.app._command.start_jax", lambda devices: None)
         with pytest.raises(ZeroDivisionError):
             run_command(app, [*asked, "--shards=8"])
 
