@@ -76,7 +76,8 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
     nothing and the particle stops: a wrecked simulation must look neither good nor bad.
     """
     shape, old = particles.alive.shape, particles
-    flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    number = shape[0] * shape[1]  # -1 would not do for leaves without entries
+    flat = lambda tree: jax.tree.map(lambda x: x.reshape(number, *x.shape[2:]), tree)
     fold = lambda tree: fold_arrays(tree, shape)
     step_key, predict_key = split_rows(flat(key), 2)
     before = flat(old.state)
