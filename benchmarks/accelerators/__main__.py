@@ -21,6 +21,7 @@ The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for 
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -79,8 +80,6 @@ def devices(target: str) -> Mesh:
 
 def configuration(name: str, devices: int) -> tuple[Any, Any]:
     """An app and its configuration for so many devices; `NAME-apart` acts on half of them."""
-    import dataclasses
-
     from zero_cli._apps import APPS
     from zero_spo._config import presets
     from zero_train.app import Options
@@ -104,8 +103,6 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
 
 def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """The programs of a step, lowered, with what is expected of each."""
-    import dataclasses
-
     from zero_train import _step, template
 
     app, config = configuration(name, mesh.size)

@@ -8,13 +8,14 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from zero_search import (
+    AbstractPriorModel,
     AbstractProposalModel,
     GaussianNoise,
     ParticleSearch,
 )
 
 from .helpers import Noise, quick_jit
-from .test_particles import Bandit
+from .test_particles import Bandit, search
 
 
 class Gaussian(eqx.Module):
@@ -243,3 +244,25 @@ def test_equal_candidates_count_together():
     share = np.sum(plan.weights * plan.candidates[..., 1], axis=1)
     assert np.array_equal(plan.action[:, 1], (share > 0.5).astype(np.float32))
     assert np.sum(plan.candidates[:, :, 1].any(axis=1) & (share < 0.5)) > 20
+
+
+class Burdened(AbstractPriorModel[tuple[jax.Array, jax.Array]]):
+    """`Bandit` with an array beside its state that has no entries."""
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, *others = Bandit().step(node[0], action, key=key)
+        return (after, node[1]), *others
+
+    def predict(self, node, *, key):
+        return Bandit().predict(node[0], key=key)
+
+
+def test_arrays_without_entries_change_nothing():
+    planner, state = ParticleSearch(3, 2, resample_every=1), jnp.zeros((4,), jnp.int32)
+    plain = search(planner, Bandit(), state)
+    burdened = search(planner, Burdened(), (state, jnp.zeros((4, 0))))
+    np.testing.assert_array_equal(plain.weights, burdened.weights)
+    np.testing.assert_array_equal(plain.action, burdened.action)

@@ -13,7 +13,7 @@ import jax
 import pytest
 import tyro
 
-from zero_train import CheckpointError, NonFiniteError, RunError
+from zero_train import CheckpointError, Loop, NonFiniteError, RunError
 from zero_train.app import (
     AbstractAdamWConfig,
     AbstractCommand,
@@ -46,23 +46,30 @@ class Config(AbstractAdamWConfig):
     "devices, acting, shards",
     [(1, 0, 8), (8, 0, 8), (64, 0, 64), (80, 16, 64), (256, 0, 256), (12, 0, 8)],
 )
-def test_shards_follow_the_devices_unless_they_are_given(
-    tmp_path, monkeypatch, devices, acting, shards
-):
-    """Also those of a run to resume, which may have been given."""
+def test_shards_follow_the_devices(tmp_path, devices, acting, shards):
+    """Those of a run to resume stay, whatever the devices are now."""
     config = Config(envs=1280, batch=1280, actor_devices=acting)
     options = Options(out=tmp_path, devices=devices)
     assert following(config, options).shards == shards
     (tmp_path / "config.json").write_text('{"shards": 2}')
     assert following(config, dataclasses.replace(options, resume=True)).shards == 2
-    asked = ["train", f"--out={tmp_path / 'run'}", "--envs=128", f"--devices={devices}"]
-    app = App("some", "Some.", {"default": Config()}, lambda config: 1 / 0)  # pyright: ignore
-    if shards == 256:
-        with pytest.raises(UsageError, match="--devices 256 has 256 shards, and --envs 128 does"):
-            run_command(app, asked)
-        monkeypatch.setattr("zero_train.app._command.start_jax", lambda devices: None)
-        with pytest.raises(ZeroDivisionError):
-            run_command(app, [*asked, "--shards=8"])
+
+
+def test_shards_that_are_given_follow_no_devices(tmp_path, monkeypatch):
+    class Built(Exception):
+        pass
+
+    def build(config: Config) -> Loop:
+        assert config.shards == 8
+        raise Built
+
+    app = App("some", "Some.", {"default": Config()}, build)
+    asked = ["train", f"--out={tmp_path / 'run'}", "--devices=256"]
+    with pytest.raises(UsageError, match="--devices 256 asks for 256 shards: --envs 128 does not"):
+        run_command(app, asked)
+    monkeypatch.setattr("zero_train.app._command.start_jax", lambda devices: None)
+    with pytest.raises(Built):
+        run_command(app, [*asked, "--shards=8"])
 
 
 @dataclasses.dataclass(frozen=True)

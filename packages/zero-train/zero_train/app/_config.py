@@ -265,7 +265,7 @@ def following(config: Config, options: Options) -> Config:
     **Raises:** [`zero_train.app.UsageError`][] where `envs` or `batch` do not divide into them.
     """
     known: Any = config
-    learners = options.devices - known.actor_devices
+    devices, learners = f"--devices {options.devices}", options.devices - known.actor_devices
     shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
     if options.resume:
         with contextlib.suppress(RunError, KeyError, TypeError):
@@ -273,7 +273,8 @@ def following(config: Config, options: Options) -> Config:
     try:
         return dataclasses.replace(known, shards=shards)
     except UsageError as e:
-        raise UsageError(f"--devices {options.devices} has {shards} shards, and {e}") from e
+        who = f"The run in {options.out} has" if options.resume else f"{devices} asks for"
+        raise UsageError(f"{who} {shards} shards: {e}") from e
 
 
 def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
