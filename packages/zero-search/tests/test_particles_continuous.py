@@ -253,8 +253,8 @@ class Burdened(AbstractPriorModel[tuple[jax.Array, jax.Array]]):
         return state
 
     def step(self, node, action, *, key):
-        after, *others = Bandit().step(node[0], action, key=key)
-        return (after, node[1]), *others
+        after, reward, discount, last = Bandit().step(node[0], action, key=key)
+        return (after, node[1]), reward, discount, last
 
     def predict(self, node, *, key):
         return Bandit().predict(node[0], key=key)
