@@ -39,9 +39,9 @@ from zero_search import (
     UCB1,
     VisitCounts,
 )
+from zero_search._forest import Forest
 from zero_search._readout import ImprovedPolicy
 from zero_search._root import SequentialHalving
-from zero_search._tree import in_one_row
 from zero_search._tree_search import SearchCarry
 
 from .helpers import Node, RandomTree
@@ -486,4 +486,4 @@ def test_more_edges_than_32_bits_count_are_refused():
     prior = jnp.zeros((8192, 1, 362))
     tree = jax.eval_shape(lambda: Tree.empty(jnp.zeros((8192, 1)), prior, 801))
     with pytest.raises(ValueError, match="8192 trees of 801 nodes with 362 actions"):
-        jax.eval_shape(in_one_row, tree)
+        jax.eval_shape(lambda tree: Forest.of(tree, None), tree)

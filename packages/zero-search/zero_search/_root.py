@@ -1,6 +1,7 @@
 """How the root of a search is treated, apart from the nodes inside the tree."""
 
 import abc
+import itertools
 import math
 
 import equinox as eqx
@@ -98,6 +99,11 @@ class SequentialHalving(AbstractRootRule):
     - `max_num_considered_actions`: how many actions are considered at first.
     - `gumbel_scale`: multiplies the noise; 0 for play at full strength.
     - `qtransform`: puts Q on the scale of logits; that of the rules inside and of the readout.
+    - `in_rounds`: simulate the actions that are left side by side, and evaluate their leaves
+        together: 4 evaluations instead of 32 for 32 simulations of 16 actions. The survivors are
+        then chosen at the start of a phase, as in the paper; one by one, an action that falls
+        behind within its phase may lose its turn to another. A game with fewer legal actions than
+        are considered runs fewer simulations.
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel", sections 3 and 4.
     """
@@ -105,6 +111,7 @@ class SequentialHalving(AbstractRootRule):
     max_num_considered_actions: int = 16
     gumbel_scale: float = 1.0
     qtransform: AbstractQTransform = CompletedByMixedValue()
+    in_rounds: bool = False
 
     def __check_init__(self):
         considered = self.max_num_considered_actions
@@ -136,16 +143,33 @@ class SequentialHalving(AbstractRootRule):
         due = jnp.asarray(table)[row, simulation].astype(jnp.float32)
         return best_due(root, self.qtransform, started == due[:, None])
 
+    def phases(self, num_simulations: int, num_actions: int) -> list[tuple[int, int]]:
+        """How many actions are left in each phase, and how often each of them is simulated.
+
+        The last phase may hold some of the survivors only, if the simulations do not suffice for
+        all of them.
+        """
+        considered = min(self.max_num_considered_actions, num_actions)
+        due = np.bincount(halving(considered, num_simulations))
+        return [(width, len(list(rounds))) for width, rounds in itertools.groupby(due.tolist())]
+
 
 def best_due(
     root: RootStatistics, qtransform: AbstractQTransform, due: Bool[Array, "batch actions"]
 ) -> Int[Array, " batch"]:
     """The best of `gumbel + logits + transformed Q` among the legal actions that are `due`."""
+    return highest(jnp.where(due, root_scores(root, qtransform), -jnp.inf))
+
+
+def root_scores(
+    root: RootStatistics, qtransform: AbstractQTransform
+) -> Float[Array, "batch actions"]:
+    """`gumbel + logits + transformed Q`; `-inf` of illegal actions alone."""
     scores = root.gumbel + root.logits + transformed(qtransform, root.node)
     # The logits do not change from one simulation to the next, so this is worked out once.
     legal = root.logits > -jnp.inf
     # A legal action stays above `-inf` however small its prior: it may be the only one due.
-    return highest(jnp.where(due & legal, jnp.maximum(-1e9, scores), -jnp.inf))
+    return jnp.where(legal, jnp.maximum(-1e9, scores), -jnp.inf)
 
 
 def halving(num_considered: int, num_simulations: int) -> list[int]:

@@ -1,17 +1,16 @@
-"""What a search works on: the arrays of a batch of trees, and the rules by which they grow.
+"""Search trees between searches: their arrays, and the rules by which they grow.
 
 A node is a row of each array. Statistics of an edge lie in its parent's row, so an edge whose
 child could not be stored still counts.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._backup import AbstractBackup, back_up, MeanBackup
 from ._chance import decision, Outcomes, widened
@@ -38,13 +37,9 @@ COLUMNS = 5
 UNSTORED = -1
 FINAL = -2
 
-# What stands for a child's visits if it has no row, or one that is never expanded.
-NO_CHILD = -1.0
-NOT_EXPANDED = -2.0
-
 
 class Tree(eqx.Module):
-    """Search trees; `*rows` is `batch nodes`, or their product while a search runs.
+    """Search trees, before and after a search.
 
     Nodes are numbered in the order in which they were stored; the root is number 0. Where there
     are chance nodes, `actions` is the larger number of actions and outcomes.
@@ -56,21 +51,19 @@ class Tree(eqx.Module):
     - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
     - `edge`: visits and Q-value of each action, and if leaves are evaluated several at a time the
         number of walks that have not come back.
-    - `child`: the code of each child: its number, or below 0 where there is none to walk to. While
-        a search runs it has one axis: it is read and written entry by entry, for which TPUs would
-        otherwise make another layout of all of it in every simulation.
+    - `child`: the code of each child: its number, or below 0 where there is none to walk to.
     - `prior`: what the selection rule keeps of the prior.
     - `parent`: the number of the parent.
     - `state`: the model's node.
     - `size`: the number of nodes stored.
     """
 
-    step: Int[Array, "*rows 2"]
-    node: Float[Array, "*rows columns"]
-    edge: Float[Array, "*rows planes actions"]
-    child: Int[Array, "*rows actions"] | Int[Array, " entries"]
-    prior: Float[Array, "*rows features actions"]
-    parent: Int[Array, "*rows"]
+    step: Int[Array, "batch nodes 2"]
+    node: Float[Array, "batch nodes columns"]
+    edge: Float[Array, "batch nodes planes actions"]
+    child: Int[Array, "batch nodes actions"]
+    prior: Float[Array, "batch nodes features actions"]
+    parent: Int[Array, "batch nodes"]
     state: PyTree[Array]
     size: Int[Array, " batch"]
 
@@ -136,7 +129,7 @@ class Tree(eqx.Module):
 
     @property
     def root(self) -> NodeStatistics:
-        """The statistics of the roots, of trees that no search is running on."""
+        """The statistics of the roots."""
         return NodeStatistics(
             prior=self.prior[:, 0],
             visits=self.edge[:, 0, 0],
@@ -145,32 +138,6 @@ class Tree(eqx.Module):
             value=self.node[:, 0, VALUE],
             raw_value=self.node[:, 0, RAW],
         )
-
-
-def in_one_row(tree: Tree) -> Tree:
-    """The trees as a search works on them: the nodes of all along one axis."""
-    batch, nodes, width = tree.child.shape
-    if (nodes + 1) * batch * width >= 2**31:
-        raise ValueError(
-            f"{batch} trees of {nodes} nodes with {width} actions have more edges than 32 bits can "
-            "count; search fewer games at once, or give `max_nodes`."
-        )
-    flat = _map_rows(lambda x: x.reshape(batch * nodes, *x.shape[2:]), tree)
-    return eqx.tree_at(lambda t: t.child, flat, tree.child.reshape(-1))
-
-
-def in_rows(tree: Tree) -> Tree:
-    """The trees that `in_one_row` was given, one after another again."""
-    batch, width = tree.size.shape[0], tree.edge.shape[-1]
-    number = tree.parent.shape[0]
-    wide = eqx.tree_at(lambda t: t.child, tree, tree.child.reshape(number, width))
-    return _map_rows(lambda x: x.reshape(batch, number // batch, *x.shape[1:]), wide)
-
-
-def _map_rows(fn: Callable[[Array], Array], tree: Tree) -> Tree:
-    """Of all arrays but `size`."""
-    rows = lambda t: (t.step, t.node, t.edge, t.child, t.prior, t.parent, t.state)
-    return eqx.tree_at(rows, tree, jax.tree.map(fn, rows(tree)))
 
 
 class Rules(eqx.Module):
@@ -339,138 +306,3 @@ def _renumber(
     index = jnp.where(final, FINAL - code, jnp.maximum(code, 0))
     new = jnp.take_along_axis(number, index, axis=1)
     return jnp.where(final, FINAL - new, jnp.where(code < 0, code, new))
-
-
-class Walk(eqx.Module):
-    """Where a walk down ended: the number of the last node, and what it would do next."""
-
-    index: Int[Array, "*axes"]
-    action: Int[Array, "*axes"]
-    code: Int[Array, "*axes"]
-    depth: Int[Array, "*axes"]
-
-
-class Up(eqx.Module):
-    """What walks carry up: how the simulation went on below, and the edge that leads there."""
-
-    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
-    value: Float[Array, " batch"]  # of the node below
-    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
-    reward: Float[Array, " batch"]
-    discount: Float[Array, " batch"]
-
-
-class Notes(eqx.Module):
-    """What a simulation notes on its way; reused by the next one.
-
-    The visits are listed game after game.
-    """
-
-    path: Int[Array, "levels batch 2"]  # node number and action taken
-    visit: Int[Array, "visits 3"]  # row, action, real
-    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
-
-
-class Visits(eqx.Module):
-    """Visits of different nodes. A row that is out of range stands for no node."""
-
-    row: Int[Array, " visits"]
-    action: Int[Array, " visits"]  # that was taken
-    real: Bool[Array, " visits"]  # whether it counts; only marks change if not
-    value: Float[Array, " visits"]  # of the node
-    qvalue: Float[Array, " visits"]  # of that action, new
-    count: Float[Array, " visits"]  # of the node, new
-    raw_value: Float[Array, " visits"]
-    sample: Float[Array, " visits"]  # what this simulation made of that action
-    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
-    below: Float[Array, " visits"]
-
-
-def visited(tree: Tree, visits: Visits) -> NodeStatistics:
-    """The statistics of nodes after one more visit."""
-    taken = taken_at(tree, visits) & visits.real[:, None]
-    edge = take(tree.edge, visits.row)
-    number = edge[:, 0] + taken.astype(jnp.float32)
-    # Visits from when the tree was too full for a child are known to the edge alone.
-    mean = (edge[:, 1] * edge[:, 0] + visits.sample[:, None]) / jnp.maximum(number, 1.0)
-    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
-    same = (below == number) | ((below == NOT_EXPANDED) & (edge[:, 1] == qvalue))
-    return NodeStatistics(
-        prior=take(tree.prior, visits.row),
-        visits=number,
-        qvalues=jnp.where(taken, jnp.where(same, qvalue, mean), edge[:, 1]),
-        count=visits.count,
-        value=visits.value,
-        raw_value=visits.raw_value,
-    )
-
-
-def with_losses(
-    node: NodeStatistics, marked: Float[Array, "visits actions"], loss: float
-) -> NodeStatistics:
-    """The statistics as if every mark were a visit, and `loss` of them as bad as can be.
-
-    As bad as can be is the lowest value among the node and its visited actions: on no scale but
-    the node's own. With `loss` 0 marks change the numbers of visits alone (Liu et al. 2020,
-    "Watch the unobserved: a simple approach to parallelizing Monte Carlo tree search").
-    """
-    known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
-    low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
-    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
-    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
-    mean = low + share * (node.qvalues - low)
-    return dataclasses.replace(
-        node,
-        visits=node.visits + marked,
-        qvalues=jnp.where(marked > 0, mean, node.qvalues),
-        count=node.count + jnp.sum(marked, axis=1),
-    )
-
-
-def taken_at(tree: Tree, visits: Visits) -> Bool[Array, "visits actions"]:
-    return jnp.arange(tree.edge.shape[-1], dtype=jnp.int32)[None] == visits.action[:, None]
-
-
-def entry(tree: Tree, row: Int[Array, " number"], action: Int[Array, " number"]) -> Array:
-    """Where the code of a child lies in `tree.child` while a search runs."""
-    return row * tree.edge.shape[-1] + action
-
-
-def take(x: Shaped[Array, "rows ..."], index: Int[Array, " number"]) -> Shaped[Array, "number ..."]:
-    """The rows `x[index]`; a number that is too large takes the last row.
-
-    Negative numbers are not allowed: caring for them would cost time.
-    """
-    numbers = jax.lax.GatherDimensionNumbers(
-        offset_dims=tuple(range(1, x.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
-    )
-    return jax.lax.gather(x, index[:, None], numbers, (1, *x.shape[1:]), mode="clip")
-
-
-def put(
-    x: Shaped[Array, "rows ..."],
-    index: Int[Array, " number"],
-    values: Shaped[Array, "number ..."],
-) -> Shaped[Array, "rows ..."]:
-    """`x` with the rows `x[index]` replaced; a number that is too large writes nothing.
-
-    No row may be written twice. Narrower `values` replace the first columns.
-    """
-    numbers = jax.lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(range(1, x.ndim)),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-    )
-    return jax.lax.scatter(x, index[:, None], values, numbers, unique_indices=True, mode="drop")
-
-
-def chance_at(
-    rules: Rules, tree: Tree, row: Int[Array, " visits"]
-) -> Float[Array, " visits"] | None:
-    """Which of the nodes are chance nodes: above 0 there."""
-    return take(tree.state.chance, row) if rules.outcomes is not None else None
-
-
-def nowhere(tree: Tree, number: int) -> Int[Array, " number"]:
-    """Rows out of range, where writes are dropped."""
-    return tree.parent.shape[0] + jnp.arange(number, dtype=jnp.int32)

@@ -31,7 +31,8 @@ from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
 from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
-from ._root import AbstractRootRule, PriorRoot, SequentialHalving
+from ._root import AbstractRootRule, PriorRoot, root_scores, SequentialHalving
+from ._rounds import search_in_rounds
 from ._sample import split_rows, Temperature
 from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
 from ._statistics import RootStatistics
@@ -152,6 +153,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_count("TreeSearch", 1, num_leaves=self.num_leaves)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
+        if self._in_rounds and self.num_leaves > 1:
+            raise ValueError(
+                f"`TreeSearch(num_leaves={self.num_leaves})` with `in_rounds=True`: rounds "
+                "evaluate the leaves of all actions together already; leave one of the two out."
+            )
         if self.outcomes == "frozen" and self.evaluate_outcomes:
             raise ValueError(
                 '`TreeSearch(outcomes="frozen", evaluate_outcomes=True)`: without chance nodes '
@@ -203,6 +209,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         max_num_considered_actions: int = 16,
         gumbel_scale: float = 1.0,
         qtransform: AbstractQTransform = _COMPLETED,
+        in_rounds: bool = False,
         **parts: Any,
     ) -> "TreeSearch":
         """Full Gumbel MuZero: a policy improvement with any number of simulations.
@@ -213,13 +220,18 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         lags most behind the improved policy `softmax(logits + transformed Q)`. The plan's weights
         are the improved policy, its action the best of those that most simulations took.
 
-        `gumbel_scale` multiplies the noise; 0 plays at full strength.
+        `gumbel_scale` multiplies the noise; 0 plays at full strength. With `in_rounds` all actions
+        that are left are simulated side by side, their leaves in one call of the model; the
+        survivors are chosen at the start of each phase, and a game with fewer legal actions than
+        are considered runs fewer simulations.
 
         Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
         """
         known: dict[str, Any] = {
             "selection": ImprovedPolicySelection(qtransform),
-            "root": SequentialHalving(max_num_considered_actions, gumbel_scale, qtransform),
+            "root": SequentialHalving(
+                max_num_considered_actions, gumbel_scale, qtransform, in_rounds
+            ),
             "readout": ImprovedPolicy(qtransform),
         }
         return cls(num_simulations, **(known | parts))
@@ -331,15 +343,27 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             check_choice(self.root, "choose", action, batch)
             return action
 
-        grown, found = search(
-            planted,
-            world,
-            rules,
-            num_simulations=self.num_simulations,
-            key=search_key,
-            # `PriorRoot` takes what the rule inside takes, so the root needs no scores of its own.
-            choose_root=None if isinstance(self.root, PriorRoot) else choose,
-        )
+        if isinstance(self.root, SequentialHalving) and self.root.in_rounds:
+            qtransform = self.root.qtransform
+            grown, found = search_in_rounds(
+                planted,
+                world,
+                rules,
+                phases=self.root.phases(self.num_simulations, logits.shape[1]),
+                scores=lambda node, started: root_scores(known(node, started), qtransform),
+                key=search_key,
+                fresh=carry.tree is None,
+            )
+        else:
+            grown, found = search(
+                planted,
+                world,
+                rules,
+                num_simulations=self.num_simulations,
+                key=search_key,
+                # `PriorRoot` takes what the rule inside takes: the root needs no scores of its own.
+                choose_root=None if isinstance(self.root, PriorRoot) else choose,
+            )
         root = known(rules.decisions(grown.root), found.started)
         stats = {
             "depth": found.depth,
@@ -363,6 +387,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
             reached = follow(tree, reached, action, is_chance(tree.state)) & possible[:, None]
         return SearchCarry(ply, tree, reached)
+
+    @property
+    def _in_rounds(self) -> bool:
+        return isinstance(self.root, SequentialHalving) and self.root.in_rounds
 
     def _world(
         self, model: AbstractPriorModel, node: PyTree[Array], num_actions: int

@@ -13,7 +13,7 @@ import mctx
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree, Shaped
 
-from .._engine import KeyPair, RootChoice, search
+from .._engine import search
 from .._qtransform import (
     AbstractQTransform,
     ByMinMax,
@@ -24,6 +24,7 @@ from .._root import best_due, SequentialHalving
 from .._select import AbstractSelection, ImprovedPolicySelection, PUCT
 from .._statistics import NodeStatistics, RootStatistics
 from .._tree import Rules, Tree
+from .._walk import KeyPair, RootChoice
 from ._check import check_arguments, check_tree
 from ._nodes import break_ties, dirichlet, draw, masked_root, prior, Recurrent, Root
 from ._trees import from_mctx, to_mctx

@@ -1,0 +1,175 @@
+"""What a search works on while it runs: all trees of a batch as one array of nodes.
+
+Every gather and scatter is a kernel of its own on a GPU. So the numbers of a node lie in one row,
+and the leaves of its state in another, or a few if some are of narrow dtypes.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree, Shaped
+
+from ._tree import COLUMNS, Tree
+from ._words import Layout, Rows
+
+
+# Columns of `Forest.record`: those of `Tree.step`, then those of `Tree.node`, then these.
+NODE = 2
+PARENT = NODE + COLUMNS
+CHANCE = PARENT + 1
+
+
+class Forest(eqx.Module):
+    """The trees of a batch while they are searched, the nodes of all along one axis.
+
+    **Attributes:**
+
+    - `record`: the bits of `Tree.step`, `node` and `parent`, and in a world with chance nodes
+        whether this is one. The first four columns change with every visit.
+    - `edge`, `prior`, `size`: those of [`zero_search.Tree`][].
+    - `child`: `Tree.child` along one axis: it is read and written entry by entry, for which TPUs
+        would otherwise make another layout of all of it in every simulation.
+    - `state`: the leaves of `Tree.state` side by side, as `layout` says.
+    """
+
+    record: Int[Array, "rows bits"]
+    edge: Float[Array, "rows planes actions"]
+    prior: Float[Array, "rows features actions"]
+    child: Int[Array, " entries"]
+    state: Rows
+    size: Int[Array, " batch"]
+    layout: Layout = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, tree: Tree, chance: Float[Array, "batch nodes"] | None) -> "Forest":
+        """The trees, to be searched; `chance` is above 0 at chance nodes."""
+        batch, nodes, width = tree.child.shape
+        if (nodes + 1) * batch * width >= 2**31:
+            raise ValueError(
+                f"{batch} trees of {nodes} nodes with {width} actions have more edges than 32 bits "
+                "can count; search fewer games at once, or give `max_nodes`."
+            )
+        one = lambda x: x.reshape(batch * nodes, *x.shape[2:])
+        state = jax.tree.map(one, tree.state)
+        layout = Layout.of(state)
+        return cls(
+            record=recorded(*jax.tree.map(one, (tree.step, tree.node, tree.parent, chance))),
+            edge=one(tree.edge),
+            prior=one(tree.prior),
+            child=tree.child.reshape(-1),
+            state=layout.join(state),
+            size=tree.size,
+            layout=layout,
+        )
+
+    def trees(self) -> Tree:
+        """The trees one after another again."""
+        batch, width = self.size.shape[0], self.edge.shape[-1]
+        apart = lambda x: x.reshape(batch, x.shape[0] // batch, *x.shape[1:])
+        record = apart(self.record)
+        return Tree(
+            step=record[..., :NODE],
+            node=_floats(record[..., NODE:PARENT]),
+            edge=apart(self.edge),
+            child=apart(self.child.reshape(-1, width)),
+            prior=apart(self.prior),
+            parent=record[..., PARENT],
+            state=jax.tree.map(apart, self.layout.split(self.state)),
+            size=self.size,
+        )
+
+    @property
+    def number(self) -> int:
+        """How many nodes there is room for, in all trees together."""
+        return self.record.shape[0]
+
+    def steps(self, row: Int[Array, " rows"]) -> Int[Array, "rows 2"]:
+        """`Tree.step` of these nodes."""
+        return take(self.record, row, NODE)
+
+    def nodes(self, row: Int[Array, " rows"]) -> Float[Array, "rows columns"]:
+        """`Tree.node` of these nodes."""
+        return _floats(take(self.record, row, PARENT)[:, NODE:])
+
+    def chance(self, row: Int[Array, " rows"]) -> Float[Array, " rows"] | None:
+        """Above 0 where these are chance nodes; `None` in a world without them."""
+        known = self.record.shape[1] > CHANCE
+        return _floats(take(self.record, row)[:, CHANCE]) if known else None
+
+    def states(self, row: Int[Array, " rows"]) -> PyTree[Array]:
+        """`Tree.state` of these nodes."""
+        return self.layout.split({size: take(x, row) for size, x in self.state.items()})
+
+    def entry(self, row: Int[Array, " rows"], action: Int[Array, " rows"]) -> Int[Array, " rows"]:
+        """Where the code of a child lies in `child`."""
+        return row * self.edge.shape[-1] + action
+
+    def nowhere(self, number: int) -> Int[Array, " rows"]:
+        """Rows out of range, where writes are dropped."""
+        return self.number + jnp.arange(number, dtype=jnp.int32)
+
+    def entered(
+        self,
+        row: Int[Array, " rows"],
+        step: Int[Array, "rows 2"],
+        numbers: Float[Array, "rows 2"],
+        edge: Float[Array, "rows planes actions"],
+    ) -> "Forest":
+        """The trees where these nodes have new steps, visits and values, and planes of edges."""
+        columns = jnp.concatenate([step, _bits(numbers)], axis=1)
+        record, edge = put(self.record, row, columns), put(self.edge, row, edge)
+        return dataclasses.replace(self, record=record, edge=edge)
+
+
+def recorded(
+    step: Int[Array, "rows 2"],
+    node: Float[Array, "rows columns"],
+    parent: Int[Array, " rows"],
+    chance: Float[Array, " rows"] | None,
+) -> Int[Array, "rows bits"]:
+    """`Forest.record` of nodes."""
+    columns = [step, _bits(node), parent[:, None]]
+    columns += [] if chance is None else [_bits(chance[:, None])]
+    return jnp.concatenate(columns, axis=1)
+
+
+def _bits(x: Float[Array, "*axes"]) -> Int[Array, "*axes"]:
+    return jax.lax.bitcast_convert_type(x, jnp.int32)
+
+
+def _floats(x: Int[Array, "*axes"]) -> Float[Array, "*axes"]:
+    return jax.lax.bitcast_convert_type(x, jnp.float32)
+
+
+def take(
+    x: Shaped[Array, "rows ..."], index: Int[Array, " number"], width: int | None = None
+) -> Shaped[Array, "number ..."]:
+    """The rows `x[index]`, or their first `width` columns; a number that is too large takes the
+    last row.
+
+    Negative numbers are not allowed: caring for them would cost time.
+    """
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(1, x.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    sizes = x.shape[1:] if width is None else (width, *x.shape[2:])
+    return jax.lax.gather(x, index[:, None], numbers, (1, *sizes), mode="clip")
+
+
+def put(
+    x: Shaped[Array, "rows ..."],
+    index: Int[Array, " number"],
+    values: Shaped[Array, "number ..."],
+) -> Shaped[Array, "rows ..."]:
+    """`x` with the rows `x[index]` replaced; a number that is too large writes nothing.
+
+    No row may be written twice. Narrower `values` replace the first columns.
+    """
+    numbers = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(1, x.ndim)),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+    )
+    return jax.lax.scatter(x, index[:, None], values, numbers, unique_indices=True, mode="drop")

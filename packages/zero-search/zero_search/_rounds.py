@@ -1,0 +1,121 @@
+"""Sequential halving in rounds: the subtrees of different root actions do not touch, so one
+simulation of each of them runs beside the others, and all their leaves are evaluated together.
+"""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from ._check import check_search
+from ._engine import begin, counted, evaluate, Loop, score, SearchStats, store, widened
+from ._forest import Forest, take
+from ._model import AbstractPriorModel
+from ._statistics import NodeStatistics
+from ._tree import COUNT, RAW, Rules, Tree, VALUE
+from ._walk import ascend, blank, descend, Fixed, Visits, with_visit
+
+
+#: `(statistics, started) -> scores` of the roots' actions; `-inf` where one is illegal.
+RootScores = Callable[
+    [NodeStatistics, Float[Array, "batch actions"]], Float[Array, "batch actions"]
+]
+
+
+def search_in_rounds(
+    tree: Tree,
+    model: AbstractPriorModel,
+    rules: Rules,
+    *,
+    phases: Sequence[tuple[int, int]],
+    scores: RootScores,
+    key: Key[Array, " batch"],
+    fresh: bool,
+) -> tuple[Tree, SearchStats]:
+    """Runs all phases from planted roots.
+
+    A phase `(width, rounds)` keeps the `width` best of the actions that the phase before has kept,
+    and simulates each of them once in every round. A game that has fewer simulates those alone.
+
+    **Arguments:**
+
+    - `scores`: asked at the start of every phase. `started[batch, actions]` is how many
+        simulations of this search have taken each action.
+    - `fresh`: whether the trees have no nodes but their roots.
+    """
+    batch, max_nodes = tree.parent.shape
+    check_search(phases[-1][1], rules.num_leaves, tree.edge.shape[2], key, batch)
+    fixed, vary = begin(tree, model, rules, key, None)
+    forest = Forest.of(tree, tree.state.chance if rules.outcomes is not None else None)
+    left = jnp.ones(fixed.kept.shape, jnp.bool_)
+    depth, invalid, before = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), jnp.int32), 0
+    for width, rounds in phases:
+        node = rules.decisions(_roots(fixed, forest))
+        ranked = jnp.where(left, scores(node, node.visits - fixed.kept), -jnp.inf)
+        best, action = jax.lax.top_k(ranked, width)
+        real = best > -jnp.inf
+        chosen = jax.nn.one_hot(action, left.shape[1], dtype=jnp.bool_)
+        left = jnp.any(chosen & real[..., None], axis=1)
+        # A walk that has no action of its own goes nowhere; the model is asked what is legal.
+        action = jnp.where(real, action, action[:, :1])
+        lanes = widened(fixed, width)
+        lanes = dataclasses.replace(lanes, alive=lanes.alive & real.T.reshape(-1))
+        # Every round adds a level to a subtree at most.
+        levels = min(before + rounds, max_nodes) if fresh else max_nodes
+        state = jax.tree.map(ft.partial(take, index=lanes.base), forest.state)
+        slot, notes = forest.nowhere(width * batch), blank(width * batch, levels)
+        start = jax.tree.map(vary, Loop(forest, notes, slot, state, None, depth, invalid))
+        turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
+        end = jax.lax.fori_loop(before, before + rounds, turn, start)
+        forest, depth, invalid, before = end.whole, end.depth, end.invalid, before + rounds
+    tree = forest.trees()
+    started = rules.decisions(tree.root).visits - fixed.kept
+    number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
+    return tree, SearchStats(started, depth / number, invalid)
+
+
+def _round(
+    fixed: Fixed, lanes: Fixed, action: Int[Array, " walks"], number: Int[Array, ""], loop: Loop
+) -> Loop:
+    """One simulation of each of the actions that are left in every game."""
+    forest = loop.whole
+    code = take(forest.child, forest.entry(lanes.base, action))
+    notes, walk = descend(lanes, forest, loop.notes, jnp.stack([action, code], axis=1))
+    found = evaluate(lanes, forest, walk, number)
+    forest, up, slot = store(lanes, forest, walk, found)
+    notes, visits, total = ascend(lanes, forest, notes, walk, up, jnp.ones_like(lanes.alive), 1)
+    forest = score(lanes, forest, notes, total, 0)
+    forest = _at_roots(fixed, forest, dataclasses.replace(visits, real=lanes.alive))
+    state = forest.layout.join(found.state)
+    return Loop(forest, notes, slot, state, None, *counted(lanes, loop, walk, found))
+
+
+def _at_roots(fixed: Fixed, forest: Forest, visits: Visits) -> Forest:
+    """Enters the visits of the roots, of each game one after another."""
+    node, batch = _roots(fixed, forest), fixed.base.shape[0]
+    each = jax.tree.map(lambda x: x.reshape(-1, batch), visits)
+    for i in range(each.row.shape[0]):
+        visit = jax.tree.map(lambda x, i=i: x[i], each)
+        node = dataclasses.replace(node, count=node.count + visit.real.astype(jnp.float32))
+        after = with_visit(node, visit)
+        value = fixed.rules.value(after, None, visit.sample)
+        node = dataclasses.replace(after, value=jnp.where(visit.real, value, node.value))
+    row = jnp.where(fixed.alive, fixed.base, forest.nowhere(batch))
+    numbers = jnp.stack([node.count, node.value], axis=1)
+    edge = jnp.stack([node.visits, node.qvalues], axis=1)
+    return forest.entered(row, forest.steps(fixed.base), numbers, edge)
+
+
+def _roots(fixed: Fixed, forest: Forest) -> NodeStatistics:
+    numbers, edge = forest.nodes(fixed.base), take(forest.edge, fixed.base)
+    return NodeStatistics(
+        prior=take(forest.prior, fixed.base),
+        visits=edge[:, 0],
+        qvalues=edge[:, 1],
+        count=numbers[:, COUNT],
+        value=numbers[:, VALUE],
+        raw_value=numbers[:, RAW],
+    )

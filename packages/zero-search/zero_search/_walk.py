@@ -1,0 +1,246 @@
+"""Walks through the trees: down to a leaf along cached actions, and up again with its value.
+
+Both take several levels a turn, and one walk a game, or several whose nodes differ but for the
+roots.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from ._forest import Forest, put, take
+from ._model import AbstractPriorModel
+from ._statistics import NodeStatistics
+from ._tree import ACTION, CODE, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+
+
+# Levels handled by one turn of the loops: a turn costs more than a level.
+LEVELS = 4
+# Visits scored at once, if there are fewer games than this.
+VISITS = 16
+
+# What stands for a child's visits if it has no row, or one that is never expanded.
+NO_CHILD = -1.0
+NOT_EXPANDED = -2.0
+
+# Every row's keys for `step` and `predict`.
+KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
+# `(simulation, statistics, started, inside) -> action`; see `search`.
+RootChoice = Callable[..., Int[Array, " batch"]]
+
+
+class Fixed(eqx.Module):
+    """What stays the same from one simulation to the next."""
+
+    model: AbstractPriorModel
+    rules: Rules
+    key: Key[Array, " batch"] | Callable[[Any], KeyPair]
+    choose_root: RootChoice | None
+    kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
+    base: Int[Array, " batch"]  # the roots' rows
+    alive: Bool[Array, " batch"]  # whether the root has a legal action
+
+    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
+        if callable(self.key):
+            return self.key(sim)
+        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
+        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
+
+
+class Walk(eqx.Module):
+    """Where a walk down ended: the number of the last node, and what it would do next."""
+
+    index: Int[Array, "*axes"]
+    action: Int[Array, "*axes"]
+    code: Int[Array, "*axes"]
+    depth: Int[Array, "*axes"]
+
+
+class Up(eqx.Module):
+    """What walks carry up: how the simulation went on below, and the edge that leads there."""
+
+    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
+    value: Float[Array, " batch"]  # of the node below
+    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
+    reward: Float[Array, " batch"]
+    discount: Float[Array, " batch"]
+
+
+class Notes(eqx.Module):
+    """What a simulation notes on its way; reused by the next one.
+
+    The visits are listed game after game.
+    """
+
+    path: Int[Array, "levels batch 2"]  # node number and action taken
+    visit: Int[Array, "visits 3"]  # row, action, real
+    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
+
+
+def blank(walks: int, depth: int) -> Notes:
+    """Room for the notes of so many walks of at most this depth."""
+    levels = depth + LEVELS
+    visits = levels * walks + max(walks, VISITS)
+    return Notes(
+        path=jnp.zeros((levels, walks, 2), jnp.int32),
+        visit=jnp.zeros((visits, 3), jnp.int32),
+        value=jnp.zeros((visits, 6), jnp.float32),
+    )
+
+
+class Visits(eqx.Module):
+    """Visits of different nodes. A row that is out of range stands for no node."""
+
+    row: Int[Array, " visits"]
+    action: Int[Array, " visits"]  # that was taken
+    real: Bool[Array, " visits"]  # whether it counts; only marks change if not
+    value: Float[Array, " visits"]  # of the node
+    qvalue: Float[Array, " visits"]  # of that action, new
+    count: Float[Array, " visits"]  # of the node, new
+    raw_value: Float[Array, " visits"]
+    sample: Float[Array, " visits"]  # what this simulation made of that action
+    # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
+    below: Float[Array, " visits"]
+
+    def taken(self, num_actions: int) -> Bool[Array, "visits actions"]:
+        """Which action each visit took."""
+        return jnp.arange(num_actions, dtype=jnp.int32)[None] == self.action[:, None]
+
+
+def visited(forest: Forest, visits: Visits) -> NodeStatistics:
+    """The statistics of nodes after one more visit."""
+    edge = take(forest.edge, visits.row)
+    before = NodeStatistics(
+        prior=take(forest.prior, visits.row),
+        visits=edge[:, 0],
+        qvalues=edge[:, 1],
+        count=visits.count,
+        value=visits.value,
+        raw_value=visits.raw_value,
+    )
+    return with_visit(before, visits)
+
+
+def with_visit(node: NodeStatistics, visits: Visits) -> NodeStatistics:
+    """The statistics with one more visit of the actions taken."""
+    taken = visits.taken(node.visits.shape[1]) & visits.real[:, None]
+    number = node.visits + taken.astype(jnp.float32)
+    # Visits from when the tree was too full for a child are known to the edge alone.
+    mean = (node.qvalues * node.visits + visits.sample[:, None]) / jnp.maximum(number, 1.0)
+    below, qvalue = visits.below[:, None], visits.qvalue[:, None]
+    same = (below == number) | ((below == NOT_EXPANDED) & (node.qvalues == qvalue))
+    qvalues = jnp.where(taken, jnp.where(same, qvalue, mean), node.qvalues)
+    return dataclasses.replace(node, visits=number, qvalues=qvalues)
+
+
+def with_losses(
+    node: NodeStatistics, marked: Float[Array, "visits actions"], loss: float
+) -> NodeStatistics:
+    """The statistics as if every mark were a visit, and `loss` of them as bad as can be.
+
+    As bad as can be is the lowest value among the node and its visited actions: on no scale but
+    the node's own. With `loss` 0 marks change the numbers of visits alone (Liu et al. 2020,
+    "Watch the unobserved: a simple approach to parallelizing Monte Carlo tree search").
+    """
+    known = jnp.where(node.visits > 0, node.qvalues, node.value[:, None])
+    low = jnp.minimum(node.value, jnp.min(known, axis=1))[:, None]
+    # Exactly `low` if all were losses: a Q transform may stretch the least difference to 1.
+    share = node.visits / jnp.maximum(node.visits + loss * marked, 1.0)
+    mean = low + share * (node.qvalues - low)
+    return dataclasses.replace(
+        node,
+        visits=node.visits + marked,
+        qvalues=jnp.where(marked > 0, mean, node.qvalues),
+        count=node.count + jnp.sum(marked, axis=1),
+    )
+
+
+def descend(
+    fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"]
+) -> tuple[Notes, Walk]:
+    """Follows the cached actions from the roots, noting the nodes it passes. `step` is what to do
+    at the roots."""
+    limit = fixed.rules.max_depth
+
+    def body(carry):
+        path, index, step, active, depth, level = carry
+        block = []
+        for _ in range(LEVELS):
+            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
+            depth = depth + active.astype(jnp.int32)
+            active = active & (step[:, CODE] >= 0)
+            if limit is not None:
+                active = active & (depth < limit)
+            index = jnp.where(active, step[:, CODE], index)
+            # Of walks that have ended it stays what it was: at a root it may be another's.
+            step = jnp.where(active[:, None], forest.steps(fixed.base + index), step)
+        path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
+        return path, index, step, active, depth, level + LEVELS
+
+    zeros = jnp.zeros_like(fixed.base)
+    init = (notes.path, zeros, step, fixed.alive, zeros, jnp.zeros((), jnp.int32))
+    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
+    walk = Walk(index, step[:, ACTION], step[:, CODE], depth)
+    return Notes(path, notes.visit, notes.value), walk
+
+
+def ascend(
+    fixed: Fixed,
+    forest: Forest,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
+    leaf_real: Bool[Array, " batch"],
+    skip: int,
+) -> tuple[Notes, Visits, Int[Array, ""]]:
+    """Values from the leaves to the roots: `r + d v` along every walk.
+
+    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
+    roots' visits; and the length of the list.
+    """
+    base, batch = fixed.base, fixed.base.shape[0]
+    count = jnp.maximum(walk.depth - skip, 0)
+    start = jnp.cumsum(count) - count
+    real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (LEVELS, batch))
+
+    def level(up, row, action, node):
+        """The visits of one node a game, as a row of `Notes.value`, and what goes on up."""
+        outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
+        count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
+        old = node[:, VALUE]
+        visits = Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
+        value = fixed.rules.value(visited(forest, visits), forest.chance(row), outcome)
+        value = jnp.where(leaf_real, value, old)
+        found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
+        return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
+
+    def body(carry):
+        block, visit, value, up, _ = carry
+        levels = block * LEVELS + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
+        path = jax.lax.dynamic_slice_in_dim(notes.path, block * LEVELS, LEVELS, 0)
+        row, action = base[None] + path[..., 0], path[..., 1]
+        node = forest.nodes(row.reshape(-1)).reshape(*row.shape, -1)
+        on = levels < walk.depth[None]
+        new = []
+        for i in reversed(range(LEVELS)):
+            found, higher = level(up, row[i], action[i], node[i])
+            up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
+            new.append(found)
+        off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
+        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
+        visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
+        return block - 1, visit, value, up, new[-1]
+
+    blocks = (jnp.max(walk.depth) - 1) // LEVELS
+    init = (blocks, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
+    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
+    row = jnp.where(fixed.alive, base, forest.nowhere(batch))
+    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
+    return Notes(notes.path, visit, value), roots, start[-1] + count[-1]
