@@ -62,7 +62,7 @@ def build_loop(config: Config) -> Loop:
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
-    obs = jax.eval_shape(lambda: world.env.observe(world.env.init(key=jr.key(0))))
+    obs = world.observation
     num_actions: int = world.env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
     if config.network != "auto":
         try:
