@@ -19,6 +19,8 @@ import pytest
 
 from zero_cli._apps import APP
 from zero_cli._board import Board
+from zero_cli._build import build_network
+from zero_cli._config import presets
 from zero_cli._play import Table
 from zero_cli._worlds import build_world
 from zero_train import RandomActor, read_lines
@@ -121,6 +123,18 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Nim").agents == ("alphazero",)
     assert build_world("zero_envs.testing:Corridor").players == 1
     assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
+
+
+@pytest.mark.parametrize("name, most", [("pgx/backgammon", 3.0), ("pgx/connect_four", 1.0)])
+def test_values_have_the_range_of_returns(name, most):
+    """Backgammon pays up to 3. The weights are so large that all values are at the ends."""
+    world = build_world(name)
+    config = presets(name, "alphazero", world.size)["tiny"]
+    net = build_network(config, world, key=jr.key(0))
+    large = jax.tree.map(lambda w: 1e3 * w if eqx.is_inexact_array(w) else w, net)
+    features = jax.vmap(lambda key: world.env.observe(world.env.init(key=key)).features)
+    _, value = jax.vmap(large)(features(jr.split(jr.key(1), 8)))
+    np.testing.assert_allclose(jnp.abs(value), most, rtol=1e-3)
 
 
 def test_names_of_moves():

@@ -66,6 +66,11 @@ class World:
         """The numbers in an observation."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))
 
+    @property
+    def max_return(self) -> float:
+        """The largest return of a game of two players: 1 unless the environment says otherwise."""
+        return getattr(self.env, "max_return", 1.0)
+
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one.
 

@@ -32,6 +32,9 @@ _PLAYERS = {
     "sparrow_mahjong": 3,
 }
 
+# The largest returns of those games of two players in which it is not 1.
+_MAX_RETURNS = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
+
 # The games of pgx that need a downloaded data file to be constructed.
 _DOWNLOADED = frozenset({"bridge_bidding"})
 
@@ -68,6 +71,9 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     `hidden` is true for card games. In other games only the outcome of chance is unknown, which
     depends on the `key` of `step`.
+
+    `max_return` is the largest return of a game of two players: 1, in backgammon 3, and 1 for games
+    that are not pgx's own.
     """
 
     game: Any = eqx.field(static=True)
@@ -99,6 +105,11 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         self.num_actions = int(state.legal_action_mask.shape[-1])
         carried = getattr(state, _KEY_FIELD, None)
         self._carried_key = None if carried is None else carried.dtype
+
+    @property
+    def max_return(self) -> float:
+        """See above; the smallest is `-max_return`."""
+        return _MAX_RETURNS.get(self.game.id, 1.0)
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """Draws an initial state; which of pgx's two players moves first is random."""
