@@ -114,8 +114,8 @@ def test_a_table_for_one_player():
         table.move(table.think())
     assert table.first_moves and table.sees_first and table.total == 3.0 and not table.over
     board = Board.of(world)
-    assert board.text(table.obs.features, True) is None and board.name(1) == "1"
-    svg = board.svg(jax.tree.map(lambda x: x[0], table.state))
+    assert board.text(table.episode.obs.features, True) is None and board.name(1) == "1"
+    svg = board.svg(jax.tree.map(lambda x: x[0], table.episode.state))
     assert svg is not None and svg.startswith("<svg")
 
 

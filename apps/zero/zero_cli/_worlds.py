@@ -14,6 +14,7 @@ from zero_envs import (
     AbstractEnvironment,
     AbstractHiddenEnvironment,
     EnvironmentFacts,
+    known_environments,
     make,
 )
 from zero_nets import BoardSymmetries
@@ -101,13 +102,12 @@ def build_world(name: str) -> World:
             raise UsageError(str(e)) from e
     if not isinstance(env, AbstractEnvironment):
         raise UsageError(f"{name} is a {type(env).__name__} and no environment of zero-envs.")
-    players = 1
-    # Of the others those of pgx alone may have two.
-    if ":" in name or name.startswith("pgx/"):
+    facts = known_environments().get(name)
+    if facts is None:
         with as_usage_error():
-            players = num_players(env)
+            facts = EnvironmentFacts(type(env), num_players(env), env.hidden)
     observation = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
-    return World(name, env, EnvironmentFacts(type(env), players, env.hidden), observation)
+    return World(name, env, facts, observation)
 
 
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
