@@ -158,7 +158,7 @@ def test_a_scene_fits_a_terminal(size, plain):
             while not game.over:
                 game.open(int(np.flatnonzero(game.board < 0)[0]))
         console, out = paper(size[0])
-        console.print(_watch._scene("board 1 of 1", game, moment, *size, plain=plain))
+        console.print(_watch._scene(("board 1 of 1", game, moment), *size, plain=plain))
         lines = out.getvalue().splitlines()
         assert max(map(len, lines)) <= size[0] and len(lines) <= size[1]
         assert "board 1 of 1" in out.getvalue() and "d" in lines[0]

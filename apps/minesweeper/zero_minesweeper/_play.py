@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from zero_train import AbstractActor
-from zero_train.app import AbstractCommand, App, Bounds
+from zero_train.app import AbstractCommand, App, Bounds, is_plain
 
 from ._config import Config
 from ._game import Game
-from ._scene import draw, is_plain, legend, name, parse, Picture
+from ._scene import draw, legend, name, parse, Picture
 from ._table import Table, TABLE_BOUNDS, TableArguments
 from ._words import about, decision, luck, outcome, weighed
 

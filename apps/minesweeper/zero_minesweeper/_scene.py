@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int8
 from rich.color import blend_rgb
 from rich.color_triplet import ColorTriplet
-from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
@@ -68,11 +67,6 @@ class Picture:
     mark: int | None = None
     last: int | None = None
     mines: Bool[np.ndarray, "rows columns"] | None = None
-
-
-def is_plain(console: Console) -> bool:
-    """Whether the console has no colours."""
-    return console.color_system is None or console.no_color or console.options.ascii_only
 
 
 def name(cell: int, columns: int) -> str:

@@ -1,28 +1,26 @@
 """`minesweeper watch`: shows the play of an agent in the terminal."""
 
-import contextlib
 import dataclasses
-import time
-from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import jax.random as jr
 import tyro
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from zero_train.app import AbstractCommand, App, Bounds
+from zero_train.app import AbstractCommand, App, Bounds, is_plain, screen
 
 from ._config import Config
 from ._game import Advice, Game
-from ._scene import draw, is_plain, legend, Picture, width_of
+from ._scene import draw, legend, Picture, width_of
 from ._table import Table, TABLE_BOUNDS, TableArguments
 from ._words import about, decision, luck, outcome, weighed
 
 
 _PANEL = 42  # columns of the text beside the board
+# What is shown: a title and a game, before a move or, without advice, at its end.
+_Moment = tuple[str, Game, Advice | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,49 +58,39 @@ def look_on(
     """
     actor = table.agent(agent)
     console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
-    console.print("Compiling, which takes a while the first time ...")
-    won = 0
-    with _screen(console, delay) as show:
+    console.print("Compiling, which takes a while the first time ...\n")
+    won, plain = 0, is_plain(console)
+
+    def picture(moment: _Moment) -> RenderableType:
+        return _scene(moment, *console.size, plain=plain)
+
+    seconds, write = lambda moment: _seconds(moment, delay), lambda moment: _write(console, moment)
+    with screen(console, picture, seconds, write) as show:
         for number in range(boards):
             game = Game(table.env, number, key=jr.key(seed))
             title = f"board {number + 1} of {boards}"
             while not game.over:
                 advice = game.ask(actor)
-                show(title, game, advice)
+                show((title, game, advice))
                 game.open(advice.cell)
-            show(title, game, None)
+            show((title, game, None))
             won += game.won
             said = "; ".join([f"{title}: {outcome(game)}", *luck(game)])
             console.print(said, soft_wrap=True, markup=False)
     console.print(f"{won} of {boards} won")
 
 
-Show = Callable[[str, Game, Advice | None], None]
+def _seconds(moment: _Moment, delay: float) -> float:
+    """How long a move or an end is shown in a terminal."""
+    _, game, advice = moment
+    if advice is None:
+        return 2 * delay
+    return delay / 5 if game.heat.flat[advice.cell] == 0 else delay
 
 
-@contextlib.contextmanager
-def _screen(console: Console, delay: float) -> Iterator[Show]:
-    """A function that shows a game before a move or at its end and, in a terminal, waits."""
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield lambda title, game, advice: _write(console, title, game, advice)
-        return
-    plain = is_plain(console)
-    console.print()
-    with Live(console=console, auto_refresh=False) as live:
-
-        def show(title: str, game: Game, advice: Advice | None) -> None:
-            size = console.size
-            live.update(_scene(title, game, advice, *size, plain=plain), refresh=True)
-            if advice is None:
-                time.sleep(2 * delay)
-            else:
-                time.sleep(delay / 5 if game.heat.flat[advice.cell] == 0 else delay)
-
-        yield show
-
-
-def _write(console: Console, title: str, game: Game, advice: Advice | None) -> None:
+def _write(console: Console, moment: _Moment) -> None:
     """Prints a guess or an end as plain text; safe moves are left out."""
+    title, game, advice = moment
     if advice is not None and game.heat.flat[advice.cell] == 0:
         return
     picture = _picture(game, advice)
@@ -116,10 +104,9 @@ def _write(console: Console, title: str, game: Game, advice: Advice | None) -> N
         console.print(line, soft_wrap=True)
 
 
-def _scene(
-    title: str, game: Game, advice: Advice | None, width: int, height: int, *, plain: bool
-) -> RenderableType:
+def _scene(moment: _Moment, width: int, height: int, *, plain: bool) -> RenderableType:
     """The board, and the text beside it or, in a narrow terminal, below."""
+    title, game, advice = moment
     picture, said = _picture(game, advice), _said(title, game, advice)
     rows, columns = game.board.shape
     wide = 4 if plain else 3

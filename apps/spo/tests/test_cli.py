@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,17 @@ def test_a_backend_that_brax_does_not_have(spo, tmp_path, monkeypatch):
     words = ["train", "--env", "brax/ant", "--backend", "fast"]
     message = "no such backend; allowed: generalized, mjx, positional, spring."
     test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message)
+
+
+def test_the_usual_backend_is_one_that_the_environment_supports():
+    """brax's swimmer has no `spring`, which is the default of all others."""
+    from zero_spo._config import Config
+    from zero_spo._worlds import build_world
+
+    assert Config.backend == "auto"
+    for name, backend in (("swimmer", "generalized"), ("inverted_pendulum", "spring")):
+        env: Any = build_world(f"brax/{name}", "auto")
+        assert env.env.backend == backend
 
 
 def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path):

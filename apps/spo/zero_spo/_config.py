@@ -29,8 +29,9 @@ class Config(AbstractConfig):
 
     env: str = "pendulum"
     """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""
-    backend: str = "spring"
-    """The physics backend of brax: generalized, mjx, positional or spring."""
+    backend: str = "auto"
+    """The physics backend of brax: generalized, mjx, positional, spring, or auto: spring where the
+    environment supports it."""
     agent: Literal["spo", "mpo"] = "spo"
     """mpo is the same without a search: it evaluates actions by a Q-network."""
 

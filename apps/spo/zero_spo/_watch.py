@@ -5,23 +5,20 @@ import dataclasses
 import itertools
 import math
 import pathlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
 import tyro
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
-from rich.live import Live
 
 from zero_envs import BraxEnvironment, Fallible, Transition
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
-from zero_train.app import AbstractCommand, App, Bounds, load, Trained
+from zero_train.app import AbstractCommand, App, Bounds, Episode, is_plain, load, screen, Trained
 
 from ._config import Config
 from ._scene import draw, Scene
@@ -55,14 +52,13 @@ class Watch(AbstractCommand):
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
         trained = load(app, self.run)
         env: Any = trained.loop.env
-        actor = _telling(trained.player)
         console = console or Console(highlight=False)
         console.print(_title(self.run, trained), soft_wrap=True, markup=False)
         ends = list[Scene]()
         with _screen(console, self.delay, env) as show:
             for episode in range(self.episodes):
                 played = list[Scene]()
-                for scene in _scenes(env, actor, jr.fold_in(jr.key(self.seed), episode)):
+                for scene in _scenes(env, trained.player, jr.fold_in(jr.key(self.seed), episode)):
                     show(scene)
                     played.append(scene)
                 end = played[-1]
@@ -100,17 +96,17 @@ def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Sce
         assert isinstance(actor.planner, ParticleSearch)
         temperature = float(actor.planner.temperature)
     ikey, pkey = jr.split(key)
-    state, carry = _start(env, actor, ikey)
-    here, gained, reward = _only(state), 0.0, 0.0
+    episode = Episode(env, actor, key=ikey)
+    here, gained, reward = _only(episode.state), 0.0, 0.0
     for step in itertools.count():
-        state, carry, action, record, transition = _move(
-            env, actor, state, carry, jr.fold_in(pkey, step)
-        )
-        action, record, transition = _only((action, record, transition))
+        akey, skey = jr.split(jr.fold_in(pkey, step))
+        action, record = episode.act(key=akey)
+        transition = _only(episode.step(action, key=skey))
+        action, record = _only((action, record))
         plan = record if isinstance(record, Plan) else None
         scene = Scene(env, here, step, gained, reward, action, plan, temperature)
         yield scene
-        here, reward = _only(state), float(transition.reward)
+        here, reward = _only(episode.state), float(transition.reward)
         gained += reward
         if transition.last or step + 1 == limit:
             yield dataclasses.replace(
@@ -134,38 +130,6 @@ def _failed(env: World, state: Any) -> bool:
     return isinstance(env, Fallible) and bool(env.failed(jax.device_put(state)))
 
 
-def _telling(actor: AbstractActor) -> AbstractActor:
-    """The same player, whose record is the whole plan."""
-    if not isinstance(actor, PlanningActor):
-        return actor
-    return PlanningActor(actor.planner, actor.model, lambda plan: plan)
-
-
-@eqx.filter_jit
-def _start(
-    env: World, actor: AbstractActor, key: PRNGKeyArray
-) -> tuple[PyTree[Array], PyTree[Array]]:
-    state = jax.tree.map(lambda x: x[None], env.init(key=key))
-    return state, actor.init(state)
-
-
-@eqx.filter_jit
-def _move(
-    env: World,
-    actor: AbstractActor,
-    state: PyTree[Array],
-    carry: PyTree[Array],
-    key: PRNGKeyArray,
-) -> tuple[Any, ...]:
-    """One decision and its result."""
-    akey, ekey = jr.split(key)
-    obs = jax.vmap(env.observe)(state)
-    action, record, carry = actor.act(state, obs, carry, key=akey[None])
-    step: Any = env.step
-    state, transition = jax.vmap(lambda s, a, k: step(s, a, key=k))(state, action, ekey[None])
-    return state, actor.advance(carry, action, state, transition), action, record, transition
-
-
 def _only(tree: PyTree[Array]) -> Any:
     """The one row of a batch, with NumPy arrays."""
     return jax.tree.map(lambda x: x[0, ...], jax.device_get(tree))
@@ -174,32 +138,24 @@ def _only(tree: PyTree[Array]) -> Any:
 @contextlib.contextmanager
 def _screen(console: Console, delay: float, env: World) -> Iterator[Callable[[Scene], None]]:
     """A function that shows a scene and, in a terminal, waits for `delay`."""
-    animated = console.is_terminal and not console.is_dumb_terminal
     if isinstance(env, BraxEnvironment):
         with console.status("playing") as status:
             yield lambda scene: status.update(f"playing, step {scene.step:,}")
         return
-    plain = not animated or console.color_system is None or console.no_color
+    plain = is_plain(console)
     picture = lambda scene: draw(scene, width=console.width, plain=plain)
-    if not animated:
 
-        def write(scene: Scene) -> None:
-            if scene.step % _EVERY and scene.end is None:
-                return
-            with console.capture() as capture:
-                console.print(picture(scene))
-            lines = (line.rstrip() for line in capture.get().splitlines())
-            console.print("\n".join(lines), soft_wrap=True, markup=False)
+    def write(scene: Scene) -> None:
+        if scene.step % _EVERY and scene.end is None:
+            return
+        with console.capture() as capture:
+            console.print(picture(scene))
+        lines = (line.rstrip() for line in capture.get().splitlines())
+        console.print("\n".join(lines), soft_wrap=True, markup=False)
 
-        yield write
-        return
-    with Live(console=console, auto_refresh=False) as live:
-
-        def show(scene: Scene) -> None:
-            live.update(picture(scene), refresh=True)
-            # The end of an episode is shown for longer.
-            time.sleep(delay if scene.end is None else 10 * delay)
-
+    # The end of an episode is shown for longer.
+    seconds = lambda scene: delay if scene.end is None else 10 * delay
+    with screen(console, picture, seconds, write) as show:
         yield show
 
 

@@ -15,7 +15,8 @@ def build_world(name: str, backend: str) -> World:
 
     **Raises:** [`zero_train.app.UsageError`][] for an unknown name, with similar ones.
     """
-    options = {"backend": backend} if name.startswith("brax/") else {}
+    chosen = name.startswith("brax/") and backend != "auto"
+    options = {"backend": backend} if chosen else {}
     try:
         env = make(name, **options)
     except (ValueError, ImportError) as e:
@@ -36,5 +37,5 @@ def longest_episode(env: World) -> int:
 def continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
     if ":" in name:
-        return isinstance(build_world(name, ""), AbstractContinuousEnvironment)
+        return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
     return name == "pendulum" or name.startswith("brax/")

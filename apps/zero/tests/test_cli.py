@@ -46,6 +46,8 @@ from zero_cli._config import presets
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
+        (["list", "pgx/conect_four"], "Did you mean connect_four"),
+        (["list", "jumanji/FlatPack-v0"], "8100 joint actions, more than 4096"),
     ],
 )
 def test_bad_input_gets_one_line(zero, tmp_path, monkeypatch, words, message):
@@ -92,10 +94,31 @@ def test_help_names_every_command(zero):
 
 
 def test_the_list_says_who_can_play(zero):
-    _, out, _ = zero("list", "tic_tac")
-    assert out.splitlines()[1].split() == ["pgx/tic_tac_toe", "2", "18", "alphazero;", "symmetries"]
-    _, out, _ = zero("list", "minesweeper")
-    assert "the app minesweeper" in out
+    _, out, _ = zero("list")
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
+    assert lines["pgx/tic_tac_toe"] == "2 alphazero; symmetries"
+    assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo"
+    assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
+    assert lines["minesweeper"].startswith("1 the app minesweeper")
+    _, out, _ = zero("list", "pgx/go")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["pgx/go_19x19", "pgx/go_9x9"]
+
+
+@pytest.mark.parametrize(
+    "part, name, values",
+    [
+        ("tic_tac", "pgx/tic_tac_toe", ["2", "18 numbers: [3, 3, 2]", "9", "alphazero; symm"]),
+        ("2048", "2048", ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo"]),
+        ("pendulum", "pendulum", ["1", "3 numbers: [3]", "1 continuous", "spo, mpo"]),
+        ("zero_envs.testing:Nim", "zero_envs.testing:Nim", ["2", "8 numbers", "3", "alphazero"]),
+    ],
+)
+def test_one_environment_is_looked_at_closely(zero, part, name, values):
+    """That of exactly this name, or the only one with this part in it."""
+    _, out, _ = zero("list", part)
+    found = [line[13:] for line in out.splitlines()]
+    assert found[0] == name
+    assert all(line.startswith(value) for line, value in zip(found[1:], values, strict=True))
 
 
 def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):

@@ -19,6 +19,8 @@ import pytest
 
 from zero_cli._apps import APP
 from zero_cli._board import Board
+from zero_cli._build import build_network
+from zero_cli._config import presets
 from zero_cli._play import Table
 from zero_cli._worlds import build_world
 from zero_train import RandomActor, read_lines
@@ -112,8 +114,8 @@ def test_a_table_for_one_player():
         table.move(table.think())
     assert table.first_moves and table.sees_first and table.total == 3.0 and not table.over
     board = Board.of(world)
-    assert board.text(table.obs.features, True) is None and board.name(1) == "1"
-    svg = board.svg(jax.tree.map(lambda x: x[0], table.state))
+    assert board.text(table.episode.obs.features, True) is None and board.name(1) == "1"
+    svg = board.svg(jax.tree.map(lambda x: x[0], table.episode.state))
     assert svg is not None and svg.startswith("<svg")
 
 
@@ -121,6 +123,18 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Nim").agents == ("alphazero",)
     assert build_world("zero_envs.testing:Corridor").players == 1
     assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
+
+
+@pytest.mark.parametrize("name, most", [("pgx/backgammon", 3.0), ("pgx/connect_four", 1.0)])
+def test_values_have_the_range_of_returns(name, most):
+    """Backgammon pays up to 3. The weights are so large that all values are at the ends."""
+    world = build_world(name)
+    config = presets(name, "alphazero", world.size)["tiny"]
+    net = build_network(config, world, key=jr.key(0))
+    large = jax.tree.map(lambda w: 1e3 * w if eqx.is_inexact_array(w) else w, net)
+    features = jax.vmap(lambda key: world.env.observe(world.env.init(key=key)).features)
+    _, value = jax.vmap(large)(features(jr.split(jr.key(1), 8)))
+    np.testing.assert_allclose(jnp.abs(value), most, rtol=1e-3)
 
 
 def test_names_of_moves():
@@ -199,16 +213,14 @@ def test_tic_tac_toe_is_never_lost(zero, tmp_path):
 
 @pytest.mark.slow
 def test_every_environment_of_the_list_trains(tmp_path):
-    from zero_cli._worlds import OWN_APPS
-    from zero_envs import environment_names
-    from zero_train.app import UsageError
+    from zero_cli._worlds import agents_of, OWN_APPS
+    from zero_envs import known_environments
+
+    names = known_environments()
 
     def trained(name: str) -> str:
         """What went wrong, if anything did."""
-        try:
-            if name in OWN_APPS or not build_world(name).agents:
-                return ""
-        except UsageError:
+        if name in OWN_APPS or not agents_of(names[name]):
             return ""
         words = "train", name, "--preset", "tiny", "--out", tmp_path / name.replace("/", "-")
         # In a process of its own: together they would need all memory.
@@ -216,7 +228,6 @@ def test_every_environment_of_the_list_trains(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         return "" if done.returncode == 0 else f"{done.returncode}: {done.stderr[-500:]}"
 
-    names = environment_names()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(names, pool.map(trained, names), strict=True))
     failed = {name: why for name, why in found.items() if why}

@@ -62,7 +62,7 @@ def build_loop(config: Config) -> Loop:
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
-    obs = jax.eval_shape(lambda: world.env.observe(world.env.init(key=jr.key(0))))
+    obs = world.observation
     num_actions: int = world.env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
     if config.network != "auto":
         try:
@@ -70,29 +70,34 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
         except ValueError as e:
             raise UsageError(f"--network {config.network}: {e}") from e
         return kind(obs.features, num_actions, key=key)
-    num_values = None if config.agent == "alphazero" else _SUPPORT.num_atoms
-    shape = getattr(obs.features, "shape", ())
-    if config.agent == "alphazero" and len(shape) == 3 and min(shape[:2]) > 1:
+    shape, alphazero = getattr(obs.features, "shape", ()), config.agent == "alphazero"
+    if alphazero and len(shape) == 3 and min(shape[:2]) > 1:
         return AlphaZeroNet(
-            shape, num_actions, channels=config.channels, blocks=config.blocks, key=key
+            shape,
+            num_actions,
+            channels=config.channels,
+            blocks=config.blocks,
+            max_value=world.max_return,
+            key=key,
         )
-    return Perceptron(world.size, num_actions, num_values, config, key=key)
+    max_value = world.max_return if alphazero else None
+    return Perceptron(world.size, num_actions, max_value, config, key=key)
 
 
 class Perceptron(eqx.Module):
-    """Policy and value of observations of any structure. The value is in [-1, 1], or logits over
-    `num_values` atoms."""
+    """Policy and value of observations of any structure. The value is in
+    [-max_value, max_value], or logits over the atoms of `_SUPPORT` without a `max_value`."""
 
     torso: MLP
     policy: MLP
     value: MLP
-    num_values: int | None = eqx.field(static=True)
+    max_value: float | None = eqx.field(static=True)
 
     def __init__(
         self,
         size: int,
         num_actions: int,
-        num_values: int | None,
+        max_value: float | None,
         config: Config,
         *,
         key: PRNGKeyArray,
@@ -101,8 +106,9 @@ class Perceptron(eqx.Module):
         width = 4 * config.channels
         self.torso = MLP(size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
         self.policy = MLP(width, (num_actions,), activate_final=False, key=pkey)
-        self.value = MLP(width, (num_values or 1,), activate_final=False, key=vkey)
-        self.num_values = num_values
+        num_values = 1 if max_value else _SUPPORT.num_atoms
+        self.value = MLP(width, (num_values,), activate_final=False, key=vkey)
+        self.max_value = max_value
 
     def __call__(
         self, features: PyTree[Array], *, key: PRNGKeyArray | None = None
@@ -110,7 +116,7 @@ class Perceptron(eqx.Module):
         del key
         x = self.torso(Concatenate()(features))
         value = self.value(x)
-        return self.policy(x), jnp.tanh(value[0]) if self.num_values is None else value
+        return self.policy(x), self.max_value * jnp.tanh(value[0]) if self.max_value else value
 
 
 #: Values of any size, compressed as in MuZero.

@@ -2,19 +2,18 @@
 
 import dataclasses
 import pathlib
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import tyro
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import PRNGKeyArray
 
-from zero_envs import AbstractEnvironment, Observation, PgxEnvironment, Transition
+from zero_envs import AbstractEnvironment, PgxEnvironment
 from zero_train import AbstractActor
-from zero_train.app import AbstractCommand, App, Bounds, load, UsageError, with_simulations
+from zero_train.app import AbstractCommand, App, Bounds, Episode, load, UsageError, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
@@ -22,21 +21,20 @@ from ._worlds import build_world
 
 
 class Table:
-    """One game: a state, and an actor that hears of every move. All arrays have a batch of one.
+    """One game, and an actor that hears of every move.
 
     **Attributes:**
 
+    - `episode`: its state and observation.
     - `first_moves`: whether whoever moved first is to move.
     - `total`: the sum of rewards so far, from the view of whoever moved first.
     - `over`: whether the game has ended.
     """
 
-    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: Key[Array, ""]):
-        self._env, self._actor = env, actor
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: PRNGKeyArray):
+        self._env = env
         self._key, ikey = jr.split(key)
-        self.state: Any = _init(env, ikey[None])
-        self._carry = actor.init(self.state)
-        self.obs = _observe(env, self.state)
+        self.episode = Episode(env, actor, key=ikey)
         self.first_moves, self.total, self.over = True, 0.0, False
         self._starter = self._player()
 
@@ -49,69 +47,32 @@ class Table:
 
     def _player(self) -> int | None:
         if isinstance(self._env, PgxEnvironment):
-            return int(self.state.position.current_player[0])
+            return int(self.episode.state.position.current_player[0])
         return None
 
     @property
     def legal(self) -> list[int]:
         """The legal moves."""
-        assert self.obs.legal is not None
-        return np.flatnonzero(self.obs.legal[0]).tolist()
+        legal = self.episode.obs.legal
+        assert legal is not None
+        return np.flatnonzero(legal[0]).tolist()
 
     def think(self) -> int:
         """The move of the actor."""
-        action, self._carry = _act(self._actor, self.state, self.obs, self._carry, self._keys())
+        action, _ = self.episode.act(key=self._next_key())
         return int(action[0])
 
     def move(self, action: int) -> None:
         """Makes a move."""
         moved = jnp.asarray([action], jnp.int32)
-        self.state, transition, self._carry = _step(
-            self._env, self._actor, self.state, moved, self._carry, self._keys()
-        )
-        self.obs = _observe(self._env, self.state)
+        transition = self.episode.step(moved, key=self._next_key())
         self.total += float(transition.reward[0]) * (1 if self.first_moves else -1)
         self.first_moves ^= bool(transition.discount[0] < 0)
         self.over = bool(transition.last[0])
 
-    def _keys(self) -> Key[Array, " batch"]:
+    def _next_key(self) -> PRNGKeyArray:
         self._key, key = jr.split(self._key)
-        return key[None]
-
-
-@eqx.filter_jit
-def _init(env: AbstractEnvironment, keys: Key[Array, " batch"]) -> PyTree[Array]:
-    return jax.vmap(lambda key: env.init(key=key))(keys)
-
-
-@eqx.filter_jit
-def _observe(env: AbstractEnvironment, state: PyTree[Array]) -> Observation:
-    return jax.vmap(env.observe)(state)
-
-
-@eqx.filter_jit
-def _act(
-    actor: AbstractActor,
-    state: PyTree[Array],
-    obs: Observation,
-    carry: PyTree[Array],
-    keys: Key[Array, " batch"],
-) -> tuple[Array, PyTree[Array]]:
-    action, _, carry = actor.act(state, obs, carry, key=keys)
-    return action, carry
-
-
-@eqx.filter_jit
-def _step(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    state: PyTree[Array],
-    action: Array,
-    carry: PyTree[Array],
-    keys: Key[Array, " batch"],
-) -> tuple[PyTree[Array], Transition, PyTree[Array]]:
-    after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
-    return after, transition, actor.advance(carry, action, after, transition)
+        return key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,9 +140,11 @@ def _ask(board: Board, legal: list[int]) -> int | None:
 
 def show(board: Board, table: Table, picture: pathlib.Path) -> None:
     """Prints the board, or draws it into a file where there is none for a terminal."""
-    text = board.text(jax.tree.map(lambda x: x[0], table.obs.features), table.sees_first)
+    episode = table.episode
+    state, features = jax.tree.map(lambda x: x[0], (episode.state, episode.obs.features))
+    text = board.text(features, table.sees_first)
     if text is None:
-        svg = board.svg(jax.tree.map(lambda x: x[0], table.state))
+        svg = board.svg(state)
         if svg is not None:
             picture.parent.mkdir(exist_ok=True)
             picture.write_text(svg)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+from typing import Any
 
 import jax
 import jax.random as jr
@@ -12,6 +13,8 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractHiddenEnvironment,
+    EnvironmentFacts,
+    known_environments,
     make,
 )
 from zero_nets import BoardSymmetries
@@ -40,16 +43,34 @@ class World:
     **Attributes:**
 
     - `name`: as on the command line.
-    - `agents`: the agents that can play it, the best first.
-    - `players`: 1 or 2.
-    - `size`: the numbers in an observation.
+    - `facts`: its class, players, and whether it is hidden.
+    - `observation`: the shapes of an observation.
     """
 
     name: str
     env: AbstractEnvironment
-    agents: tuple[str, ...]
-    players: int
-    size: int
+    facts: EnvironmentFacts
+    observation: Any
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that can play it, the best first."""
+        return agents_of(self.facts)
+
+    @property
+    def players(self) -> int:
+        """1 or 2."""
+        return self.facts.num_players
+
+    @property
+    def size(self) -> int:
+        """The numbers in an observation."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))
+
+    @property
+    def max_return(self) -> float:
+        """The largest return of a game of two players: 1 unless the environment says otherwise."""
+        return getattr(self.env, "max_return", 1.0)
 
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one.
@@ -81,26 +102,26 @@ def build_world(name: str) -> World:
             raise UsageError(str(e)) from e
     if not isinstance(env, AbstractEnvironment):
         raise UsageError(f"{name} is a {type(env).__name__} and no environment of zero-envs.")
-    obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
-    size = sum(x.size for x in jax.tree.leaves(obs.features))
-    players = 1
-    # Of the others those of pgx alone may have two.
-    if ":" in name or name.startswith("pgx/"):
+    facts = known_environments().get(name)
+    if facts is None:
         with as_usage_error():
-            players = num_players(env)
-    return World(name, env, _agents(env, players), players, size)
+            facts = EnvironmentFacts(type(env), num_players(env), env.hidden)
+    observation = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
+    return World(name, env, facts, observation)
 
 
-def _agents(env: AbstractEnvironment, players: int) -> tuple[str, ...]:
-    if env.hidden:
-        guessed = isinstance(env, AbstractHiddenEnvironment)
-        return (("alphazero",) if players == 2 else ("expert",)) if guessed else ()
-    if isinstance(env, AbstractContinuousEnvironment):
+def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
+    """The agents that can play an environment, the best first."""
+    kind, two = facts.kind, facts.num_players == 2
+    if facts.hidden:
+        guessed = issubclass(kind, AbstractHiddenEnvironment)
+        return (("alphazero",) if two else ("expert",)) if guessed else ()
+    if issubclass(kind, AbstractContinuousEnvironment):
         return "spo", "mpo"
-    if not isinstance(env, AbstractDiscreteEnvironment):
+    if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
-    if players == 2:
+    if two:
         return ("alphazero",)
-    if isinstance(env, AbstractChanceEnvironment):
+    if issubclass(kind, AbstractChanceEnvironment):
         return "expert", "spo", "mpo"
     return "spo", "mpo", "expert"

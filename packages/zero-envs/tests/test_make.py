@@ -1,8 +1,30 @@
 """Environments by name."""
 
+import subprocess
+import sys
+
 import pytest
 
-from zero_envs import BraxEnvironment, CartPole, environment_names, Game2048, make, PgxEnvironment
+from zero_envs import (
+    BraxEnvironment,
+    CartPole,
+    Game2048,
+    known_environments,
+    make,
+    PgxEnvironment,
+)
+
+
+#: Their registries have them, and `make` refuses them.
+REFUSED = {
+    "jumanji/Connector-v3",
+    "jumanji/FlatPack-v0",
+    "jumanji/JobShop-v0",
+    "jumanji/LevelBasedForaging-v0",
+    "jumanji/MMST-v0",
+    "jumanji/SearchAndRescue-v0",
+    "pgx/sparrow_mahjong",
+}
 
 
 def test_every_kind_of_name():
@@ -23,10 +45,50 @@ def test_a_class_of_a_file(tmp_path):
         make(f"{path}:Other")
 
 
-def test_names_are_listed_with_their_library():
-    names = environment_names()
-    assert len(names) == len(set(names)) > 50
-    assert {"2048", "brax/ant", "cartpole", "jumanji/Snake-v1", "pgx/othello"} <= set(names)
+def test_names_are_those_of_the_registries():
+    """They are read without importing brax and jumanji."""
+    import brax.envs
+    import pgx
+    from jumanji.registration import registered_environments
+
+    names = known_environments()
+    assert {"2048", "cartpole", "minesweeper", "monsters", "pendulum"} <= set(names)
+    registered = {f"brax/{name}" for name in brax.envs._envs}
+    registered |= {f"jumanji/{name}" for name in registered_environments()}
+    registered |= {f"pgx/{name}" for name in pgx.available_envs()}
+    assert {name for name in names if "/" in name} == registered - REFUSED
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["2048", "cartpole", "brax/inverted_pendulum", "pgx/2048", "pgx/kuhn_poker"],
+        pytest.param(None, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_known_of_an_environment_is_so(names):
+    """Players and hidden parts are said before it is made."""
+    known = known_environments()
+    for name in names or known:
+        env, facts = make(name), known[name]
+        assert type(env) is facts.kind, name
+        assert (getattr(env, "num_players", 1), env.hidden) == facts[1:], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_not_listed_is_refused(name):
+    with pytest.raises(ValueError):
+        make(name)
+
+
+def test_listing_imports_neither_brax_nor_jumanji():
+    """They take seconds."""
+    listed = (
+        "import sys, zero_envs; assert len(zero_envs.known_environments()) > 50; "
+        "assert not {'brax', 'jumanji'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", listed], check=True)
 
 
 @pytest.mark.parametrize(

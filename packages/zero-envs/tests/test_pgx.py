@@ -21,6 +21,8 @@ from .helpers import MovingGame
 NUM_GAMES = 8
 # Long enough for most random games of that id to end.
 LENGTHS = {"othello": 70, "backgammon": 400, "2048": 250}
+# Games of two players whose returns are -1, 0 and 1.
+OF_ONE = ("animal_shogi", "chess", "gardner_chess", "go_9x9", "go_19x19", "hex", "othello", "shogi")
 # What runs once is not worth optimising: compiling it so takes a third of the time.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -120,6 +122,37 @@ def test_a_single_player_always_moves_again(games: Games):
     """No opponent: never -1."""
     assert (games.discount[~games.last] == 1).all()
     assert games.reward.sum() > 0
+
+
+@pytest.mark.parametrize(
+    "name, steps",
+    [
+        ("backgammon", 600),
+        ("kuhn_poker", 4),
+        ("leduc_holdem", 12),
+        ("connect_four", 43),
+        *(pytest.param(name, 400, marks=pytest.mark.slow) for name in OF_ONE),
+    ],
+)
+def test_the_largest_return_is_reached_and_not_exceeded(name: str, steps: int):
+    """By some of 64 random games, or by an illegal move in games too long for that."""
+    env = PgxEnvironment(name)
+
+    def play(key: Array):
+        def body(state: PgxState, step: Array):
+            akey, skey = jr.split(jr.fold_in(key, step))
+            legal = _legal(env, state)
+            # In the last steps an illegal one.
+            legal = jnp.where(step < steps - 4, legal, ~legal | legal.all())
+            logits = jnp.where(legal, jnp.float32(0), jnp.float32(-jnp.inf))
+            state, t = env.step(state, jr.categorical(akey, logits).astype(jnp.int32), key=skey)
+            return state, t.reward
+
+        numbers = jnp.arange(steps, dtype=jnp.uint32)
+        return jax.lax.scan(body, env.init(key=key), numbers)[1].sum()
+
+    returns = jax.jit(jax.vmap(play), compiler_options=QUICK)(jr.split(jr.key(0), 64))
+    assert float(jnp.abs(returns).max()) == env.max_return
 
 
 def test_othello_perft():

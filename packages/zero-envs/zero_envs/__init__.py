@@ -35,7 +35,8 @@ from ._jumanji import (
     JumanjiState as JumanjiState,
 )
 from ._make import (
-    environment_names as environment_names,
+    EnvironmentFacts as EnvironmentFacts,
+    known_environments as known_environments,
     load_class as load_class,
     make as make,
 )

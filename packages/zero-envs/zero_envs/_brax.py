@@ -1,5 +1,6 @@
 """brax's environments (Freeman et al., 2021, arXiv:2106.13281)."""
 
+import ast
 import contextlib
 import functools as ft
 import inspect
@@ -21,7 +22,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
+from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, syntax, unknown
 
 
 # The physics backends of brax; not every environment supports all of them.
@@ -199,7 +200,7 @@ def _shapes(env: Any) -> Any:
 
 
 def _make(name: str, backend: str | None) -> Any:
-    registry = brax_names()
+    registry = _envs()._envs
     if name not in registry:
         raise unknown("BraxEnvironment", name, registry)
     for choice in _DEFAULT_BACKENDS if backend is None else (backend,):
@@ -233,8 +234,13 @@ def _build(name: str, backend: str) -> Any:
 
 
 def brax_names() -> list[str]:
-    """The names of brax's registry."""
-    return list(_envs()._envs)
+    """The names of brax's registry, or none if brax is not installed."""
+    tree = syntax("brax", "envs/__init__.py")
+    for node in [] if tree is None else tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            if ast.unparse(node.targets[0]) == "_envs":
+                return [ast.literal_eval(name) for name in node.value.keys if name]
+    return []
 
 
 def _envs() -> Any:

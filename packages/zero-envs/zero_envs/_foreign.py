@@ -1,8 +1,11 @@
 """Helpers of the adapters to other libraries."""
 
+import ast
 import contextlib
 import difflib
 import importlib
+import importlib.util
+import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -50,6 +53,15 @@ def unknown(call: str, name: str, allowed: Iterable[str]) -> ValueError:
     return ValueError(
         f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
     )
+
+
+def syntax(library: str, file: str) -> ast.Module | None:
+    """The syntax tree of a file of a library, or `None` if it is not installed. It tells what is
+    registered without importing the library, which takes seconds."""
+    spec = importlib.util.find_spec(library)
+    if spec is None or spec.origin is None:
+        return None
+    return ast.parse((pathlib.Path(spec.origin).parent / file).read_text("utf-8"))
 
 
 def import_or_explain(module: str, call: str) -> Any:

@@ -1,5 +1,6 @@
 """Jumanji's environments (Bonnet et al., 2024, arXiv:2306.09884)."""
 
+import ast
 import copy
 import functools as ft
 import inspect
@@ -21,12 +22,17 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
+from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, syntax, unknown
 from ._sokoban import SokobanGenerator
 
 
 # The classes of Jumanji's environments whose state is only partly observable.
 _HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
+
+# Those with several rewards, actions that are not discrete, or too many of them.
+_REFUSED = frozenset(
+    {"Connector", "FlatPack", "JobShop", "LevelBasedForaging", "MMST", "SearchAndRescue"}
+)
 
 # With more actions, most of a policy head and of the children of a search node are never used.
 _MOST_ACTIONS = 4_096
@@ -289,9 +295,17 @@ def _is_hidden(env: Any) -> bool:
     return _name(env) in _HIDDEN
 
 
-def jumanji_names() -> list[str]:
-    """The ids of Jumanji's registry."""
-    return list(import_or_explain("jumanji", "JumanjiEnvironment").registered_environments())
+def jumanji_names() -> dict[str, bool]:
+    """The ids of Jumanji's registry that are not refused, and whether each is hidden; none if
+    Jumanji is not installed."""
+    tree, names = syntax("jumanji", "__init__.py"), {}
+    for node in [] if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
+            given = {word.arg: word.value for word in node.keywords}
+            kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
+            if kind not in _REFUSED:
+                names[ast.literal_eval(given["id"])] = kind in _HIDDEN
+    return names
 
 
 @ft.cache

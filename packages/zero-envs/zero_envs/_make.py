@@ -6,8 +6,7 @@ import importlib.util
 import pathlib
 import sys
 import types
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._brax import brax_names, BraxEnvironment
 from ._control import CartPole, Pendulum
@@ -20,14 +19,14 @@ from ._monsters import Monsters
 from ._pgx import pgx_names, PgxEnvironment
 
 
-_OWN: dict[str, Callable[..., AbstractEnvironment]] = {
+_OWN: dict[str, type[Any]] = {
     "2048": Game2048,
     "cartpole": CartPole,
     "minesweeper": Minesweeper,
     "monsters": Monsters,
     "pendulum": Pendulum,
 }
-_ADAPTERS: dict[str, Callable[..., AbstractEnvironment]] = {
+_ADAPTERS: dict[str, type[Any]] = {
     "brax": BraxEnvironment,
     "jumanji": JumanjiEnvironment,
     "pgx": PgxEnvironment,
@@ -65,18 +64,35 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     raise unknown("make", name, [*_OWN, *others, "module:Class"])
 
 
-def environment_names() -> list[str]:
-    """The names that [`zero_envs.make`][] knows, those of the libraries that are installed
-    included. Some of them are refused: see [the list](environments.md)."""
-    names = sorted(_OWN)
-    for library, registered in (
-        ("brax", brax_names),
-        ("jumanji", jumanji_names),
-        ("pgx", pgx_names),
-    ):
-        if importlib.util.find_spec(library) is not None:
-            names += sorted(f"{library}/{name}" for name in registered())
-    return names
+class EnvironmentFacts(NamedTuple):
+    """What is known of an environment before it is made.
+
+    **Attributes:**
+
+    - `kind`: its class, which says what its actions are.
+    - `num_players`: 1 or 2.
+    - `hidden`: see [`zero_envs.AbstractEnvironment`][].
+    """
+
+    kind: type[AbstractEnvironment]
+    num_players: int
+    hidden: bool
+
+
+def known_environments() -> dict[str, EnvironmentFacts]:
+    """Every name that [`zero_envs.make`][] accepts, those of the libraries that are installed
+    included, and what is known of it. No library is imported but pgx, so it takes no second."""
+    found = {
+        name: EnvironmentFacts(kind, getattr(kind, "num_players", 1), kind.hidden)
+        for name, kind in sorted(_OWN.items())
+    }
+    for name in sorted(brax_names()):
+        found[f"brax/{name}"] = EnvironmentFacts(BraxEnvironment, 1, False)
+    for name, hidden in sorted(jumanji_names().items()):
+        found[f"jumanji/{name}"] = EnvironmentFacts(JumanjiEnvironment, 1, hidden)
+    for name, (players, hidden) in sorted(pgx_names().items()):
+        found[f"pgx/{name}"] = EnvironmentFacts(PgxEnvironment, players, hidden)
+    return found
 
 
 def load_class(name: str) -> Any:

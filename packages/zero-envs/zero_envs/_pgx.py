@@ -1,6 +1,7 @@
 """Every game of pgx as an environment (Koyamada et al., 2023, arXiv:2303.17503)."""
 
 import functools as ft
+import importlib.util
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +20,20 @@ from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typ
 
 # The two-player card games of pgx, whose state is only partly observable.
 _HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
+
+# The players of those games that do not have two: constructing a game to see them takes seconds.
+_PLAYERS = {
+    "2048": 1,
+    "minatar-asterix": 1,
+    "minatar-breakout": 1,
+    "minatar-freeway": 1,
+    "minatar-seaquest": 1,
+    "minatar-space_invaders": 1,
+    "sparrow_mahjong": 3,
+}
+
+# The largest returns of those games of two players in which it is not 1.
+_MAX_RETURNS = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
 
 # The games of pgx that need a downloaded data file to be constructed.
 _DOWNLOADED = frozenset({"bridge_bidding"})
@@ -56,6 +71,9 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     `hidden` is true for card games. In other games only the outcome of chance is unknown, which
     depends on the `key` of `step`.
+
+    `max_return` is the largest return of a game of two players: 1, in backgammon 3, and 1 for games
+    that are not pgx's own.
     """
 
     game: Any = eqx.field(static=True)
@@ -87,6 +105,11 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         self.num_actions = int(state.legal_action_mask.shape[-1])
         carried = getattr(state, _KEY_FIELD, None)
         self._carried_key = None if carried is None else carried.dtype
+
+    @property
+    def max_return(self) -> float:
+        """See above; the smallest is `-max_return`."""
+        return _MAX_RETURNS.get(self.game.id, 1.0)
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """Draws an initial state; which of pgx's two players moves first is random."""
@@ -138,9 +161,14 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             return self.raw(state).to_svg(scale=scale)
 
 
-def pgx_names() -> list[str]:
-    """The ids of pgx's games."""
-    return list(import_or_explain("pgx", "PgxEnvironment").available_envs())
+def pgx_names() -> dict[str, tuple[int, bool]]:
+    """The ids of pgx's games that are not refused, with the number of players and whether a part
+    is hidden; none if pgx is not installed."""
+    if importlib.util.find_spec("pgx") is None:
+        return {}
+    games = import_or_explain("pgx", "PgxEnvironment").available_envs()
+    known = {game: (_PLAYERS.get(game, 2), game in _HIDDEN) for game in games}
+    return {game: facts for game, facts in known.items() if facts[0] <= 2}
 
 
 @ft.cache

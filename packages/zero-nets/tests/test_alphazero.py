@@ -207,6 +207,18 @@ def test_the_tower_learns_from_the_first_step(getkey):
         assert float(jnp.abs(leaf).max()) > 0
 
 
+def test_values_reach_the_largest_and_no_further(forward, getkey):
+    """Policy and value are those of the usual network, the value times `max_value`."""
+    x = _inputs(8, key=getkey())
+    (policy, value), (same, larger) = (
+        forward(jax.tree.map(lambda w: 5 * w, _random_net(**options)), x)
+        for options in ({}, {"max_value": 3.0})
+    )
+    np.testing.assert_array_equal(policy, same)
+    np.testing.assert_allclose(larger, 3 * value, rtol=1e-6)
+    assert 2.9 < float(jnp.abs(larger).max()) <= 3
+
+
 def test_refuses_what_does_not_fit(getkey):
     net = _random_net()
     with pytest.raises(ValueError, match=r"\(4, 3, 5, 2\).*expected \(3, 5, 2\).*vmap"):

@@ -31,6 +31,7 @@ class AlphaZeroNet(eqx.Module):
     value_hidden: eqx.nn.Linear
     value_out: eqx.nn.Linear
     board_shape: tuple[int, ...] = eqx.field(static=True)
+    max_value: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class AlphaZeroNet(eqx.Module):
         policy_channels: int = 2,
         value_channels: int = 1,
         value_width: int = 64,
+        max_value: float = 1.0,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -56,6 +58,7 @@ class AlphaZeroNet(eqx.Module):
             of 256 Othello positions, one seed); deeper towers may need it.
         - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
         - `value_width`: the width of the value head's hidden layer.
+        - `max_value`: the largest value; the smallest is `-max_value`.
         - `key`: for the initial parameters.
         """
         check_board("board_shape", board_shape)
@@ -85,6 +88,7 @@ class AlphaZeroNet(eqx.Module):
         self.value_hidden = _linear(rows * columns * value_channels, value_width, key=hidden_key)
         self.value_out = _small(_linear(value_width, 1, key=out_key))
         self.board_shape = board_shape
+        self.max_value = max_value
 
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
@@ -100,7 +104,7 @@ class AlphaZeroNet(eqx.Module):
         **Returns:**
 
         The logits of all actions, in which illegal actions are not masked, and the value in
-        [-1, 1] from the view of the player to move.
+        [-max_value, max_value] from the view of the player to move.
         """
         del key
         x = self.stem(as_features(features, self.board_shape, self.stem.weight.dtype))
@@ -112,7 +116,7 @@ class AlphaZeroNet(eqx.Module):
         policy = jax.nn.relu(self.policy_conv(x)).reshape(-1)
         value = jax.nn.relu(self.value_conv(x)).reshape(-1)
         value = self.value_out(jax.nn.relu(self.value_hidden(value)))
-        return widen((self.policy_out(policy), jnp.tanh(widen(value[0]))))
+        return widen((self.policy_out(policy), self.max_value * jnp.tanh(widen(value[0]))))
 
 
 def _linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:

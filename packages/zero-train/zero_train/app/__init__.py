@@ -70,3 +70,8 @@ from ._sinks import (
 )
 from ._train import train as train
 from ._view import View as View
+from ._watch import (
+    Episode as Episode,
+    is_plain as is_plain,
+    screen as screen,
+)

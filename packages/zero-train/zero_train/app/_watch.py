@@ -1,0 +1,116 @@
+"""An episode move by move, and pictures of it in a terminal."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Key, PRNGKeyArray, PyTree
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from zero_envs import AbstractEnvironment, Observation, Transition
+
+from .. import AbstractActor, PlanningActor
+
+
+Scene = TypeVar("Scene")
+
+
+class Episode:
+    """An episode of an actor, move by move. All arrays have a batch of one.
+
+    **Attributes:**
+
+    - `state`, `obs`: the current state and its observation.
+    """
+
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: PRNGKeyArray):
+        if isinstance(actor, PlanningActor):
+            actor = dataclasses.replace(actor, record=lambda plan: plan)
+        self._env, self._actor = env, actor
+        self.state: Any
+        self.obs: Observation
+        self.state, self.obs, self._carry = _start(env, actor, key[None])
+
+    def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
+        """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
+        that plans."""
+        action, record, self._carry = _act(
+            self._actor, self.state, self.obs, self._carry, key[None]
+        )
+        return action, record
+
+    def step(self, action: PyTree[Array], *, key: PRNGKeyArray) -> Transition:
+        """Takes an action. The actor hears of it, whether it is its own or another's."""
+        self.state, self.obs, self._carry, transition = _step(
+            self._env, self._actor, self.state, action, self._carry, key[None]
+        )
+        return transition
+
+
+@eqx.filter_jit
+def _start(
+    env: AbstractEnvironment, actor: AbstractActor, keys: Key[Array, " batch"]
+) -> tuple[PyTree[Array], Observation, PyTree[Array]]:
+    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    return state, jax.vmap(env.observe)(state), actor.init(state)
+
+
+@eqx.filter_jit
+def _act(
+    actor: AbstractActor,
+    state: PyTree[Array],
+    obs: Observation,
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Any, ...]:
+    return actor.act(state, obs, carry, key=keys)
+
+
+@eqx.filter_jit
+def _step(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    action: PyTree[Array],
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Any, ...]:
+    state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    carry = actor.advance(carry, action, state, transition)
+    return state, jax.vmap(env.observe)(state), carry, transition
+
+
+def is_plain(console: Console) -> bool:
+    """Whether a picture on this console has to do without colours or Unicode."""
+    colourless = console.color_system is None or console.no_color
+    return not _animated(console) or colourless or console.options.ascii_only
+
+
+@contextlib.contextmanager
+def screen(
+    console: Console,
+    draw: Callable[[Scene], RenderableType],
+    seconds: Callable[[Scene], float],
+    write: Callable[[Scene], None] | None = None,
+) -> Iterator[Callable[[Scene], None]]:
+    """A function that shows a scene. In a terminal the picture replaces the one before and stays
+    for so many `seconds`. Elsewhere it is printed, or `write` does that, without waiting."""
+    if not _animated(console):
+        yield write or (lambda scene: console.print(draw(scene)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(scene: Scene) -> None:
+            live.update(draw(scene), refresh=True)
+            time.sleep(seconds(scene))
+
+        yield show
+
+
+def _animated(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal
