@@ -17,6 +17,7 @@ from ._game2048 import Game2048
 from ._jumanji import jumanji_names, JumanjiEnvironment
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
+from ._othello import Othello
 from ._pgx import pgx_names, PgxEnvironment
 
 
@@ -25,6 +26,7 @@ _OWN: dict[str, Callable[..., AbstractEnvironment]] = {
     "cartpole": CartPole,
     "minesweeper": Minesweeper,
     "monsters": Monsters,
+    "othello": Othello,
     "pendulum": Pendulum,
 }
 _ADAPTERS: dict[str, Callable[..., AbstractEnvironment]] = {
@@ -39,7 +41,7 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
 
     | name | environment |
     |---|---|
-    | `2048`, `cartpole`, `minesweeper`, `monsters`, `pendulum` | those of this package |
+    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
     | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options |
 
