@@ -180,6 +180,23 @@ def _reuse() -> dict[str, Any]:
     return _othello(TreeSearch.alphazero(TURNS, reuse=True))
 
 
+def _bits() -> dict[str, Any]:
+    """As `_puct`, on the environment of the app."""
+    from zero_envs import Othello
+    from zero_search import TreeSearch
+    from zero_train import EnvironmentModel
+
+    env, weights = Othello(), jnp.ones((128, 66))
+
+    def evaluate(obs: Any) -> tuple[jax.Array, jax.Array]:
+        out = obs.features.reshape(128).astype(jnp.float32) @ weights
+        return out[:65], jnp.tanh(out[65])
+
+    state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 1024))
+    planner = TreeSearch.muzero(TURNS)
+    return {"search": (EnvironmentModel(env, evaluate), state, _plan(planner))}
+
+
 def _chance() -> dict[str, Any]:
     from zero_envs import Game2048
     from zero_search import TreeSearch
@@ -216,6 +233,7 @@ SEARCHES = {
     "search-gumbel": _gumbel,
     "search-leaves": _leaves,
     "search-reuse": _reuse,
+    "search-bits": _bits,
     "search-chance": _chance,
     "search-belief": _belief,
     "search-particles": _particles,

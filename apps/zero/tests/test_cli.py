@@ -7,6 +7,7 @@ import pytest
 
 from zero_cli._apps import APP, app_of
 from zero_cli._config import presets
+from zero_cli._worlds import build_world
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,19 @@ def test_the_list_says_who_can_play(zero):
     assert out.splitlines()[1].split() == ["pgx/tic_tac_toe", "2", "18", "alphazero;", "symmetries"]
     _, out, _ = zero("list", "minesweeper")
     assert "the app minesweeper" in out
+    _, out, _ = zero("list", "othello")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["othello", "pgx/othello"]
+    assert out.count("the app othello") == 2
+    assert build_world("othello").agents == ("alphazero",)
+
+
+@pytest.mark.parametrize("name, engine", [("othello", "zero"), ("pgx/othello", "pgx")])
+def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
+    trained = []
+    keep = lambda app, config, options: trained.append(config)
+    monkeypatch.setattr("zero_train.app._command.train", keep)
+    code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
+    assert code == 0 and [config.env_engine for config in trained] == [engine]
 
 
 def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):

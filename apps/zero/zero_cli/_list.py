@@ -35,7 +35,7 @@ class List(AbstractCommand):
 
 def _line(name: str) -> str:
     if name in OWN_APPS:
-        return f"{'':7}  {'':11}  the app {OWN_APPS[name]}, with presets of its own"
+        return f"{'':7}  {'':11}  the app {OWN_APPS[name][0]}, with presets of its own"
     with contextlib.suppress(UsageError):
         world = build_world(name)
         turned = "; symmetries" if name in SYMMETRIES else ""

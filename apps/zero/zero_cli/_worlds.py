@@ -18,8 +18,13 @@ from zero_nets import BoardSymmetries
 from zero_train.app import as_usage_error, num_players, UsageError
 
 
-#: Games with an app of their own.
-OWN_APPS = {"minesweeper": "minesweeper", "monsters": "monsters", "pgx/othello": "othello"}
+#: Games with an app of their own, and the flags that it gets.
+OWN_APPS = {
+    "minesweeper": ("minesweeper",),
+    "monsters": ("monsters",),
+    "othello": ("othello",),
+    "pgx/othello": ("othello", "--env-engine", "pgx"),
+}
 #: Games for which SPO's own default was tuned.
 TUNED = ("cartpole", "pendulum", "brax/inverted_pendulum")
 #: The symmetries of boards, by game.
@@ -84,8 +89,8 @@ def build_world(name: str) -> World:
     obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     size = sum(x.size for x in jax.tree.leaves(obs.features))
     players = 1
-    # Of the others those of pgx alone may have two.
-    if ":" in name or name.startswith("pgx/"):
+    # All others have one.
+    if ":" in name or hasattr(env, "num_players"):
         with as_usage_error():
             players = num_players(env)
     return World(name, env, _agents(env, players), players, size)
