@@ -4,7 +4,7 @@ One JSON line a search and engine: positions a second while collecting with the 
 the shares of the network (its evaluations alone, at the same batch size), of the environment (its
 steps alone) and of the tree (the rest).
 
-    uv run python benchmarks/othello_selfplay.py [--envs 128] [--simulations 32]
+    uv run python benchmarks/othello_selfplay.py [--envs 128] [--simulations 32] [--env-engine pgx]
 """
 
 import argparse
@@ -37,6 +37,7 @@ def row(config: Config, repeats: int) -> dict[str, Any]:
         "device": jax.devices()[0].platform,
         "search": config.search,
         "engine": config.engine,
+        "env_engine": config.env_engine,
         "simulations": config.simulations,
         **measure(loop, config.simulations + 1, evaluator, step, repeats),
     }
@@ -46,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--envs", type=int, default=128)
     parser.add_argument("--simulations", type=int, default=32)
+    parser.add_argument("--env-engine", choices=["zero", "pgx"], default="zero")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     for search in ("gumbel", "muzero"):
@@ -54,6 +56,7 @@ def main() -> None:
                 PRESETS["quick"],
                 search=search,
                 engine=engine,
+                env_engine=given.env_engine,
                 envs=given.envs,
                 simulations=given.simulations,
                 nodes=2 * given.simulations,

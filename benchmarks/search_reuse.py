@@ -25,6 +25,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from _players import play, seconds_a_move, trained_model
 from _turns import ratio
@@ -48,7 +49,8 @@ class Watched(AbstractPlanner[Any, Any]):
 
     def plan(self, model, state, carry, *, key, obs=None):
         plan, carry = self.planner.plan(model, state, carry, key=key, obs=obs)
-        over = state.position.terminated
+        # In a final state every action is legal.
+        over = jnp.all(jax.vmap(model.env.observe)(state).legal, axis=-1)
         jax.debug.callback(self.report, plan.stats["reused"], over, ordered=True)
         return plan, carry
 

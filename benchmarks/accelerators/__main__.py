@@ -9,7 +9,7 @@ in every mode, for TPU slices and H200s. One JSON line a program, and a table at
     gradient.
 - `kernels`, of a search on an H200: those that a simulation launches itself (`body`) and in a turn
     of each of its loops, the condition counted. `floor` is the same of the environment and the
-    evaluator without a search.
+    evaluator without a search. Of an environment they are those of one step of 1024 games.
 - `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of a
     tree's size in the loop of the simulations, more kernels or more sent than `budget.toml` allows,
     a crash of the compiler. With any of them the exit code is 1.
@@ -180,6 +180,23 @@ def _reuse() -> dict[str, Any]:
     return _othello(TreeSearch.alphazero(TURNS, reuse=True))
 
 
+def _bits() -> dict[str, Any]:
+    """As `_puct`, on the environment of the app."""
+    from zero_envs import Othello
+    from zero_search import TreeSearch
+    from zero_train import EnvironmentModel
+
+    env, weights = Othello(), jnp.ones((128, 66))
+
+    def evaluate(obs: Any) -> tuple[jax.Array, jax.Array]:
+        out = obs.features.reshape(128).astype(jnp.float32) @ weights
+        return out[:65], jnp.tanh(out[65])
+
+    state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 1024))
+    planner = TreeSearch.muzero(TURNS)
+    return {"search": (EnvironmentModel(env, evaluate), state, _plan(planner))}
+
+
 def _chance() -> dict[str, Any]:
     from zero_envs import Game2048
     from zero_search import TreeSearch
@@ -216,12 +233,30 @@ SEARCHES = {
     "search-gumbel": _gumbel,
     "search-leaves": _leaves,
     "search-reuse": _reuse,
+    "search-bits": _bits,
     "search-chance": _chance,
     "search-belief": _belief,
     "search-particles": _particles,
 }
+ENVIRONMENTS = ("env-othello",)
 STEPS = ("othello", "monsters", "minesweeper", "spo", "ant")
-CASES = (*STEPS, *(f"{name}-apart" for name in STEPS), *SEARCHES)
+CASES = (*STEPS, *(f"{name}-apart" for name in STEPS), *SEARCHES, *ENVIRONMENTS)
+
+
+# The step of an environment.
+
+
+def env_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """A step of 1024 games, lowered."""
+    from zero_envs import make
+
+    env: Any = make(name.removeprefix("env-"))
+    place = NamedSharding(mesh, P())
+    shape = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+    keys = jr.split(jr.key(0), 1024)
+    state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), keys)
+    step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)))
+    yield "step", step.lower(*jax.tree.map(shape, (state, jnp.zeros(1024, jnp.int32), keys))), {}
 
 
 # What a compiled program says.
@@ -232,6 +267,7 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
     into a folder, if one is given."""
     mesh = devices(target)
     programs = search_programs if case in SEARCHES else app_programs
+    programs = env_programs if case in ENVIRONMENTS else programs
     budget = tomllib.loads((HERE / "budget.toml").read_text())
     for program, lowered, expected in programs(case, mesh):
         start = time.perf_counter()
@@ -260,22 +296,27 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
         if "gradient" in expected:
             total = sum(one.size * number for one, number in sent)
             row["over_gradient"] = round(total / expected["gradient"], 4)
-        if "search" in expected and target == "h200x1":
-            row["kernels"] = _kernels(block)
+        if target == "h200x1" and ("search" in expected or case in ENVIRONMENTS):
+            row["kernels"] = _kernels(block if case in ENVIRONMENTS else _simulations(block))
         row["faults"] = list(_faults(row, block, budget))
         yield row
 
 
-def _kernels(block: Block) -> dict[str, Any]:
-    """Of the loop of the simulations: what it launches itself, and in a turn of each loop in it."""
+def _simulations(block: Block) -> Block:
+    """The loop of the simulations."""
     (loop,) = (one for one in block.loops() if one.turns == TURNS)
+    return loop
+
+
+def _kernels(block: Block) -> dict[str, Any]:
+    """What a block launches itself, and in a turn of each loop in it."""
     of = lambda one: len(one.launched) + one.condition
-    inside = [one for one in loop.loops() if of(one)]
+    inside = [one for one in block.loops() if of(one)]
     return {
-        "body": len(loop.launched),
+        "body": len(block.launched),
         "unknown_turns": [of(one) for one in inside if one.turns is None],
         "known_turns": [[one.turns, of(one)] for one in inside if one.turns is not None],
-        "of": loop.kernels(),
+        "of": block.kernels(),
     }
 
 
@@ -296,10 +337,11 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
         largest = max(one.size for one in copies) / MEGABYTE
         yield f"{len(copies)} copies in the loop of the simulations, up to {largest:.1f} MB"
     allowed = budget["kernels"].get(row["case"])
-    if allowed is not None and "kernels" in row and row["program"] == "search":
+    if allowed is not None and "kernels" in row and row["program"] in ("search", "step"):
         found = row["kernels"]
         if found["body"] > allowed["body"]:
-            yield f"{found['body']} kernels a simulation, {allowed['body']} allowed"
+            what = "simulation" if row["program"] == "search" else "step"
+            yield f"{found['body']} kernels a {what}, {allowed['body']} allowed"
         turns = found["unknown_turns"]
         if len(turns) > len(allowed["loops"]) or any(
             a > b for a, b in zip(turns, allowed["loops"], strict=False)

@@ -5,7 +5,7 @@ import functools as ft
 import jax.numpy as jnp
 import jax.random as jr
 
-from zero_envs import PgxEnvironment
+from zero_envs import AbstractDiscreteEnvironment, Othello
 from zero_othello._player import Player
 from zero_search import AbstractPlanner, TreeSearch
 from zero_train import EnvironmentModel
@@ -24,14 +24,17 @@ def by_discs(obs):
 
 
 @ft.cache
-def othello() -> PgxEnvironment:
-    return PgxEnvironment("othello")
+def othello() -> Othello:
+    return Othello()
 
 
-def new_player(planner: AbstractPlanner | None = None) -> Player:
+def new_player(
+    planner: AbstractPlanner | None = None, env: AbstractDiscreteEnvironment | None = None
+) -> Player:
     """A fresh game; all of them share one compilation."""
     planner = planner or TreeSearch(num_simulations=12, max_nodes=48, reuse=True)
-    return Player(othello(), planner, EnvironmentModel(othello(), by_discs), key=jr.key(0))
+    env = env or othello()
+    return Player(env, planner, EnvironmentModel(env, by_discs), key=jr.key(0))
 
 
 #: Black wipes white out in nine moves.

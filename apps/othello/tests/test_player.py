@@ -1,7 +1,10 @@
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
+from zero_envs import PgxEnvironment
 from zero_othello._board import parse, PASS
 
 from .helpers import BEFORE_PASS, new_player, TRACES, WIPE_OUT
@@ -32,6 +35,20 @@ def test_whole_games_agree_with_the_rules(player):
         assert player.position.over == game.over is True
         assert player.position.margin == game.board.sum()
     assert passes == 5  # the last two of them in a row, which ends a game
+
+
+def test_both_engines_think_the_same(player):
+    other = new_player(env=PgxEnvironment("othello"))
+    player.new()
+    for move in random_game(341):
+        for attribute in ("colour", "legal", "must_pass", "over"):
+            assert getattr(player.position, attribute) == getattr(other.position, attribute)
+        np.testing.assert_array_equal(player.position.discs, other.position.discs)
+        thoughts = [dataclasses.asdict(one.think()) for one in (player, other)]
+        jax.tree.map(np.testing.assert_array_equal, *thoughts)
+        for one in (player, other):
+            one.play(move)
+    assert player.position.over and other.position.over
 
 
 def test_undo_is_exact(player):

@@ -1,5 +1,6 @@
 """A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
 
+import dataclasses
 import json
 import math
 import os
@@ -10,8 +11,8 @@ import equinox as eqx
 import jax
 import pytest
 
-from zero_othello.__main__ import APP
-from zero_train import Checkpoints, read_lines
+from zero_othello.__main__ import APP, main
+from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import load, Options, train, View
 
 
@@ -89,6 +90,35 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=24)
     for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
         assert (x == y).all()
+
+
+def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_main):
+    """Its config.json names none. It can be loaded, and play against a run with ours."""
+    stored = json.loads((tiny_run / "config.json").read_text())
+    assert stored.pop("env_engine") == "zero"
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    shutil.copytree(tiny_run / "parameters", tmp_path / "parameters")
+    assert load(APP, tmp_path).config == dataclasses.replace(small_config, env_engine="pgx")
+    words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 2, "--json"]
+    code, out, _ = run_main(main, "othello")(*words)
+    assert code == 0 and json.loads(out.splitlines()[-1])["games"] == 2
+    with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):
+        train(APP, small_config, Options(out=tmp_path, resume=True))
+
+
+@pytest.mark.slow
+def test_both_engines_train_the_same(tiny_run, small_config, tmp_path):
+    """And a run of before is resumed with pgx."""
+    config = dataclasses.replace(small_config, env_engine="pgx")
+    train(APP, config, Options(out=tmp_path))
+    theirs, ours = (read_lines(x / "metrics.jsonl") for x in (tmp_path, tiny_run))
+    for line, other in zip(theirs, ours, strict=True):
+        assert line == pytest.approx(other, rel=1e-3)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    del stored["env_engine"]
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    train(APP, config, Options(out=tmp_path, resume=True))
+    assert json.loads((tmp_path / "config.json").read_text())["env_engine"] == "pgx"
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import dataclasses
 import functools as ft
 from typing import Any
 
-from zero_envs import PgxEnvironment
+from zero_envs import Othello, PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries
 from zero_search import AbstractPlanner
@@ -16,7 +16,7 @@ from ._mctx import MctxSearch
 
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
-    env = PgxEnvironment("othello")
+    env = Othello() if config.env_engine == "zero" else PgxEnvironment("othello")
     agent = config.alphazero(
         network=ft.partial(
             AlphaZeroNet,

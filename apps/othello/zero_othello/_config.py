@@ -1,7 +1,8 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -30,6 +31,9 @@ class Config(AbstractTreeSearchConfig):
     average: float = 0.98
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
+    env_engine: Literal["zero", "pgx"] = "zero"
+    """Whose Othello is played. Both are the same game, and zero's is several times as fast. Runs of
+    before there was a choice are resumed with pgx."""
     nodes: int = 34
     """Nodes of the tree per game (puct and muzero keep the subtree of the played move)."""
     l2: float = 0.0
@@ -49,6 +53,7 @@ class Config(AbstractTreeSearchConfig):
         "ladder_games": (2, 10**8),
         "ladder_simulations": SIMULATIONS,
     }
+    absent: ClassVar[Mapping[str, Any]] = {"env_engine": "pgx"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -72,7 +72,10 @@ class Eval(AbstractCommand):
     ) -> AbstractActor:
         name = self.opponent
         if name not in OPPONENTS and pathlib.Path(name).is_dir():
-            return with_simulations(load(app, name).player, simulations)
+            other: Any = load(app, name).player
+            # Its run may have the other engine, but the states are those of this run's.
+            model = dataclasses.replace(other.model, env=env)
+            return with_simulations(dataclasses.replace(other, model=model), simulations)
         with as_usage_error():
             # Where it is not a folder either, the error lists the names.
             return opponent(name, env)

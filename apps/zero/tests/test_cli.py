@@ -100,6 +100,7 @@ def test_the_list_says_who_can_play(zero):
     assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"].startswith("1 the app minesweeper")
+    assert all(lines[name].startswith("2 the app othello") for name in ("othello", "pgx/othello"))
     _, out, _ = zero("list", "pgx/go")
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["pgx/go_19x19", "pgx/go_9x9"]
 
@@ -119,6 +120,15 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
     found = [line[13:] for line in out.splitlines()]
     assert found[0] == name
     assert all(line.startswith(value) for line, value in zip(found[1:], values, strict=True))
+
+
+@pytest.mark.parametrize("name, engine", [("othello", "zero"), ("pgx/othello", "pgx")])
+def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
+    trained = []
+    keep = lambda app, config, options: trained.append(config)
+    monkeypatch.setattr("zero_train.app._command.train", keep)
+    code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
+    assert code == 0 and [config.env_engine for config in trained] == [engine]
 
 
 def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):

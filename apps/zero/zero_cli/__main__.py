@@ -66,7 +66,8 @@ def _train(words: list[str]) -> None:
         raise UsageError(f"--env was given for {name}; name one environment.")
     words = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}", *words]
     if name in OWN_APPS:
-        return run(APPS[OWN_APPS[name]], ["train", *words])
+        app, *flags = OWN_APPS[name]
+        return run(APPS[app], ["train", *flags, *words])
     chosen = peek(_Chosen, "zero train", words)
     start_jax(chosen.devices)
     world = build_world(name)

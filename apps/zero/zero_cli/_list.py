@@ -42,7 +42,7 @@ class List(AbstractCommand):
 
 def _agents(name: str, facts: EnvironmentFacts) -> str:
     if name in OWN_APPS:
-        return f"the app {OWN_APPS[name]}, with presets of its own"
+        return f"the app {OWN_APPS[name][0]}, with presets of its own"
     agents = ", ".join(agents_of(facts)) or "none: a part of its state is hidden"
     return f"{agents}; symmetries" if name in SYMMETRIES else agents
 

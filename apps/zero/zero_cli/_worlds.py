@@ -21,8 +21,13 @@ from zero_nets import BoardSymmetries
 from zero_train.app import as_usage_error, num_players, UsageError
 
 
-#: Games with an app of their own.
-OWN_APPS = {"minesweeper": "minesweeper", "monsters": "monsters", "pgx/othello": "othello"}
+#: Games with an app of their own, and the flags that it gets.
+OWN_APPS = {
+    "minesweeper": ("minesweeper",),
+    "monsters": ("monsters",),
+    "othello": ("othello",),
+    "pgx/othello": ("othello", "--env-engine", "pgx"),
+}
 #: Games for which SPO's own default was tuned.
 TUNED = ("cartpole", "pendulum", "brax/inverted_pendulum")
 #: The symmetries of boards, by game.

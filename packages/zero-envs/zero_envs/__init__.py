@@ -57,6 +57,10 @@ from ._monsters import (
     MonstersState as MonstersState,
     MonstersTokens as MonstersTokens,
 )
+from ._othello import (
+    Othello as Othello,
+    OthelloState as OthelloState,
+)
 from ._pgx import (
     PgxEnvironment as PgxEnvironment,
     PgxState as PgxState,

@@ -16,6 +16,7 @@ from ._game2048 import Game2048
 from ._jumanji import jumanji_names, JumanjiEnvironment
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
+from ._othello import Othello
 from ._pgx import pgx_names, PgxEnvironment
 
 
@@ -24,6 +25,7 @@ _OWN: dict[str, type[Any]] = {
     "cartpole": CartPole,
     "minesweeper": Minesweeper,
     "monsters": Monsters,
+    "othello": Othello,
     "pendulum": Pendulum,
 }
 _ADAPTERS: dict[str, type[Any]] = {
@@ -38,7 +40,7 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
 
     | name | environment |
     |---|---|
-    | `2048`, `cartpole`, `minesweeper`, `monsters`, `pendulum` | those of this package |
+    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
     | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options |
 

@@ -13,7 +13,7 @@ import jax
 import pytest
 import tyro
 
-from zero_train import CheckpointError, Loop, NonFiniteError, RunError
+from zero_train import CheckpointError, Loop, NonFiniteError, RunError, RunFolder
 from zero_train.app import (
     AbstractAdamWConfig,
     AbstractCommand,
@@ -26,7 +26,7 @@ from zero_train.app import (
     run as run_command,
     UsageError,
 )
-from zero_train.app._config import following
+from zero_train.app._config import folder_of, following
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,6 +337,26 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
         load_config(Config, tmp_path, "app")
     path.write_text(json.dumps(whole | {"learning_rate": 1, "first": 0.5}))
     assert load_config(Config, tmp_path, "app").learning_rate == 1
+
+
+def test_a_field_that_older_runs_lack(tmp_path):
+    """They can be loaded, and resumed with what it was before."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Newer(Config):
+        engine: str = "new"
+
+        absent: ClassVar[dict[str, Any]] = {"engine": "old"}
+
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(Config())))
+    assert load_config(Newer, tmp_path, "app") == Newer(engine="old")
+    options = Options(out=tmp_path, resume=True)
+    with pytest.raises(RunError, match=r'engine "new" \(stored: "old"\)'):
+        RunFolder.check(**folder_of(Newer(), options))
+    RunFolder.check(**folder_of(Newer(engine="old"), options))
+    # What the run has counts.
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(Newer())))
+    assert load_config(Newer, tmp_path, "app") == Newer()
 
 
 @pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])

@@ -142,6 +142,9 @@ def test_another_configuration_names_the_keys(tmp_path):
     ):
         assert part in str(info.value)
     assert "rate" not in str(info.value)
+    # A key that came later says what it was before.
+    with pytest.raises(RunError, match=r"new true \(stored: false\)"):
+        RunFolder.create(tmp_path, other, resume=True, absent={"new": False, "seed": 1})
     may_differ = ("seed", "new", "extra")
     RunFolder.create(tmp_path, other, resume=True, may_differ=may_differ).close()
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 1

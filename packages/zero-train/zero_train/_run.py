@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import signal
+import types
 from collections.abc import Collection, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -199,6 +200,7 @@ class RunFolder:
         *,
         resume: bool = False,
         may_differ: Collection[str] = (),
+        absent: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> "RunFolder":
         """Makes the folder of a new run, or opens that of an earlier one to resume.
 
@@ -207,11 +209,12 @@ class RunFolder:
         - `path`: the folder, which is made if it is missing. A new run needs an empty one.
         - `config`: the configuration. With `resume` it must equal the stored one, except for the
             keys in `may_differ`, whose new values are stored.
+        - `absent`: what keys are that the stored configuration of an older run lacks.
 
         **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
         resume or one of another configuration, or cannot be written. It changes nothing then.
         """
-        cls.check(path, config, resume=resume, may_differ=may_differ)
+        cls.check(path, config, resume=resume, may_differ=may_differ, absent=absent)
         path = pathlib.Path(path).absolute()
         given, made = _plain(config), not path.exists()
         try:
@@ -228,6 +231,7 @@ class RunFolder:
         *,
         resume: bool = False,
         may_differ: Collection[str] = (),
+        absent: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
         """Checks the arguments of `create` without changing anything.
 
@@ -236,7 +240,7 @@ class RunFolder:
         path = pathlib.Path(path).absolute()
         try:
             if resume:
-                _check_config(path, _plain(config), _stored(path), may_differ)
+                _check_config(path, _plain(config), {**absent, **_stored(path)}, may_differ)
             else:
                 _check_empty(path)
         except OSError as e:

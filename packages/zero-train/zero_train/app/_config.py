@@ -38,7 +38,8 @@ class AbstractConfig:
     this one; each field is a flag, documented by the string below it, and an entry of config.json.
 
     A class may have `bounds`: the least and the greatest value of its fields. By default an integer
-    is from 0 to the greatest of 32 bits, and other numbers are finite.
+    is from 0 to the greatest of 32 bits, and other numbers are finite. It may also have `absent`:
+    what newer fields are in runs whose config.json lacks them.
     """
 
     seed: int = 0
@@ -68,6 +69,7 @@ class AbstractConfig:
         **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
         **dict.fromkeys(("evaluate_every", "checkpoint_every"), (1, math.inf)),
     }
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
 
     def __post_init__(self) -> None:
         inherited = [vars(kind).get("bounds", {}) for kind in reversed(type(self).__mro__)]
@@ -253,6 +255,7 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
         "path": options.out,
         "config": dataclasses.asdict(config),
         "resume": options.resume,
+        "absent": getattr(config, "absent", {}),
         # A resumed run may save more or less often; everything else must be as it was.
         "may_differ": ("checkpoint_every",),
     }
@@ -366,6 +369,7 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
         stored = read_json(path)
         if not isinstance(stored, dict):
             raise ValueError("it is no JSON object")
+        stored = {**getattr(kind, "absent", {}), **stored}
         lacking = set(inspect.signature(kind).parameters) - set(stored)
         if lacking:
             raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
