@@ -324,10 +324,12 @@ def _numbered(
     if wanted.shape == forest.size.shape:
         new = wanted & (forest.size < room)
         return new, forest.size, forest.size + new.astype(jnp.int32)
-    each = wanted.reshape(-1, forest.size.shape[0]).astype(jnp.int32)
-    number = forest.size[None] + jnp.cumsum(each, axis=0) - each
-    new = each * (number < room)
-    return new.reshape(-1) > 0, number.reshape(-1), forest.size + jnp.sum(new, axis=0)
+    each = wanted.reshape(-1, forest.size.shape[0])
+    rank = jnp.cumsum(each, axis=0, dtype=jnp.int32) - each.astype(jnp.int32)
+    number = forest.size[None] + rank
+    new = each & (number < room)
+    size = forest.size + jnp.sum(new, axis=0, dtype=jnp.int32)
+    return new.reshape(-1), number.reshape(-1), size
 
 
 def enter(

@@ -1,6 +1,7 @@
 """Tree search over any model, put together from parts."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -25,7 +26,7 @@ from ._check import (
     check_range,
     check_result,
 )
-from ._engine import search
+from ._engine import search, SearchStats
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
@@ -153,7 +154,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_count("TreeSearch", 1, num_leaves=self.num_leaves)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
-        if self._in_rounds and self.num_leaves > 1:
+        in_rounds = isinstance(self.root, SequentialHalving) and self.root.in_rounds
+        if in_rounds and self.num_leaves > 1:
             raise ValueError(
                 f"`TreeSearch(num_leaves={self.num_leaves})` with `in_rounds=True`: rounds "
                 "evaluate the leaves of all actions together already; leave one of the two out."
@@ -337,33 +339,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         def known(node, started) -> RootStatistics:
             return RootStatistics(node, prior, node.visits > 0, visits, started, gumbel, carry.ply)
 
-        def choose(simulation, node, started, inside):
-            number, root = self.num_simulations, known(node, started)
-            action = self.root.choose(simulation, number, root, started, inside)
-            check_choice(self.root, "choose", action, batch)
-            return action
-
-        if isinstance(self.root, SequentialHalving) and self.root.in_rounds:
-            qtransform = self.root.qtransform
-            grown, found = search_in_rounds(
-                planted,
-                world,
-                rules,
-                phases=self.root.phases(self.num_simulations, logits.shape[1]),
-                scores=lambda node, started: root_scores(known(node, started), qtransform),
-                key=search_key,
-                fresh=carry.tree is None,
-            )
-        else:
-            grown, found = search(
-                planted,
-                world,
-                rules,
-                num_simulations=self.num_simulations,
-                key=search_key,
-                # `PriorRoot` takes what the rule inside takes: the root needs no scores of its own.
-                choose_root=None if isinstance(self.root, PriorRoot) else choose,
-            )
+        grown, found = self._grown(planted, world, rules, known, search_key, carry.tree is None)
         root = known(rules.decisions(grown.root), found.started)
         stats = {
             "depth": found.depth,
@@ -388,9 +364,35 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             reached = follow(tree, reached, action, is_chance(tree.state)) & possible[:, None]
         return SearchCarry(ply, tree, reached)
 
-    @property
-    def _in_rounds(self) -> bool:
-        return isinstance(self.root, SequentialHalving) and self.root.in_rounds
+    def _grown(
+        self,
+        tree: Tree,
+        model: AbstractPriorModel,
+        rules: Rules,
+        known: Callable[..., RootStatistics],
+        key: Key[Array, " batch"],
+        fresh: bool,
+    ) -> tuple[Tree, SearchStats]:
+        """Searches from planted roots, of which `known(statistics, started)` is known. `fresh`
+        trees have no other nodes."""
+        number, batch = self.num_simulations, tree.size.shape[0]
+        if isinstance(self.root, SequentialHalving) and self.root.in_rounds:
+            phases = self.root.phases(number, rules.decisions(tree.root).visits.shape[1])
+            qtransform = self.root.qtransform
+            scores = lambda node, started: root_scores(known(node, started), qtransform)
+            return search_in_rounds(
+                tree, model, rules, phases=phases, scores=scores, key=key, fresh=fresh
+            )
+
+        def choose(simulation, node, started, inside):
+            root = known(node, started)
+            action = self.root.choose(simulation, number, root, started, inside)
+            check_choice(self.root, "choose", action, batch)
+            return action
+
+        # `PriorRoot` takes what the rule inside takes, so the root needs no scores of its own.
+        chosen = None if isinstance(self.root, PriorRoot) else choose
+        return search(tree, model, rules, num_simulations=number, key=key, choose_root=chosen)
 
     def _world(
         self, model: AbstractPriorModel, node: PyTree[Array], num_actions: int
