@@ -168,6 +168,14 @@ def _gumbel() -> dict[str, Any]:
     return _othello(TreeSearch.gumbel(TURNS))
 
 
+def _rounds() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    # Of two actions, so that the rounds are one loop.
+    parts = {"max_num_considered_actions": 2, "in_rounds": True}
+    return _othello(TreeSearch.gumbel(2 * TURNS, **parts), batch=512)
+
+
 def _leaves() -> dict[str, Any]:
     from zero_search import TreeSearch
 
@@ -231,6 +239,7 @@ def _particles() -> dict[str, Any]:
 SEARCHES = {
     "search-puct": _puct,
     "search-gumbel": _gumbel,
+    "search-rounds": _rounds,
     "search-leaves": _leaves,
     "search-reuse": _reuse,
     "search-bits": _bits,
@@ -388,6 +397,13 @@ def _failed(target: str, case: str, why: str) -> dict[str, Any]:
     return {"target": target, "case": case, "program": "-", "faults": [why]}
 
 
+def known(target: str) -> str:
+    """The name of a target, if it looks like one."""
+    if re.fullmatch(r"h200x\d+|v\d\w*:\d+(x\d+)+", target) is None:
+        raise argparse.ArgumentTypeError(f"{target}: give h200xN, or a slice such as v5e:2x2")
+    return target
+
+
 def fits(target: str, case: str) -> bool:
     """Whether a case is for so many devices: acting apart needs two."""
     return not (case.endswith("-apart") and target == "h200x1")
@@ -415,7 +431,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--targets", nargs="+", default=TARGETS, help="h200xN, v5e:RxC, v5p:...")
+    parser.add_argument(
+        "--targets", nargs="+", type=known, default=TARGETS, help="h200xN, v5e:RxC, v5p:..."
+    )
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--limit", type=float, default=900, help="seconds a case")
     parser.add_argument("--texts", help="a folder for the texts of the compiled programs")

@@ -84,6 +84,8 @@ def _round(
     forest = loop.whole
     code = take(forest.child, forest.entry(lanes.base, action))
     notes, walk = descend(lanes, forest, loop.notes, jnp.stack([action, code], axis=1))
+    pick = lambda own, x: jnp.where(walk.index == 0, own, x)
+    walk = dataclasses.replace(walk, action=pick(action, walk.action), code=pick(code, walk.code))
     found = evaluate(lanes, forest, walk, number)
     forest, up, slot = store(lanes, forest, walk, found)
     notes, visits, total = ascend(lanes, forest, notes, walk, up, jnp.ones_like(lanes.alive), 1)

@@ -165,7 +165,7 @@ def descend(
     fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"]
 ) -> tuple[Notes, Walk]:
     """Follows the cached actions from the roots, noting the nodes it passes. `step` is what to do
-    at the roots."""
+    at the roots; a walk that ends there tells the cached action nevertheless."""
     limit = fixed.rules.max_depth
 
     def body(carry):
@@ -178,8 +178,7 @@ def descend(
             if limit is not None:
                 active = active & (depth < limit)
             index = jnp.where(active, step[:, CODE], index)
-            # Of walks that have ended it stays what it was: at a root it may be another's.
-            step = jnp.where(active[:, None], forest.steps(fixed.base + index), step)
+            step = forest.steps(fixed.base + index)
         path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
         return path, index, step, active, depth, level + LEVELS
 
