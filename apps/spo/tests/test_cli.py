@@ -23,7 +23,7 @@ REFERENCE = ["train", "--preset", "reference"]
         ),
         (
             ["train", "--env", "chess"],
-            "jumanji/NAME, minesweeper, module:Class, monsters, pendulum, pgx/NAME.",
+            "jumanji/NAME, minesweeper, module:Class, monsters, othello, pendulum, pgx/NAME.",
         ),
         (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
         (["train", "--env", "brax/"], "no such environment. Allowed: ant, fast"),
