@@ -5,8 +5,8 @@ training step, those of its halves, collecting and learning, with the CPU second
 the seconds of compiling from an empty cache. `faster` is how many times as fast the second is.
 
 Every number of devices has a process of its own, as `train` would start it. They take turns, and of
-their steps the half counts in which other processes took least; `others` is how many cores these
-used. Where it is not near 0 only the CPU seconds can be compared. Linux only.
+their steps those count in which other processes used less than 0.15 cores, or else the quietest.
+`others` is how many cores these used. Linux only.
 
     uv run python benchmarks/train_devices.py [--cases othello spo/reference] [--seconds 20]
 """
@@ -32,6 +32,8 @@ CASES = (
     "spo/reference",
     "zero/quick",
 )
+#: Cores that other processes may use in a step that counts.
+QUIET = 0.15
 _HALVES = ("collecting", "learning")
 _FOUND = (*_HALVES, "collecting_cpu", "learning_cpu", "positions", "others")
 
@@ -132,12 +134,9 @@ def row(case: str, counts: tuple[int, int], given: argparse.Namespace) -> dict[s
         found["envs"] = given.envs
     for devices, worker in zip(counts, workers, strict=True):
         worker.end()
-        if given.out:
-            with open(given.out, "a") as file:
-                print(json.dumps({"case": case, "devices": devices} | worker.found), file=file)
-        # The half of the steps that other processes disturbed least.
         others = worker.found["others"]
-        quiet = sorted(range(len(others)), key=others.__getitem__)[: max(1, len(others) // 2)]
+        quietest = min(range(len(others)), key=others.__getitem__)
+        quiet = [i for i, used in enumerate(others) if used < QUIET] or [quietest]
         kept = {name: [values[i] for i in quiet] for name, values in worker.found.items()}
         medians = {name: statistics.median(values) for name, values in kept.items()}
         whole = [sum(pair) for pair in zip(*(kept[name] for name in _HALVES), strict=True)]
@@ -161,7 +160,6 @@ def main() -> None:
     parser.add_argument("--envs", type=int, help="environments, in place of the preset's")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a turn")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--out", help="a file for the times of every step")
     given = parser.parse_args()
     for case in given.cases:
         print(json.dumps(row(case, (1, given.devices), given)), flush=True)

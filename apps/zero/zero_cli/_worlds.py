@@ -14,7 +14,6 @@ from zero_envs import (
     AbstractEnvironment,
     AbstractHiddenEnvironment,
     EnvironmentFacts,
-    known_environments,
     make,
 )
 from zero_nets import BoardSymmetries
@@ -107,10 +106,10 @@ def build_world(name: str) -> World:
             raise UsageError(str(e)) from e
     if not isinstance(env, AbstractEnvironment):
         raise UsageError(f"{name} is a {type(env).__name__} and no environment of zero-envs.")
-    facts = known_environments().get(name)
-    if facts is None:
-        with as_usage_error():
-            facts = EnvironmentFacts(type(env), num_players(env), env.hidden)
+    with as_usage_error():
+        # Only of one's own environment it may be unknown how many play it.
+        players = num_players(env) if ":" in name else getattr(env, "num_players", 1)
+    facts = EnvironmentFacts(type(env), players, env.hidden)
     observation = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     return World(name, env, facts, observation)
 

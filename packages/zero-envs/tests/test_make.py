@@ -52,7 +52,7 @@ def test_names_are_those_of_the_registries():
     from jumanji.registration import registered_environments
 
     names = known_environments()
-    assert {"2048", "cartpole", "minesweeper", "monsters", "pendulum"} <= set(names)
+    assert {"2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum"} <= set(names)
     registered = {f"brax/{name}" for name in brax.envs._envs}
     registered |= {f"jumanji/{name}" for name in registered_environments()}
     registered |= {f"pgx/{name}" for name in pgx.available_envs()}

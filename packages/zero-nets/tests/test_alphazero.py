@@ -235,3 +235,6 @@ def test_refuses_what_does_not_fit(getkey):
         _net(channels=0)
     with pytest.raises(ValueError, match="`blocks` is -1"):
         _net(blocks=-1)
+    for value in (0.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"`max_value` is {value}; it must be finite"):
+            _net(max_value=value)

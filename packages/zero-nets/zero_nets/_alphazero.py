@@ -64,6 +64,8 @@ class AlphaZeroNet(eqx.Module):
         check_board("board_shape", board_shape)
         check_sizes(0, blocks=blocks)
         check_choice(("none", "layer"), norm=norm)
+        if not 0 < max_value < float("inf"):
+            raise ValueError(f"`max_value` is {max_value}; it must be finite and above 0.")
         check_sizes(
             num_actions=num_actions,
             channels=channels,

@@ -335,6 +335,17 @@ class Reference:
             self.simulate(root, root, 1)
         return root
 
+    def agrees(self, plan: Plan, state: Node, row: int) -> dict:
+        """Searches a row of `state`, and asserts that the plan for it says the same of the root,
+        which is returned."""
+        root = self.search(self.node(jax.tree.map(lambda x: x[row : row + 1], state)))
+        assert np.array_equal(plan.visits[row], root["visits"])
+        seen = root["visits"] > 0
+        assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
+        assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
+        assert int(plan.stats["nodes"][row]) == self.size(root)
+        return root
+
     def mean(self, node, outcome) -> float:
         count = 1 + node["visits"].sum()
         return ((count - 1) * node["mean"] + outcome) / count

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
-from zero_search import MaxBackup, TreeSearch
+from zero_search import CompletedByMixedValue, MaxBackup, TreeSearch
 from zero_search._root import SequentialHalving
 
 from .dice import RandomDice
@@ -64,12 +65,7 @@ def test_equals_a_slow_reference(parts, backup):
     )(state, jr.key(0))
     oracle = InRounds(planner, model, backup)
     for row in range(BATCH):
-        root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
-        assert np.array_equal(plan.visits[row], root["visits"])
-        seen = root["visits"] > 0
-        assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
-        assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
-        assert int(plan.stats["nodes"][row]) == oracle.size(root)
+        oracle.agrees(plan, state, row)
     simulations = np.asarray(plan.visits).sum(axis=1)
     assert simulations.max() == SIMULATIONS > simulations.min()
     assert np.all(np.asarray(tree.node[:, 0, 0]) == 1 + simulations)
@@ -90,7 +86,7 @@ def test_more_actions_than_there_are_is_all_of_them():
 
 
 def test_leaves_are_evaluated_together():
-    """For 32 simulations of 16 actions the model is traced in three phases, of 4 rounds."""
+    """Of 32 simulations of 16 actions: one call of the model for each width, in 4 rounds."""
     assert SequentialHalving(16).phases(32, 65) == [(16, 1), (8, 1), (4, 2)]
     sizes = []
 
@@ -107,27 +103,42 @@ def test_leaves_are_evaluated_together():
     assert set(sizes) == {2, 2 * 16, 2 * 8, 2 * 4}
 
 
+def equal_in_turns(plan, other) -> None:
+    """With two survivors from the first to the last, one by one takes them in turns: the same
+    simulations in another order."""
+    assert np.array_equal(plan.visits, other.visits)
+    seen = np.asarray(plan.visits) > 0
+    assert np.allclose(plan.qvalues[seen], other.qvalues[seen], atol=1e-5)
+    assert np.allclose(plan.value, other.value, atol=1e-5)
+    assert np.array_equal(plan.stats["nodes"], other.stats["nodes"])
+    assert np.allclose(plan.stats["depth"], other.stats["depth"], rtol=1e-6)
+
+
 def test_kept_trees_are_searched_on():
-    planner = TreeSearch.gumbel(
-        12, max_num_considered_actions=2, gumbel_scale=0.0, in_rounds=True, reuse=True
-    )
-    model = Nim()
-    jitted, state = Jitted(planner, model), jnp.asarray([5, 9, 12, 15], jnp.int32)
-    carry = planner.init(model, state)
-    plan, carry = jitted.plan(state, carry, jr.key(0))
-    state, _, _, last = jitted.step(state, plan.action)
-    plan, carry = jitted.plan(state, jitted.advance(carry, plan.action, last), jr.key(1))
-    kept = np.asarray(plan.stats["reused"])
-    assert np.all(kept > 0)
-    assert np.array_equal(np.asarray(plan.visits).sum(axis=1) - kept, [12] * 4)
+    model, plans = RandomTree(num_actions=4, illegal=0.0), []
+    # One by one, the first of two simulations would change which action is the second best.
+    by_prior = CompletedByMixedValue(value_scale=0.0)
+    for in_rounds in (True, False):
+        parts: dict[str, Any] = {"max_num_considered_actions": 2, "gumbel_scale": 0.0}
+        parts |= {"qtransform": by_prior, "reuse": True}
+        planner = TreeSearch.gumbel(12, in_rounds=in_rounds, **parts)
+        jitted, state = Jitted(planner, model), model.start(6)
+        plan, carry = jitted.plan(state, planner.init(model, state), jr.key(0))
+        state, _, _, last = jitted.step(state, plan.action)
+        plans.append(jitted.plan(state, jitted.advance(carry, plan.action, last), jr.key(1))[0])
+    assert np.all(plans[0].stats["reused"] > 0)
+    assert np.array_equal(np.sum(plans[0].visits, axis=1), plans[0].stats["reused"] + 12)
+    equal_in_turns(*plans)
 
 
 def test_chance_nodes_are_searched_in_rounds():
-    planner = TreeSearch.gumbel(24, max_num_considered_actions=2, in_rounds=True)
-    model, keys = RandomDice(RandomTree(num_actions=4)), jr.split(jr.key(0), 4)
-    state = model.tree.start(4)
-    plan, _ = quick_jit(lambda s: planner.plan(model, s, planner.init(model, s), key=keys))(state)
-    assert np.all(np.isfinite(plan.qvalues)) and np.all(np.asarray(plan.visits).sum(axis=1) <= 24)
+    model, plans = RandomDice(RandomTree(num_actions=4, illegal=0.0)), []
+    for in_rounds in (True, False):
+        parts = {"max_num_considered_actions": 2, "gumbel_scale": 0.0}
+        planner = TreeSearch.gumbel(24, in_rounds=in_rounds, **parts)
+        plans.append(Jitted(planner, model).fresh(model.tree.start(6)))
+    assert np.all(np.sum(plans[0].visits, axis=1) == 24)
+    equal_in_turns(*plans)
 
 
 def test_a_root_without_legal_actions_is_filler():

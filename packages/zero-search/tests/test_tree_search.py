@@ -49,12 +49,7 @@ def test_equals_a_slow_reference(planner):
     plan = Jitted(planner, model).fresh(state)
     oracle = Reference(planner, model)
     for row in range(12):
-        root = oracle.search(oracle.node(jax.tree.map(lambda x, i=row: x[i : i + 1], state)))
-        assert np.array_equal(plan.visits[row], root["visits"])
-        seen = root["visits"] > 0
-        assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
-        assert np.allclose(plan.value[row], root["mean"], atol=1e-5)
-        assert int(plan.stats["nodes"][row]) == oracle.size(root)
+        root = oracle.agrees(plan, state, row)
         if isinstance(planner.readout, ImprovedPolicy):
             assert np.allclose(plan.weights[row], oracle.improved(root), atol=1e-5)
 
@@ -220,8 +215,9 @@ def test_rows_do_not_depend_on_their_batch():
         pytest.param(TreeSearch(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
         pytest.param(TreeSearch.gumbel(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
         TreeSearch.gumbel(8, gumbel_scale=0.0),
+        TreeSearch.gumbel(8, max_num_considered_actions=2, gumbel_scale=0.0, in_rounds=True),
     ],
-    ids=["leaves", "gumbel leaves", "gumbel"],
+    ids=["leaves", "gumbel leaves", "gumbel", "in rounds"],
 )
 def test_devices_share_the_games_out(planner):
     # With JAX's check of what varies over devices, which loops must not stumble over.

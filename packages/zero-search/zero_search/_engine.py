@@ -123,7 +123,7 @@ def search(
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
-    forest = Forest.of(tree, tree.state.chance if rules.outcomes is not None else None)
+    forest = Forest.of(tree)
     zeros = jnp.zeros((batch,), jnp.int32)
     slot, started = (
         forest.nowhere(leaves * batch),

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
+from ._chance import ChanceNode
 from ._tree import COLUMNS, Tree
 from ._words import Layout, Rows
 
@@ -43,14 +44,15 @@ class Forest(eqx.Module):
     layout: Layout = eqx.field(static=True)
 
     @classmethod
-    def of(cls, tree: Tree, chance: Float[Array, "batch nodes"] | None) -> "Forest":
-        """The trees, to be searched; `chance` is above 0 at chance nodes."""
+    def of(cls, tree: Tree) -> "Forest":
+        """The trees, to be searched."""
         batch, nodes, width = tree.child.shape
         if (nodes + 1) * batch * width >= 2**31:
             raise ValueError(
                 f"{batch} trees of {nodes} nodes with {width} actions have more edges than 32 bits "
                 "can count; search fewer games at once, or give `max_nodes`."
             )
+        chance = tree.state.chance if isinstance(tree.state, ChanceNode) else None
         one = lambda x: x.reshape(batch * nodes, *x.shape[2:])
         state = jax.tree.map(one, tree.state)
         layout = Layout.of(state)

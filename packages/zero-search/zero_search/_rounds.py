@@ -47,9 +47,10 @@ def search_in_rounds(
     - `fresh`: whether the trees have no nodes but their roots.
     """
     batch, max_nodes = tree.parent.shape
-    check_search(phases[-1][1], rules.num_leaves, tree.edge.shape[2], key, batch)
+    total = sum(width * rounds for width, rounds in phases)
+    check_search(total, rules.num_leaves, tree.edge.shape[2], key, batch)
     fixed, vary = begin(tree, model, rules, key, None)
-    forest = Forest.of(tree, tree.state.chance if rules.outcomes is not None else None)
+    forest = Forest.of(tree)
     left = jnp.ones(fixed.kept.shape, jnp.bool_)
     depth, invalid, before = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), jnp.int32), 0
     for width, rounds in phases:

@@ -1,7 +1,7 @@
 """Walks through the trees: down to a leaf along cached actions, and up again with its value.
 
-Both take several levels a turn, and one walk a game, or several whose nodes differ but for the
-roots.
+A turn of either loop is several levels of all walks. A game has one walk, or several that meet at
+the root alone.
 """
 
 import dataclasses
