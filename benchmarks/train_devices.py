@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from zero_train.app import start_jax
+from zero_train.app import Launch, start_jax
 
 
 CASES = (
@@ -58,7 +58,7 @@ def _busy() -> float:
 def work(case: str, devices: int, envs: int | None) -> None:
     """A process that trains: a line of its standard input is a number of seconds to train for, and
     one of its standard output what it found."""
-    start_jax(devices)
+    start_jax(Launch(devices=devices))
     import jax
     import jax.random as jr
 

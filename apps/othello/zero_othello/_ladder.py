@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.random as jr
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractDiscreteEnvironment
@@ -29,8 +30,10 @@ def play_match(
     *,
     games: int,
     key: PRNGKeyArray,
+    mesh: Mesh | None = None,
 ) -> MatchSummary:
-    """Plays a match from random openings. The summary is that of the first player."""
+    """Plays a match from random openings, split over the devices of a mesh. The summary is that of
+    the first player."""
     result = match(
         env,
         first,
@@ -39,6 +42,7 @@ def play_match(
         max_steps=LONGEST_GAME,
         key=key,
         opening_plies=OPENING_PLIES,
+        mesh=mesh,
     )
     return result.summary()
 
@@ -72,16 +76,19 @@ class Ladder:
         env: AbstractDiscreteEnvironment,
         load: Callable[[int], AbstractActor],
         rows: Sequence[dict[str, Any]] = (),
+        mesh: Mesh | None = None,
     ):
         """**Arguments:**
 
         - `config`, `env`: the parts of the run.
         - `load`: returns the player of a step.
         - `rows`: the matches so far, in order.
+        - `mesh`: the devices over which a match is split.
         """
         self._config = config
         self._env = env
         self._load = load
+        self._mesh = mesh
         self.rows: list[dict[str, Any]] = []
         self._elo = EloLadder(BASELINES[0])
         self._steps: list[int] = []
@@ -102,7 +109,8 @@ class Ladder:
             # These keys differ from those of training.
             run_key = jr.fold_in(jr.key(self._config.seed), 1)
             key = jr.fold_in(jr.fold_in(run_key, step), index)
-            summary = play_match(self._env, actor, other, games=self._config.ladder_games, key=key)
+            games = self._config.ladder_games
+            summary = play_match(self._env, actor, other, games=games, key=key, mesh=self._mesh)
             row = result_row(name, summary, self._config.ladder_simulations)
             new.append({"step": step, "player": player_name(step), **row})
             self._enter(new[-1])
@@ -147,7 +155,7 @@ def player_name(step: int) -> str:
 def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Plays the matches of every player, and keeps the ratings in elo.json."""
     env: Any = loop.env  # whose actions are discrete
-    ladder = Ladder(config, env, files.player, files.evaluations)
+    ladder = Ladder(config, env, files.player, files.evaluations, mesh=loop.mesh)
 
     def write() -> None:
         ratings = {"players": ladder.ratings()}

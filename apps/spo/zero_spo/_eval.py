@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 import tyro
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray, PyTree
 
 from zero_train import (
@@ -83,14 +84,14 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     First it prints what is trained.
     """
     del files
-    for line in describe(config, loop):
+    for line in describe(config, loop) if jax.process_index() == 0 else ():
         print(line)
     env: Any = loop.env
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         del step
         key = jr.fold_in(jr.key(config.seed), 1)
-        summary = measure(env, player, episodes=config.episodes, key=key)
+        summary = measure(env, player, episodes=config.episodes, key=key, mesh=loop.mesh)
         row = {
             "return_mean": summary.mean,
             "return_se": summary.standard_error,
@@ -131,11 +132,17 @@ def describe(config: Config, loop: Loop) -> list[str]:
 
 
 def measure(
-    env: World, actor: AbstractActor, *, episodes: int, key: PRNGKeyArray
+    env: World,
+    actor: AbstractActor,
+    *,
+    episodes: int,
+    key: PRNGKeyArray,
+    mesh: Mesh | None = None,
 ) -> EvaluationSummary:
-    """Plays whole episodes in parallel."""
-    max_steps = longest_episode(env)
-    return play(env, actor, num_episodes=episodes, max_steps=max_steps, key=key).summary()
+    """Plays whole episodes in parallel, split over the devices of a mesh."""
+    longest = longest_episode(env)
+    played = play(env, actor, num_episodes=episodes, max_steps=longest, key=key, mesh=mesh)
+    return played.summary()
 
 
 def _training(folder: pathlib.Path, block: int) -> dict[str, float]:

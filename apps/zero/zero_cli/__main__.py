@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from zero_spo.__main__ import run_command as run_spo
-from zero_train.app import errors_of, expects_accelerator, peek, run, start_jax, UsageError
+from zero_train.app import errors_of, expects_accelerator, Launch, peek, run, start_jax, UsageError
 
 from ._apps import APP, app_of, APPS
 from ._config import presets
 from ._worlds import build_world, OWN_APPS, TUNED
 
 
-@dataclasses.dataclass(frozen=True)
-class _Chosen:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Chosen(Launch):
     """What must be known before all other flags."""
 
     agent: Literal["alphazero", "expert", "spo", "mpo"] | None = None
-    devices: int = 1
 
 
 def main() -> None:
@@ -69,7 +68,7 @@ def _train(words: list[str]) -> None:
         app, *flags = OWN_APPS[name]
         return run(APPS[app], ["train", *flags, *words])
     chosen = peek(_Chosen, "zero train", words)
-    start_jax(chosen.devices)
+    start_jax(chosen)
     world = build_world(name)
     agent: Any = world.choose(chosen.agent)
     preset = "standard" if expects_accelerator() else "quick"

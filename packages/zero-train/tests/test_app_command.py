@@ -371,7 +371,7 @@ def test_the_environment_names_the_platform(platforms, expected, monkeypatch):
 def test_jax_starts_with_virtual_devices_and_a_cache(tmp_path, flags, devices):
     """Importing the sub-package must not have started it before. The user's flags go before."""
     code = (
-        "import jax; from zero_train.app import start_jax; start_jax(3)\n"
+        "import jax; from zero_train.app import Launch, start_jax; start_jax(Launch(devices=3))\n"
         "print(jax.device_count(), jax.config.jax_compilation_cache_dir)"
     )
     kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}

@@ -1,6 +1,7 @@
 """Matches and evaluation against exact win probabilities, reference games and interval laws."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +15,7 @@ from zero_envs.testing import Corridor, Nim
 from zero_search import TreeSearch
 from zero_train import (
     challenge,
+    data_mesh,
     EnvironmentModel,
     evaluate,
     FeatureEvaluator,
@@ -71,7 +73,9 @@ def test_equal_deterministic_players_share_every_pair_of_games():
 def test_a_player_who_moves_twice_is_followed_by_the_sign_of_the_discount():
     num = 48
     result = match(Relay(), Counter(0), Counter(1), num_games=num, max_steps=20, key=jr.key(7))
-    heaps = np.asarray(_openings(Relay(), num // 2, 0, key=jr.split(jr.key(7), 3)[0]).heap)
+    heaps = np.asarray(
+        _openings(Relay(), jnp.arange(num // 2), 0, key=jr.split(jr.key(7), 3)[0]).heap
+    )
     assert set(heaps) == set(range(4, 10))
     expected = [play_relay(int(heap), (0, 1), seat) for seat in (0, 1) for heap in heaps]
     np.testing.assert_array_equal(result.outcomes, [outcome for outcome, _ in expected])
@@ -93,7 +97,7 @@ def test_openings_are_uniform_over_those_that_do_not_end_the_game():
     # One random move from 3 leaves 2, 1 or 0; the last would be over. `take_one` then needs as
     # many moves as objects are left.
     one = PolicyActor(take_one)
-    args = dict(num_games=2 * HALF, max_steps=9, opening_plies=1)
+    args: dict[str, Any] = dict(num_games=2 * HALF, max_steps=9, opening_plies=1)
     lengths = np.asarray(match(Nim(3, 3), one, one, key=jr.key(3), **args).lengths)
     np.testing.assert_array_equal(lengths[:HALF], lengths[HALF:])
     assert set(lengths) == {1, 2}
@@ -104,7 +108,7 @@ def test_an_opening_that_cannot_but_end_the_game_is_cut_short():
     # Nim(3) is over after 3 moves at the most. Random play passes its last position before the end
     # with 3 objects in 1 of 3 cases (take all), with 2 in 1 of 6, with 1 in 1 of 2.
     one = PolicyActor(take_one)
-    args = dict(num_games=2 * HALF, max_steps=9, opening_plies=8)
+    args: dict[str, Any] = dict(num_games=2 * HALF, max_steps=9, opening_plies=8)
     lengths = np.asarray(match(Nim(3, 3), one, one, key=jr.key(4), **args).lengths)
     counts = np.bincount(lengths[:HALF], minlength=4)[1:]
     assert stats.chisquare(counts, HALF * np.array([3, 1, 2]) / 6).pvalue > 1e-3
@@ -126,6 +130,26 @@ def test_a_game_does_not_depend_on_its_neighbours():
     # Actors' keys go by the game, so only the halves that start at game 0 can be compared.
     np.testing.assert_array_equal(small.outcomes[:4], large.outcomes[:4])
     np.testing.assert_array_equal(small.lengths[:4], large.lengths[:4])
+
+
+def test_devices_do_not_matter():
+    """20 pairs on 8 devices: four of the 24 that are played do not count."""
+
+    def play(mesh):
+        return match(
+            Nim(11, 3),
+            RandomActor(),
+            RandomActor(),
+            num_games=40,
+            max_steps=4,
+            key=jr.key(5),
+            opening_plies=2,
+            mesh=mesh,
+        )
+
+    apart, together = play(data_mesh(8)), play(None)
+    assert set(np.asarray(together.terminated)) == {True, False}
+    jax.tree.map(np.testing.assert_array_equal, apart, together)
 
 
 TRACES = []

@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import changed, children, inventory, remove, sync, to_disk
+from ._disk import changed, children, inventory, is_writer, remove, sync, to_disk, together
 
 
 _FILE = "manifest.json"
@@ -145,18 +145,18 @@ class Checkpoints:
         leaves, specs = _flatten(state)
         temporary = self.directory / f".{step:08d}.tmp"
         try:
-            if _is_writer():
+            if is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for leftover in self.directory.glob(".*.tmp"):
                     shutil.rmtree(leftover)
                 temporary.mkdir()
-            _barrier("begin")
+            together("Checkpoints.begin")
             _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
-            if _is_writer():
+            if is_writer():
                 write_manifest(temporary, step, specs)
                 to_disk(temporary)
                 self._commit(step, temporary)
-            _barrier("end")
+            together("Checkpoints.end")
         except Exception as e:  # Orbax passes on whatever its storage raises
             shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(self._complaint(step, leaves, e)) from e
@@ -230,7 +230,7 @@ class Checkpoints:
     def rewind(self, step: int) -> None:
         """Removes the checkpoints after `step`, which a resumed run saves again."""
         for later in self.steps():
-            if later > step and _is_writer():
+            if later > step and is_writer():
                 remove(self._folders()[later])
 
     def _folders(self) -> dict[int, pathlib.Path]:
@@ -350,14 +350,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def _is_writer() -> bool:
-    return jax.process_index() == 0
-
-
-def _barrier(name: str) -> None:
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(f"zero_train.Checkpoints.{name}")

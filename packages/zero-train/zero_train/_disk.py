@@ -1,10 +1,25 @@
-"""Atomic writes and checksums of files, for checkpoints and runs."""
+"""Atomic writes and checksums of files, for checkpoints and runs, and which of several processes
+writes."""
 
 import os
 import pathlib
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+
+import jax
+from jax.experimental.multihost_utils import sync_global_devices
+
+
+def is_writer() -> bool:
+    """Whether this is the process that writes files."""
+    return jax.process_index() == 0
+
+
+def together(name: str) -> None:
+    """Waits until all processes are here, if there are several."""
+    if jax.process_count() > 1:
+        sync_global_devices(f"zero_train.{name}")
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:

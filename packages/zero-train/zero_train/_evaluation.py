@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +17,7 @@ from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
 from ._faults import check_faults, faults
-from ._mesh import global_rows, on_every_device, row_keys, select_rows
+from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
 
 class Tally(eqx.Module):
@@ -224,15 +226,19 @@ def evaluate(
     - `key`: consumed; episode `i` depends on it and on `i` only, with every actor that draws row by
         row.
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
-        same episodes, to rounding in the actor's networks.
+        same episodes, to rounding in the actor's networks. Where they do not divide, some devices
+        play one more, which does not count. Of several processes all must call this, and each gets
+        all episodes.
 
     **Returns:** an [`zero_train.Evaluation`][] of the episodes, each return from the view of the
     player who moved first.
 
-    **Raises:** `ValueError` where a number is below 1, or does not divide over the devices, and
-    where an actor's action is NaN or out of the environment's range, a reward is not finite or a
-    discount is not between -1 and 1. Under `jax.jit` the returns of such episodes are NaN instead.
+    **Raises:** `ValueError` where a number is below 1, and where an actor's action is NaN or out of
+    the environment's range, a reward is not finite or a discount is not between -1 and 1. Under
+    `jax.jit` the returns of such episodes are NaN instead.
     """
+    if mesh is not None:
+        env, actor, key = replicated(mesh, (env, actor, key))
     result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
     check_faults("evaluate", result.fault, "episodes")
     return result
@@ -251,21 +257,25 @@ def _evaluate(
     if mesh is None:
         rows = jnp.arange(num_episodes, dtype=jnp.int32)
         return _play(env, actor, rows, max_steps, key)
-    devices = mesh.shape["data"]
-    if num_episodes % devices:
-        raise ValueError(
-            f"evaluate(num_episodes={num_episodes}) does not divide over {devices} devices; use a "
-            f"multiple of {devices}"
-        )
-    arrays, static = eqx.partition((env, actor), eqx.is_array)
+    play = lambda env, actor, rows, key: _play(env, actor, rows, max_steps, key)
+    return split(mesh, play, num_episodes, env, actor, key=key)
 
-    def local(arrays: PyTree[Array], key: PRNGKeyArray) -> Evaluation:
-        env, actor = eqx.combine(arrays, static)
-        return _play(env, actor, global_rows(num_episodes // devices), max_steps, key)
+
+def split(
+    mesh: Mesh, play: Callable[..., Any], num: int, *parts: Any, key: PRNGKeyArray
+) -> PyTree[Array]:
+    """`play(*parts, rows, key)` of `num` rows on all devices of the mesh; every process of several
+    gets all of it."""
+    arrays, static = eqx.partition(parts, eqx.is_array)
+    share = -(-num // mesh.shape["data"])
+
+    def local(arrays: PyTree[Array], key: PRNGKeyArray) -> PyTree[Array]:
+        # The last rows may be none of the `num`; they are played and left out.
+        return play(*eqx.combine(arrays, static), global_rows(share), key)
 
     result = on_every_device(mesh, local, (P(), P()))(arrays, key)
-    # Every process of several gets all of it.
-    return jax.lax.with_sharding_constraint(result, NamedSharding(mesh, P()))
+    result = jax.lax.with_sharding_constraint(result, NamedSharding(mesh, P()))
+    return jax.tree.map(lambda x: x[:num], result)
 
 
 def _play(

@@ -7,15 +7,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment, Observation
 
 from ._actors import RandomActor
 from ._agent import AbstractActor
-from ._evaluation import check_counts, check_rows, score_interval, start_tally, Tally
+from ._evaluation import check_counts, check_rows, score_interval, split, start_tally, Tally
 from ._faults import ALONE, check_faults, faults
-from ._mesh import row_keys, select_rows, split_rows
+from ._mesh import replicated, row_keys, select_rows, split_rows
 
 
 #: How often an opening that ends the game is drawn anew before it is cut short instead.
@@ -105,6 +106,7 @@ def match(
     max_steps: int,
     key: PRNGKeyArray,
     opening_plies: int = 0,
+    mesh: Mesh | None = None,
 ) -> MatchResult:
     """Plays two actors against each other in a two-player game.
 
@@ -125,6 +127,7 @@ def match(
         its pair, its actors' randomness on the key and the game's index.
     - `opening_plies`: each pair starts after so many uniformly random legal moves. An opening
         that ends the game is drawn anew; where that keeps happening it is cut short.
+    - `mesh`: splits the pairs over its devices, as that of [`zero_train.evaluate`][] does.
 
     **Returns:** a [`zero_train.MatchResult`][]; `result.summary()` has the score.
 
@@ -132,7 +135,9 @@ def match(
     raises, and where somebody moved again but in no game the move ever passed to the other side.
     Under `jax.jit` the outcomes of such games are NaN instead.
     """
-    result = _match(env, first, second, num_games, max_steps, key, opening_plies)
+    if mesh is not None:
+        env, first, second, key = replicated(mesh, (env, first, second, key))
+    result = _match(env, first, second, num_games, max_steps, key, opening_plies, mesh)
     check_faults("match", result.fault, "games")
     return result
 
@@ -146,6 +151,7 @@ def _match(
     max_steps: int,
     key: PRNGKeyArray,
     opening_plies: int,
+    mesh: Mesh | None,
 ) -> MatchResult:
     check_counts("match", num_games=num_games, max_steps=max_steps)
     if num_games % 2:
@@ -155,26 +161,58 @@ def _match(
         )
     if opening_plies < 0:
         raise ValueError(f"match(opening_plies={opening_plies}) must not be negative")
-    okey, akey, ekey = jr.split(key, 3)
-    half = num_games // 2
-    opening = _openings(env, half, opening_plies, key=okey)
-    state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
-    carries = tuple(check_rows(actor, actor.init(state), num_games) for actor in (first, second))
-    sign = jnp.where(jnp.arange(num_games) < half, 1.0, -1.0)
-    games = _Games(state, carries, start_tally(sign))
+    pairs = num_games // 2
 
-    def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
-        turn, games = loop
-        return turn + 1, _turn(env, first, second, games, turn, max_steps, (akey, ekey))
+    def play(
+        env: AbstractEnvironment,
+        first: AbstractActor,
+        second: AbstractActor,
+        rows: Int[Array, " pairs"],
+        key: PRNGKeyArray,
+    ) -> tuple[Tally, Tally]:
+        return _play(env, first, second, (rows, pairs), max_steps, key, opening_plies)
 
-    loop = (jnp.zeros((), jnp.int32), games)
-    _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
-    count = games.count
+    if mesh is None:
+        halves = play(env, first, second, jnp.arange(pairs, dtype=jnp.int32), key)
+    else:
+        halves = split(mesh, play, pairs, env, first, second, key=key)
+    count = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *halves)
     alone = jnp.any(count.kept) & ~jnp.any(count.passed)
     fault = jnp.where(alone & (count.fault == 0), ALONE, count.fault)
     returns = jnp.where(fault > 0, jnp.nan, count.returns)
     outcomes = jnp.where(count.terminated | (fault > 0), jnp.sign(returns), 0.0)
     return MatchResult(outcomes, returns, count.lengths, count.terminated, fault)
+
+
+def _play(
+    env: AbstractEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    numbers: tuple[Int[Array, " pairs"], int],
+    max_steps: int,
+    key: PRNGKeyArray,
+    opening_plies: int,
+) -> tuple[Tally, Tally]:
+    """Plays the pairs of these numbers, of so many of the whole match: the games in which the
+    first actor moves first, and those in which the second does."""
+    okey, akey, ekey = jr.split(key, 3)
+    rows, pairs = numbers
+    half = rows.shape[0]
+    opening = _openings(env, rows, opening_plies, key=okey)
+    state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
+    carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
+    sign = jnp.where(jnp.arange(2 * half) < half, 1.0, -1.0)
+    games = _Games(state, carries, start_tally(sign))
+    both = jnp.concatenate([rows, rows]), jnp.concatenate([rows, rows + pairs])
+
+    def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
+        turn, games = loop
+        return turn + 1, _turn(env, first, second, games, turn, max_steps, both, (akey, ekey))
+
+    loop = (jnp.zeros((), jnp.int32), games)
+    _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
+    halves = jax.tree.map(lambda x: (x[:half], x[half:]), games.count)
+    return jax.tree.transpose(jax.tree.structure(games.count), None, halves)
 
 
 def _turn(
@@ -184,16 +222,16 @@ def _turn(
     games: _Games,
     turn: Int[Array, ""],
     max_steps: int,
+    numbers: tuple[Int[Array, " games"], Int[Array, " games"]],
     keys: tuple[PRNGKeyArray, PRNGKeyArray],
 ) -> _Games:
     """One actor moves in one half of the games while the other moves in the other half."""
     count = games.count
-    num_games = count.over.shape[0]
-    half = num_games // 2
-    rows = jnp.arange(num_games, dtype=jnp.int32)
-    akey, ekey = keys
+    half = count.over.shape[0] // 2
+    rows = jnp.arange(2 * half, dtype=jnp.int32)
+    (pair, game), (akey, ekey) = numbers, keys
     # By the pair and its own ply: both games of a pair meet the same dice.
-    ekeys = jax.vmap(jr.fold_in)(row_keys(ekey, rows % half), count.lengths)
+    ekeys = jax.vmap(jr.fold_in)(row_keys(ekey, pair), count.lengths)
 
     even = turn % 2 == 0
     obs = jax.vmap(env.observe)(games.state)
@@ -208,7 +246,7 @@ def _turn(
             return jax.lax.dynamic_update_slice_in_dim(x, y, begin, 0)
 
         args = jax.tree.map(take, (games.state, obs, carry))
-        akeys = row_keys(jr.fold_in(akey, turn), take(rows))
+        akeys = row_keys(jr.fold_in(akey, turn), take(game))
         action, _, part = actor.act(*args, key=akeys)
         return action, jax.tree.map(put, carry, part)
 
@@ -232,10 +270,10 @@ def _turn(
 
 
 def _openings(
-    env: AbstractEnvironment, pairs: int, plies: int, *, key: PRNGKeyArray
+    env: AbstractEnvironment, rows: Int[Array, " pairs"], plies: int, *, key: PRNGKeyArray
 ) -> PyTree[Array]:
     """One position a pair, none of them final."""
-    rows = jnp.arange(pairs, dtype=jnp.int32)
+    pairs = rows.shape[0]
     init = jax.vmap(lambda key: env.init(key=key))
     if plies == 0:
         return init(row_keys(key, rows))

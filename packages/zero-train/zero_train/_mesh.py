@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
@@ -15,11 +17,13 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 
 def data_mesh(num_devices: int | None = None) -> Mesh:
-    """A mesh with the one axis `data`, over the first `num_devices` devices (all by default).
+    """A mesh with the one axis `data`, over the first `num_devices` devices (all by default); of
+    several processes, over as many of each, or over one of this process.
 
-    **Raises:** `ValueError` for fewer than one, and where there are not as many.
+    **Raises:** `ValueError` for fewer than one, where there are not as many, and where the
+    processes cannot have as many each.
     """
-    devices = jax.devices()
+    devices, processes = jax.devices(), jax.process_count()
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
         raise ValueError(
@@ -27,7 +31,16 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
             f"are here; ask for 1 to {len(devices)}. On a CPU, "
             "XLA_FLAGS=--xla_force_host_platform_device_count=N makes N virtual ones."
         )
-    return Mesh(np.asarray(devices[:count]), ("data",))
+    if count == 1:
+        return Mesh(np.asarray(jax.local_devices()[:1]), ("data",))
+    share, rest = divmod(count, processes)
+    owned = [[x for x in devices if x.process_index == i][:share] for i in range(processes)]
+    if rest or min(map(len, owned)) < share:
+        raise ValueError(
+            f"{count} devices were asked for, of {processes} processes that have {len(devices)}; "
+            f"ask for a multiple of {processes} that each can give the same part of."
+        )
+    return Mesh(np.asarray(owned).reshape(-1), ("data",))
 
 
 def cut_mesh(mesh: Mesh, num_devices: int) -> tuple[Mesh, Mesh]:
@@ -54,6 +67,22 @@ def global_rows(num_rows: int) -> Int[Array, " rows"]:
 def places(mesh: Mesh, spec: P, tree: PyTree) -> PyTree[NamedSharding]:
     """The same sharding for every leaf of the tree."""
     return jax.tree.map(lambda _: NamedSharding(mesh, spec), tree)
+
+
+def replicated(mesh: Mesh, tree: Tree) -> Tree:
+    """Copies arrays that are the same in every process to every device of the mesh; under
+    `jax.jit` they are where they are."""
+
+    def copy(x: Any) -> Any:
+        if not eqx.is_array(x) or isinstance(x, Tracer):
+            return x
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jr.wrap_key_data(copy(jr.key_data(x)), impl=jr.key_impl(x))
+        host = np.asarray(x)
+        # `jax.device_put` would have the processes compare their copies.
+        return jax.make_array_from_callback(x.shape, NamedSharding(mesh, P()), host.__getitem__)
+
+    return jax.tree.map(copy, tree)
 
 
 def send(tree: PyTree[Array], shardings: PyTree[NamedSharding]) -> PyTree[Array]:

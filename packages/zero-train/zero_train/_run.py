@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from ._disk import children, temporary, write_whole
+from ._disk import children, is_writer, temporary, together, write_whole
 
 
 class RunError(ValueError):
@@ -184,6 +185,9 @@ class RunFolder:
     - `evaluations.jsonl`: one line per evaluation.
 
     `create` makes one. Close it at the end, or use it in a `with` statement.
+
+    Of several processes only the first writes; all must call `create`, `begin_again` and `rewind`,
+    on a shared disk.
     """
 
     def __init__(self, path: pathlib.Path, config: dict[str, Any], *, made: bool = False):
@@ -191,6 +195,7 @@ class RunFolder:
         self.config = config
         self._made = made
         self._lines = _open(path)
+        together("RunFolder")
 
     @classmethod
     def create(
@@ -214,9 +219,11 @@ class RunFolder:
         **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
         resume or one of another configuration, or cannot be written. It changes nothing then.
         """
-        cls.check(path, config, resume=resume, may_differ=may_differ, absent=absent)
         path = pathlib.Path(path).absolute()
         given, made = _plain(config), not path.exists()
+        if not is_writer():
+            return cls(path, given)
+        cls.check(path, config, resume=resume, may_differ=may_differ, absent=absent)
         try:
             path.mkdir(parents=True, exist_ok=True)
             write_whole(path / _CONFIG, json.dumps(given, indent=2) + "\n")
@@ -249,6 +256,8 @@ class RunFolder:
     def discard(self) -> None:
         """Removes the files of a run that could not start, and the folder if `create` made it."""
         self.close()
+        if not is_writer():
+            return
         for path in children(self.path):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if self._made:
@@ -260,8 +269,13 @@ class RunFolder:
         **Returns:** this folder, with everything but the configuration; `None` where no line had
         been written and nothing was moved.
         """
-        if not any(lines.path.stat().st_size for lines in self._lines.values()):
-            return None
+        aside = None
+        if any(lines.path.stat().st_size for lines in self._lines.values()):
+            aside = self._put_aside()
+        together("RunFolder.begin_again")
+        return aside
+
+    def _put_aside(self) -> pathlib.Path:
         self.close()
         everything = children(self.path)
         names = (self.path / f"before-{number}" for number in itertools.count(1))
@@ -279,21 +293,28 @@ class RunFolder:
             lines.close()
             cut_lines(lines.path, step)
             self._lines[name] = JsonLines(lines.path)
+        together("RunFolder.rewind")
 
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """Writes the metrics and the timings of one step."""
-        self._lines["metrics"].log(step, metrics)
-        self._lines["timings"].log(step, timings)
+        self._append("metrics", step, metrics)
+        self._append("timings", step, timings)
 
     def log_evaluation(self, step: int, *rows: Mapping[str, Any]) -> None:
         """Writes the rows of one evaluation."""
-        self._lines["evaluations"].log(step, *rows)
+        self._append("evaluations", step, *rows)
+
+    def _append(self, name: str, step: int, *rows: Mapping[str, Any]) -> None:
+        if name in self._lines:
+            self._lines[name].log(step, *rows)
 
     def write(self, name: str, text: str) -> None:
         """Writes or replaces a file of the folder, atomically.
 
         **Raises:** [`zero_train.RunError`][] where the file cannot be written.
         """
+        if not is_writer():
+            return
         try:
             write_whole(self.path / name, text)
         except OSError as e:
@@ -326,6 +347,9 @@ class StopSignal:
 
     A second signal raises `KeyboardInterrupt`. On leaving, the earlier handlers are restored.
 
+    A signal to one of several processes stops all of them before the same step: they agree on it in
+    `agreed`.
+
     **Attributes:**
 
     - `requested`: whether a signal came.
@@ -338,9 +362,24 @@ class StopSignal:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        for number in (signal.SIGTERM, signal.SIGINT):
+        # JAX hears SIGTERM itself where several processes have to agree.
+        heard = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGTERM, signal.SIGINT]
+        for number in heard:
             self._before[number] = signal.signal(number, self._hear)
         return self
+
+    def agreed(self, step: int) -> bool:
+        """Whether to stop before this step, the number of which rises from call to call."""
+        if jax.process_count() > 1 and reached_preemption_sync_point(step):
+            self.requested, self.name = True, signal.SIGTERM.name
+        return self.requested
+
+    def ask(self) -> None:
+        """Asks to stop, as a signal does: all processes if there are several."""
+        if jax.process_count() > 1:
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            self.requested = True
 
     def __exit__(
         self,
@@ -352,13 +391,16 @@ class StopSignal:
             signal.signal(*self._before.popitem())
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.name is not None:
             raise KeyboardInterrupt
-        self.requested = True
         self.name = signal.Signals(number).name
+        self.ask()
 
 
 def _open(path: pathlib.Path) -> dict[str, JsonLines]:
+    """The logs, where this process writes them."""
+    if not is_writer():
+        return {}
     return {name: JsonLines(path / f"{name}.jsonl") for name in _LINES}
 
 

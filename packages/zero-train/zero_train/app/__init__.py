@@ -35,6 +35,7 @@ from ._config import (
     AbstractConfig as AbstractConfig,
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
+    Launch as Launch,
     load_config as load_config,
     Options as Options,
 )

@@ -155,9 +155,9 @@ def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
 
 def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
     """What is saved of a player, on one device: the state is on all devices of the mesh, and an
-    evaluation would run on all of them."""
+    evaluation would run on all of them. Of several processes each has all of it."""
     arrays = eqx.filter(loop.agent.actor(agent, explore=False), eqx.is_array)
-    return jax.device_put(arrays, jax.devices()[0])
+    return arrays if jax.process_count() > 1 else jax.device_put(arrays, jax.devices()[0])
 
 
 def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
@@ -167,8 +167,9 @@ def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
 
 
 def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
-    """The player with these arrays."""
-    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
+    """The player with these arrays, on a device of this process."""
+    here = lambda x: x if getattr(x, "is_fully_addressable", True) else x.addressable_data(0)
+    return with_arrays(lambda: _fresh(loop), jax.device_put(jax.tree.map(here, arrays)))
 
 
 def _fresh(loop: Loop) -> AbstractActor:

@@ -19,8 +19,9 @@ import tyro
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
-from ._config import check_bounds, flag, folder_of, following, load_config, Options
+from ._config import check_bounds, flag, folder_of, following, Launch, load_config, Options
 from ._errors import UsageError
+from ._processes import join
 from ._report import Axis
 from ._train import train
 
@@ -28,22 +29,28 @@ from ._train import train
 _SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
 
 
-def start_jax(devices: int = 1) -> None:
-    """Makes virtual devices on a CPU, and keeps compiled programs on disk.
+def start_jax(launch: Launch | None = None) -> None:
+    """Connects the processes of a run, makes virtual devices on a CPU, and keeps compiled programs
+    on disk.
 
     Call it before any array is made. The user's environment variables take precedence.
+
+    **Raises:** [`zero_train.app.UsageError`][] where process 0 does not answer.
     """
+    launch = Launch() if launch is None else launch
     flags = os.environ.get("XLA_FLAGS", "")
     if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
         # 0.10.1 does not, and other versions may not know the flag, which ends the process.
         os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
     here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
+    devices = -(-(launch.devices or 1) // launch.processes)
     if devices > here and "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", devices)
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
+    join(launch)
 
 
 def expects_accelerator() -> bool:
@@ -193,12 +200,13 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
     config, options = arguments.config, arguments.options
+    start_jax(options)
     if first.shards is None:
         config = following(config, options)
     # What cannot be trained is refused before anything is built, which may take long.
-    RunFolder.check(**folder_of(config, options))
-    start_jax(options.devices)
-    if train(app, config, options):
+    if jax.process_index() == 0:
+        RunFolder.check(**folder_of(config, options))
+    if train(app, config, options) and jax.process_index() == 0:
         alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints, Literal, TypeVar, Union
 
+import jax
 import optax
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
@@ -226,25 +227,81 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launch:
+    """The devices of a run, and the processes that they belong to."""
+
+    devices: int | None = None
+    """Devices to split games, trees and replay over, of all processes together; by default all
+    accelerators, or one CPU device a process. On a CPU they are virtual."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI and
+    Kubernetes and on TPU slices no flag is needed."""
+    process_id: int | None = None
+    """The number of this process, from 0."""
+    num_processes: int | None = None
+    """How many processes train together."""
+
+    bounds: ClassVar[Bounds] = dict.fromkeys(("devices", "num_processes"), (1, math.inf))
+
+    def __post_init__(self) -> None:
+        check_bounds(self, self.bounds)
+        names = "coordinator", "process_id", "num_processes"
+        lacking = [flag(name) for name in names if getattr(self, name) is None]
+        if lacking == [flag(name) for name in names]:
+            return
+        if lacking:
+            raise UsageError(
+                f"{' and '.join(lacking)} was left out; give --coordinator, --process-id and "
+                "--num-processes, or none of them under a launcher that JAX knows."
+            )
+        host, _, port = str(self.coordinator).rpartition(":")
+        if not host or not port.isdecimal():
+            raise UsageError(
+                f"--coordinator {self.coordinator} was given; give HOST:PORT of process 0, such as "
+                "10.0.0.1:9876."
+            )
+        here, count = int(self.process_id or 0), int(self.num_processes or 1)
+        if here >= count:
+            raise UsageError(
+                f"--process-id {here} of --num-processes {count} was given; give 0 to {count - 1}."
+            )
+
+    @property
+    def processes(self) -> int:
+        """How many processes there will be, as far as that is known before they have met."""
+        if self.num_processes is not None:
+            return self.num_processes
+        slurm = "SLURM_NTASKS" if "SLURM_STEP_NODELIST" in os.environ else ""
+        return max(int(os.environ.get(name, 1)) for name in (slurm, "OMPI_COMM_WORLD_SIZE"))
+
+    @property
+    def num_devices(self) -> int:
+        """The devices asked for, or what they are by default. Asking starts JAX."""
+        if self.devices is not None:
+            return self.devices
+        on_cpu = jax.devices()[0].platform == "cpu"
+        return jax.process_count() if on_cpu else jax.device_count()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Launch):
     """How a run is run. No option changes its numbers, but for the shards of more than 8 devices
     (see [`zero_train.app.AbstractConfig`][])."""
 
     out: pathlib.Path
-    """The run folder."""
+    """The run folder, which all processes must see."""
     resume: bool = False
     """Go on with the run in the folder, exactly where it was saved."""
     max_minutes: float | None = None
     """Save and stop so many minutes after the first step began; --resume goes on."""
-    devices: int = 1
-    """Devices to split games, trees and replay over; on a CPU they are virtual."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
 
+    bounds: ClassVar[Bounds] = {**Launch.bounds, "max_minutes": (0, math.inf)}
+
     def __post_init__(self) -> None:
-        limits = {} if self.max_minutes is None else {"max_minutes": (0, math.inf)}
-        check_bounds(self, {"devices": (1, math.inf), **limits})
+        super().__post_init__()
         if self.wandb and importlib.util.find_spec("wandb") is None:
             raise UsageError(NO_WANDB)
 
@@ -268,7 +325,8 @@ def following(config: Config, options: Options) -> Config:
     **Raises:** [`zero_train.app.UsageError`][] where `envs` or `batch` do not divide into them.
     """
     known: Any = config
-    devices, learners = f"--devices {options.devices}", options.devices - known.actor_devices
+    number = options.num_devices
+    devices, learners = f"--devices {number}", number - known.actor_devices
     shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
     if options.resume:
         with contextlib.suppress(RunError, KeyError, TypeError):

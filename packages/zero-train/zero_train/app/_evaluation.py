@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment
@@ -99,7 +100,15 @@ def network_alone(
         del step
         key = jr.fold_in(jr.key(config.seed), 1)
         actor = with_simulations(player, 0)
-        row = measure(loop.env, actor, players=players, games=games, max_moves=max_moves, key=key)
+        row = measure(
+            loop.env,
+            actor,
+            players=players,
+            games=games,
+            max_moves=max_moves,
+            key=key,
+            mesh=loop.mesh,
+        )
         name = "score" if players == 2 else "return_mean"
         said = f"network alone: {sentence(row, 'random')}"
         return EvaluationResult([row], {name: row[name]}, {}, said)
@@ -126,6 +135,7 @@ def measure(
     games: int,
     max_moves: int,
     key: PRNGKeyArray,
+    mesh: Mesh | None = None,
 ) -> dict[str, Any]:
     """Plays games and sums them up in plain numbers: a score from 0 to 1 in games of two, a mean
     return in others.
@@ -136,6 +146,7 @@ def measure(
     - `players`: 1 or 2.
     - `games`: an even number for two players, because each opening of 2 random plies is played
         from both seats.
+    - `mesh`: splits the games over its devices.
     """
     if players == 2:
         summary = match(
@@ -146,11 +157,13 @@ def measure(
             max_steps=max_moves,
             key=key,
             opening_plies=_OPENING_PLIES,
+            mesh=mesh,
         ).summary()
         row = dataclasses.asdict(summary)
         del row["mean_length"]
         return row
-    alone = evaluate(env, player, num_episodes=games, max_steps=max_moves, key=key).summary()
+    played = evaluate(env, player, num_episodes=games, max_steps=max_moves, key=key, mesh=mesh)
+    alone = played.summary()
     return {
         "episodes": alone.episodes,
         "return_mean": alone.mean,

@@ -5,6 +5,7 @@ import contextlib
 import functools as ft
 import hashlib
 import json
+import math
 import os
 import pathlib
 import time
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
+from rich.console import Console
 
 from .. import (
     AbstractActor,
@@ -38,6 +40,7 @@ from ._background import ended, in_background
 from ._config import AbstractConfig, folder_of, Options
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
+from ._processes import watched
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -64,7 +67,12 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    loop = built(app, config, options.devices)
+    with watched(config):
+        return _trained(app, config, options)
+
+
+def _trained(app: App[Config], config: Config, options: Options) -> bool:
+    loop = built(app, config, options.num_devices)
     like = template(loop)
     _check_memory(like)
     with (
@@ -78,7 +86,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
             aside = folder.begin_again()
         record.start()
         with (
-            View(record.num_steps, start=record.done) as view,
+            View(record.num_steps, start=record.done, console=_console()) as view,
             _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
         ):
             if state is None and options.resume:
@@ -109,11 +117,14 @@ def _run_steps(
     record.save(state)
     started = time.monotonic()
     _evaluate(record, state, stop, view, sinks)
-    while record.done < record.num_steps and not stop.requested:
-        if options.max_minutes is not None:
-            if time.monotonic() - started > 60 * options.max_minutes:
-                view.note(f"--max-minutes {options.max_minutes:g} are over")
-                break
+    limit = math.inf if options.max_minutes is None else 60 * options.max_minutes
+    while record.done < record.num_steps:
+        if time.monotonic() - started > limit:
+            view.note(f"--max-minutes {options.max_minutes:g} are over")
+            limit = math.inf
+            stop.ask()
+        if stop.agreed(record.done):
+            break
         began = time.perf_counter()
         state, new = step(loop, state)
         new = jax.device_get(new) | episode_metrics(state.episodes)
@@ -124,7 +135,7 @@ def _run_steps(
         _evaluate(record, state, stop, view, sinks)
         if record.done % record.config.checkpoint_every == 0:
             record.save(state)
-    if stop.requested:
+    if stop.requested and stop.name:
         view.note(f"{stop.name} came: saving; go on with --resume")
     record.save(state)
 
@@ -232,16 +243,21 @@ class _LastTime:
 def _check_memory(state: LoopState) -> None:
     """**Raises:** [`zero_train.app.UsageError`][] where the state alone does not fit into memory.
     What acting and learning need in addition is known only when they run."""
-    device, *others = jax.devices()
+    device, *others = jax.local_devices()
     room = (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
     if device.platform == "cpu":
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)) / jax.process_count()
     if room and size > room:
         raise UsageError(
             f"The games, replay and network of this run take {size / 1e9:,.0f} GB, and there are "
             f"{room / 1e9:,.0f}; give fewer games, less replay or a smaller network."
         )
+
+
+def _console() -> Console | None:
+    """Where the run is shown: nowhere by the other processes."""
+    return Console(quiet=True) if jax.process_index() > 0 else None
 
 
 @contextlib.contextmanager
@@ -260,6 +276,9 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
 def _reported(app: App[Any], folder: RunFolder) -> Iterator[None]:
     """Writes the report at the end. Where an error ends the run, that error is raised, and not
     another one that the report may meet for the same reason, such as a full disk."""
+    if jax.process_index() > 0:
+        yield
+        return
     try:
         yield
     except BaseException:
@@ -291,12 +310,14 @@ class _Record:
         if not self._checkpoints.steps():
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
-        for kept in (self._checkpoints, self._folder, self._parameters):
+        for kept in (self._checkpoints, self._parameters, self._folder):
             kept.rewind(self.done)
         return state
 
     def start(self) -> None:
         """Reads what was logged, and makes the app's evaluation."""
+        # Asked once: a shared disk may show one process later than another what was saved.
+        self._saved = {store: set(store.steps()) for store in (self._checkpoints, self._parameters)}
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
@@ -331,8 +352,7 @@ class _Record:
     def player(self, agent: PyTree[Array]) -> AbstractActor:
         """The player at full strength, which is saved before it is evaluated."""
         arrays = player_arrays(self._loop, agent)
-        if self.done not in self._parameters.steps():
-            self._parameters.save(self.done, arrays)
+        self._save(self._parameters, arrays)
         return player_of(self._loop, arrays)
 
     def evaluate(self, player: AbstractActor) -> EvaluationResult:
@@ -346,10 +366,13 @@ class _Record:
 
     def save(self, state: LoopState) -> None:
         """Saves the whole state, and the player."""
-        if self.done not in self._checkpoints.steps():
-            self._checkpoints.save(self.done, state)
-        if self.done not in self._parameters.steps():
-            self._parameters.save(self.done, player_arrays(self._loop, state.agent))
+        self._save(self._checkpoints, state)
+        self._save(self._parameters, player_arrays(self._loop, state.agent))
+
+    def _save(self, store: Checkpoints, state: PyTree[Array]) -> None:
+        if self.done not in self._saved[store]:
+            store.save(self.done, state)
+            self._saved[store].add(self.done)
 
     def _player_of(self, step: int) -> AbstractActor:
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
@@ -359,7 +382,10 @@ class _Sinks:
     """Logs to TensorBoard, and to Weights & Biases where a project is given."""
 
     def __init__(self, folder: RunFolder, done: int, project: str | None):
-        self._sinks: list[Sink] = [TensorBoardSink(folder.path, resumed_at=done or None)]
+        self._sinks: list[Sink] = []
+        if jax.process_index() > 0:
+            return
+        self._sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
         if project is not None:
             self._sinks.append(WandbSink(project, folder.path, folder.config))
 
