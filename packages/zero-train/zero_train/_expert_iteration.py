@@ -284,7 +284,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
         counts = loss_weights(batch)
-        mean = ft.partial(masked_mean, weights=counts)
+        mean = ft.partial(masked_mean, weights=counts, total=jnp.sum(counts))
         target = mask_rows(counts, target)
         over_rows = ft.partial(_over_rows, rows=rows)
         logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
