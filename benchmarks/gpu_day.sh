@@ -72,7 +72,7 @@ part search 20 "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[
 part search-network 15 "$python" search_vs_mctx.py --no-naive --runs 3 --network "$network" \
     --cells "${deep[@]}"
 # The same with the loops of the search in one CUDA graph (docs/accelerators.md).
-part search-graph 15 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
+part search-graph 10 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
     "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
 part env-othello 3 "$python" envs_othello.py "${boards[@]}"
 train othello 30 --preset "$standard"
