@@ -136,3 +136,27 @@ def collectives() -> Callable[..., set[str]]:
         return {match.group(1) for match in named.finditer(program)}
 
     return found
+
+
+@pytest.fixture(scope="session")
+def sums_in_turn() -> Callable[[str], tuple[int, int]]:
+    """`sums_in_turn(text)`: of the sums over devices in a program, how many have to follow each
+    other, and how many another one waits for. XLA joins those that nothing lies between."""
+    named = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
+
+    def found(text: str) -> tuple[int, int]:
+        turns, before, waited = {}, {}, set()
+        entry = text[text.index("\nENTRY ") :]
+        for name, rest in (
+            match.groups() for match in map(named.match, entry.splitlines()) if match
+        ):
+            given = re.findall(r"%([\w.\-]+)", rest.partition(", metadata=")[0])
+            turns[name] = max((turns.get(x, 0) for x in given), default=0)
+            before[name] = set().union(*(before.get(x, set()) for x in given))
+            if re.search(r" all-reduce(-start)?\(", rest):
+                turns[name] += 1
+                waited |= before[name]
+                before[name] = {name}
+        return max(turns.values()), len(waited)
+
+    return found

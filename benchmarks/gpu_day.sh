@@ -7,6 +7,10 @@
 #     MINUTES=9 bash benchmarks/gpu_day.sh OUT            # what fits into nine minutes
 #     SMALL=1 MINUTES=12 bash benchmarks/gpu_day.sh OUT   # every part with small sizes, on a CPU
 #
+# Of every part it says how many lines it left. One that ran into its limit (exit code 124) may have left
+# none: small sizes mostly compile, for longer than that where other processes use the CPU. A second time
+# the apps find their programs compiled.
+#
 # PYTHON is an interpreter that has the packages of this workspace and their dependencies. Without a
 # package registry bring wheels: ours by `uv build --all-packages --wheel --out-dir wheels`, the others
 # as `uv export --all-packages --no-dev --no-emit-workspace` lists them, less what is there. A search
@@ -15,13 +19,14 @@ set -uo pipefail
 out=${1:?give a folder for the results}
 python=$(command -v "${PYTHON:-python}") && python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")
 mkdir -p "$out" && out=$(cd "$out" && pwd)
+touch "$out/results.jsonl"
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 budget=$((60 * ${MINUTES:-60})) runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 
 # part NAME PERCENT COMMAND...: at most this part of the time, and no more than is left.
 part() {
-    local name=$1 limit=$((budget * $2 / 100)) left=$((budget - SECONDS)) began=$SECONDS
+    local name=$1 limit=$((budget * $2 / 100)) left=$((budget - SECONDS)) began=$SECONDS code before
     shift 2
     ((limit > left)) && limit=$left
     if ((limit < 15)); then
@@ -29,9 +34,11 @@ part() {
         return
     fi
     echo "== $name" >>"$out/log.txt"
+    before=$(wc -l <"$out/results.jsonl")
     timeout --kill-after=10 "$limit" "$@" 2>>"$out/log.txt" | tee -a "$out/log.txt" |
         grep --line-buffered '^{' | sed -u "s/^{/{\"part\": \"$name\", /" >>"$out/results.jsonl"
-    echo "$name: $((SECONDS - began)) s, exit code ${PIPESTATUS[0]}"
+    code=${PIPESTATUS[0]}
+    echo "$name: $((SECONDS - began)) s, exit code $code, $(($(wc -l <"$out/results.jsonl") - before)) lines"
 }
 
 # train APP PERCENT [FLAGS]: trains for most of this part of the time; its last timings and evaluation.
@@ -52,19 +59,22 @@ lines() {
 
 if [[ -n ${SMALL:-} ]]; then
     cells=(64x32) deep=(16x32) network=1x16 standard=tiny minesweeper=tiny monsters=tiny opponent=greedy
-    games=4 spo=(--env pendulum --repeats 1)
-    rounds=(--simulations 8 --batches 2 --runs 2)
+    games=4 spo=(--env pendulum --preset tiny --repeats 1)
+    rounds=(--simulations 8 --considered 8 --batches 2 --runs 2) boards=(--games 64 --turns 3)
 else
     cells=(1024x32 1024x128 128x800 1x800) deep=(1024x32 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
-    rounds=(--simulations 32 128 --batches 1 128 1024)
+    rounds=(--simulations 32 128 --batches 1 128 1024) boards=()
 fi
 
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
 part search 20 "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
 part search-network 15 "$python" search_vs_mctx.py --no-naive --runs 3 --network "$network" \
     --cells "${deep[@]}"
-part env-othello 3 "$python" envs_othello.py
+# The same with the loops of the search in one CUDA graph (docs/accelerators.md).
+part search-graph 10 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
+    "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
+part env-othello 3 "$python" envs_othello.py "${boards[@]}"
 train othello 30 --preset "$standard"
 part strength-othello 8 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
     --games "$games" --json

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import tomllib
 from typing import Any
 
 import jax
@@ -107,3 +108,27 @@ def test_a_compiled_program_is_what_it_says(hlo):
     assert (sent.op, sent.size, times) == ("all-reduce", 4 * 4, 5)
     assert {loop.turns for loop in block.loops() if hlo.collectives(loop)} == {None, 5}
     assert hlo.host_transfers(block) == []
+
+
+def test_the_sums_of_an_update_are_counted(hlo):
+    """Three updates of two sums, of which the second waits for the first, and a sum beside them."""
+    total = lambda x: jax.lax.psum(x, "data")
+
+    def local(x):
+        turn = lambda _, x: jnp.sin(total(jnp.cos(total(x))))
+        return jax.lax.fori_loop(0, 3, turn, x), total(jnp.max(x))
+
+    specs = {"in_specs": P("data"), "out_specs": (P("data"), P()), "check_vma": False}
+    run = jax.shard_map(local, mesh=data_mesh(8), **specs)
+    block = hlo.parse(jax.jit(run).lower(jnp.ones(32)).compile().as_text())
+    assert sum(times for _, times in hlo.collectives(block)) == 7
+    assert hlo.an_update(block, 3) == 2
+
+
+def test_the_budget_is_of_what_is_compiled():
+    """A misspelt case would hold nothing to its budget."""
+    folder = pathlib.Path(__file__).parents[1] / "benchmarks" / "accelerators"
+    budget = tomllib.loads((folder / "budget.toml").read_text())
+    assert budget["collectives"] == {"an_update": 2, "over_gradient": 1.05}
+    source = (folder / "__main__.py").read_text()
+    assert all(f'"{name}"' in source for name in budget["kernels"])

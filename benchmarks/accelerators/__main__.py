@@ -5,14 +5,14 @@ in every mode, for TPU slices and H200s. One JSON line a program, and a table at
 
 - `compile_s`; `temporaries_mb` and `state_mb` of one device; `state_over_share`: the state's bytes
     over its share of the whole, which padding and copies make larger than 1.
-- `collectives`: how many of each kind, `over_gradient`: their bytes in one update over those of the
-    gradient.
+- `collectives`: how many of each kind; `an_update`: how many one update has, and `over_gradient`:
+    their bytes over those of the gradient.
 - `kernels`, of a search on an H200: those that a simulation launches itself (`body`) and in a turn
     of each of its loops, the condition counted. `floor` is the same of the environment and the
     evaluator without a search. Of an environment they are those of one step of 1024 games.
 - `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of a
-    tree's size in the loop of the simulations, more kernels or more sent than `budget.toml` allows,
-    a crash of the compiler. With any of them the exit code is 1.
+    tree's size in the loop of the simulations, more kernels, more collectives or more sent than
+    `budget.toml` allows, a crash of the compiler. With any of them the exit code is 1.
 
 The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for GPUs.
 
@@ -47,7 +47,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from hlo import Block, collectives, copies_in_loops, host_transfers, parse
+from hlo import an_update, Block, collectives, copies_in_loops, host_transfers, parse
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
@@ -112,7 +112,7 @@ def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, An
     params = getattr(state.agent, "params", None)
     params = state.agent.online if params is None else params
     gradient = sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(params))
-    learns = {"gradient": gradient * config.updates}
+    learns = {"gradient": gradient * config.updates, "updates": config.updates}
     if not config.actor_devices:
         for half, expected in (("collect", {}), ("learn", learns)):
             lowered = getattr(_step, f"{half}_half").lower(loop, None, state)
@@ -304,6 +304,7 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
         row["collectives"] = _counted(one.op for one, _ in sent)
         if "gradient" in expected:
             total = sum(one.size * number for one, number in sent)
+            row["an_update"] = an_update(block, expected["updates"])
             row["over_gradient"] = round(total / expected["gradient"], 4)
         if target == "h200x1" and ("search" in expected or case in ENVIRONMENTS):
             row["kernels"] = _kernels(block if case in ENVIRONMENTS else _simulations(block))
@@ -336,8 +337,12 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
             yield f"{len(inside)} collectives in loops outside of the update"
     elif any(loop.turns is None and collectives(loop) for loop in block.loops()):
         yield "collectives in a loop of unknown length"
-    elif row["over_gradient"] > budget["collectives"]["over_gradient"]:
-        yield f"collectives send {row['over_gradient']} of the gradient"
+    else:
+        allowed = budget["collectives"]
+        if row["an_update"] > allowed["an_update"]:
+            yield f"{row['an_update']} collectives an update, {allowed['an_update']} allowed"
+        if row["over_gradient"] > allowed["over_gradient"]:
+            yield f"collectives send {row['over_gradient']} of the gradient"
     if transfers := host_transfers(block):
         yield f"{len(transfers)} host transfers: {transfers[0][:120]}"
     # Of an update's loop they are the network's, such as of its activations.
@@ -411,11 +416,12 @@ def fits(target: str, case: str) -> bool:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as markdown."""
-    names = "compile_s", "temporaries_mb", "state_mb", "state_over_share", "over_gradient"
+    names = "compile_s", "temporaries_mb", "state_mb", "state_over_share"
+    names += "an_update", "over_gradient"
     lines = [
         "| target | case | program | compile s | temporaries MB | state MB | over its share | "
-        "collectives | over gradient | kernels | faults |",
-        "|" + "---|" * 11,
+        "collectives | an update | over gradient | kernels | faults |",
+        "|" + "---|" * 12,
     ]
     for row in rows:
         found = [str(row.get(name, "")) for name in names]
@@ -424,7 +430,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         launches = (
             " + ".join(map(str, [kernels["body"], *kernels["unknown_turns"]])) if kernels else ""
         )
-        cells = [row["target"], row["case"], row["program"], *found[:4], sent, found[4], launches]
+        cells = [row["target"], row["case"], row["program"], *found[:4], sent, *found[4:], launches]
         lines.append("| " + " | ".join([*cells, "; ".join(row["faults"])]) + " |")
     return "\n".join(lines)
 

@@ -94,6 +94,12 @@ def collectives(block: Block) -> list[tuple[Instruction, int]]:
     return [(one, number) for one, number in block.times() if _COLLECTIVE.match(one.op)]
 
 
+def an_update(block: Block, updates: int) -> int:
+    """How often devices talk in one of so many updates. What is sent beside all of them counts
+    only where it is sent at least as often as there are updates."""
+    return sum(number for _, number in collectives(block)) // updates
+
+
 def host_transfers(block: Block) -> list[str]:
     """The lines that move something to the host or call it."""
     ops = ("infeed", "outfeed", "send", "recv", "custom-call")

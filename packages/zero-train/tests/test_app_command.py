@@ -369,12 +369,15 @@ def test_the_environment_names_the_platform(platforms, expected, monkeypatch):
     "flags, devices", [("", "3"), ("--xla_force_host_platform_device_count=4", "4")]
 )
 def test_jax_starts_with_virtual_devices_and_a_cache(tmp_path, flags, devices):
-    """Importing the sub-package must not have started it before. The user's flags go before."""
+    """Importing the sub-package must not have started it before. The user's flags go before. There
+    are more threads than devices."""
     code = (
-        "import jax; from zero_train.app import Launch, start_jax; start_jax(Launch(devices=3))\n"
-        "print(jax.device_count(), jax.config.jax_compilation_cache_dir)"
+        "import jax, os; from zero_train.app import Launch, start_jax\n"
+        "start_jax(Launch(devices=3))\n"
+        "print(jax.device_count(), jax.config.jax_compilation_cache_dir)\n"
+        "assert int(os.environ['NPROC']) > 3"
     )
-    kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    kept = {k: v for k, v in os.environ.items() if k not in ("JAX_COMPILATION_CACHE_DIR", "NPROC")}
     given = {"JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(tmp_path), "XLA_FLAGS": flags}
     environment = {**kept, **given}
     ran = subprocess.run(

@@ -85,6 +85,14 @@ def test_only_the_gradient_crosses_devices(ran, collectives):
     assert collectives(lambda s: step(loop, s), state) == {"all-reduce"}
 
 
+def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
+    """Once for the number of rows that count, and then for the gradient with all metrics."""
+    loop, state, _ = ran[8]
+    batch = draw(loop, state.buffer, key=jr.key(1))
+    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
+    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
+
+
 def test_a_state_moves_between_meshes(ran, tmp_path):
     """What 8 devices saved, 1 device restores, and goes on as 8 would have."""
     loop_one, _, _ = ran[1]

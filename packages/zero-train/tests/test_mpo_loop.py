@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from zero_memory import TrajectoryBuffer
-from zero_train import data_mesh, init, Loop, step
+from zero_train import data_mesh, draw, init, Loop, step
 from zero_train._step import learn_half
 
 from .actor_critics import Aim, aimer, each, mpo, rates
@@ -44,6 +44,15 @@ def test_only_sums_cross_devices(ran, collectives):
     loop, _, state = ran
     assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
     assert collectives(lambda s: collect_and_store(loop, s), state) == set()
+
+
+def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
+    """Once for the number of rows that count and the sum of their values, of which the standard
+    deviation needs the mean, and then for the gradient with all other metrics."""
+    loop, _, state = ran
+    batch = draw(loop, state.buffer, key=jr.key(1))
+    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
+    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
 
 
 def test_rows_say_how_likely_their_actions_were(ran):

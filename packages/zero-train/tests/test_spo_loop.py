@@ -149,6 +149,15 @@ def test_only_sums_cross_devices(ran, collectives):
     assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
 
 
+def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
+    """Once for the number of rows that count and the sum of their values, of which the standard
+    deviation needs the mean, and then for the gradient with all other metrics."""
+    loop, _, state, _ = ran[8]
+    batch = draw(loop, state.buffer, key=jr.key(1))
+    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
+    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
+
+
 def test_state_is_laid_out_as_said(ran):
     loop, _, state, _ = ran[8]
     for leaf, where in zip(

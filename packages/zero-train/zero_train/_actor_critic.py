@@ -1,6 +1,7 @@
 """What agents with a policy, a critic and a trust region share: MPO and SPO."""
 
 import abc
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -177,24 +178,34 @@ def improvement(
     duals: dict[str, Dual],
     counts: Float[Array, " rows"],
     *,
+    total: Float[Array, ""],
     weights: Float[Array, "rows actions"] | None = None,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """The mean loss of the trust region over the rows that count, and the means of its metrics."""
+    """The mean loss of the trust region over the rows that count, `total` together, and the means
+    of its metrics."""
     given = mask_rows(counts, (actions, values, weights))
     each = lambda p, t, a, v, w: region.loss(p, t, a, v, duals, weights=w)
     loss, metrics = eqx.filter_vmap(each)(policy, target, *given)
-    return masked_mean(loss, counts), {name: masked_mean(x, counts) for name, x in metrics.items()}
+    mean = ft.partial(masked_mean, weights=counts, total=total)
+    return mean(loss), {name: mean(x) for name, x in metrics.items()}
 
 
 def regression(
     value: Float[Array, "*rows"], returns: Float[Array, "*rows"], counts: Float[Array, "*rows"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """The critic's mean loss, half the squared error, and what to log of it."""
+) -> tuple[Float[Array, ""], Float[Array, ""], Metrics]:
+    """The critic's mean loss, half the squared error, the sum of `counts`, which all other means
+    should have as well, and what to log."""
     returns = mask_rows(counts, returns)
-    mean = masked_mean(value, counts)
-    loss = masked_mean(0.5 * jnp.square(value - returns), counts)
-    return loss, {
+    plain = jax.lax.stop_gradient(value)
+    # Devices wait for these two sums, the second for the sake of `value_stddev`: one array of both.
+    pair = jnp.stack([counts, jnp.where(counts == 0, 0.0, counts * plain)])
+    total, counted = jnp.sum(pair, axis=range(1, pair.ndim))
+    value_mean = counted / jnp.where(total == 0, 1.0, total)
+    mean = ft.partial(masked_mean, weights=counts, total=total)
+    loss = mean(0.5 * jnp.square(value - returns))
+    metrics = {
         "value_loss": loss,
-        "value_mean": mean,
-        "value_stddev": jnp.sqrt(masked_mean(jnp.square(value - mean), counts)),
+        "value_mean": value_mean,
+        "value_stddev": jnp.sqrt(mean(jnp.square(plain - value_mean))),
     }
+    return loss, total, metrics

@@ -284,7 +284,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
         counts = loss_weights(batch)
-        mean = ft.partial(masked_mean, weights=counts)
+        mean = ft.partial(masked_mean, weights=counts, total=jnp.sum(counts))
         target = mask_rows(counts, target)
         over_rows = ft.partial(_over_rows, rows=rows)
         logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
@@ -294,7 +294,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         policy_loss = mean(cross_entropy(log_probs, weights))
         entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
         value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
-        l2_loss = self.l2 * square_sum(params)
+        # With a weight of 0 it has no gradient: XLA would compute it, and wait for devices for it.
+        l2_loss = self.l2 * square_sum(params if self.l2 else jax.lax.stop_gradient(params))
         loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss + l2_loss
         beside: Metrics = {}
         if self.auxiliary is not None:

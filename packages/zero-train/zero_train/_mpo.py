@@ -92,10 +92,10 @@ class MPO(AbstractActorCritic):
             windows.last,
         )
         value = jax.vmap(bind(self.critic, critic))(features, rows.action)
-        critic_loss, critic_metrics = regression(value, flat(returns), flat(counts))
+        critic_loss, total, critic_metrics = regression(value, flat(returns), flat(counts))
         online = policies(self.policy, policy, features, rows.obs.legal)
         policy_loss, metrics = improvement(
-            self.region, online, target, actions, sampled, duals, flat(counts)
+            self.region, online, target, actions, sampled, duals, flat(counts), total=total
         )
         loss = policy_loss + critic_loss
         return loss, {"loss": loss, **metrics, **critic_metrics}

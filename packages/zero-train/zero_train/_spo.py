@@ -113,8 +113,8 @@ class SPO(AbstractActorCritic):
         _, returns = jax.vmap(ft.partial(truncated_gae, lambda_=self.lambda_))(
             rows.reward, self.gamma * rows.discount, each(state.target_critic), rows.last
         )
-        critic_loss, critic_metrics = regression(each(critic), returns, counts)
-        # The last row of a window has no loss of its own.
+        critic_loss, total, critic_metrics = regression(each(critic), returns, counts)
+        # The last row of a window has no loss of its own, and counts for nothing.
         flat = lambda tree: jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), tree)
         features, legal, record, counts = flat((features, rows.obs.legal, rows.record, counts))
         policy_loss, metrics = improvement(
@@ -125,6 +125,7 @@ class SPO(AbstractActorCritic):
             record.advantages,
             duals,
             counts,
+            total=total,
             weights=record.weights,
         )
         loss = policy_loss + critic_loss

@@ -47,6 +47,10 @@ def start_jax(launch: Launch | None = None) -> None:
     devices = -(-(launch.devices or 1) // launch.processes)
     if devices > here and "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", devices)
+    if devices > 1:
+        # One thread more than devices: a call of LAPACK waits for the threads that it shares, so
+        # calls of all devices at the same time would wait forever (jaxlib 0.10.2).
+        os.environ.setdefault("NPROC", str(max(os.cpu_count() or 1, devices + 1)))
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))

@@ -4,7 +4,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> Float[Array, ""]:
+def masked_mean(
+    x: Float[Array, "*batch"],
+    weights: Float[Array, "*batch"],
+    *,
+    total: Float[Array, ""] | None = None,
+) -> Float[Array, ""]:
     """The weighted mean over all axes, `sum(weights * x) / sum(weights)`; 0 where no row counts.
 
     Rows of weight 0, such as final ones, may hold anything, NaN included.
@@ -13,13 +18,16 @@ def masked_mean(x: Float[Array, "*batch"], weights: Float[Array, "*batch"]) -> F
 
     - `x`: a loss or a metric of every row.
     - `weights`: how much each row counts, at least 0, of the shape of `x`.
+    - `total`: the sum of the weights, for several means over the same ones. Over several devices
+        a gradient has to wait for this sum, and XLA does not see that two sums are the same: with
+        one for all means, everything else is sent together.
     """
     if x.shape != weights.shape:
         raise ValueError(
             f"`masked_mean` was given x {list(x.shape)} and weights {list(weights.shape)}: one "
             "weight for each number is needed"
         )
-    total = jnp.sum(weights)
+    total = jnp.sum(weights) if total is None else total
     counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
     return counted / jnp.where(total == 0, 1.0, total)
 
