@@ -51,8 +51,14 @@ def join(launch: Launch) -> None:
                 cluster_detection_method="deactivate",
             )
     elif launch.processes > 1 or _in_slice():
-        with _patient(launch):
-            jax.distributed.initialize(initialization_timeout=2 * _PATIENCE)
+        try:
+            with _patient(launch):
+                jax.distributed.initialize(initialization_timeout=2 * _PATIENCE)
+        except (ValueError, RuntimeError) as e:
+            raise UsageError(
+                f"the launcher's processes could not be found ({str(e).splitlines()[0][:200]}); "
+                "give --coordinator, --process-id and --num-processes."
+            ) from e
 
 
 @contextlib.contextmanager
@@ -81,7 +87,8 @@ def _patient(launch: Launch) -> Iterator[None]:
 def _in_slice() -> bool:
     """Whether this may be one of several processes that only JAX can count: an indexed job of
     Kubernetes, or a TPU slice."""
-    if "JOB_COMPLETION_INDEX" in os.environ or "JAX_COORDINATOR_ADDRESS" in os.environ:
+    # Without this package JAX does not ask Kubernetes, and the pods of a job may have a run each.
+    if "JOB_COMPLETION_INDEX" in os.environ and importlib.util.find_spec("kubernetes") is not None:
         return True
     chips = any(pathlib.Path(path).exists() for path in ("/dev/accel0", "/dev/vfio/0"))
     return chips and importlib.util.find_spec("libtpu") is not None
