@@ -107,8 +107,17 @@ def test_processes_that_do_not_belong_together(tmp_path):
     assert run.ended() == [2, 2]
     for process in (0, 1):
         line = run.said(process).splitlines()[-1]
-        assert "process 1 on" in line and "has --seed 3, and process 0 has 0" in line
+        assert "process 1 on" in line and "has --seed 3, and process 0 on" in line
     assert not run.folder.exists()
+
+
+def test_what_one_process_refuses_stops_the_other(undisturbed):
+    """Process 0 looks at the folder, which holds a run."""
+    run = Run(undisturbed, 2)
+    assert run.ended(60) == [2, 1]
+    assert "is not empty, it holds a run already" in run.said(0).splitlines()[-1]
+    line = run.said(1).splitlines()[-1]
+    assert "process 0 on" in line and "stopped: The run folder" in line
 
 
 def test_no_coordinator(monkeypatch):

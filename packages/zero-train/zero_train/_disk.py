@@ -1,14 +1,20 @@
 """Atomic writes and checksums of files, for checkpoints and runs, and which of several processes
 writes."""
 
+import itertools
 import os
 import pathlib
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
-from jax.experimental.multihost_utils import sync_global_devices
+from jax._src.distributed import global_state  # the barriers of it have no public name
+
+
+_barriers = itertools.count()
+_LONGEST_WAIT_MS = 24 * 3600 * 1000
 
 
 def is_writer() -> bool:
@@ -17,9 +23,13 @@ def is_writer() -> bool:
 
 
 def together(name: str) -> None:
-    """Waits until all processes are here, if there are several."""
-    if jax.process_count() > 1:
-        sync_global_devices(f"zero_train.{name}")
+    """Waits until all processes are here, if there are several.
+
+    It is no collective of the devices: their first one must not wait long (30 s with gloo).
+    """
+    client: Any = global_state.client
+    if client is not None and jax.process_count() > 1:
+        client.wait_at_barrier(f"zero_train/{next(_barriers)}/{name}", _LONGEST_WAIT_MS)
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:

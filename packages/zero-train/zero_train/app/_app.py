@@ -137,6 +137,12 @@ def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
         loop = app.build(config)
         if devices is None:
             return loop
+        processes = jax.process_count()
+        if devices % processes:
+            raise UsageError(
+                f"--devices {devices} cannot be shared by {processes} processes; give a multiple "
+                f"of {processes}."
+            )
         learners = devices - config.actor_devices
         if learners > 0 and config.shards % learners:
             who = f"--devices {devices}"

@@ -17,11 +17,12 @@ import jax
 import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
+from .._disk import is_writer
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._config import check_bounds, flag, folder_of, following, Launch, load_config, Options
 from ._errors import UsageError
-from ._processes import join
+from ._processes import join, watched
 from ._report import Axis
 from ._train import train
 
@@ -35,9 +36,13 @@ def start_jax(launch: Launch | None = None) -> None:
 
     Call it before any array is made. The user's environment variables take precedence.
 
+    **Arguments:**
+
+    - `launch`: by default one device, and no other process is looked for.
+
     **Raises:** [`zero_train.app.UsageError`][] where process 0 does not answer.
     """
-    launch = Launch() if launch is None else launch
+    given, launch = launch is not None, launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")
     if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
@@ -54,7 +59,8 @@ def start_jax(launch: Launch | None = None) -> None:
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
-    join(launch)
+    if given:
+        join(launch)
 
 
 def expects_accelerator() -> bool:
@@ -133,7 +139,7 @@ def errors_of(prog: str) -> Iterator[None]:
     except KeyboardInterrupt:
         _leave(130)
     except Exception:
-        if not busy():
+        if not busy() and not jax.distributed.is_initialized():
             raise
         traceback.print_exc()
         _leave(1)
@@ -205,12 +211,14 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
     )
     config, options = arguments.config, arguments.options
     start_jax(options)
-    if first.shards is None:
-        config = following(config, options)
-    # What cannot be trained is refused before anything is built, which may take long.
-    if jax.process_index() == 0:
-        RunFolder.check(**folder_of(config, options))
-    if train(app, config, options) and jax.process_index() == 0:
+    with watched(config, options):
+        if first.shards is None:
+            config = following(config, options)
+        # What cannot be trained is refused before anything is built, which may take long.
+        if is_writer():
+            RunFolder.check(**folder_of(config, options))
+        trained = train(app, config, options)
+    if trained and is_writer():
         alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
@@ -223,8 +231,9 @@ def _complain(prog: str, what: str) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end."""
-    if busy():
+    """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end,
+    where JAX would wait for the other processes."""
+    if busy() or jax.distributed.is_initialized():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

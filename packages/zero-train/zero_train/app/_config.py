@@ -233,10 +233,11 @@ class Launch:
 
     devices: int | None = None
     """Devices to split games, trees and replay over, of all processes together; by default all
-    accelerators, or one CPU device a process. On a CPU they are virtual."""
+    accelerators, as far as they are a power of two, or one CPU device a process. On a CPU they are
+    virtual."""
     coordinator: str | None = None
-    """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI and
-    Kubernetes and on TPU slices no flag is needed."""
+    """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI up to
+    4, Kubernetes (with the package kubernetes) and on TPU slices no flag is needed."""
     process_id: int | None = None
     """The number of this process, from 0."""
     num_processes: int | None = None
@@ -256,7 +257,7 @@ class Launch:
                 "--num-processes, or none of them under a launcher that JAX knows."
             )
         host, _, port = str(self.coordinator).rpartition(":")
-        if not host or not port.isdecimal():
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise UsageError(
                 f"--coordinator {self.coordinator} was given; give HOST:PORT of process 0, such as "
                 "10.0.0.1:9876."
@@ -281,7 +282,8 @@ class Launch:
         if self.devices is not None:
             return self.devices
         on_cpu = jax.devices()[0].platform == "cpu"
-        return jax.process_count() if on_cpu else jax.device_count()
+        number = jax.process_count() if on_cpu else jax.device_count()
+        return number if on_cpu else 1 << (number.bit_length() - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import platform
 import socket
 import sys
 import threading
@@ -20,10 +21,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import jax
-import numpy as np
-from jax.experimental.multihost_utils import broadcast_one_to_all
 
-from ._config import flag, Launch
+# What processes tell each other before they compute together; JAX has no public name for it.
+from jax._src.distributed import global_state
+
+from .._disk import together
+from ._config import flag, Launch, Options
 from ._errors import UsageError
 
 
@@ -31,6 +34,7 @@ from ._errors import UsageError
 _PATIENCE = 300
 #: What a process says before it leaves in order.
 _BYE = "bye"
+_PORT = "zero_train/port"
 
 
 def join(launch: Launch) -> None:
@@ -41,7 +45,14 @@ def join(launch: Launch) -> None:
     if jax.distributed.is_initialized():
         return
     if launch.coordinator is not None:
-        _check_coordinator(launch.coordinator, int(launch.process_id or 0))
+        if launch.process_id:
+            _reach(launch.coordinator, launch.process_id)
+        elif _listens(launch.coordinator) is None:
+            raise UsageError(
+                f"--process-id 0 was given, and somebody listens at --coordinator "
+                f"{launch.coordinator} already; give each process an id of its own, and each run a "
+                "port of its own."
+            )
         with _patient(launch):
             jax.distributed.initialize(
                 launch.coordinator,
@@ -55,10 +66,26 @@ def join(launch: Launch) -> None:
             with _patient(launch):
                 jax.distributed.initialize(initialization_timeout=2 * _PATIENCE)
         except (ValueError, RuntimeError) as e:
+            if launch.processes == 1:
+                return  # JAX found no others
             raise UsageError(
-                f"the launcher's processes could not be found ({str(e).splitlines()[0][:200]}); "
-                "give --coordinator, --process-id and --num-processes."
+                f"the launcher's {launch.processes} processes could not be found "
+                f"({str(e).splitlines()[0][:200]}); give --coordinator, --process-id and "
+                "--num-processes. For a run each, give --num-processes 1, --process-id 0 and a "
+                "--coordinator with a port of its own."
             ) from e
+
+
+def _in_slice() -> bool:
+    """Whether this may be one of several processes that only JAX can count: an indexed job of
+    Kubernetes, or a TPU slice."""
+    # Without this package JAX does not ask Kubernetes, and the pods of a job may have a run each.
+    if "JOB_COMPLETION_INDEX" in os.environ and importlib.util.find_spec("kubernetes") is not None:
+        return True
+    if "tpu" not in os.environ.get("JAX_PLATFORMS", "tpu"):
+        return False
+    chips = any(pathlib.Path(path).exists() for path in ("/dev/accel0", "/dev/vfio/0"))
+    return chips and importlib.util.find_spec("libtpu") is not None
 
 
 @contextlib.contextmanager
@@ -67,13 +94,12 @@ def _patient(launch: Launch) -> Iterator[None]:
 
     def give_up() -> None:
         which = "" if launch.process_id is None else f" {launch.process_id}"
-        print(
-            f"process{which} waited {_PATIENCE} s for all of {launch.processes} processes; start "
-            "each of them with a --process-id of its own and the same --coordinator.",
-            file=sys.stderr,
-            flush=True,
+        number = f"all of {launch.processes}" if launch.processes > 1 else "the other"
+        _leave_with(
+            f"process{which} waited {_PATIENCE} s for {number} processes; start each of them with "
+            "a --process-id of its own and the same --coordinator.",
+            2,
         )
-        os._exit(2)
 
     timer = threading.Timer(_PATIENCE, give_up)
     timer.daemon = True
@@ -84,101 +110,77 @@ def _patient(launch: Launch) -> Iterator[None]:
         timer.cancel()
 
 
-def _in_slice() -> bool:
-    """Whether this may be one of several processes that only JAX can count: an indexed job of
-    Kubernetes, or a TPU slice."""
-    # Without this package JAX does not ask Kubernetes, and the pods of a job may have a run each.
-    if "JOB_COMPLETION_INDEX" in os.environ and importlib.util.find_spec("kubernetes") is not None:
-        return True
-    chips = any(pathlib.Path(path).exists() for path in ("/dev/accel0", "/dev/vfio/0"))
-    return chips and importlib.util.find_spec("libtpu") is not None
-
-
-def _check_coordinator(coordinator: str, process: int) -> None:
-    """Waits until process 0 listens; nobody may listen there before process 0 does."""
-    host, port = coordinator.rsplit(":", 1)
-    until = time.monotonic() + (_PATIENCE if process else 0)
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=10).close()
-            break
-        except OSError as e:
-            if process and (time.monotonic() > until or isinstance(e, socket.gaierror)):
-                raise UsageError(
-                    f"process {process} could not reach process 0 at --coordinator {coordinator} "
-                    f"for {_PATIENCE} s ({e.strerror or e}); start process 0 there, and let "
-                    "connections to this port through."
-                ) from e
-        if not process:
-            return
+def _reach(coordinator: str, process: int) -> None:
+    """Waits until process 0 listens."""
+    began = time.monotonic()
+    while (problem := _listens(coordinator)) is not None:
+        if time.monotonic() - began > _PATIENCE:
+            raise UsageError(
+                f"process {process} could not reach process 0 at --coordinator {coordinator} for "
+                f"{_PATIENCE} s ({problem}); start process 0 there, and let connections to its "
+                "ports through."
+            )
         time.sleep(0.5)
-    if not process:
-        raise UsageError(
-            f"--process-id 0 was given, and somebody listens at --coordinator {coordinator} "
-            "already; give each process an id of its own, and each run a port of its own."
-        )
+
+
+def _listens(address: str) -> str | None:
+    """`None` where somebody does, or what is in the way."""
+    host, port = _host(address), address.rpartition(":")[2]
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as e:
+        return e.strerror or str(e)
+    return None
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
 
 
 @contextlib.contextmanager
-def watched(config: Any) -> Iterator[None]:
+def watched(config: Any, options: Options) -> Iterator[None]:
     """Checks that all processes of a run belong together, and inside the `with` block ends this one
     with a line when another one ends. Does nothing where there is only one.
 
     **Raises:** [`zero_train.app.UsageError`][] where the processes differ in the number of their
-    devices, the configuration or the versions of the packages.
+    devices, the configuration, the options or the versions of the packages.
     """
     if jax.process_count() == 1:
         yield
         return
-    _meet(config)
+    peers = _Peers(_identity(config, options))
     try:
         yield
     except BaseException as e:
-        reason = " ".join(str(e).split())[:300] or type(e).__name__
-        _say(f"process {jax.process_index()} on {socket.gethostname()} stopped: {reason}")
+        peers.leave(" ".join(str(e).split())[:300] or type(e).__name__)
         raise
-    _say(_BYE)
+    together("the end of the run")
+    peers.leave()
     jax.distributed.shutdown()  # waits for the others
 
 
-def _meet(config: Any) -> None:
-    _check_devices()
-    server = _listening() if jax.process_index() == 0 else None
-    said = f"{socket.gethostname()} {server.getsockname()[1] if server else 0}".encode()
-    address = np.zeros((256,), np.uint8)
-    address[: len(said)] = np.frombuffer(said, np.uint8)
-    host, port = bytes(broadcast_one_to_all(address)).rstrip(b"\0").decode().split()
-    me = {"process": jax.process_index(), "host": socket.gethostname(), "is": _identity(config)}
-    if server is not None:
-        _serve(server, me)
-    else:
-        _follow(host, int(port), me)
-
-
-def _say(line: str) -> None:
-    for connection in _connections:
-        with contextlib.suppress(OSError):
-            connection.sendall(f"{line}\n".encode())
-
-
-_connections: list[socket.socket] = []
-
-
-def _check_devices() -> None:
-    """JAX's own functions for several processes need as many devices in each."""
-    owners = [device.process_index for device in jax.devices()]
-    numbers = [owners.count(process) for process in range(jax.process_count())]
-    if len(set(numbers)) > 1:
-        has = ", ".join(f"process {i} has {number}" for i, number in enumerate(numbers))
-        raise UsageError(f"{has} devices; give every process as many.")
-
-
-def _identity(config: Any) -> dict[str, Any]:
+def _identity(config: Any, options: Options) -> dict[str, Any]:
     """What must be the same in all processes, each with a name for messages."""
-    names = ("jax", "jaxlib", "equinox", "optax", "zero-train", "zero-search", "zero-memory")
-    versions = {name: _version(name) for name in names}
-    given = {flag(name): value for name, value in dataclasses.asdict(config).items()}
-    return json.loads(json.dumps({**versions, **given}, default=str))
+    ours = [f"zero-{name}" for name in ("envs", "search", "memory", "nets", "train")]
+    names = ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", *ours)
+    given = {
+        **dataclasses.asdict(config),
+        "out": str(options.out),
+        "resume": options.resume,
+        "devices": options.devices,
+    }
+    return json.loads(
+        json.dumps(
+            {
+                "Python": platform.python_version(),
+                **{name: _version(name) for name in names},
+                "devices of its own": len(jax.local_devices()),
+                "platform": jax.devices()[0].platform,
+                **{flag(name): value for name, value in given.items()},
+            },
+            default=str,
+        )
+    )
 
 
 def _version(name: str) -> str:
@@ -188,85 +190,135 @@ def _version(name: str) -> str:
         return "none"
 
 
-def _listening() -> socket.socket:
-    server = socket.create_server(("", 0), backlog=1024)
-    server.settimeout(_PATIENCE)
-    return server
+class _Peers:
+    """The other processes, seen from this one: process 0 is connected to all, they to it."""
 
+    def __init__(self, identity: Mapping[str, Any]):
+        self._me = f"process {jax.process_index()} on {socket.gethostname()}"
+        self._connections: list[socket.socket] = []
+        self._leaving = False
+        if jax.process_index() == 0:
+            self._serve(identity)
+        else:
+            self._follow(identity)
 
-def _serve(server: socket.socket, me: Mapping[str, Any]) -> None:
-    """Process 0: meets all others, compares them with itself, and watches over them."""
-    others: dict[int, tuple[socket.socket, str]] = {}
-    complaint = ""
-    while len(others) < jax.process_count() - 1:
-        connection, _ = server.accept()
-        connection.settimeout(_PATIENCE)
-        other = json.loads(_line(connection))
-        others[other["process"]] = connection, other["host"]
-        differing = [k for k, v in me["is"].items() if other["is"].get(k) != v]
-        if differing and not complaint:
-            name = differing[0]
-            complaint = (
-                f"process {other['process']} on {other['host']} has {name} "
-                f"{other['is'].get(name)}, and process 0 has {me['is'][name]}; start all with the "
-                "same command and the same versions."
+    def leave(self, reason: str | None = None) -> None:
+        """Says good-bye, or why this process stops; then the others stop too."""
+        self._leaving = True
+        self._say(_BYE if reason is None else f"{self._me} stopped: {reason}")
+        if reason is not None:
+            _go_last()
+
+    def _serve(self, identity: Mapping[str, Any]) -> None:
+        """Meets all others, compares them with this process, and watches over them."""
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        server = socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=dual)
+        server.settimeout(_PATIENCE)
+        client: Any = global_state.client
+        client.key_value_set(_PORT, str(server.getsockname()[1]))
+        who, complaint = [], ""
+        while len(who) < jax.process_count() - 1:
+            try:
+                connection, _ = server.accept()
+                connection.settimeout(_PATIENCE)
+                other = json.loads(_line(connection))
+            except ValueError:
+                continue  # somebody who looks at open ports
+            except OSError as e:
+                raise UsageError(
+                    f"process 0 met {len(who)} of {jax.process_count() - 1} others within "
+                    f"{_PATIENCE} s ({e}); let connections to all its ports through."
+                ) from e
+            self._connections.append(connection)
+            who.append(other["who"])
+            for name, value in identity.items():
+                if other["is"].get(name) != value and not complaint:
+                    complaint = (
+                        f"{other['who']} has {name} {other['is'].get(name)}, and {self._me} has "
+                        f"{value}; start all with the same command and the same versions."
+                    )
+        server.close()
+        self._say(complaint or "welcome")
+        if complaint:
+            raise UsageError(complaint)
+        for connection, name in zip(self._connections, who, strict=True):
+            self._watch(connection, name)
+
+    def _follow(self, identity: Mapping[str, Any]) -> None:
+        """Shows this process to process 0, and waits for its word."""
+        client: Any = global_state.client
+        port = int(client.blocking_key_value_get(_PORT, 1000 * _PATIENCE))
+        host = _host(str(global_state.coordinator_address))
+        said = json.dumps({"who": self._me, "is": identity})
+        try:
+            connection = socket.create_connection((host, port), timeout=_PATIENCE)
+            connection.sendall(f"{said}\n".encode())
+            answer = _line(connection).strip()
+        except OSError as e:
+            raise UsageError(
+                f"{self._me} could not reach process 0 at {host}:{port} ({e}); let connections to "
+                "all its ports through."
+            ) from e
+        if answer != "welcome":
+            raise UsageError(answer or f"process 0 on {host} ended while all met.")
+        self._connections.append(connection)
+        self._watch(connection, f"process 0 on {host}")
+
+    def _say(self, line: str, besides: socket.socket | None = None) -> None:
+        for connection in self._connections:
+            if connection is not besides:
+                with contextlib.suppress(OSError):
+                    connection.sendall(f"{line}\n".encode())
+
+    def _watch(self, connection: socket.socket, who: str) -> None:
+        """Ends this process when the other end of the connection closes without a good-bye."""
+        connection.settimeout(None)
+        # A host that lost its power says nothing: after 20 s of silence it is asked, every 5 s.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+        def listen() -> None:
+            heard = ""
+            with contextlib.suppress(OSError):
+                heard = _line(connection).strip()
+            if heard == _BYE or self._leaving:
+                return
+            gone = heard or f"{who} ended without a word"
+            if heard:
+                time.sleep(1)  # the same reason may be about to end this process by itself
+            if self._leaving:
+                return
+            self._say(gone, besides=connection)
+            _leave_with(
+                f"{gone}; this process stops too. Start all of them again with --resume.", 1
             )
-    server.close()
-    for connection, _ in others.values():
-        connection.sendall(f"{complaint}\n".encode())
-    if complaint:
-        raise UsageError(complaint)
-    connections = {process: connection for process, (connection, _) in others.items()}
-    for process, (connection, host) in others.items():
-        who = f"process {process} on {host}"
-        _watch(connection, who, [x for i, x in connections.items() if i != process])
 
-
-def _follow(host: str, port: int, me: Mapping[str, Any]) -> None:
-    """The others: show themselves to process 0, and wait for its word."""
-    connection = socket.create_connection((host, port), timeout=_PATIENCE)
-    connection.sendall(json.dumps(me).encode() + b"\n")
-    if complaint := _line(connection).strip():
-        raise UsageError(complaint)
-    _watch(connection, f"process 0 on {host}", [])
+        threading.Thread(target=listen, name=f"zero-watch {who}", daemon=True).start()
 
 
 def _line(connection: socket.socket) -> str:
-    with connection.makefile("r") as file:
-        return file.readline()
+    """The next line, without reading past it."""
+    found = b""
+    while not found.endswith(b"\n"):
+        read = connection.recv(1)
+        if not read:
+            return ""
+        found += read
+    return found.decode(errors="replace")
 
 
-def _watch(connection: socket.socket, who: str, others: list[socket.socket]) -> None:
-    """Ends this process when the other end of the connection closes without a good-bye."""
-    connection.settimeout(None)
-    # A host that lost its power says nothing: after 20 s of silence it is asked, every 5 s.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    _connections.append(connection)
-
-    def listen() -> None:
-        heard = ""
-        with contextlib.suppress(OSError):
-            heard = connection.recv(1024).decode().strip()
-        if heard == _BYE:
-            return
-        gone = heard or f"{who} ended without a word"
-        for other in others:
-            with contextlib.suppress(OSError):
-                other.sendall(f"{gone}\n".encode())
-        if heard:
-            time.sleep(1)  # the same reason may end this process by itself
-        _end(gone)
-
-    threading.Thread(target=listen, name=f"zero-watch {who}", daemon=True).start()
-
-
-def _end(gone: str) -> NoReturn:
-    """Ends this process, whose main thread may wait for the other one inside XLA."""
+def _leave_with(line: str, code: int) -> NoReturn:
+    """Ends this process, whose main thread may wait for another one inside XLA."""
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-    then = "this process stops too. Start all of them again with --resume"
-    os.write(2, f"{cursor}{gone}; {then}.\n".encode())
-    time.sleep(0.5)  # until process 0 has told the others
-    os._exit(1)
+    os.write(2, f"{cursor}{line}\n".encode())
+    _go_last()
+    os._exit(code)
+
+
+def _go_last() -> None:
+    """Has process 0 stop after the others, which JAX ends with a stack trace when it is gone."""
+    if jax.distributed.is_initialized() and jax.process_index() == 0:
+        time.sleep(3)

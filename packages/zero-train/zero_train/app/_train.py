@@ -34,13 +34,13 @@ from .. import (
     StopSignal,
     template,
 )
+from .._disk import together
 from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
 from ._config import AbstractConfig, folder_of, Options
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
-from ._processes import watched
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -67,11 +67,6 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    with watched(config):
-        return _trained(app, config, options)
-
-
-def _trained(app: App[Config], config: Config, options: Options) -> bool:
     loop = built(app, config, options.num_devices)
     like = template(loop)
     _check_memory(like)
@@ -189,6 +184,7 @@ def _prepare(
                 return None
             if fresh and task is first:
                 view.note(f"the first games begin {after()}")
+    together("the first step")
     view.note(f"the first step begins {after()}")
     if fresh:
         last_time.keep(time.monotonic() - began)
@@ -205,6 +201,9 @@ def _first_games(
     config: AbstractConfig, loop: Loop, compiled: concurrent.futures.Future | None
 ) -> LoopState:
     """The state after them, played as soon as what collects is compiled."""
+    if compiled is not None and jax.process_count() > 1:
+        compiled.result()
+    together("the first games")
     state = init(loop, key=jr.fold_in(jr.key(config.seed), 0))
     if compiled is not None:
         compiled.result()
