@@ -53,17 +53,18 @@ lines() {
 if [[ -n ${SMALL:-} ]]; then
     cells=(64x32) deep=(16x32) network=1x16 standard=tiny minesweeper=tiny monsters=tiny opponent=greedy
     games=4 spo=(--env pendulum --repeats 1)
-    rounds=(--simulations 8 --batches 2 --runs 2)
+    rounds=(--simulations 8 --batches 2 --runs 2) kernels=(--cells 16x8 --runs 2)
 else
     cells=(1024x32 1024x128 128x800 1x800) deep=(1024x32 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
-    rounds=(--simulations 32 128 --batches 1 128 1024)
+    rounds=(--simulations 32 128 --batches 1 128 1024) kernels=(--cells 1024x32 1024x128 128x800)
 fi
 
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
 part search 20 "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
 part search-network 15 "$python" search_vs_mctx.py --no-naive --runs 3 --network "$network" \
     --cells "${deep[@]}"
+part search-kernels 6 "$python" search_kernels.py "${kernels[@]}"
 part env-othello 3 "$python" envs_othello.py
 train othello 30 --preset "$standard"
 part strength-othello 8 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \

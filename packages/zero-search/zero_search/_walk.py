@@ -161,6 +161,27 @@ def with_losses(
     )
 
 
+def rescored(
+    rules: Rules,
+    node: NodeStatistics,
+    visits: Visits,
+    marks: Float[Array, "visits actions"] | None,
+    mark: int,
+    chance: Float[Array, " visits"] | None,
+) -> tuple[Int[Array, " visits"], list[Float[Array, "visits actions"]]]:
+    """What comes next at nodes that were visited, and the planes of their edges.
+
+    `marks` are the walks that have not come back, if they are counted, `mark` what to add to them.
+    """
+    edge = [node.visits, node.qvalues]
+    if marks is not None:
+        taken = visits.taken(node.visits.shape[-1]).astype(jnp.float32)
+        marks = marks + mark * taken
+        edge.append(marks)
+        node = with_losses(node, marks, rules.virtual_loss)
+    return rules.choose(node, chance), edge
+
+
 def descend(
     fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"]
 ) -> tuple[Notes, Walk]:
