@@ -217,6 +217,8 @@ def test_searches_on_a_mesh():
     def run(state, key):
         return planner.plan(model, state, planner.init(model, state), key=key)[0].visits
 
-    given = model.start(6), jr.split(jr.key(0), 6)
-    shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))
-    np.testing.assert_array_equal(shared(*given), quick_jit(run)(*given))
+    given = lambda: (model.start(6), jr.split(jr.key(0), 6))
+    # Interpreted kernels know nothing of what varies over devices.
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
+    shared = quick_jit(mapped)
+    np.testing.assert_array_equal(shared(*given()), quick_jit(run)(*given()))
