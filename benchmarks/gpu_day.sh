@@ -61,10 +61,12 @@ if [[ -n ${SMALL:-} ]]; then
     cells=(64x32) deep=(16x32) network=1x16 standard=tiny minesweeper=tiny monsters=tiny opponent=greedy
     games=4 spo=(--env pendulum --preset tiny --repeats 1)
     rounds=(--simulations 8 --considered 8 --batches 2 --runs 2) boards=(--games 64 --turns 3)
+    kernels=(--cells 16x8 --runs 2)
 else
     cells=(1024x32 1024x128 128x800 1x800) deep=(1024x32 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
     rounds=(--simulations 32 128 --batches 1 128 1024) boards=()
+    kernels=(--cells 1024x32 1024x128 128x800)
 fi
 
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
@@ -74,6 +76,7 @@ part search-network 15 "$python" search_vs_mctx.py --no-naive --runs 3 --network
 # The same with the loops of the search in one CUDA graph (docs/accelerators.md).
 part search-graph 10 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
     "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
+part search-kernels 6 "$python" search_kernels.py "${kernels[@]}"
 part env-othello 3 "$python" envs_othello.py "${boards[@]}"
 train othello 30 --preset "$standard"
 part strength-othello 8 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \

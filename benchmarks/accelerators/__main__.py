@@ -168,6 +168,19 @@ def _gumbel() -> dict[str, Any]:
     return _othello(TreeSearch.gumbel(TURNS))
 
 
+def _fused() -> dict[str, Any]:
+    """As `_puct`, each walk a kernel."""
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.muzero(TURNS, kernels="pallas"))
+
+
+def _fused_gumbel() -> dict[str, Any]:
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.gumbel(TURNS, kernels="pallas"))
+
+
 def _rounds() -> dict[str, Any]:
     from zero_search import TreeSearch
 
@@ -239,6 +252,8 @@ def _particles() -> dict[str, Any]:
 SEARCHES = {
     "search-puct": _puct,
     "search-gumbel": _gumbel,
+    "search-fused": _fused,
+    "search-fused-gumbel": _fused_gumbel,
     "search-rounds": _rounds,
     "search-leaves": _leaves,
     "search-reuse": _reuse,

@@ -38,6 +38,24 @@ def check_count(owner: str, low: int, /, **fields: int) -> None:
             raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, {low} or more.")
 
 
+def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
+    """Raises where a hyperparameter of `owner` is none of those allowed."""
+    for name, value in fields.items():
+        if value not in allowed:
+            raise ValueError(
+                f"`{owner}({name}={value!r})`: must be one of {', '.join(map(repr, allowed))}."
+            )
+
+
+def check_kernels(owner: str, kernels: str) -> None:
+    check_option(owner, ("plain", "pallas"), kernels=kernels)
+    if kernels == "pallas" and jax.__version_info__ < (0, 10):
+        raise ValueError(
+            f"`{owner}(kernels={kernels!r})`: needs jax 0.10 or later, and this is "
+            f"{jax.__version__}; leave `kernels` out."
+        )
+
+
 def check_limits(owner: str, max_nodes: int | None, max_depth: int | None) -> None:
     if max_nodes is not None and not (_is_integer(max_nodes) and max_nodes >= 1):
         raise ValueError(

@@ -31,13 +31,13 @@ from ._walk import (
     NO_CHILD,
     NOT_EXPANDED,
     Notes,
+    rescored,
     RootChoice,
     Up,
     visited,
     VISITS,
     Visits,
     Walk,
-    with_losses,
 )
 from ._words import Rows
 
@@ -161,11 +161,10 @@ def begin(
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
     """One simulation of every game."""
     forest = loop.whole
-    notes, walk = descend(fixed, forest, loop.notes, forest.steps(fixed.base))
+    notes, walk = walk_down(fixed, forest, loop.notes, None)
     found = evaluate(fixed, forest, walk, sim)
     forest, up, slot = store(fixed, forest, walk, found)
-    real = jnp.ones_like(fixed.alive)
-    forest, notes = enter(fixed, forest, notes, walk, up, real, 0, (sim + 1, None))
+    forest, notes = enter(fixed, forest, notes, walk, up, None, 0, (sim + 1, None))
     state = forest.layout.join(found.state)
     return Loop(forest, notes, slot, state, None, *counted(fixed, loop, walk, found))
 
@@ -185,7 +184,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
 
     def down(i, carry):
         forest, notes, started, paths, walks = carry
-        notes, walk = descend(fixed, forest, notes, forest.steps(fixed.base))
+        notes, walk = walk_down(fixed, forest, notes, None)
         if started is not None:
             first = jax.nn.one_hot(notes.path[0, :, 1], started.shape[1], dtype=jnp.float32)
             started = started + jnp.where(fixed.alive[:, None], first, 0.0)
@@ -338,20 +337,59 @@ def enter(
     notes: Notes,
     walk: Walk,
     up: Up,
-    real: Bool[Array, " batch"],
+    real: Bool[Array, " batch"] | None,
     mark: int,
     following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None],
 ) -> tuple[Forest, Notes]:
     """Backs up along every walk, and finds the best action of every visited node anew.
 
-    `mark` is added to the number of walks that wait at each edge for their leaf; `following` is
-    the next simulation and how many have started with each action, if that is counted.
+    `real` says which of the walks count, or is `None`. `mark` is added to the number of walks that
+    wait at each edge for their leaf; `following` is the next simulation and how many have started
+    with each action, if that is counted.
     """
     skip = 0 if fixed.choose_root is None else 1
-    notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
+    forest, notes, roots = back_up(fixed, forest, notes, walk, up, real, skip, mark)
     if fixed.choose_root is not None:
         forest = write(fixed, forest, roots, mark, following)
-    return score(fixed, forest, notes, total, mark), notes
+    return forest, notes
+
+
+def walk_down(
+    fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"] | None
+) -> tuple[Notes, Walk]:
+    """Walks to the leaves: from the roots by `step`, or by what is cached there."""
+    if fixed.rules.kernels == "pallas":
+        # Pallas takes half a second to import.
+        from . import _kernels
+
+        return _kernels.descend(fixed, forest, notes, step)
+    return descend(fixed, forest, notes, forest.steps(fixed.base) if step is None else step)
+
+
+def back_up(
+    fixed: Fixed,
+    forest: Forest,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
+    real: Bool[Array, " batch"] | None,
+    skip: int,
+    mark: int,
+) -> tuple[Forest, Notes, Visits]:
+    """Backs up along every walk, and enters the visits of all levels but the first `skip`.
+
+    `real` says which of the walks count; `None`, that all do.
+
+    **Returns:** the trees, the notes and the roots' visits.
+    """
+    if fixed.rules.kernels == "pallas":
+        from . import _kernels
+
+        forest, roots = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
+        return forest, notes, roots
+    real = jnp.ones_like(fixed.alive) if real is None else real
+    notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
+    return score(fixed, forest, notes, total, mark), notes, roots
 
 
 def score(fixed: Fixed, forest: Forest, notes: Notes, total: Int[Array, ""], mark: int) -> Forest:
@@ -381,13 +419,8 @@ def write(
     """Enters visits in the trees, with what comes next there; `following` is for the roots."""
     rules = fixed.rules
     node = root = visited(forest, visits)
-    edge = [node.visits, node.qvalues]
-    if rules.num_leaves > 1:
-        taken = visits.taken(forest.edge.shape[-1]).astype(jnp.float32)
-        marked = take(forest.edge, visits.row)[:, 2] + mark * taken
-        edge.append(marked)
-        node = with_losses(node, marked, rules.virtual_loss)
-    best = rules.choose(node, forest.chance(visits.row))
+    marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
+    best, edge = rescored(rules, node, visits, marks, mark, forest.chance(visits.row))
     if following is not None and fixed.choose_root is not None:
         sim, started = following
         root = rules.decisions(root)

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from ._check import check_search
-from ._engine import begin, counted, evaluate, Loop, score, SearchStats, store, widened
+from ._engine import back_up, begin, counted, evaluate, Loop, SearchStats, store, walk_down, widened
 from ._forest import Forest, take
 from ._model import AbstractPriorModel
 from ._statistics import NodeStatistics
 from ._tree import COUNT, RAW, Rules, Tree, VALUE
-from ._walk import ascend, blank, descend, Fixed, Visits, with_visit
+from ._walk import blank, Fixed, Visits, with_visit
 
 
 #: `(statistics, started) -> scores` of the roots' actions; `-inf` where one is illegal.
@@ -84,13 +84,12 @@ def _round(
     """One simulation of each of the actions that are left in every game."""
     forest = loop.whole
     code = take(forest.child, forest.entry(lanes.base, action))
-    notes, walk = descend(lanes, forest, loop.notes, jnp.stack([action, code], axis=1))
+    notes, walk = walk_down(lanes, forest, loop.notes, jnp.stack([action, code], axis=1))
     pick = lambda own, x: jnp.where(walk.index == 0, own, x)
     walk = dataclasses.replace(walk, action=pick(action, walk.action), code=pick(code, walk.code))
     found = evaluate(lanes, forest, walk, number)
     forest, up, slot = store(lanes, forest, walk, found)
-    notes, visits, total = ascend(lanes, forest, notes, walk, up, jnp.ones_like(lanes.alive), 1)
-    forest = score(lanes, forest, notes, total, 0)
+    forest, notes, visits = back_up(lanes, forest, notes, walk, up, None, 1, 0)
     forest = _at_roots(fixed, forest, dataclasses.replace(visits, real=lanes.alive))
     state = forest.layout.join(found.state)
     return Loop(forest, notes, slot, state, None, *counted(lanes, loop, walk, found))

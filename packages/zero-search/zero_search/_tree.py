@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._backup import AbstractBackup, back_up, MeanBackup
 from ._chance import decision, Outcomes, widened
-from ._check import check_count, check_kinds, check_limits, check_planted
+from ._check import check_count, check_kernels, check_kinds, check_limits, check_planted
 from ._sample import equal_rows, safe_softmax
 from ._select import AbstractSelection, best_action, prepare
 from ._statistics import NodeStatistics
@@ -151,6 +151,7 @@ class Rules(eqx.Module):
     - `stop_at_final`: revisit final nodes; otherwise expand below them like anywhere else.
     - `num_leaves`: walks of a game before their leaves are evaluated together.
     - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
+    - `kernels`: `"plain"` or `"pallas"`, what the walks are made of.
     """
 
     selection: AbstractSelection
@@ -160,12 +161,19 @@ class Rules(eqx.Module):
     stop_at_final: bool = True
     num_leaves: int = 1
     virtual_loss: float = 1.0
+    kernels: str = "plain"
 
     def __check_init__(self):
         check_kinds("Rules", AbstractSelection, selection=self.selection)
         check_kinds("Rules", AbstractBackup, backup=self.backup)
         check_limits("Rules", None, self.max_depth)
         check_count("Rules", 1, num_leaves=self.num_leaves)
+        check_kernels("Rules", self.kernels)
+        if self.outcomes is not None and self.kernels != "plain":
+            raise ValueError(
+                f"`TreeSearch(kernels={self.kernels!r})` over a model with chance nodes: only "
+                '"plain" has them; leave `kernels` out, or give `outcomes="frozen"`.'
+            )
 
     def prior(
         self, logits: Float[Array, "rows columns"], chance: Float[Array, " rows"] | None = None

@@ -161,6 +161,27 @@ def with_losses(
     )
 
 
+def rescored(
+    rules: Rules,
+    node: NodeStatistics,
+    visits: Visits,
+    marks: Float[Array, "visits actions"] | None,
+    mark: int,
+    chance: Float[Array, " visits"] | None,
+) -> tuple[Int[Array, " visits"], list[Float[Array, "visits actions"]]]:
+    """What comes next at nodes that were visited, and the planes of their edges.
+
+    `marks` are the walks that have not come back, if they are counted, `mark` what to add to them.
+    """
+    edge = [node.visits, node.qvalues]
+    if marks is not None:
+        taken = visits.taken(node.visits.shape[-1]).astype(jnp.float32)
+        marks = marks + mark * taken
+        edge.append(marks)
+        node = with_losses(node, marks, rules.virtual_loss)
+    return rules.choose(node, chance), edge
+
+
 def descend(
     fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"]
 ) -> tuple[Notes, Walk]:
@@ -169,23 +190,27 @@ def descend(
     limit = fixed.rules.max_depth
 
     def body(carry):
-        path, index, step, active, depth, level = carry
+        path, index, step, depth, level = carry
         block = []
         for _ in range(LEVELS):
             block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
-            depth = depth + active.astype(jnp.int32)
-            active = active & (step[:, CODE] >= 0)
+            active = depth >= 0
+            follows = active & (step[:, CODE] >= 0)
             if limit is not None:
-                active = active & (depth < limit)
-            index = jnp.where(active, step[:, CODE], index)
+                follows = follows & (depth + 1 < limit)
+            depth = jnp.where(active, jnp.where(follows, depth + 1, ~(depth + 1)), depth)
+            index = jnp.where(follows, step[:, CODE], index)
             step = forest.steps(fixed.base + index)
         path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
-        return path, index, step, active, depth, level + LEVELS
+        return path, index, step, depth, level + LEVELS
 
+    # A walk that has ended has its depth inverted, for every array of a loop is copied first.
     zeros = jnp.zeros_like(fixed.base)
-    init = (notes.path, zeros, step, fixed.alive, zeros, jnp.zeros((), jnp.int32))
-    path, index, step, _, depth, _ = jax.lax.while_loop(lambda c: jnp.any(c[3]), body, init)
-    walk = Walk(index, step[:, ACTION], step[:, CODE], depth)
+    depth = jnp.where(fixed.alive, 0, ~zeros)
+    init = (notes.path, zeros, step, depth, jnp.zeros((), jnp.int32))
+    more = lambda carry: jnp.any(carry[3] >= 0)
+    path, index, step, depth, _ = jax.lax.while_loop(more, body, init)
+    walk = Walk(index, step[:, ACTION], step[:, CODE], ~depth)
     return Notes(path, notes.visit, notes.value), walk
 
 
@@ -220,9 +245,10 @@ def ascend(
         return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
 
     def body(carry):
-        block, visit, value, up, _ = carry
-        levels = block * LEVELS + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
-        path = jax.lax.dynamic_slice_in_dim(notes.path, block * LEVELS, LEVELS, 0)
+        left, visit, value, up, _ = carry
+        first = (left - 1) * LEVELS
+        levels = first + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
+        path = jax.lax.dynamic_slice_in_dim(notes.path, first, LEVELS, 0)
         row, action = base[None] + path[..., 0], path[..., 1]
         node = forest.nodes(row.reshape(-1)).reshape(*row.shape, -1)
         on = levels < walk.depth[None]
@@ -235,11 +261,11 @@ def ascend(
         to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
         visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
         value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
-        return block - 1, visit, value, up, new[-1]
+        return left - 1, visit, value, up, new[-1]
 
-    blocks = (jnp.max(walk.depth) - 1) // LEVELS
-    init = (blocks, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
-    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] >= 0, body, init)
+    turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), LEVELS))
+    init = (turns, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
+    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] > 0, body, init)
     row = jnp.where(fixed.alive, base, forest.nowhere(batch))
     roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
-    return Notes(notes.path, visit, value), roots, start[-1] + count[-1]
+    return Notes(notes.path, visit, value), roots, jnp.sum(count)
