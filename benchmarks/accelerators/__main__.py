@@ -82,8 +82,8 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
     """An app and its configuration for so many devices; `NAME-apart` acts on half of them."""
     from zero_cli._apps import APPS
     from zero_spo._config import presets
-    from zero_train.app import Options
-    from zero_train.app._config import following
+    from zero_train.app import Launch, Options
+    from zero_train.app._options import following
 
     app, _, apart = name.partition("-")
     if app == "spo":
@@ -98,7 +98,7 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
     # As `--devices` does it, with at least one environment and one row a device.
     rows = {name: max(getattr(config, name), devices) for name in ("envs", "batch")}
     config = dataclasses.replace(config, actor_devices=acting, **rows)
-    return record, following(config, Options(out=HERE, devices=devices))
+    return record, following(config, Options(out=HERE, launch=Launch(devices=devices)))
 
 
 def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:

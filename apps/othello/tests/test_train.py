@@ -13,7 +13,7 @@ import pytest
 
 from zero_othello.__main__ import APP, main
 from zero_train import Checkpoints, read_lines, RunError
-from zero_train.app import load, Options, train, View
+from zero_train.app import Launch, load, Options, train, View
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -126,7 +126,7 @@ def test_tiny_runs_whole(tmp_path, scalars):
     """The hello-world preset as `othello train --preset tiny` runs it, on eight devices."""
     from zero_othello._config import PRESETS
 
-    train(APP, PRESETS["tiny"], Options(out=tmp_path / "tiny", devices=8))
+    train(APP, PRESETS["tiny"], Options(out=tmp_path / "tiny", launch=Launch(devices=8)))
     lines = read_lines(tmp_path / "tiny" / "metrics.jsonl")
     assert len(lines) == PRESETS["tiny"].steps
     shown = scalars(tmp_path / "tiny")

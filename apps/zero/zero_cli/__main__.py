@@ -3,7 +3,9 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import tyro
 
 from zero_spo.__main__ import run_command as run_spo
 from zero_train.app import errors_of, expects_accelerator, Launch, peek, run, start_jax, UsageError
@@ -14,10 +16,11 @@ from ._worlds import build_world, OWN_APPS, TUNED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Chosen(Launch):
+class _Chosen:
     """What must be known before all other flags."""
 
     agent: Literal["alphazero", "expert", "spo", "mpo"] | None = None
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 
 def main() -> None:
@@ -68,7 +71,7 @@ def _train(words: list[str]) -> None:
         app, *flags = OWN_APPS[name]
         return run(APPS[app], ["train", *flags, *words])
     chosen = peek(_Chosen, "zero train", words)
-    start_jax(chosen)
+    start_jax(chosen.launch)
     world = build_world(name)
     agent: Any = world.choose(chosen.agent)
     preset = "standard" if expects_accelerator() else "quick"

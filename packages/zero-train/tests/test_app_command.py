@@ -19,6 +19,7 @@ from zero_train.app import (
     AbstractCommand,
     App,
     expects_accelerator,
+    Launch,
     load_config,
     main,
     Options,
@@ -26,7 +27,7 @@ from zero_train.app import (
     run as run_command,
     UsageError,
 )
-from zero_train.app._config import folder_of, following
+from zero_train.app._options import folder_of, following
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Config(AbstractAdamWConfig):
 def test_shards_follow_the_devices(tmp_path, devices, acting, shards):
     """Those of a run to resume stay, whatever the devices are now."""
     config = Config(envs=1280, batch=1280, actor_devices=acting)
-    options = Options(out=tmp_path, devices=devices)
+    options = Options(out=tmp_path, launch=Launch(devices=devices))
     assert following(config, options).shards == shards
     (tmp_path / "config.json").write_text('{"shards": 2}')
     assert following(config, dataclasses.replace(options, resume=True)).shards == 2
@@ -65,9 +66,9 @@ def test_shards_that_are_given_follow_no_devices(tmp_path, monkeypatch):
 
     app = App("some", "Some.", {"default": Config()}, build)
     asked = ["train", f"--out={tmp_path / 'run'}", "--devices=256"]
+    monkeypatch.setattr("zero_train.app._command.start_jax", lambda launch: None)
     with pytest.raises(UsageError, match="--devices 256 asks for 256 shards: --envs 128 does not"):
         run_command(app, asked)
-    monkeypatch.setattr("zero_train.app._command.start_jax", lambda devices: None)
     with pytest.raises(Built):
         run_command(app, [*asked, "--shards=8"])
 
@@ -99,7 +100,7 @@ APP = App("app", "Goes and comes.", PRESETS, lambda config: pytest.fail("nothing
 def train(monkeypatch):
     """`train(WORDS)`: the configuration and the options that `app train WORDS` trains with."""
     given: list[Any] = []
-    for name, then in (("start_jax", lambda devices: None), ("train", lambda *x: given.append(x))):
+    for name, then in (("start_jax", lambda launch: None), ("train", lambda *x: given.append(x))):
         monkeypatch.setattr(f"zero_train.app._command.{name}", then)
 
     def train(*words: str) -> tuple[Config, Options]:
@@ -114,7 +115,7 @@ def test_a_preset_gives_the_defaults_of_all_other_flags(train, tmp_path, monkeyp
     assert train() == (Config(), Options(out=pathlib.Path("runs/small")))
     config, options = train("--learning-rate", "0.25", "--devices=2", "--preset", "large")
     assert config == Config(steps=900, learning_rate=0.25)
-    assert options == Options(out=pathlib.Path("runs/large"), devices=2)
+    assert options == Options(out=pathlib.Path("runs/large"), launch=Launch(devices=2))
     _, options = train("--out", "there", "--max-minutes", "2")
     assert options == Options(out=pathlib.Path("there"), max_minutes=2.0)
 

@@ -133,7 +133,7 @@ def nim_loop(num_devices: int, actor_devices: int, **changes: Any) -> Loop:
         augment=None,
         unroll_length=4,
         num_updates=NUM_UPDATES,
-        mesh=data_mesh(num_devices),
+        mesh=changes.get("mesh") or data_mesh(num_devices),
         actor_devices=actor_devices,
     )
     return Loop(**{**fields, **changes})
@@ -374,10 +374,11 @@ def test_bad_splits_are_refused(devices, acting, changes, message):
 
 
 def test_several_processes_are_refused(monkeypatch):
+    mesh = data_mesh(2)
     monkeypatch.setattr("jax.process_count", lambda: 2)
-    nim_loop(2, 0)
+    nim_loop(2, 0, mesh=mesh)
     with pytest.raises(ValueError, match="actor_devices=1 was given with 2 processes"):
-        nim_loop(2, 1)
+        nim_loop(2, 1, mesh=mesh)
 
 
 def test_a_state_of_another_kind_is_refused(begun, ran):

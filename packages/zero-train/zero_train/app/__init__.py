@@ -35,9 +35,7 @@ from ._config import (
     AbstractConfig as AbstractConfig,
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
-    Launch as Launch,
     load_config as load_config,
-    Options as Options,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
@@ -52,6 +50,10 @@ from ._evaluation import (
     RunFiles as RunFiles,
     sentence as sentence,
     with_simulations as with_simulations,
+)
+from ._options import (
+    Launch as Launch,
+    Options as Options,
 )
 from ._report import (
     chart as chart,

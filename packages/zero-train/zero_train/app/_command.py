@@ -20,8 +20,9 @@ from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
-from ._config import check_bounds, flag, folder_of, following, Launch, load_config, Options
+from ._config import check_bounds, flag, load_config
 from ._errors import UsageError
+from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
 from ._train import train
@@ -210,7 +211,7 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
     config, options = arguments.config, arguments.options
-    start_jax(options)
+    start_jax(options.launch)
     with watched(config, options):
         if first.shards is None:
             config = following(config, options)

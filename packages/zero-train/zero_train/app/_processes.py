@@ -26,8 +26,9 @@ import jax
 from jax._src.distributed import global_state
 
 from .._disk import together
-from ._config import flag, Launch, Options
+from ._config import flag
 from ._errors import UsageError
+from ._options import Launch, Options
 
 
 #: Seconds in which all processes have to have started.
@@ -167,7 +168,7 @@ def _identity(config: Any, options: Options) -> dict[str, Any]:
         **dataclasses.asdict(config),
         "out": str(options.out),
         "resume": options.resume,
-        "devices": options.devices,
+        "devices": options.launch.devices,
     }
     return json.loads(
         json.dumps(

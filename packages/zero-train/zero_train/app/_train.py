@@ -38,9 +38,10 @@ from .._disk import together
 from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
-from ._config import AbstractConfig, folder_of, Options
+from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
+from ._options import folder_of, Options
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -67,7 +68,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    loop = built(app, config, options.num_devices)
+    loop = built(app, config, options.launch.num_devices)
     like = template(loop)
     _check_memory(like)
     with (

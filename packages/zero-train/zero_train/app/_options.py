@@ -1,0 +1,135 @@
+"""How a run is run, apart from what is trained: devices, processes and the run folder."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import math
+import os
+import pathlib
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import jax
+import tyro
+
+from .. import read_json, RunError
+from ._config import Bounds, check_bounds, flag
+from ._errors import UsageError
+from ._sinks import NO_WANDB
+
+
+Config = TypeVar("Config")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launch:
+    """The devices of a run, and the processes that they belong to."""
+
+    devices: int | None = None
+    """Devices to split games, trees and replay over, of all processes together; by default all
+    accelerators, as far as they are a power of two, or one CPU device a process. On a CPU they are
+    virtual."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI up to
+    4, Kubernetes (with the package kubernetes) and on TPU slices no flag is needed."""
+    process_id: int | None = None
+    """The number of this process, from 0."""
+    num_processes: int | None = None
+    """How many processes train together."""
+
+    bounds: ClassVar[Bounds] = dict.fromkeys(("devices", "num_processes"), (1, math.inf))
+
+    def __post_init__(self) -> None:
+        check_bounds(self, self.bounds)
+        names = "coordinator", "process_id", "num_processes"
+        lacking = [flag(name) for name in names if getattr(self, name) is None]
+        if lacking == [flag(name) for name in names]:
+            return
+        if lacking:
+            raise UsageError(
+                f"{' and '.join(lacking)} was left out; give --coordinator, --process-id and "
+                "--num-processes, or none of them under a launcher that JAX knows."
+            )
+        host, _, port = str(self.coordinator).rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise UsageError(
+                f"--coordinator {self.coordinator} was given; give HOST:PORT of process 0, such as "
+                "10.0.0.1:9876."
+            )
+        here, count = int(self.process_id or 0), int(self.num_processes or 1)
+        if here >= count:
+            raise UsageError(
+                f"--process-id {here} of --num-processes {count} was given; give 0 to {count - 1}."
+            )
+
+    @property
+    def processes(self) -> int:
+        """How many processes there will be, as far as that is known before they have met."""
+        if self.num_processes is not None:
+            return self.num_processes
+        slurm = "SLURM_NTASKS" if "SLURM_STEP_NODELIST" in os.environ else ""
+        return max(int(os.environ.get(name, 1)) for name in (slurm, "OMPI_COMM_WORLD_SIZE"))
+
+    @property
+    def num_devices(self) -> int:
+        """The devices asked for, or what they are by default. Asking starts JAX."""
+        if self.devices is not None:
+            return self.devices
+        on_cpu = jax.devices()[0].platform == "cpu"
+        number = jax.process_count() if on_cpu else jax.device_count()
+        return number if on_cpu else 1 << (number.bit_length() - 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a run is run. No option changes its numbers, but for the shards of more than 8 devices
+    (see [`zero_train.app.AbstractConfig`][])."""
+
+    out: pathlib.Path
+    """The run folder, which all processes must see."""
+    resume: bool = False
+    """Go on with the run in the folder, exactly where it was saved."""
+    max_minutes: float | None = None
+    """Save and stop so many minutes after the first step began; --resume goes on."""
+    wandb: bool = False
+    """Also log to Weights & Biases (needs the extra wandb)."""
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
+    """The devices, and the processes that they belong to."""
+
+    bounds: ClassVar[Bounds] = {"max_minutes": (0, math.inf)}
+
+    def __post_init__(self) -> None:
+        check_bounds(self, self.bounds)
+        if self.wandb and importlib.util.find_spec("wandb") is None:
+            raise UsageError(NO_WANDB)
+
+
+def folder_of(config: Any, options: Options) -> dict[str, Any]:
+    """The arguments of `check` and `create` of [`zero_train.RunFolder`][]."""
+    return {
+        "path": options.out,
+        "config": dataclasses.asdict(config),
+        "resume": options.resume,
+        "absent": getattr(config, "absent", {}),
+        # A resumed run may save more or less often; everything else must be as it was.
+        "may_differ": ("checkpoint_every",),
+    }
+
+
+def following(config: Config, options: Options) -> Config:
+    """The configuration with the shards that follow from the devices: one a learning device, where
+    these are a power of two and more than its shards. A run to resume keeps those that it has.
+
+    **Raises:** [`zero_train.app.UsageError`][] where `envs` or `batch` do not divide into them.
+    """
+    known: Any = config
+    number = options.launch.num_devices
+    devices, learners = f"--devices {number}", number - known.actor_devices
+    shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
+    if options.resume:
+        with contextlib.suppress(RunError, KeyError, TypeError):
+            shards = read_json(options.out / "config.json")["shards"]
+    try:
+        return dataclasses.replace(known, shards=shards)
+    except UsageError as e:
+        who = f"The run in {options.out} has" if options.resume else f"{devices} asks for"
+        raise UsageError(f"{who} {shards} shards: {e}") from e
