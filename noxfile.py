@@ -104,6 +104,8 @@ def share_compilations(session: nox.Session) -> None:
     session.env["JAX_COMPILATION_CACHE_DIR"] = str(cache() / "jax")
     # Many programs are single operations, which every test file compiles again.
     session.env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    # Where a machine sets it, every process that a test starts compiles all that it imports.
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
 
 def cache() -> pathlib.Path:
