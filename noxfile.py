@@ -171,8 +171,20 @@ def isolated(session: nox.Session, name: str) -> None:
 
     `tests/test_import_edges.py` reads from the source that nothing undeclared is imported. The git
     address serves what is committed; the wheel and the tests are those of the working tree.
-    `-- PATH` runs the tests of that path instead of the part.
     """
+    part = [str(DISTRIBUTIONS[name] / "tests" / file) for file in ALONE[name]]
+    run_alone(session, name, "pytest", *part)
+
+
+@nox.session
+@nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
+def isolated_full(session: nox.Session, name: str) -> None:
+    """The same as `isolated`, with all fast tests of the package, or with those after `--`."""
+    run_alone(session, name, *PYTEST, *(session.posargs or [str(DISTRIBUTIONS[name])]))
+
+
+def run_alone(session: nox.Session, name: str, *command: str) -> None:
+    """Installs a member as its users do, checks what came with it, and runs the command there."""
     folder, module, expected = DISTRIBUTIONS[name], name.replace("-", "_"), siblings(name) | {name}
     dist = cache() / "wheels" / name
     wheels = build(session, expected, dist)
@@ -204,8 +216,7 @@ def isolated(session: nox.Session, name: str) -> None:
     check_installed(session, expected, module)
     share_compilations(session)
     session.run("pytest", "--collect-only", "-qq", str(folder), silent=True)
-    part = [str(folder / "tests" / file) for file in ALONE[name]]
-    session.run("pytest", *(session.posargs or part))
+    session.run(*command)
 
 
 def build(session: nox.Session, names: set[str], dist: pathlib.Path) -> dict[str, pathlib.Path]:
