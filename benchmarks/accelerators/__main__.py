@@ -360,8 +360,10 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
             yield f"collectives send {row['over_gradient']} of the gradient"
     if transfers := host_transfers(block):
         yield f"{len(transfers)} host transfers: {transfers[0][:120]}"
-    # Of an update's loop they are the network's, such as of its activations.
+    # Collecting, that loop lies in the one of the moves; in minesweeper also in one over the boards
+    # that need a search, a few at a time. An update's copies are the network's, as of activations.
     depth = {"search": 1, "floor": 1, "collect": 2, "act": 2}.get(row["program"])
+    depth = 3 if depth == 2 and row["case"].startswith("minesweeper") else depth
     if depth and (copies := copies_in_loops(block, TREE, depth)):
         largest = max(one.size for one in copies) / MEGABYTE
         yield f"{len(copies)} copies in the loop of the simulations, up to {largest:.1f} MB"

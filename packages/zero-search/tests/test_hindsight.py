@@ -104,7 +104,8 @@ def sparse() -> RootStatistics:
     )
     zeros, ply = jnp.zeros(shape, jnp.float32), jnp.zeros((rows,), jnp.int32)
     logits = jnp.where(root.prior[:, 0] > -jnp.inf, 0.0, -jnp.inf)
-    return RootStatistics(root, logits, root.visits > 0, zeros, root.visits, zeros, ply)
+    num_legal = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
+    return RootStatistics(root, logits, root.visits > 0, zeros, root.visits, zeros, num_legal, ply)
 
 
 def plans(found, unvisited):

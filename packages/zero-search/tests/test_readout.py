@@ -38,4 +38,5 @@ def statistics_of(qvalues, known):
     zeros = jnp.zeros_like(qvalues)
     each = zeros[:, 0]
     node = NodeStatistics(zeros[:, None], zeros, qvalues, each, each + 7, each)
-    return RootStatistics(node, zeros, known, zeros, zeros, zeros, jnp.zeros(each.shape, jnp.int32))
+    count = jnp.zeros(each.shape, jnp.int32)
+    return RootStatistics(node, zeros, known, zeros, zeros, zeros, count + zeros.shape[1], count)

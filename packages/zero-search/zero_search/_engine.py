@@ -21,7 +21,7 @@ from ._check import check_prediction, check_search, check_step
 from ._forest import Forest, put, recorded, take
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
 from ._statistics import NodeStatistics
-from ._tree import DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
+from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
 from ._walk import (
     ascend,
     blank,
@@ -40,6 +40,10 @@ from ._walk import (
     Walk,
 )
 from ._words import Rows
+
+
+# The next simulation, and how many have started with each action, if that is counted.
+Following = tuple[Int[Array, ""], Float[Array, "batch actions"] | None]
 
 
 class SearchStats(eqx.Module):
@@ -77,7 +81,6 @@ class Loop(eqx.Module):
     slot: Int[Array, " leaves"]  # of the nodes whose states are not written yet
     state: Rows
     started: Float[Array, "batch actions"] | None
-    depth: Float[Array, " batch"]
     invalid: Int[Array, " batch"]
 
     @property
@@ -123,7 +126,7 @@ def search(
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
-    forest = Forest.of(tree)
+    forest = Forest.of(tree, rules.kernels)
     zeros = jnp.zeros((batch,), jnp.int32)
     slot, started = (
         forest.nowhere(leaves * batch),
@@ -131,12 +134,13 @@ def search(
     )
     state = jax.tree.map(lambda x: take(x, jnp.tile(fixed.base, leaves)), forest.state)
     notes = blank(batch, max_nodes)
-    init = Loop(forest, notes, slot, state, started, zeros.astype(jnp.float32), zeros)
+    init = Loop(forest, notes, slot, state, started, zeros)
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
     end = loop(0, num_simulations // leaves, turn, jax.tree.map(vary, init))
     tree = end.whole.trees()
     started = rules.decisions(tree.root).visits - fixed.kept if end.started is None else end.started
-    return tree, SearchStats(started, end.depth / num_simulations, end.invalid)
+    depth = end.notes.depth.astype(jnp.float32) / num_simulations
+    return tree, SearchStats(started, depth, end.invalid)
 
 
 def begin(
@@ -155,7 +159,7 @@ def begin(
     vary = lambda x: jnp.where(alive[0], x, x)
     base = vary(jnp.arange(batch, dtype=jnp.int32) * max_nodes)
     kept = rules.decisions(tree.root).visits
-    return Fixed(model, rules, key, choose_root, kept, base, alive), vary
+    return Fixed(model, rules, key, choose_root, tree.prior[:, 0], kept, base, alive), vary
 
 
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
@@ -166,7 +170,7 @@ def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
     forest, up, slot = store(fixed, forest, walk, found)
     forest, notes = enter(fixed, forest, notes, walk, up, None, 0, (sim + 1, None))
     state = forest.layout.join(found.state)
-    return Loop(forest, notes, slot, state, None, *counted(fixed, loop, walk, found))
+    return Loop(forest, notes, slot, state, None, counted(fixed, loop, found))
 
 
 def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
@@ -210,7 +214,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
         again = (walk.code == UNSTORED) & (now != UNSTORED)
         walk = eqx.tree_at(lambda w: w.code, walk, now)
         forest, value, slot = store(fixed, forest, walk, leaf)
-        notes = Notes(paths[i], notes.visit, notes.value)
+        notes = dataclasses.replace(notes, path=paths[i])
         following = ((group + 1) * number, started)
         forest, notes = enter(fixed, forest, notes, walk, value, ~again, -1, following)
         return forest, notes, slots.at[i].set(slot)
@@ -218,17 +222,13 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
     init = (forest, notes, walks.index)
     forest, notes, slots = jax.lax.fori_loop(0, number, up, init)
     slot, state = slots.reshape(-1), forest.layout.join(found.state)
-    return Loop(forest, notes, slot, state, started, *counted(lanes, loop, ends, found))
+    return Loop(forest, notes, slot, state, started, counted(lanes, loop, found))
 
 
-def counted(
-    fixed: Fixed, loop: Loop, walk: Walk, found: Found
-) -> tuple[Float[Array, " batch"], Int[Array, " batch"]]:
-    """The depths and the invalid evaluations of all turns, with those of this one."""
-    shape = (-1, loop.depth.shape[0])
-    bad = (found.invalid & fixed.alive).reshape(shape)
-    depth = jnp.sum(walk.depth.reshape(shape), axis=0, dtype=jnp.float32)
-    return loop.depth + depth, loop.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
+def counted(fixed: Fixed, loop: Loop, found: Found) -> Int[Array, " batch"]:
+    """The invalid evaluations of all turns, with those of this one."""
+    bad = (found.invalid & fixed.alive).reshape(-1, loop.invalid.shape[0])
+    return loop.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
 
 
 def widened(fixed: Fixed, number: int) -> Fixed:
@@ -242,8 +242,8 @@ def widened(fixed: Fixed, number: int) -> Fixed:
         return each_leaf(step_key, leaves).reshape(-1), each_leaf(predict_key, leaves).reshape(-1)
 
     base, alive = jnp.tile(fixed.base, number), jnp.tile(fixed.alive, number)
-    kept = jnp.tile(fixed.kept, (number, 1))
-    return dataclasses.replace(fixed, key=keys, kept=kept, base=base, alive=alive)
+    prior, kept = jnp.tile(fixed.prior, (number, 1, 1)), jnp.tile(fixed.kept, (number, 1))
+    return dataclasses.replace(fixed, key=keys, prior=prior, kept=kept, base=base, alive=alive)
 
 
 def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]) -> Found:
@@ -339,18 +339,22 @@ def enter(
     up: Up,
     real: Bool[Array, " batch"] | None,
     mark: int,
-    following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None],
+    following: Following,
 ) -> tuple[Forest, Notes]:
     """Backs up along every walk, and finds the best action of every visited node anew.
 
     `real` says which of the walks count, or is `None`. `mark` is added to the number of walks that
-    wait at each edge for their leaf; `following` is the next simulation and how many have started
-    with each action, if that is counted.
+    wait at each edge for their leaf.
     """
-    skip = 0 if fixed.choose_root is None else 1
-    forest, notes, roots = back_up(fixed, forest, notes, walk, up, real, skip, mark)
-    if fixed.choose_root is not None:
+    # A kernel scores the roots as it comes by; a list of visits would be longer by all roots.
+    skip = 0 if fixed.choose_root is None or fixed.rules.kernels == "pallas" else 1
+    forest, notes, roots, node = back_up(fixed, forest, notes, walk, up, real, skip, mark)
+    if skip:
         forest = write(fixed, forest, roots, mark, following)
+    elif fixed.choose_root is not None and node is not None:
+        best = chosen(fixed, node, forest.steps(fixed.base)[:, ACTION], following)
+        step = forest.leading(fixed.base, best)
+        forest = dataclasses.replace(forest, record=put(forest.record, roots.row, step))
     return forest, notes
 
 
@@ -375,38 +379,43 @@ def back_up(
     real: Bool[Array, " batch"] | None,
     skip: int,
     mark: int,
-) -> tuple[Forest, Notes, Visits]:
+) -> tuple[Forest, Notes, Visits, NodeStatistics | None]:
     """Backs up along every walk, and enters the visits of all levels but the first `skip`.
 
     `real` says which of the walks count; `None`, that all do.
 
-    **Returns:** the trees, the notes and the roots' visits.
+    **Returns:** the trees, the notes, the roots' visits, and what a kernel knows of the roots after
+    them. Without a kernel and with `skip` 0 the visits mean nothing.
     """
     if fixed.rules.kernels == "pallas":
         from . import _kernels
 
-        forest, roots = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
-        return forest, notes, roots
+        forest, *roots = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
+        return forest, notes, *roots
     real = jnp.ones_like(fixed.alive) if real is None else real
     notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
-    return score(fixed, forest, notes, total, mark), notes, roots
+    start = fixed.base.shape[0] if skip else 0
+    return score(fixed, forest, notes, start, total, mark), notes, roots, None
 
 
-def score(fixed: Fixed, forest: Forest, notes: Notes, total: Int[Array, ""], mark: int) -> Forest:
-    """Enters the first `total` visits of the list."""
+def score(
+    fixed: Fixed, forest: Forest, notes: Notes, start: int, total: Int[Array, ""], mark: int
+) -> Forest:
+    """Enters `total` visits of the list, from the number `start` on."""
     number = max(fixed.base.shape[0], VISITS)
 
+    # From the end of the list: a count from 0 would be a constant, which a loop copies first.
     def body(carry):
-        first, forest = carry
-        part = lambda x: jax.lax.dynamic_slice_in_dim(x, first, number, 0)
+        first, forest = carry[0] - number, carry[1]
+        at = jnp.maximum(first, 0) + start
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, at, number, 0)
         row, action, real = jnp.unstack(part(notes.visit), axis=-1)
-        there = first + jnp.arange(number, dtype=jnp.int32) < total
+        there = jnp.arange(-number, 0, dtype=jnp.int32) < first
         row = jnp.where(there, row, forest.nowhere(number))
         visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
-        return first + number, write(fixed, forest, visits, mark, None)
+        return first, write(fixed, forest, visits, mark, None)
 
-    start = (jnp.zeros((), jnp.int32), forest)
-    return jax.lax.while_loop(lambda carry: carry[0] < total, body, start)[1]
+    return jax.lax.while_loop(lambda carry: carry[0] > 0, body, (total, forest))[1]
 
 
 def write(
@@ -414,18 +423,24 @@ def write(
     forest: Forest,
     visits: Visits,
     mark: int,
-    following: tuple[Int[Array, ""], Float[Array, "batch actions"] | None] | None,
+    following: Following | None,
 ) -> Forest:
     """Enters visits in the trees, with what comes next there; `following` is for the roots."""
-    rules = fixed.rules
-    node = root = visited(forest, visits)
+    rules, node = fixed.rules, visited(forest, visits)
     marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
     best, edge = rescored(rules, node, visits, marks, mark, forest.chance(visits.row))
-    if following is not None and fixed.choose_root is not None:
-        sim, started = following
-        root = rules.decisions(root)
-        started = root.visits - fixed.kept if started is None else started
-        best = fixed.choose_root(sim, root, started, best)
-    code = take(forest.child, forest.entry(visits.row, best))
-    step, numbers = jnp.stack([best, code], axis=1), jnp.stack([visits.count, visits.value], axis=1)
+    if following is not None:
+        best = chosen(fixed, node, best, following)
+    numbers = jnp.stack([visits.count, visits.value], axis=1)
+    step = forest.leading(visits.row, best)
     return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
+
+
+def chosen(
+    fixed: Fixed, root: NodeStatistics, inside: Int[Array, " batch"], following: Following
+) -> Int[Array, " batch"]:
+    """The actions at the roots, where the rule inside would take `inside`."""
+    assert fixed.choose_root is not None
+    (sim, started), root = following, fixed.rules.decisions(root)
+    started = root.visits - fixed.kept if started is None else started
+    return fixed.choose_root(sim, root, started, inside)

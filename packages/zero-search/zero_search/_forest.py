@@ -44,8 +44,8 @@ class Forest(eqx.Module):
     layout: Layout = eqx.field(static=True)
 
     @classmethod
-    def of(cls, tree: Tree) -> "Forest":
-        """The trees, to be searched."""
+    def of(cls, tree: Tree, kernels: str = "plain") -> "Forest":
+        """The trees, to be searched by such `kernels` ([`zero_search.Rules`][])."""
         batch, nodes, width = tree.child.shape
         if (nodes + 1) * batch * width >= 2**31:
             raise ValueError(
@@ -55,7 +55,8 @@ class Forest(eqx.Module):
         chance = tree.state.chance if isinstance(tree.state, ChanceNode) else None
         one = lambda x: x.reshape(batch * nodes, *x.shape[2:])
         state = jax.tree.map(one, tree.state)
-        layout = Layout.of(state)
+        # On a GPU another array is two kernels more, and packing numbers into words costs nothing.
+        layout = Layout.of(state, one=kernels == "pallas")
         return cls(
             record=recorded(*jax.tree.map(one, (tree.step, tree.node, tree.parent, chance))),
             edge=one(tree.edge),
@@ -107,6 +108,12 @@ class Forest(eqx.Module):
     def entry(self, row: Int[Array, " rows"], action: Int[Array, " rows"]) -> Int[Array, " rows"]:
         """Where the code of a child lies in `child`."""
         return row * self.edge.shape[-1] + action
+
+    def leading(
+        self, row: Int[Array, " rows"], action: Int[Array, " rows"]
+    ) -> Int[Array, "rows 2"]:
+        """`Tree.step` for nodes where `action` comes next."""
+        return jnp.stack([action, take(self.child, self.entry(row, action))], axis=1)
 
     def nowhere(self, number: int) -> Int[Array, " rows"]:
         """Rows out of range, where writes are dropped."""

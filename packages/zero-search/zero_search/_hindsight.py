@@ -165,6 +165,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             kept=visits(root.kept),
             started=visits(root.started),
             gumbel=_mean(root.gumbel),
+            num_legal=jnp.sum(possible, axis=1, dtype=jnp.int32),
             ply=root.ply[:, 0],
         )
 

@@ -41,8 +41,8 @@ def descend(
     """As [`zero_search._walk.descend`][]; without a `step` by what is cached at the roots."""
     limit, walks = fixed.rules.max_depth, fixed.base.shape[0]
 
-    def kernel(base, alive, record, step, _, path, index_at, action_at, code_at, depth_at):
-        walk = pl.program_id(0)
+    def kernel(base, alive, record, step, _, __, path, total, *ends):
+        walk, (index_at, action_at, code_at, depth_at) = pl.program_id(0), ends
         root = base[walk]
         cached = lambda index: (record[root + index, ACTION], record[root + index, CODE])
 
@@ -63,11 +63,12 @@ def descend(
         index, action, code, _, depth = jax.lax.while_loop(lambda c: c[3], level, init)
         index_at[walk], action_at[walk] = index, action
         code_at[walk], depth_at[walk] = code, depth
+        total[walk] = total[walk] + depth
 
-    given = fixed.base, fixed.alive, forest.record, step, notes.path
-    out = _like(notes.path), *[_like(fixed.base)] * 4
-    path, *end = _run(kernel, walks, given, out, 1, warps=1)
-    return Notes(path, notes.visit, notes.value), Walk(*end)
+    given = fixed.base, fixed.alive, forest.record, step, notes.path, notes.depth
+    out = _like(notes.path), *[_like(fixed.base)] * 5
+    path, total, *end = _run(kernel, walks, given, out, 2, warps=1)
+    return dataclasses.replace(notes, path=path, depth=total), Walk(*end)
 
 
 def back_up(
@@ -79,8 +80,8 @@ def back_up(
     real: Bool[Array, " batch"] | None,
     skip: int,
     mark: int,
-) -> tuple[Forest, Visits]:
-    """As [`zero_search._engine.back_up`][]."""
+) -> tuple[Forest, Visits, NodeStatistics]:
+    """As [`zero_search._engine.back_up`][], without the notes."""
     (walks,), (_, planes, actions) = fixed.base.shape, forest.edge.shape
     features, width = forest.prior.shape[1], 1 << (actions - 1).bit_length()
     if features & (features - 1):
@@ -90,20 +91,23 @@ def back_up(
     )
     # A warp's 32 threads reduce a row without waiting for others.
     warps = min(max(width // 256, 1), 8)
-    out = _like(forest.record), _like(forest.edge), *[_like(up.value)] * 6
+    edges = jnp.broadcast_to(up.value[:, None, None], (walks, planes, actions))
+    out = _like(forest.record), _like(forest.edge), _like(edges), *[_like(up.value)] * 6
     given = fixed.base, walk.depth, real, up, notes.path, forest.prior, forest.child
     changed = forest.record, forest.edge
-    record, edge, *root = _run(kernel, walks, (*given, *changed), out, 2, warps)
+    record, edge, edges, *root = _run(kernel, walks, (*given, *changed), out, 2, warps)
     row = jnp.where(fixed.alive, fixed.base, forest.nowhere(walks))
     real = jnp.ones_like(fixed.alive) if real is None else real
     roots = Visits(row, notes.path[0, :, 1], real, *root)
-    return dataclasses.replace(forest, record=record, edge=edge), roots
+    worth = roots.count, roots.value, roots.raw_value
+    node = NodeStatistics(fixed.prior, edges[:, 0], edges[:, 1], *worth)
+    return dataclasses.replace(forest, record=record, edge=edge), roots, node
 
 
 def _climb(enter, skip, base, depth, real, up, path, prior, child, _, __, record, edge, *root):
     """The kernel of `back_up`: the levels of one walk from its leaf to the root. What changes at a
     node is written at once, for no walk comes by twice."""
-    walk = pl.program_id(0)
+    walk, (root_edge, *root) = pl.program_id(0), root
     (_, planes, actions), features = edge.shape, prior.shape[1]
     width = 1 << (actions - 1).bit_length()
     wide = lambda axis: jax.lax.broadcasted_iota(jnp.int32, (1, features, width), axis)
@@ -132,6 +136,7 @@ def _climb(enter, skip, base, depth, real, up, path, prior, child, _, __, record
         best, edges, visit = enter(node, edges[2:], one(path[number, walk, 1]), up, counts)
         # Of the first levels nothing is entered but what the caller makes of the roots' visits.
         on = one(number >= skip)
+        at_root = (column < actions) & one(number == 0)[:, None]
         # Where the CPU computes a score twice the two may differ, and then no column has the best.
         best = jnp.minimum(best, actions - 1)
         code = child[one(row) * actions + best]
@@ -141,6 +146,7 @@ def _climb(enter, skip, base, depth, real, up, path, prior, child, _, __, record
             triton.store(record.at[one(row), one(jnp.int32(x))], bits, mask=on)
         for x, plane in enumerate(edges):
             triton.store(edge.at[row, x, column], plane, mask=(column < actions) & on[:, None])
+            triton.store(root_edge.at[walk, x, column], plane, mask=at_root)
         noted = visit.value, visit.qvalue, visit.count, visit.raw_value, visit.sample, visit.below
         higher = Up(visit.sample, visit.value, visit.count, numbers[REWARD], numbers[DISCOUNT])
         return higher, noted

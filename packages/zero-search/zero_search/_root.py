@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._check import check_count, check_kinds, check_range, check_result
+from ._forest import take
 from ._noise import AbstractRootNoise
 from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._select import highest
@@ -138,9 +139,11 @@ class SequentialHalving(AbstractRootRule):
         inside: Int[Array, " batch"],
     ) -> Int[Array, " batch"]:
         most = self.max_num_considered_actions
-        table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.int32)
-        row = jnp.minimum(jnp.sum(root.logits > -jnp.inf, axis=1), most)
-        due = jnp.asarray(table)[row, simulation].astype(jnp.float32)
+        table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.float32)
+        # What follows the last simulation is asked for, too, and not taken.
+        column = jnp.minimum(simulation, num_simulations - 1)
+        row = jnp.minimum(root.num_legal, most)
+        due = take(jnp.asarray(table.reshape(-1)), row * num_simulations + column)
         return best_due(root, self.qtransform, started == due[:, None])
 
     def phases(self, num_simulations: int, num_actions: int) -> list[tuple[int, int]]:

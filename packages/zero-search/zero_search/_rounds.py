@@ -50,9 +50,9 @@ def search_in_rounds(
     total = sum(width * rounds for width, rounds in phases)
     check_search(total, rules.num_leaves, tree.edge.shape[2], key, batch)
     fixed, vary = begin(tree, model, rules, key, None)
-    forest = Forest.of(tree)
+    forest = Forest.of(tree, rules.kernels)
     left = jnp.ones(fixed.kept.shape, jnp.bool_)
-    depth, invalid, before = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), jnp.int32), 0
+    depth, invalid, before = jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), jnp.int32), 0
     for width, rounds in phases:
         node = rules.decisions(_roots(fixed, forest))
         ranked = jnp.where(left, scores(node, node.visits - fixed.kept), -jnp.inf)
@@ -68,14 +68,15 @@ def search_in_rounds(
         levels = min(before + rounds, max_nodes) if fresh else max_nodes
         state = jax.tree.map(ft.partial(take, index=lanes.base), forest.state)
         slot, notes = forest.nowhere(width * batch), blank(width * batch, levels)
-        start = jax.tree.map(vary, Loop(forest, notes, slot, state, None, depth, invalid))
+        start = jax.tree.map(vary, Loop(forest, notes, slot, state, None, invalid))
         turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
         end = jax.lax.fori_loop(before, before + rounds, turn, start)
-        forest, depth, invalid, before = end.whole, end.depth, end.invalid, before + rounds
+        depth = depth + jnp.sum(end.notes.depth.reshape(width, batch), axis=0)
+        forest, invalid, before = end.whole, end.invalid, before + rounds
     tree = forest.trees()
     started = rules.decisions(tree.root).visits - fixed.kept
     number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
-    return tree, SearchStats(started, depth / number, invalid)
+    return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
 
 
 def _round(
@@ -89,10 +90,10 @@ def _round(
     walk = dataclasses.replace(walk, action=pick(action, walk.action), code=pick(code, walk.code))
     found = evaluate(lanes, forest, walk, number)
     forest, up, slot = store(lanes, forest, walk, found)
-    forest, notes, visits = back_up(lanes, forest, notes, walk, up, None, 1, 0)
+    forest, notes, visits, _ = back_up(lanes, forest, notes, walk, up, None, 1, 0)
     forest = _at_roots(fixed, forest, dataclasses.replace(visits, real=lanes.alive))
     state = forest.layout.join(found.state)
-    return Loop(forest, notes, slot, state, None, *counted(lanes, loop, walk, found))
+    return Loop(forest, notes, slot, state, None, counted(lanes, loop, found))
 
 
 def _at_roots(fixed: Fixed, forest: Forest, visits: Visits) -> Forest:
@@ -114,7 +115,7 @@ def _at_roots(fixed: Fixed, forest: Forest, visits: Visits) -> Forest:
 def _roots(fixed: Fixed, forest: Forest) -> NodeStatistics:
     numbers, edge = forest.nodes(fixed.base), take(forest.edge, fixed.base)
     return NodeStatistics(
-        prior=take(forest.prior, fixed.base),
+        prior=fixed.prior,
         visits=edge[:, 0],
         qvalues=edge[:, 1],
         count=numbers[:, COUNT],

@@ -199,7 +199,11 @@ def prepare(
         (rows, ..., actions),
         "n features for every action of every row",
     )
-    return jnp.where((logits > -jnp.inf)[:, None], prior, -jnp.inf)
+    legal = logits > -jnp.inf
+    # One after another: to score a new node XLA takes them apart again, for which it would write
+    # the whole prior if it were masked at once.
+    features = [jnp.where(legal, prior[:, i], -jnp.inf) for i in range(prior.shape[1])]
+    return jnp.stack(features, axis=1)
 
 
 def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array, " rows"]:

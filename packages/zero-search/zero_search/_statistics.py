@@ -48,6 +48,7 @@ class RootStatistics(eqx.Module):
         new visits where several leaves are evaluated at a time: a walk to a leaf that another walk
         of its group has just stored is no visit.
     - `gumbel`: the noise that the root rule drew, on the scale of logits; zeros without any.
+    - `num_legal`: how many actions are legal. It is counted once, before the first simulation.
     - `ply`: moves played in the episode so far.
     """
 
@@ -57,4 +58,5 @@ class RootStatistics(eqx.Module):
     kept: Float[Array, "batch actions"]
     started: Float[Array, "batch actions"]
     gumbel: Float[Array, "batch actions"]
+    num_legal: Int[Array, " batch"]
     ply: Int[Array, " batch"]

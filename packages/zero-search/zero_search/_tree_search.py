@@ -342,9 +342,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             tree = keep(carry.tree, carry.reached, node)
         planted = tree.plant(node, features, value)
         visits = rules.decisions(planted.root).visits
+        num_legal = jnp.sum(prior > -jnp.inf, axis=1, dtype=jnp.int32)
 
         def known(node, started) -> RootStatistics:
-            return RootStatistics(node, prior, node.visits > 0, visits, started, gumbel, carry.ply)
+            fixed = prior, node.visits > 0, visits, started, gumbel, num_legal, carry.ply
+            return RootStatistics(node, *fixed)
 
         grown, found = self._grown(planted, world, rules, known, search_key, carry.tree is None)
         root = known(rules.decisions(grown.root), found.started)

@@ -42,6 +42,7 @@ class Fixed(eqx.Module):
     rules: Rules
     key: Key[Array, " batch"] | Callable[[Any], KeyPair]
     choose_root: RootChoice | None
+    prior: Float[Array, "batch features width"]  # of the roots
     kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
     base: Int[Array, " batch"]  # the roots' rows
     alive: Bool[Array, " batch"]  # whether the root has a legal action
@@ -75,10 +76,12 @@ class Up(eqx.Module):
 class Notes(eqx.Module):
     """What a simulation notes on its way; reused by the next one.
 
-    The visits are listed game after game.
+    The visits are listed game after game. If those of the roots are left to the caller, they come
+    first, one a walk.
     """
 
     path: Int[Array, "levels batch 2"]  # node number and action taken
+    depth: Int[Array, " batch"]  # of all walks so far, together
     visit: Int[Array, "visits 3"]  # row, action, real
     value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
 
@@ -89,6 +92,7 @@ def blank(walks: int, depth: int) -> Notes:
     visits = levels * walks + max(walks, VISITS)
     return Notes(
         path=jnp.zeros((levels, walks, 2), jnp.int32),
+        depth=jnp.zeros((walks,), jnp.int32),
         visit=jnp.zeros((visits, 3), jnp.int32),
         value=jnp.zeros((visits, 6), jnp.float32),
     )
@@ -211,7 +215,7 @@ def descend(
     more = lambda carry: jnp.any(carry[3] >= 0)
     path, index, step, depth, _ = jax.lax.while_loop(more, body, init)
     walk = Walk(index, step[:, ACTION], step[:, CODE], ~depth)
-    return Notes(path, notes.visit, notes.value), walk
+    return dataclasses.replace(notes, path=path, depth=notes.depth + walk.depth), walk
 
 
 def ascend(
@@ -225,12 +229,12 @@ def ascend(
 ) -> tuple[Notes, Visits, Int[Array, ""]]:
     """Values from the leaves to the roots: `r + d v` along every walk.
 
-    **Returns:** the visits of all levels but the first `skip` as a list, game after game; the
-    roots' visits; and the length of the list.
+    **Returns:** the visits of all levels as a list; the roots' visits, if `skip` is 1 and not 0;
+    and the number of all others.
     """
     base, batch = fixed.base, fixed.base.shape[0]
     count = jnp.maximum(walk.depth - skip, 0)
-    start = jnp.cumsum(count) - count
+    start = jnp.cumsum(count) - count + skip * (batch - 1)
     real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (LEVELS, batch))
 
     def level(up, row, action, node):
@@ -245,7 +249,7 @@ def ascend(
         return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
 
     def body(carry):
-        left, visit, value, up, _ = carry
+        left, visit, value, up = carry
         first = (left - 1) * LEVELS
         levels = first + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
         path = jax.lax.dynamic_slice_in_dim(notes.path, first, LEVELS, 0)
@@ -258,14 +262,17 @@ def ascend(
             up = jax.tree.map(lambda x, y, on=on[i]: jnp.where(on, x, y), higher, up)
             new.append(found)
         off = visit.shape[0] + jnp.arange(row.size, dtype=jnp.int32).reshape(row.shape)
-        to = jnp.where(on & (levels >= skip), start[None] + levels - skip, off).reshape(-1)
+        place = start[None] + levels
+        if skip:
+            place = jnp.where(levels < skip, jnp.arange(batch, dtype=jnp.int32)[None], place)
+        to = jnp.where(on, place, off).reshape(-1)
         visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
         value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
-        return left - 1, visit, value, up, new[-1]
+        return left - 1, visit, value, up
 
     turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), LEVELS))
-    init = (turns, notes.visit, notes.value, up, jnp.stack([up.value] * 6, axis=-1))
-    _, visit, value, _, root = jax.lax.while_loop(lambda c: c[0] > 0, body, init)
+    init = (turns, notes.visit, notes.value, up)
+    _, visit, value, _ = jax.lax.while_loop(lambda c: c[0] > 0, body, init)
     row = jnp.where(fixed.alive, base, forest.nowhere(batch))
-    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(root, axis=-1))
-    return Notes(notes.path, visit, value), roots, jnp.sum(count)
+    roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(value[:batch], axis=-1))
+    return dataclasses.replace(notes, visit=visit, value=value), roots, jnp.sum(count)

@@ -178,12 +178,12 @@ def gumbel_muzero_policy(
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
     transform = as_qtransform(qtransform)
     halving = SequentialHalving(max_num_considered_actions, qtransform=transform)
-    zeros = jnp.zeros(shape, jnp.float32)
+    zeros, noise = jnp.zeros(shape, jnp.float32), gumbel.astype(jnp.float32)
+    ply, logits = jnp.zeros(shape[:1], jnp.int32), start.legal_logits
+    legal = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
 
     def known(node: NodeStatistics) -> RootStatistics:
-        logits, noise = start.legal_logits, gumbel.astype(jnp.float32)
-        ply = jnp.zeros(shape[:1], jnp.int32)
-        return RootStatistics(node, logits, node.visits > 0, zeros, node.visits, noise, ply)
+        return RootStatistics(node, logits, node.visits > 0, zeros, node.visits, noise, legal, ply)
 
     def choose(sim, node, started, inside):
         return halving.choose(sim, num_simulations, known(node), started, inside)
