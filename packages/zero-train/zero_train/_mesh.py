@@ -24,7 +24,7 @@ _LEAST = 1024
 
 
 def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
-    """A mesh with the one axis `data`, over the first `num_devices` devices (all by default); of
+    """A mesh with the axis `data`, over the first `num_devices` devices (all by default); of
     several processes, over as many of each, or over one of this process.
 
     **Arguments:**

@@ -29,8 +29,8 @@ class Launch:
     accelerators, as far as they are a power of two, or one CPU device a process. On a CPU they are
     virtual."""
     fsdp: int = 1
-    """So many of the devices, neighbours, hold the network's parameters and the optimiser's state
-    together, a part each, where all of it would be too much for one. It divides --devices."""
+    """How many neighbouring devices hold parameters and optimiser state together, a part each
+    (fully sharded data parallel), where one is too small for all of it. It divides --devices."""
     coordinator: str | None = None
     """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI up to
     4, Kubernetes (with the package kubernetes) and on TPU slices no flag is needed."""
