@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 Tree = TypeVar("Tree", bound=PyTree)
 
 
-#: Leaves of fewer numbers are whole on every device: they are little to keep, and as much to wait
-#: for as large ones.
+#: Leaves of fewer numbers are whole on every device: they take little memory, and a gather of each
+#: would be one more to wait for.
 _LEAST = 1024
 
 
@@ -91,7 +91,9 @@ def split_places(mesh: Mesh | AbstractMesh, tree: PyTree) -> PyTree[NamedShardin
 
 
 def updating(mesh: Mesh) -> contextlib.AbstractContextManager[None]:
-    """While an agent is updated [`whole`][] knows of the mesh."""
+    """In the `with` block, of an agent's update, [`whole`][] knows of a mesh that has `fsdp`."""
+    if "fsdp" not in mesh.shape:
+        return contextlib.nullcontext()
     return use_abstract_mesh(mesh.abstract_mesh)
 
 
