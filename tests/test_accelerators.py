@@ -92,6 +92,47 @@ def test_a_program_is_read_loop_by_loop(hlo):
     assert hlo.size_of("(bf16[3,5]{1,0}, pred[7], s4[6], token[])") == 30 + 7 + 3
 
 
+#: As a TPU gathers a leaf beside other work, and scatters a gradient.
+SPLIT = """\
+%begun (p: f32[8,4]) -> (f32[8,4], f32[32,4]) {
+  %p = f32[8,4]{1,0} parameter(0)
+  %all-gather.1 = f32[32,4]{1,0} all-gather(%p), channel_id=11, dimensions={0}
+  ROOT %custom-call.1 = (f32[8,4]{1,0}, f32[32,4]{1,0}) custom-call(%p, %all-gather.1)
+}
+
+%async_collective_fusion.2 (p: f32[8,4]) -> (f32[9], f32[32,4]) {
+  %p = f32[8,4]{1,0} parameter(0)
+  %all-gather.2 = f32[32,4]{1,0} all-gather(%p), channel_id=11, dimensions={0}
+  ROOT %tuple = (f32[9]{0}, f32[32,4]{1,0}) tuple(%all-gather.2, %all-gather.2)
+}
+
+%ended (p: f32[8,4]) -> f32[32,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %all-gather.3 = f32[32,4]{1,0} all-gather(%p), channel_id=11, dimensions={0}
+  ROOT %custom-call.2 = f32[32,4]{1,0} custom-call(%p, %all-gather.3)
+}
+
+%all-reduce-scatter.4 (g: f32[32,4]) -> f32[8,4] {
+  %g = f32[32,4]{1,0} parameter(0)
+  %all-reduce = f32[32,4]{1,0} all-reduce(%g), to_apply=%summed
+  ROOT %dynamic-slice = f32[8,4]{1,0} dynamic-slice(%all-reduce, %g, %g)
+}
+
+ENTRY %main (p: f32[8,4]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %async-collective-start = (f32[8,4]{1,0}, f32[32,4]{1,0}) fusion(%p), kind=kCustom, calls=%begun
+  %fusion.1 = (f32[9]{0}, f32[32,4]{1,0}) fusion(%p), kind=kLoop, calls=%async_collective_fusion.2
+  %async-collective-done = f32[32,4]{1,0} fusion(%p), kind=kCustom, calls=%ended
+  ROOT %fusion.2 = f32[8,4]{1,0} fusion(%async-collective-done), calls=%all-reduce-scatter.4
+}
+"""
+
+
+def test_what_is_split_is_counted_once_and_whole(hlo):
+    sent = [(one.op, one.size) for one, _ in hlo.collectives(hlo.parse(SPLIT))]
+    assert sent == [("all-gather", 4 * 32 * 4), ("reduce-scatter", 4 * 32 * 4)]
+
+
 def test_a_compiled_program_is_what_it_says(hlo):
     """On eight devices: an all-reduce in a loop of 5 turns, inside one that ends by itself."""
     mesh = data_mesh(8)

@@ -23,6 +23,7 @@ The compilers come from wheels: libtpu for TPUs, and those of `jax[cuda12]` for 
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -58,6 +59,8 @@ TARGETS = ("h200x1", "h200x8", "v5e:2x2", "v5e:4x4", "v5p:2x2x1")
 #: The loop of the simulations is known by its number of turns, which nothing else has.
 TURNS = 61
 MEGABYTE = 2**20
+#: In cases of that kind so many devices hold an agent together.
+TOGETHER = 4
 #: A copy of so many bytes in the loop of the simulations is one of a whole tree.
 TREE = 4 * MEGABYTE
 
@@ -85,7 +88,7 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
     from zero_train.app import Launch, Options
     from zero_train.app._options import following
 
-    app, _, apart = name.partition("-")
+    app, _, kind = name.partition("-")
     if app == "spo":
         record, config = APPS["spo"], presets("pendulum", "spo")["reference"]
     elif app == "ant":
@@ -94,7 +97,7 @@ def configuration(name: str, devices: int) -> tuple[Any, Any]:
         record = APPS[app]
         presets_of: Any = record.presets
         config = presets_of.get("standard") or presets_of["default"]
-    acting = devices // 2 if apart else 0
+    acting = devices // 2 if kind == "apart" else 0
     # As `--devices` does it, with at least one environment and one row a device.
     rows = {name: max(getattr(config, name), devices) for name in ("envs", "batch")}
     config = dataclasses.replace(config, actor_devices=acting, **rows)
@@ -106,6 +109,8 @@ def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, An
     from zero_train import _step, template
 
     app, config = configuration(name, mesh.size)
+    if name.endswith("-fsdp"):
+        mesh = Mesh(mesh.devices.reshape(-1, TOGETHER), ("data", "fsdp"))
     loop = dataclasses.replace(app.build(config), mesh=mesh, actor_devices=config.actor_devices)
     state = template(loop)
     share = sum(_bytes(x.sharding.shard_shape(x.shape), x.dtype) for x in jax.tree.leaves(state))
@@ -264,7 +269,8 @@ SEARCHES = {
 }
 ENVIRONMENTS = ("env-othello",)
 STEPS = ("othello", "monsters", "minesweeper", "spo", "ant")
-CASES = (*STEPS, *(f"{name}-apart" for name in STEPS), *SEARCHES, *ENVIRONMENTS)
+KINDS = "", "-apart", "-fsdp"
+CASES = (*(f"{name}{kind}" for kind in KINDS for name in STEPS), *SEARCHES, *ENVIRONMENTS)
 
 
 # The step of an environment.
@@ -353,8 +359,11 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
     elif any(loop.turns is None and collectives(loop) for loop in block.loops()):
         yield "collectives in a loop of unknown length"
     else:
-        allowed = budget["collectives"]
-        if row["an_update"] > allowed["an_update"]:
+        split = row["case"].endswith("-fsdp")
+        allowed = budget["split" if split else "collectives"]
+        if split and "reduce-scatter" not in row["collectives"]:
+            yield "no reduce-scatter of the gradient"
+        if not split and row["an_update"] > allowed["an_update"]:
             yield f"{row['an_update']} collectives an update, {allowed['an_update']} allowed"
         if row["over_gradient"] > allowed["over_gradient"]:
             yield f"collectives send {row['over_gradient']} of the gradient"
@@ -427,8 +436,12 @@ def known(target: str) -> str:
 
 
 def fits(target: str, case: str) -> bool:
-    """Whether a case is for so many devices: acting apart needs two."""
-    return not (case.endswith("-apart") and target == "h200x1")
+    """Whether a case is for so many devices: acting apart needs two, and an agent that is split a
+    multiple of four."""
+    number = math.prod(map(int, re.split("h200x|:", target)[1].split("x")))
+    return not (
+        case.endswith("-apart") and number < 2 or case.endswith("-fsdp") and number % TOGETHER
+    )
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -28,8 +28,8 @@ class Instruction:
 
     **Attributes:**
 
-    - `op`: its name; of a fusion that only copies, `copy`.
-    - `size`: the bytes of its result.
+    - `op`: its name; of a fusion that only copies, `copy`, and of one that sends, what it sends by.
+    - `size`: the bytes of its result; of a reduce-scatter, of all that is summed.
     - `text`: its line.
     """
 
@@ -135,10 +135,12 @@ def size_of(shape: str) -> int:
 def _block(found: dict[str, list[str]], name: str, turns: int | None, condition: int = 0) -> Block:
     launched: list[Instruction] = []
     inside: list[Block] = []
+    sizes: dict[str, int] = {}
     for line in found[name]:
         if (match := _INSTRUCTION.match(line)) is None:
             continue
-        _, _, shape, op, rest = match.groups()
+        _, own, shape, op, rest = match.groups()
+        sizes[own] = size_of(shape)
         if op in _FREE or op.endswith("-done"):
             continue
         if op == "while":
@@ -161,8 +163,17 @@ def _block(found: dict[str, list[str]], name: str, turns: int | None, condition:
             inside += called.inside
         else:
             if op in ("fusion", "async-start"):
-                op = _what(found[_called(rest, "calls")], op)
-            launched.append(Instruction(op, size_of(shape), line))
+                called = _called(rest, "calls")
+                # A TPU begins to send in one fusion, goes on beside other work, and ends in a
+                # third, which counts.
+                ends = not own.startswith("async-collective-start")
+                if ends and not called.startswith("async_collective_fusion"):
+                    op = _what(called, found[called], op)
+            size = sizes[own]
+            if op == "reduce-scatter":
+                given = re.findall(r"%([\w.\-]+)", rest.partition(")")[0])
+                size = sum(sizes[one] for one in given)
+            launched.append(Instruction(op, size, line))
     return Block(turns, tuple(launched), tuple(inside), condition)
 
 
@@ -183,8 +194,10 @@ def _counted_to(condition: list[str]) -> int | None:
     return int(limit.group(1)) if limit else None
 
 
-def _what(lines: list[str], otherwise: str) -> str:
+def _what(name: str, lines: list[str], otherwise: str) -> str:
     """What a fusion or an asynchronous call is: a collective or a copy, if it is nothing else."""
+    if name.startswith("all-reduce-scatter"):  # so a TPU writes it
+        return "reduce-scatter"
     ops = {match.group(4) for match in map(_INSTRUCTION.match, lines) if match}
     sent = sorted(op for op in ops if _COLLECTIVE.match(op))
     if sent:

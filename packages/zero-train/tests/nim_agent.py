@@ -21,11 +21,11 @@ class TinyNet(eqx.Module):
     policy: eqx.nn.Linear
     value: eqx.nn.Linear
 
-    def __init__(self, size: int, actions: int, *, key: PRNGKeyArray):
+    def __init__(self, size: int, actions: int, width: int = 16, *, key: PRNGKeyArray):
         hkey, pkey, vkey = jr.split(key, 3)
-        self.hidden = eqx.nn.Linear(size, 16, key=hkey)
-        self.policy = eqx.nn.Linear(16, actions, key=pkey)
-        self.value = eqx.nn.Linear(16, "scalar", key=vkey)
+        self.hidden = eqx.nn.Linear(size, width, key=hkey)
+        self.policy = eqx.nn.Linear(width, actions, key=pkey)
+        self.value = eqx.nn.Linear(width, "scalar", key=vkey)
 
     def __call__(
         self, features: Float[Array, " size"]
@@ -34,8 +34,8 @@ class TinyNet(eqx.Module):
         return self.policy(hidden), jax.numpy.tanh(self.value(hidden))
 
 
-def nim_agent(env: Nim, **changes) -> ExpertIteration:
-    network = ft.partial(TinyNet, env.heap + 1, env.num_actions)
+def nim_agent(env: Nim, width: int = 16, **changes) -> ExpertIteration:
+    network = ft.partial(TinyNet, env.heap + 1, env.num_actions, width)
     search = ft.partial(TreeSearch.alphazero, 8, max_nodes=17, reuse=True)
     fields = dict(
         network=network,

@@ -22,7 +22,7 @@ class Config(AbstractConfig):
 
 def build(config: Config) -> Loop:
     env = Nim(heap=7, most=3)
-    return nim_loop(1, env=env, agent=nim_agent(env))
+    return nim_loop(1, env=env, agent=nim_agent(env, width=128))
 
 
 def _disturbed() -> None:

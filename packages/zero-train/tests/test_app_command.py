@@ -169,6 +169,7 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--learning-rate", "2"], "--learning-rate 2.0 was given; give 0 to 1."),
         (["--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
         (["--devices", "0"], "--devices 0 was given; give at least 1."),
+        (["--fsdp", "0"], "--fsdp 0 was given; give at least 1."),
         (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
         (["--max-minutes", "nan"], "--max-minutes nan was given; give at least 0."),
         (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),

@@ -1,5 +1,7 @@
 """The loop: rows that follow the rules, the same on any number of devices."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,10 @@ from zero_train import (
 from zero_train._step import collect_half, learn_half
 
 from .census import census_loop, check_census
-from .nim_agent import collect_and_store, nim_loop
+from .nim_agent import collect_and_store, nim_agent, nim_loop
+
+
+AGENT = nim_agent(Nim(heap=7, most=3), width=128)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def ran():
     """Loop, state after filling and three steps, and the metrics, on 1 and on 8 devices."""
     results = {}
     for devices in (1, 8):
-        loop = nim_loop(devices)
+        loop = nim_loop(devices, agent=AGENT)
         state = fill(loop, init(loop, key=jr.key(0)))
         metrics = []
         for _ in range(3):
@@ -43,6 +48,14 @@ def ran():
             metrics.append({name: float(x) for name, x in row.items()})
         results[devices] = (loop, state, metrics)
     return results
+
+
+@pytest.fixture(scope="module")
+def split():
+    """A loop on 8 devices of which 4 each hold an agent together, and its compiled halves."""
+    loop = nim_loop(8, agent=AGENT, mesh=data_mesh(8, fsdp=4))
+    halves = collect_half, learn_half
+    return loop, [half.lower(loop, None, template(loop)).compile() for half in halves]
 
 
 def plain(tree):
@@ -168,25 +181,46 @@ def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs(devices):
     assert drawn.sum() == 12 * 8
 
 
-def test_a_step_is_compiled_once_also_ahead(caplog):
-    """On several devices, from shapes alone, and by the first halves that fill the buffer."""
-    loop = nim_loop(8)
-    augment = lambda row, *, key: row
-    loop = eqx.tree_at(lambda l: l.augment, loop, augment, is_leaf=lambda x: x is None)
-    compiled = lambda: [
-        name
-        for name in ("collect_half", "learn_half")
-        for line in caplog.messages
-        if f"Finished XLA compilation of jit({name})" in line
-    ]
+def test_a_split_agent_learns_the_same(ran, split, caplog, tmp_path):
+    """As one that each device has whole. What was compiled ahead, from shapes alone, is all that is
+    compiled; and the state restores into a loop of the other kind, both ways."""
+    (loop, _), (other, wanted, expected) = split, ran[8]
     with jax.log_compiles():
-        for half in (collect_half, learn_half):
-            half.lower(loop, None, template(loop)).compile()
-        assert compiled() == ["collect_half", "learn_half"]
-        state = fill(loop, init(loop, key=jr.key(1)))
+        state, metrics = fill(loop, init(loop, key=jr.key(0))), []
         for _ in range(3):
-            state, _ = step(loop, state)
-    assert compiled() == ["collect_half", "learn_half"]
+            state, row = step(loop, state)
+            metrics.append({name: float(x) for name, x in row.items()})
+    compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)
+    assert compiled and not {"collect_half", "learn_half"} & set(compiled)
+    for x, y in zip(plain(state), plain(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+    for x, y in zip(metrics, expected, strict=True):
+        assert x == pytest.approx(y, rel=1e-4, abs=1e-6)
+    agent = state.agent
+    for x in (agent.params, agent.target, agent.optimiser[0].mu, agent.optimiser[0].nu):
+        assert [s.data.shape for s in x.hidden.weight.addressable_shards] == 8 * [(32, 8)]
+        assert x.hidden.bias.sharding.is_fully_replicated
+    held = lambda tree: sum(x.addressable_shards[0].data.nbytes for x in jax.tree.leaves(tree))
+    assert held(wanted.agent) - held(agent) == 4 * 128 * 8 * 4 * 3 // 4
+    for number, (found, into) in enumerate(((state, other), (wanted, loop))):
+        Checkpoints(tmp_path).save(number, found)
+        restored = Checkpoints(tmp_path).restore(template(into), step=number)
+        assert held(restored.agent) == held(wanted.agent if into is other else agent)
+        for x, y in zip(plain(restored), plain(found), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_a_split_agent_is_gathered_to_act_and_to_learn(split, collectives):
+    """Before collecting once, and not in its loops; in an update once, and nothing of the
+    optimiser's state. XLA for CPUs writes no reduce-scatter, but a sum of which each device cuts
+    its part: benchmarks/accelerators looks for it in programs of TPUs."""
+    collect, learn = (program.as_text() for program in split[1])
+    loops, once = collect.split("\nENTRY ")
+    assert collectives(loops) == set()
+    assert collectives(once) == {"all-gather", "all-reduce"} and once.count(" all-gather(") == 1
+    assert collectives(learn) == {"all-gather", "all-reduce"} and learn.count(" all-gather(") == 1
+    # The devices with the same part of the gradient sum no more than that.
+    assert re.search(r"= .*f32\[32,8\].* all-reduce\(", learn)
 
 
 def test_metrics_count_positions_and_games(ran):
@@ -238,6 +272,11 @@ def test_games_differ_between_rows_and_after_a_reset():
     "devices, changes, message",
     [
         (8, {"buffer": EpisodeBuffer(32, 12, 32)}, "num_envs=12 does not divide over 8 devices"),
+        (
+            8,
+            {"mesh": data_mesh(8, fsdp=4), "actor_devices": 6},
+            "fsdp=4, which does not divide the 2 that learn; leave a multiple of 4",
+        ),
         (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be an integer, at least 1"),
     ],
 )
@@ -250,3 +289,9 @@ def test_bad_loops_are_refused(devices, changes, message):
 def test_devices_that_are_not_there_are_refused(count):
     with pytest.raises(ValueError, match=f"^{count} devices were .* 8 cpu .* ask for 1 to 8"):
         data_mesh(count)
+
+
+@pytest.mark.parametrize("fsdp", [0, 3, 16])
+def test_parts_that_do_not_divide_the_devices_are_refused(fsdp):
+    with pytest.raises(ValueError, match=rf"^fsdp={fsdp} was given for 8 .* one of 1, 2, 4, 8\.$"):
+        data_mesh(8, fsdp=fsdp)

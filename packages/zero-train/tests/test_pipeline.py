@@ -17,6 +17,7 @@ from zero_memory import Batch, EpisodeBuffer
 from zero_train import (
     AbstractActor,
     AbstractAgent,
+    bind,
     CheckpointError,
     Checkpoints,
     collect,
@@ -27,6 +28,7 @@ from zero_train import (
     init,
     Loop,
     LoopState,
+    parameters,
     PlanRecord,
     PolicyActor,
     shardings,
@@ -41,7 +43,7 @@ from .test_loop import plain
 
 
 ENV = Nim(heap=7, most=3)
-NET = ft.partial(TinyNet, 8, 3)
+NET = ft.partial(TinyNet, 8, 3, 128)
 NUM_UPDATES = 2
 WIDE = EpisodeBuffer(capacity=16, num_envs=24, batch_size=32, num_shards=8)
 #: Grows when an update is traced.
@@ -90,11 +92,11 @@ class Reinforce(AbstractAgent[Learner]):
     update_work: Int[Array, ""]
 
     def init(self, *, key: PRNGKeyArray) -> Learner:
-        params = eqx.filter(NET(key=key), eqx.is_array)
+        params = parameters(NET, key=key)
         return Learner(params, jax.tree.map(jnp.zeros_like, params))
 
     def _evaluator(self, params: PyTree[Array]) -> FeatureEvaluator:
-        return FeatureEvaluator(eqx.combine(params, eqx.filter_eval_shape(NET, key=jr.key(0))))
+        return FeatureEvaluator(bind(NET, params))
 
     def actor(self, state: Learner, *, explore: bool) -> AbstractActor:
         actor = PolicyActor(self._evaluator(state.params), temperature=1.0 if explore else 0.0)
@@ -133,7 +135,7 @@ def nim_loop(num_devices: int, actor_devices: int, **changes: Any) -> Loop:
         augment=None,
         unroll_length=4,
         num_updates=NUM_UPDATES,
-        mesh=changes.get("mesh") or data_mesh(num_devices),
+        mesh=changes.get("mesh") or data_mesh(num_devices, fsdp=FSDP.get(num_devices, 1)),
         actor_devices=actor_devices,
     )
     return Loop(**{**fields, **changes})
@@ -151,6 +153,8 @@ def assert_close(one: Any, other: Any) -> None:
 
 # (all devices, those that act): as many learn, fewer.
 SIZES = ((2, 1), (6, 4))
+#: Of six devices, the two that learn have half of the agent each.
+FSDP = {6: 2}
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +255,8 @@ def test_nothing_lies_on_both_kinds_of_devices(ran, sizes):
     ):
         for leaf in jax.tree.leaves(tree):
             assert leaf.sharding.device_set == set(home)
+    momentum = state.agent.momentum.hidden.weight.addressable_shards[0].data
+    assert len(momentum) == 128 // FSDP.get(count, 1)
     for tree in (state.episodes, state.buffer, sent.rows):
         for leaf in jax.tree.leaves(tree):
             assert len(leaf.addressable_shards[0].data) * len(leaf.sharding.device_set) == len(leaf)
@@ -303,7 +309,8 @@ def test_without_learning_it_is_the_loop_of_devices_that_do_both(begun):
 
 
 def test_only_the_gradient_crosses_devices(ran, collectives):
-    """Neither collecting nor storing has a collective; learning has all-reduces only."""
+    """Neither collecting nor storing has a collective; learning has all-reduces only, beside the
+    gathers of what is split."""
     loop, state = nim_loop(6, 4), ran[6, 4][0]
     sent = handover(state)
     found = lambda program, fixed, *args: collectives(lambda *xs: program(fixed, *xs), *args)
@@ -312,8 +319,9 @@ def test_only_the_gradient_crosses_devices(ran, collectives):
     learning = lambda learns: found(
         _learner_program, (loop, learns), given, state.agent, state.buffer
     )
-    assert learning(False) == set()
-    assert learning(True) == {"all-reduce"}
+    # The actor is gathered for the acting devices, and the parameters to learn.
+    assert learning(False) == {"all-gather"}
+    assert learning(True) == {"all-gather", "all-reduce"}
 
 
 @pytest.mark.parametrize("sizes", SIZES)

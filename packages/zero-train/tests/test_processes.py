@@ -89,8 +89,11 @@ def undisturbed(tmp_path_factory):
 
 
 def test_two_processes_stop_together_go_on_and_do_what_one_does(undisturbed, tmp_path):
+    """Also where both hold the agent together at first, and each has all of it later."""
     slow = {"SLEEP": "0.3"}
-    run = Run(tmp_path / "run", 2, disturb={0: slow, 1: {**slow, "AT_STEP": "4 SIGTERM"}})
+    run = Run(
+        tmp_path / "run", 2, "--fsdp=4", disturb={0: slow, 1: {**slow, "AT_STEP": "4 SIGTERM"}}
+    )
     assert run.ended() == [0, 0], run.everything()
     assert "SIGTERM came: saving" in run.said(0)
     saved = Checkpoints(run.folder / "checkpoints").latest

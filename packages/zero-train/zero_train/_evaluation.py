@@ -267,11 +267,11 @@ def split(
     """`play(*parts, rows, key)` of `num` rows on all devices of the mesh; every process of several
     gets all of it."""
     arrays, static = eqx.partition(parts, eqx.is_array)
-    share = -(-num // mesh.shape["data"])
+    share = -(-num // mesh.size)
 
     def local(arrays: PyTree[Array], key: PRNGKeyArray) -> PyTree[Array]:
         # The last rows may be none of the `num`; they are played and left out.
-        return play(*eqx.combine(arrays, static), global_rows(share), key)
+        return play(*eqx.combine(arrays, static), global_rows(mesh, share), key)
 
     result = on_every_device(mesh, local, (P(), P()))(arrays, key)
     result = jax.lax.with_sharding_constraint(result, NamedSharding(mesh, P()))

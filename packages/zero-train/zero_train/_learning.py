@@ -14,7 +14,7 @@ from zero_memory import Batch
 
 from ._agent import Experience, Metrics
 from ._arrays import log_softmax
-from ._mesh import select_rows
+from ._mesh import select_rows, whole
 
 
 State = TypeVar("State", bound=PyTree)
@@ -28,8 +28,11 @@ def parameters(network: Callable[..., Any], *, key: PRNGKeyArray) -> PyTree[Arra
 
 def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
     """The network with these parameters, where `params` has the structure of
-    [`zero_train.parameters`][]."""
-    return with_arrays(lambda: network(key=jax.random.key(0)), params)
+    [`zero_train.parameters`][].
+
+    In an update on a mesh with the axis `fsdp` this is where split parameters are gathered.
+    """
+    return with_arrays(lambda: network(key=jax.random.key(0)), whole(params))
 
 
 def with_arrays(build: Callable[[], Any], arrays: PyTree[Array]) -> Any:

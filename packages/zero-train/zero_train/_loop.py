@@ -17,7 +17,17 @@ from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
 from ._collect import collect, Episodes, start
-from ._mesh import cut_mesh, data_mesh, global_rows, on_every_device, places, row_keys
+from ._mesh import (
+    by_rows,
+    cut_mesh,
+    data_mesh,
+    global_rows,
+    on_every_device,
+    places,
+    row_keys,
+    split_places,
+    updating,
+)
 
 
 Numbers = dict[str, Num[Array, ""]]
@@ -47,7 +57,8 @@ class LoopState(eqx.Module):
 
     **Attributes:**
 
-    - `agent`: parameters and optimiser state, the same on every learning device.
+    - `agent`: parameters and optimiser state: whole on every learning device, or split over the
+        mesh's axis `fsdp`.
     - `episodes`: the running episodes, split over the acting devices.
     - `buffer`: the replay, split over the learning devices.
     - `key`: folded with `step` to make the keys of each step, and never consumed.
@@ -74,6 +85,8 @@ class Loop(eqx.Module):
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
     - `mesh`: the devices; by default the first one. [`zero_train.data_mesh`][] makes one of all.
+        Rows are split over all its devices, and what the agent has learned over its axis `fsdp`,
+        if it has one.
     - `actor_devices`: how many of the mesh's devices, the first ones, only act, while the others
         learn from what was collected the step before. 0: all devices do both in turns.
     """
@@ -93,7 +106,7 @@ class Loop(eqx.Module):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value} was given; it must be an integer, at least 1.")
-        num_devices = self.mesh.shape["data"]
+        num_devices = self.mesh.size
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(
                 f"actor_devices={self.actor_devices} of {num_devices} device(s) was given; one "
@@ -104,8 +117,15 @@ class Loop(eqx.Module):
                 f"actor_devices={self.actor_devices} was given with {jax.process_count()} "
                 "processes; acting and learning part within one process only, so give 0."
             )
+        learners, fsdp = num_devices - self.actor_devices, self.mesh.shape.get("fsdp", 1)
+        if learners % fsdp:
+            raise ValueError(
+                f"actor_devices={self.actor_devices} of {num_devices} devices was given with "
+                f"fsdp={fsdp}, which does not divide the {learners} that learn; leave a multiple "
+                f"of {fsdp} to learn."
+            )
         shards = getattr(self.buffer, "num_shards", None)
-        acting, learning = self.actor_mesh.shape["data"], self.learner_mesh.shape["data"]
+        acting, learning = self.actor_mesh.size, self.learner_mesh.size
         for name, value, devices, verb in (
             ("num_envs", self.num_envs, acting, "act"),
             ("num_envs", self.num_envs, learning, "learn"),
@@ -145,16 +165,17 @@ def shardings(loop: Loop, state: LoopState) -> LoopState:
     """Where every leaf of `state` lives: a pytree of `NamedSharding`s of the same structure."""
     acting, learning = loop.actor_mesh, loop.learner_mesh
     parts: list[tuple[Callable[[Any], PyTree], Mesh, P]] = [
-        (lambda s: s.episodes, acting, P("data")),
+        (lambda s: s.episodes, acting, by_rows(acting)),
         (lambda s: (s.key, s.step), acting, P()),
-        (lambda s: s.buffer, learning, P("data")),
+        (lambda s: s.buffer, learning, by_rows(learning)),
     ]
     if state.handover is not None:
         parts += [
             (lambda s: s.handover.actor, acting, P()),
-            (lambda s: s.handover.rows, learning, P("data")),
+            (lambda s: s.handover.rows, learning, by_rows(learning)),
         ]
     result = places(learning, P(), state)
+    result = eqx.tree_at(lambda s: s.agent, result, split_places(learning, state.agent))
     for part, mesh, spec in parts:
         result = eqx.tree_at(part, result, places(mesh, spec, part(state)))
     return result
@@ -170,16 +191,17 @@ def act(
 
     **Returns:** the running episodes, and rows of `[envs, time]`.
     """
+    mesh = loop.actor_mesh
     arrays, static = eqx.partition(actor, eqx.is_array)
     local = lambda arrays, episodes, key: collect(
         loop.env,
         eqx.combine(arrays, static),
         episodes,
-        indices=global_rows(episodes.ended.shape[0]),
+        indices=global_rows(mesh, episodes.ended.shape[0]),
         key=key,
         num_steps=loop.unroll_length,
     )
-    run = on_every_device(loop.actor_mesh, local, (P(), P("data"), P()))
+    run = on_every_device(mesh, local, (P(), by_rows(mesh), P()))
     return run(arrays, episodes, key)
 
 
@@ -196,12 +218,14 @@ def learn(
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
         batch = draw(loop, buffer, key=dkey, dealt=(index, key))
-        agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
+        with updating(mesh):
+            agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
+        agent = jax.lax.with_sharding_constraint(agent, split_places(mesh, agent))
         if priorities:
             buffer = _prioritise(loop, buffer, batch, priorities[0])
         return (agent, buffer), metrics
 
-    indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+    mesh, indices = loop.learner_mesh, jnp.arange(loop.num_updates, dtype=jnp.int32)
     carry = agent, buffer
     # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
     # in a loop it takes 30 times as long. Otherwise a loop keeps compilation short.
@@ -229,7 +253,8 @@ def counts(rows: Experience) -> Numbers:
 
 def store(loop: Loop, buffer: PyTree[Array], rows: Experience) -> PyTree[Array]:
     """Adds rows of `[envs, time]`, on every learning device to its own part of the buffer."""
-    return on_every_device(loop.learner_mesh, loop.buffer.add, (P("data"), P("data")))(buffer, rows)
+    mesh = loop.learner_mesh
+    return on_every_device(mesh, loop.buffer.add, (by_rows(mesh), by_rows(mesh)))(buffer, rows)
 
 
 def draw(
@@ -246,7 +271,7 @@ def draw(
     - `dealt`: the number of the minibatch and the key of all of them, for buffers that have a
         `minibatch`; others leave it out.
     """
-    deal = getattr(loop.buffer, "minibatch", None)
+    mesh, deal = loop.learner_mesh, getattr(loop.buffer, "minibatch", None)
 
     def local(buffer: PyTree, key: PRNGKeyArray, dealt: Any) -> Batch:
         skey, akey = jr.split(key)
@@ -257,11 +282,11 @@ def draw(
         if loop.augment is None:
             return batch
         augment = loop.augment
-        keys = row_keys(akey, global_rows(batch.weights.shape[0]))
+        keys = row_keys(akey, global_rows(mesh, batch.weights.shape[0]))
         items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
         return dataclasses.replace(batch, items=items)
 
-    run = on_every_device(loop.learner_mesh, local, (P("data"), P(), P()))
+    run = on_every_device(mesh, local, (by_rows(mesh), P(), P()))
     return run(buffer, key, dealt)
 
 
@@ -275,7 +300,8 @@ def _prioritise(
             f"{type(loop.buffer).__name__} keeps none: use a buffer with `update_priorities`, such "
             "as zero_memory.PrioritisedTrajectoryBuffer, or leave them out."
         )
-    run = on_every_device(loop.learner_mesh, update, (P("data"), P("data"), P("data")))
+    mesh = loop.learner_mesh
+    run = on_every_device(mesh, update, (by_rows(mesh),) * 3)
     return run(buffer, batch.indices, priorities)
 
 

@@ -1,5 +1,6 @@
-"""Rows of a batch: a key for each, and the one mesh axis over which they are split."""
+"""The devices over which rows of a batch and parameters are split, and a key for each row."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,20 +9,31 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax._src.mesh import use_abstract_mesh  # JAX 0.6 has no public name for it
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
 
 Tree = TypeVar("Tree", bound=PyTree)
 
 
-def data_mesh(num_devices: int | None = None) -> Mesh:
-    """A mesh with the one axis `data`, over the first `num_devices` devices (all by default); of
+#: Leaves of fewer numbers are whole on every device: they take little memory, and a gather of each
+#: would be one more to wait for.
+_LEAST = 1024
+
+
+def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
+    """A mesh with the axis `data`, over the first `num_devices` devices (all by default); of
     several processes, over as many of each, or over one of this process.
 
-    **Raises:** `ValueError` for fewer than one, where there are not as many, and where the
-    processes cannot have as many each.
+    **Arguments:**
+
+    - `fsdp`: every so many devices in a row hold the agent's state together, each a part of it
+        (fully sharded data parallel). More than 1 gives the mesh a second axis, `fsdp`.
+
+    **Raises:** `ValueError` for fewer than one, where there are not as many, where the processes
+    cannot have as many each, and where `fsdp` does not divide them.
     """
     devices, processes = jax.devices(), jax.process_count()
     count = len(devices) if num_devices is None else num_devices
@@ -30,6 +42,12 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
             f"{count} devices were asked for and {len(devices)} {devices[0].platform} device(s) "
             f"are here; ask for 1 to {len(devices)}. On a CPU, "
             "XLA_FLAGS=--xla_force_host_platform_device_count=N makes N virtual ones."
+        )
+    if fsdp < 1 or count % fsdp:
+        divisors = [str(n) for n in range(1, count + 1) if count % n == 0]
+        raise ValueError(
+            f"fsdp={fsdp} was given for {count} device(s), which it must divide; give one of "
+            f"{', '.join(divisors)}."
         )
     if count == 1:
         return Mesh(np.asarray(jax.local_devices()[:1]), ("data",))
@@ -40,13 +58,60 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
             f"{count} devices were asked for, of {processes} processes that have {len(devices)}; "
             f"ask for a multiple of {processes} that each can give the same part of."
         )
-    return Mesh(np.asarray(owned).reshape(-1), ("data",))
+    if fsdp == 1:
+        return Mesh(np.asarray(owned).reshape(-1), ("data",))
+    return Mesh(np.asarray(owned).reshape(-1, fsdp), ("data", "fsdp"))
 
 
 def cut_mesh(mesh: Mesh, num_devices: int) -> tuple[Mesh, Mesh]:
-    """Two meshes: the first `num_devices` devices, and the others."""
-    first, others = np.split(mesh.devices, [num_devices])
-    return Mesh(first, mesh.axis_names), Mesh(others, mesh.axis_names)
+    """Two meshes: of the first `num_devices` devices, with one axis, and of the others."""
+    first, others = np.split(mesh.devices.reshape(-1), [num_devices])
+    others = others.reshape(-1, *mesh.devices.shape[1:])
+    return Mesh(first, ("data",)), Mesh(others, mesh.axis_names)
+
+
+def by_rows(mesh: Mesh) -> P:
+    """How rows are split: over all devices."""
+    return P(mesh.axis_names)
+
+
+def split_places(mesh: Mesh | AbstractMesh, tree: PyTree) -> PyTree[NamedSharding]:
+    """Where the leaves of an agent's state live: each is split over the axis `fsdp`, if there is
+    one, along its longest axis that divides. Without such an axis, or small, it is whole."""
+    number = mesh.shape.get("fsdp", 1)
+
+    def place(x: Any) -> NamedSharding:
+        axes = [i for i, length in enumerate(x.shape) if length % number == 0]
+        if number == 1 or x.size < _LEAST or not axes:
+            return NamedSharding(mesh, P())
+        axis = max(axes, key=lambda i: x.shape[i])
+        return NamedSharding(mesh, P(*[None] * axis, "fsdp"))
+
+    return jax.tree.map(place, tree)
+
+
+def updating(mesh: Mesh) -> contextlib.AbstractContextManager[None]:
+    """In the `with` block, of an agent's update, [`whole`][] knows of a mesh that has `fsdp`."""
+    if "fsdp" not in mesh.shape:
+        return contextlib.nullcontext()
+    return use_abstract_mesh(mesh.abstract_mesh)
+
+
+def whole(params: Tree) -> Tree:
+    """Parameters as a network needs them: those split over `fsdp` are gathered, and their gradient
+    is split again. Outside of [`updating`][] they are as they are."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if "fsdp" not in mesh.shape or AxisType.Manual in mesh.axis_types:
+        return params
+
+    @jax.custom_vjp
+    def gather(x: Array) -> Array:
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P()))
+
+    # The rule that JAX has would make the gradient whole on every device.
+    split = lambda _, x: (jax.lax.with_sharding_constraint(x, split_places(mesh, x)),)
+    gather.defvjp(lambda x: (gather(x), None), split)
+    return jax.tree.map(lambda x: gather(x) if eqx.is_inexact_array(x) else x, params)
 
 
 def on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:
@@ -54,13 +119,13 @@ def on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable
     # Checking of varying axes is off: loop carries made inside (zeros, counters) would all need
     # casts, in planners and buffers that know of no mesh.
     return jax.shard_map(
-        function, mesh=mesh, in_specs=in_specs, out_specs=P("data"), check_vma=False
+        function, mesh=mesh, in_specs=in_specs, out_specs=by_rows(mesh), check_vma=False
     )
 
 
-def global_rows(num_rows: int) -> Int[Array, " rows"]:
+def global_rows(mesh: Mesh, num_rows: int) -> Int[Array, " rows"]:
     """Indices in the whole batch of the `num_rows` rows of the device this runs on."""
-    first = jax.lax.axis_index("data").astype(jnp.int32) * num_rows
+    first = jax.lax.axis_index(mesh.axis_names).astype(jnp.int32) * num_rows
     return first + jnp.arange(num_rows, dtype=jnp.int32)
 
 

@@ -31,7 +31,7 @@ from ._loop import (
     step_keys,
     take_in,
 )
-from ._mesh import places, send
+from ._mesh import by_rows, places, send, split_places
 
 
 #: `fill` gives up after so many collections: no game is that long.
@@ -173,7 +173,7 @@ def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
     before, mesh = handover_of(loop, state), loop.learner_mesh
     acted = _actor_program(loop, before.actor, state.episodes, state.key, state.step)
     episodes, key, step, rows, lkey = acted
-    rows, lkey = send(rows, places(mesh, P("data"), rows)), send(lkey, places(mesh, P(), lkey))
+    rows, lkey = send(rows, places(mesh, by_rows(mesh), rows)), send(lkey, places(mesh, P(), lkey))
     handover = dataclasses.replace(before, rows=rows, key=lkey)
     return LoopState(state.agent, episodes, state.buffer, key, step, handover)
 
@@ -203,7 +203,7 @@ def _learner_program(
         metrics = learned | metrics | counts(rows)
     # Of an agent's state the acting devices need the actor, and not the optimiser.
     staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
-    small = agent, actor_arrays(loop, agent), staleness
-    small = jax.lax.with_sharding_constraint(small, places(loop.learner_mesh, P(), small))
-    agent, actor, staleness = small
-    return agent, buffer, actor, staleness, metrics
+    mesh, small = loop.learner_mesh, (actor_arrays(loop, agent), staleness)
+    small = jax.lax.with_sharding_constraint(small, places(mesh, P(), small))
+    agent = jax.lax.with_sharding_constraint(agent, split_places(mesh, agent))
+    return agent, buffer, *small, metrics

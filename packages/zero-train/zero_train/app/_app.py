@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.random as jr
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from .. import AbstractActor, Checkpoints, data_mesh, Loop
@@ -128,7 +129,7 @@ def write_report(
     return write_page(run, " ".join(filter(None, named)), figures, sections)
 
 
-def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
+def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:
     """The loop of a configuration; without `devices` to play on one, which need not learn.
 
     **Raises:** [`zero_train.app.UsageError`][] where it cannot be built.
@@ -153,7 +154,8 @@ def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
                 f"of {learners} that divides --envs and --batch, or other --devices."
             )
         acting = config.actor_devices
-        return dataclasses.replace(loop, mesh=data_mesh(devices), actor_devices=acting)
+        mesh = data_mesh(devices, fsdp=fsdp)
+        return dataclasses.replace(loop, mesh=mesh, actor_devices=acting)
 
 
 # A player is saved as the arrays of the agent's actor at full strength.
@@ -163,7 +165,9 @@ def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
     """What is saved of a player, on one device: the state is on all devices of the mesh, and an
     evaluation would run on all of them. Of several processes each has all of it."""
     arrays = eqx.filter(loop.agent.actor(agent, explore=False), eqx.is_array)
-    return arrays if jax.process_count() > 1 else jax.device_put(arrays, jax.devices()[0])
+    alone = jax.process_count() == 1
+    where = jax.devices()[0] if alone else NamedSharding(loop.learner_mesh, PartitionSpec())
+    return jax.device_put(arrays, where)
 
 
 def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:

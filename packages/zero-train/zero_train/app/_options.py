@@ -28,6 +28,9 @@ class Launch:
     """Devices to split games, trees and replay over, of all processes together; by default all
     accelerators, as far as they are a power of two, or one CPU device a process. On a CPU they are
     virtual."""
+    fsdp: int = 1
+    """How many neighbouring devices hold parameters and optimiser state together, a part each
+    (fully sharded data parallel), where one is too small for all of it. It divides --devices."""
     coordinator: str | None = None
     """HOST:PORT of process 0, where several processes train together. Under SLURM, Open MPI up to
     4, Kubernetes (with the package kubernetes) and on TPU slices no flag is needed."""
@@ -36,7 +39,7 @@ class Launch:
     num_processes: int | None = None
     """How many processes train together."""
 
-    bounds: ClassVar[Bounds] = dict.fromkeys(("devices", "num_processes"), (1, math.inf))
+    bounds: ClassVar[Bounds] = dict.fromkeys(("devices", "fsdp", "num_processes"), (1, math.inf))
 
     def __post_init__(self) -> None:
         check_bounds(self, self.bounds)

@@ -169,6 +169,7 @@ def _identity(config: Any, options: Options) -> dict[str, Any]:
         "out": str(options.out),
         "resume": options.resume,
         "devices": options.launch.devices,
+        "fsdp": options.launch.fsdp,
     }
     return json.loads(
         json.dumps(

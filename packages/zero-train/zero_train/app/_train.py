@@ -68,7 +68,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
-    loop = built(app, config, options.launch.num_devices)
+    loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     _check_memory(like)
     with (
