@@ -44,11 +44,11 @@ def test_a_run_that_is_killed_at_random_moments_is_bitwise_the_same(tmp_path):
             time.sleep(randomly.uniform(0, 1))
         else:
             time.sleep(randomly.uniform(0, starting))
-        run.processes[0].kill()
+        run.kill()
         assert run.processes[0].wait() == -9, run.everything()
         assert "damaged" not in run.everything()
-        checkpoints, players = (set(store.steps()) for store in stores)
-        assert checkpoints <= players
+        newest = stores[0].latest
+        assert newest is None or newest in stores[1].steps()
         half_written += any(list(store.directory.glob(".*.tmp")) for store in stores)
     print(f"{KILLS} kills, {half_written} of them in writing, before step {stores[0].latest}")
     runs = begin("run", "--checkpoint-every=0"), begin("whole")

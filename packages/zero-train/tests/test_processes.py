@@ -56,8 +56,11 @@ class Run:
         try:
             return [p.wait(max(0.0, until - time.monotonic())) for p in self.processes]
         finally:
-            for process in self.processes:
-                process.kill()
+            self.kill()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
 
     def said(self, process: int) -> str:
         return self.logs[process].read_text()
@@ -69,7 +72,7 @@ class Run:
         end = time.monotonic() + seconds
         while not what():
             if time.monotonic() > end or self.processes[0].poll() is not None:
-                self.ended(0.1)
+                self.kill()
                 pytest.fail(self.everything())
             time.sleep(0.05)
 

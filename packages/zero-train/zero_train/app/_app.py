@@ -151,8 +151,9 @@ def built(app: App[Config], config: Config, devices: int | None = None) -> Loop:
             *few, most = (n for n in range(1, config.shards + 1) if config.shards % n == 0)
             fit = f"{', '.join(map(str, few))} or {most}" if few else f"{most}"
             raise UsageError(
-                f"--shards {config.shards} does not divide over {who}; give {fit} to learn, or a "
-                f"new run a multiple of {learners} as --shards that divides --envs and --batch."
+                f"--shards {config.shards} does not divide over {who}; give {fit} devices that "
+                f"learn, or a new run --shards of a multiple of {learners} that divides --envs and "
+                "--batch."
             )
         acting = config.actor_devices
         return dataclasses.replace(loop, mesh=data_mesh(devices), actor_devices=acting)
