@@ -27,7 +27,6 @@ class Config(AbstractAdamWConfig):
     learning_rate: float = 2e-3
     decay: float = 0.02
     evaluate_every: int = 75
-    checkpoint_every: int = 50
 
     rows: int = 10
     """Rows of the board."""
@@ -124,6 +123,5 @@ PRESETS: dict[str, Config] = {
         n_steps=8,
         evaluate_every=10,
         boards=50,
-        checkpoint_every=10,
     ),
 }

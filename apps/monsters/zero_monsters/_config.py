@@ -148,7 +148,6 @@ PRESETS: dict[str, Config] = {
         width=32,
         evaluate_every=5,
         rollouts=20,
-        checkpoint_every=5,
     ),
     "default": Config(),
     "original": Config(
@@ -178,6 +177,5 @@ PRESETS: dict[str, Config] = {
         clip=0.0,
         symmetries=False,
         evaluate_every=80,
-        checkpoint_every=40,
     ),
 }

@@ -104,7 +104,6 @@ PRESETS: dict[str, Config] = {
         average=0.0,
         symmetries=False,
         evaluate_every=1,
-        checkpoint_every=1,
     ),
     "quick": Config(),
     "standard": Config(
@@ -119,7 +118,6 @@ PRESETS: dict[str, Config] = {
         channels=128,
         evaluate_every=250,
         ladder_simulations=32,
-        checkpoint_every=250,
     ),
     "large": Config(
         steps=20000,
@@ -134,6 +132,5 @@ PRESETS: dict[str, Config] = {
         player_simulations=256,
         evaluate_every=1000,
         ladder_simulations=32,
-        checkpoint_every=500,
     ),
 }

@@ -24,8 +24,6 @@ class Config(AbstractConfig):
     """Windows per gradient step, over all learning devices."""
     evaluate_every: int = 20
     """Blocks between two evaluations."""
-    checkpoint_every: int = 20
-    """Blocks between two checkpoints."""
 
     env: str = "pendulum"
     """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""

@@ -94,7 +94,6 @@ def presets(env: str, agent: Literal["alphazero", "expert"], size: int) -> dict[
         evaluate_every=2,
         games=16,
         max_moves=100,
-        checkpoint_every=2,
     )
     standard = dataclasses.replace(
         quick,
@@ -110,6 +109,5 @@ def presets(env: str, agent: Literal["alphazero", "expert"], size: int) -> dict[
         warmup=500,
         average=0.99,
         evaluate_every=250,
-        checkpoint_every=250,
     )
     return {"tiny": tiny, "quick": quick, "standard": standard}

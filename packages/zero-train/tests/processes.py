@@ -1,12 +1,23 @@
 """A tiny app on Nim. As a script it is one process of a run, and can be told to do something at a
-step: `AT_STEP="4 SIGTERM"` sends itself a signal there, `SLEEP=0.3` makes every step that long."""
+step: `AT_STEP="4 SIGTERM"` sends itself a signal after it, `AT_STEP="9 SIGKILL collecting"` within
+it, also while `updating` or when its checkpoint is `writing`. `SLEEP=0.3` makes every step that
+long, and `VERSION=0` has all packages of that version."""
 
 import dataclasses
 import os
+import pathlib
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
+import jax
+
+import zero_train._checkpoint as checkpoint
+import zero_train._step as halves
+import zero_train.app._processes as processes
 from zero_envs.testing import Nim
+from zero_memory import EpisodeBuffer
 from zero_train import Loop
 from zero_train.app import AbstractConfig, App, main, View
 
@@ -16,27 +27,64 @@ from .nim_agent import nim_agent, nim_loop
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractConfig):
     steps: int = 24
+    envs: int = 16
+    batch: int = 32
     evaluate_every: int = 10
     checkpoint_every: int = 5
 
 
 def build(config: Config) -> Loop:
     env = Nim(heap=7, most=3)
-    return nim_loop(1, env=env, agent=nim_agent(env, width=128))
+    buffer = EpisodeBuffer(
+        capacity=32,
+        num_envs=config.envs,
+        batch_size=config.batch,
+        num_players=2,
+        num_shards=config.shards,
+    )
+    return nim_loop(1, env=env, agent=nim_agent(env, width=128), buffer=buffer)
 
 
 def _disturbed() -> None:
     """Has this process do at a step what its environment says."""
-    when, name = os.environ.get("AT_STEP", "-1 SIGTERM").split()
-    pause, update = float(os.environ.get("SLEEP", 0)), View.update
+    when, name, place = f"{os.environ.get('AT_STEP', '-1 SIGTERM')} shown".split()[:3]
+    pause, shown, last = float(os.environ.get("SLEEP", 0)), View.update, [0]
+    strike = lambda: os.kill(os.getpid(), getattr(signal, name))
 
-    def patched(view, step, metrics, timings):
-        update(view, step, metrics, timings)
+    def show(view: View, step: int, *given: Any) -> None:
+        shown(view, step, *given)
+        last[0] = step
         time.sleep(pause)
-        if step == int(when):
-            os.kill(os.getpid(), getattr(signal, name))
+        if (str(step), place) == (when, "shown"):
+            strike()
 
-    setattr(View, "update", patched)  # noqa: B010
+    def struck(half: Callable[..., Any]) -> Callable[..., Any]:
+        def call(loop: Any, given: Any, state: Any) -> Any:
+            if last[0] + 1 != int(when):
+                return half(loop, given, state)
+            jax.block_until_ready(state)
+            half(loop, given, state)  # returns at once
+            return strike()
+
+        return call
+
+    def write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], Any]:
+        written = begin(folder, arrays)
+        mine = last[0] == int(when) and folder.parent.parent.name == "checkpoints"
+        return strike if mine else written
+
+    begin = checkpoint._write
+    patches: list[tuple[Any, str, Any]] = [(View, "update", show)]
+    if place == "collecting":
+        patches.append((halves, "collect_half", struck(halves.collect_half)))
+    if place == "updating":
+        patches.append((halves, "learn_half", struck(halves.learn_half)))
+    if place == "writing":
+        patches.append((checkpoint, "_write", write))
+    if "VERSION" in os.environ:
+        patches.append((processes, "_version", lambda name: os.environ["VERSION"]))
+    for owner, what, patch in patches:
+        setattr(owner, what, patch)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import threading
+import time
+import types
 from typing import Any
 
 import equinox as eqx
@@ -223,6 +225,32 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     assert "Players 2; it moved by" in capsys.readouterr().out
 
 
+def test_checkpoints_are_as_far_apart_as_they_are_dear(go, tmp_path, monkeypatch):
+    """Steps of 7 s, and a save that stops them for half a second, which is 5 % of 10 s."""
+    clock, saved, save = [0.0], [], Checkpoints.save
+
+    def costly(checkpoints, step, state, **options):
+        save(checkpoints, step, state, **options)
+        if checkpoints.directory.name == "checkpoints":
+            saved.append(step)
+            clock[0] += 0.5
+
+    def passes():
+        clock[0] += 7
+
+    update = View.update
+    monkeypatch.setattr(View, "update", lambda *given: (update(*given), passes()))
+    monkeypatch.setattr(Checkpoints, "save", costly)
+    monkeypatch.setattr("zero_train.app._train._LEAST_REST", 1)
+    fake = types.SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr("zero_train.app._train.time", fake)
+    go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=0))
+    # The first step tells how long one takes, and the last is saved in any case.
+    assert saved == [0, 1, 3, 5, 7, 8]
+    # The first player is kept, those that were evaluated, and the newest two of the others.
+    assert Checkpoints(tmp_path / "run" / "parameters").steps() == [0, 3, 5, 6, 7, 8]
+
+
 def test_a_run_that_crashed_resumes_from_its_checkpoint(go, undisturbed, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(View, "update", at(7, crash))
@@ -372,7 +400,7 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     with pytest.raises(RunError, match=r"seed 4 \(stored: 3\)"):
         go(undisturbed, Config(seed=4), resume=True)
     assert sorted(path.name for path in undisturbed.rglob("*")) == before
-    for name in ("steps", "checkpoint_every"):
+    for name in ("steps", "evaluate_every"):
         with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} 0 was given; give at le"):
             go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: 0}))
     find = importlib.util.find_spec

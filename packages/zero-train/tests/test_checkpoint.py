@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
 import jax
@@ -92,6 +93,32 @@ def test_only_the_latest_are_kept(tmp_path):
     assert kept.steps() == [0, 1, 2, 3]
     kept.rewind(1)
     assert kept.steps() == [0, 1]
+    kept.keep, kept.pinned = 1, {0}
+    for step in (2, 3):
+        kept.save(step, like)
+    assert kept.steps() == [0, 3]
+
+
+def test_what_is_being_written_is_the_state_that_was_saved(tmp_path, monkeypatch):
+    """The next step writes over it, in the same memory; and no checkpoint counts before its end."""
+    write, go_on = implementation._write, threading.Event()
+
+    def slow(folder, arrays):
+        written = write(folder, arrays)
+        return lambda: (go_on.wait(), written())
+
+    monkeypatch.setattr(implementation, "_write", slow)
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    saved, host = jnp.arange(100_000, dtype=jnp.int32), np.arange(3)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, (saved, host), wait=False)
+    after = jax.block_until_ready(step(saved))
+    host += 1
+    assert saved.is_deleted() and checkpoints.steps() == []
+    go_on.set()
+    checkpoints.finish()
+    restored, on_host = checkpoints.restore((after, host))
+    assert (restored == after - 1).all() and (on_host == host - 1).all()
 
 
 def test_saving_a_step_again_replaces_it(tmp_path):
@@ -132,16 +159,22 @@ def test_an_interrupted_save_does_not_count_and_is_cleaned(copy, monkeypatch):
         ValueError("RESOURCE_EXHAUSTED: Error writing file [OS error: No space left on device]"),
     ],
 )
-def test_a_full_disk_keeps_the_previous_checkpoint(copy, monkeypatch, error):
-    def refuse(folder, arrays):
+@pytest.mark.parametrize("later", [False, True])
+def test_a_full_disk_keeps_the_previous_checkpoint(copy, monkeypatch, error, later):
+    def refuse(folder=None, arrays=None):
         raise error
 
-    monkeypatch.setattr(implementation, "_write", refuse)
-    with pytest.raises(CheckpointError, match="8 could not be saved.*no free disk space") as info:
-        copy.save(8, {"x": jnp.zeros((250_000, 10), jnp.float32)})
+    with monkeypatch.context() as patch:
+        patch.setattr(implementation, "_write", (lambda *given: refuse) if later else refuse)
+        state = {"x": jnp.zeros((250_000, 10), jnp.float32)}
+        with pytest.raises(CheckpointError, match="8 could not be.*no free disk space") as info:
+            copy.save(8, state, wait=not later)
+            copy.save(9, state)  # says so where the thread of the save before met it
     assert "up to 10 MB" in str(info.value) and "\n" not in str(info.value)
     assert [path.name for path in copy.directory.iterdir()] == ["00000007"]
     _assert_same(copy.restore(_state()), _state())
+    copy.save(9, _state())
+    assert copy.steps() == [7, 9]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):

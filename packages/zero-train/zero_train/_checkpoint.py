@@ -1,14 +1,16 @@
 """Checkpoints of any pytree of arrays, stored by Orbax."""
 
+import concurrent.futures
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import jax
@@ -17,7 +19,17 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
-from ._disk import changed, children, inventory, is_writer, remove, sync, to_disk, together
+from ._disk import (
+    changed,
+    children,
+    inventory,
+    is_writer,
+    LONGEST_WAIT,
+    remove,
+    sync,
+    to_disk,
+    together,
+)
 
 
 _FILE = "manifest.json"
@@ -102,23 +114,39 @@ def _damaged(folder: pathlib.Path, what: str) -> Damage:
 
 
 _ARRAYS = "arrays"
+# One thread for all, so that what is saved later is committed later, and in all processes alike.
+_writer = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="zero-checkpoints")
+_numbers = itertools.count()
 
 
 class Checkpoints:
     """A folder of checkpoints, one for each saved step.
 
     A state is any pytree of arrays, typed keys included. It is restored bit by bit, on any number
-    of devices. Saving is synchronous and atomic: an interrupted save leaves the earlier
-    checkpoints as they were. Nothing is written or removed before the first `save`.
+    of devices. Saving is atomic: an interrupted save leaves the earlier checkpoints as they were.
+    Nothing is written or removed before the first `save`.
 
-    With more than one process, all of them must call `save` and `restore`, on a shared disk.
+    With more than one process, all of them must call `save`, `finish` and `restore`, on a shared
+    disk.
+
+    **Attributes:**
+
+    - `directory`, `keep`: as given.
+    - `pinned`: steps whose checkpoints no `save` removes. They do not count for `keep`.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, keep: int | None = 2):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int | None = 2,
+        pinned: Collection[int] = (),
+    ):
         """**Arguments:**
 
         - `directory`: the folder, which the first `save` makes.
         - `keep`: the number of latest checkpoints that a `save` keeps; `None` keeps all.
+        - `pinned`: see above.
 
         **Raises:** `ValueError` where `keep` is less than 1.
         """
@@ -126,6 +154,8 @@ class Checkpoints:
             raise ValueError(f"keep={keep} was given; give at least 1, or None to keep all.")
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
+        self.pinned = set(pinned)
+        self._saving: concurrent.futures.Future[None] | None = None
 
     def steps(self) -> list[int]:
         """The saved steps in ascending order, without interrupted saves."""
@@ -136,30 +166,56 @@ class Checkpoints:
         """The last saved step, or `None`."""
         return max(self._folders(), default=None)
 
-    def save(self, step: int, state: PyTree) -> None:
+    def save(self, step: int, state: PyTree, *, wait: bool = True) -> None:
         """Saves `state` as `step`, replacing a checkpoint of the same step.
 
-        **Raises:** [`zero_train.CheckpointError`][] where the disk cannot be written. Earlier
-        checkpoints are untouched.
+        **Arguments:**
+
+        - `wait`: whether to return when the checkpoint is on disk. Without it a thread writes what
+            was copied of `state`, which may be donated or changed as soon as this returns; `finish`
+            and the next `save` wait for it. What any folder was given first is on disk first.
+
+        **Raises:** [`zero_train.CheckpointError`][] where the disk cannot be written, also for the
+        save before that this one waited for. Earlier checkpoints are untouched.
         """
+        self.finish()
         leaves, specs = _flatten(state)
+        size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{step:08d}.tmp"
-        try:
+        with self._complained(step, temporary, size):
             if is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for leftover in self.directory.glob(".*.tmp"):
                     shutil.rmtree(leftover)
                 temporary.mkdir()
             together("Checkpoints.begin")
-            _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
-            if is_writer():
-                write_manifest(temporary, step, specs)
-                to_disk(temporary)
-                self._commit(step, temporary)
-            together("Checkpoints.end")
-        except Exception as e:  # Orbax passes on whatever its storage raises
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise CheckpointError(self._complaint(step, leaves, e)) from e
+            written = _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
+
+        def end() -> None:
+            with self._complained(step, temporary, size):
+                written()
+                if is_writer():
+                    write_manifest(temporary, step, specs)
+                    to_disk(temporary)
+                    self._commit(step, temporary)
+                together("Checkpoints.end")
+
+        self._saving = _writer.submit(end)
+        if wait:
+            self.finish()
+
+    def finish(self) -> None:
+        """Waits until what is being saved is on disk.
+
+        **Raises:** [`zero_train.CheckpointError`][] where it could not be written, once.
+        """
+        saving = self._saving
+        if saving is not None:
+            try:
+                saving.result()
+            finally:
+                if saving.done():
+                    self._saving = None
 
     def restore(self, like: PyTree, *, step: int | None = None) -> Any:
         """Restores the state saved as `step`.
@@ -268,16 +324,24 @@ class Checkpoints:
         sync(self.directory)
         remove(old)
         if self.keep is not None:
-            for surplus in self.steps()[: -self.keep]:
+            free = [step for step in self.steps() if step not in self.pinned]
+            for surplus in free[: -self.keep]:
                 remove(self._folders()[surplus])
 
-    def _complaint(self, step: int, leaves: dict[str, Any], error: Exception) -> str:
-        start = f"Checkpoint {step} could not be saved in {self.directory}: "
-        reason = " ".join(str(error).split())
-        if "No space left" in reason or "quota exceeded" in reason:
-            size = sum(x.nbytes for x in leaves.values()) / 1e6
-            reason = f"no free disk space (it takes up to {size:.0f} MB); free some"
-        return f"{start}{reason[:300]}. What was saved before is untouched."
+    @contextlib.contextmanager
+    def _complained(self, step: int, temporary: pathlib.Path, size: int) -> Iterator[None]:
+        """Makes one line of an error, and removes what was written of the checkpoint."""
+        try:
+            yield
+        except Exception as e:  # Orbax passes on whatever its storage raises
+            shutil.rmtree(temporary, ignore_errors=True)
+            reason = " ".join(str(e).split())
+            if "No space left" in reason or "quota exceeded" in reason:
+                reason = f"no free disk space (it takes up to {size / 1e6:.0f} MB); free some"
+            raise CheckpointError(
+                f"Checkpoint {step} could not be saved in {self.directory}: {reason[:300]}. "
+                "What was saved before is untouched."
+            ) from e
 
 
 def _label(index: int) -> str:
@@ -327,26 +391,49 @@ def _empty(leaf: Any, impl: str | None) -> jax.Array:
     return data if impl is None else jax.random.wrap_key_data(data, impl=impl)
 
 
-def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> None:
-    import orbax.checkpoint as ocp  # seconds to import
+def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], None]:
+    """Copies the arrays to the host, and has threads write them.
 
-    with _quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        checkpointer.save(folder, args=ocp.args.StandardSave(arrays))
+    **Returns:** a function that waits until all processes have written theirs. Any thread may call
+    it: processes meet in it without collectives.
+    """
+    ocp = _orbax()
+    checkpointer = ocp.AsyncCheckpointer(
+        ocp.StandardCheckpointHandler(),
+        async_options=ocp.options.AsyncOptions(
+            timeout_secs=LONGEST_WAIT, create_directories_asynchronously=False
+        ),
+        multiprocessing_options=ocp.options.MultiprocessingOptions(
+            barrier_sync_key_prefix=f"zero_train/save/{next(_numbers)}"
+        ),
+    )
+    copies = {label: _own(x) for label, x in arrays.items()}
+    checkpointer.save(folder, args=ocp.args.StandardSave(copies))
+    return checkpointer.close
+
+
+def _own(array: Any) -> Any:
+    """An array that no step writes over. Orbax copies from devices that have a memory of their own,
+    and looks at the memory of a CPU, where a step that is given the array would have to copy it."""
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    on_cpu = next(iter(array.sharding.device_set)).platform == "cpu"
+    return jax.device_put(array, array.sharding, may_alias=False) if on_cpu else array
 
 
 def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
-    import orbax.checkpoint as ocp
-
-    with _quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    ocp = _orbax()
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         return checkpointer.restore(folder, args=ocp.args.StandardRestore(targets))
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    # Orbax's threads log what they raise with a traceback; it is raised here anyway.
-    log = logging.getLogger("absl")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
+def _orbax() -> Any:
+    import orbax.checkpoint as ocp  # seconds to import
+
+    # Its threads log what they raise with a traceback; it is raised here anyway.
+    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    return ocp
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    return f"{os.sep}orbax{os.sep}" not in record.pathname

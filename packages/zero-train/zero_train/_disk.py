@@ -1,6 +1,7 @@
-"""Atomic writes and checksums of files, for checkpoints and runs, and which of several processes
-writes."""
+"""Atomic writes and checksums of files, for checkpoints and runs; which of several processes
+writes, and how they wait for each other."""
 
+import collections
 import itertools
 import os
 import pathlib
@@ -13,8 +14,10 @@ import jax
 from jax._src.distributed import global_state  # the barriers of it have no public name
 
 
-_barriers = itertools.count()
-_LONGEST_WAIT_MS = 24 * 3600 * 1000
+#: Seconds in which processes wait for each other.
+LONGEST_WAIT = 24 * 3600
+# By name, because threads meet in any order. Each name belongs to one thread.
+_meetings: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
 
 
 def is_writer() -> bool:
@@ -25,11 +28,27 @@ def is_writer() -> bool:
 def together(name: str) -> None:
     """Waits until all processes are here, if there are several.
 
-    It is no collective of the devices: their first one must not wait long (30 s with gloo).
+    It is no collective of the devices: their first one must not wait long (30 s with gloo), and a
+    thread may wait here while another one computes.
     """
     client: Any = global_state.client
     if client is not None and jax.process_count() > 1:
-        client.wait_at_barrier(f"zero_train/{next(_barriers)}/{name}", _LONGEST_WAIT_MS)
+        client.wait_at_barrier(_meeting(name), 1000 * LONGEST_WAIT)
+
+
+def of_writer(name: str, number: int) -> int:
+    """The number that the process which writes files has, in all processes."""
+    client: Any = global_state.client
+    if client is None or jax.process_count() == 1:
+        return number
+    key = _meeting(name)
+    if is_writer():
+        client.key_value_set(key, str(number))
+    return int(client.blocking_key_value_get(key, 1000 * LONGEST_WAIT))
+
+
+def _meeting(name: str) -> str:
+    return f"zero_train/{name}/{next(_meetings[name])}"
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:

@@ -149,9 +149,12 @@ def built(app: App[Config], config: Config, devices: int | None = None, fsdp: in
             who = f"--devices {devices}"
             if config.actor_devices:
                 who = f"the {learners} of --devices {devices} that learn"
+            *few, most = (n for n in range(1, config.shards + 1) if config.shards % n == 0)
+            fit = f"{', '.join(map(str, few))} or {most}" if few else f"{most}"
             raise UsageError(
-                f"--shards {config.shards} does not divide over {who}; give a multiple "
-                f"of {learners} that divides --envs and --batch, or other --devices."
+                f"--shards {config.shards} does not divide over {who}; give {fit} devices that "
+                f"learn, or a new run --shards of a multiple of {learners} that divides --envs and "
+                "--batch."
             )
         acting = config.actor_devices
         mesh = data_mesh(devices, fsdp=fsdp)

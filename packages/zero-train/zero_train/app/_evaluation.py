@@ -55,7 +55,7 @@ class RunFiles:
 
     - `folder`: the run folder, where the app may write files of its own.
     - `evaluations`: the lines of evaluations.jsonl so far.
-    - `player`: `(step) -> actor`, the player that was evaluated or saved at this step.
+    - `player`: `(step) -> actor`, the first player, or the one that was evaluated at this step.
     """
 
     folder: RunFolder

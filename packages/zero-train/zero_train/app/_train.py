@@ -20,6 +20,7 @@ from rich.console import Console
 from .. import (
     AbstractActor,
     check_finite,
+    CheckpointError,
     Checkpoints,
     episode_metrics,
     fill,
@@ -34,7 +35,7 @@ from .. import (
     StopSignal,
     template,
 )
-from .._disk import together
+from .._disk import of_writer, together
 from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
@@ -50,6 +51,9 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
+#: Without `--checkpoint-every`: the steps between two checkpoints take so many times as long as the
+#: last one stopped them, and at least so many seconds.
+_REST, _LEAST_REST = 20, 60
 
 
 def train(app: App[Config], config: Config, options: Options) -> bool:
@@ -95,7 +99,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                     then = f"goes on from step {record.done}"
                 view.note(f"{stop.name} came before the first step; --resume {then}")
                 return state is not None
-            with _reported(app, folder):
+            with _reported(app, folder), record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks)
     return True
 
@@ -129,7 +133,7 @@ def _run_steps(
         sinks.log(record.done, metrics | timings)
         view.update(record.done, metrics, timings)
         _evaluate(record, state, stop, view, sinks)
-        if record.done % record.config.checkpoint_every == 0:
+        if record.checkpoint_due:
             record.save(state)
     if stop.requested and stop.name:
         view.note(f"{stop.name} came: saving; go on with --resume")
@@ -303,7 +307,7 @@ class _Record:
         self.compiles_evaluation = True
         self._app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / "checkpoints")
-        self._parameters = Checkpoints(folder.path / "parameters", keep=None)
+        self._parameters = Checkpoints(folder.path / "parameters")
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. What came later is removed."""
@@ -318,11 +322,13 @@ class _Record:
         """Reads what was logged, and makes the app's evaluation."""
         # Asked once: a shared disk may show one process later than another what was saved.
         self._saved = {store: set(store.steps()) for store in (self._checkpoints, self._parameters)}
+        self._next_save, self._last_save = self.done + 1, (self.done, time.monotonic())
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
         evaluations = read_lines(path / "evaluations.jsonl")
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
+        self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
         self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
 
@@ -350,8 +356,9 @@ class _Record:
         return due and self._evaluated < self.done
 
     def player(self, agent: PyTree[Array]) -> AbstractActor:
-        """The player at full strength, which is saved before it is evaluated."""
+        """The player at full strength, which is saved, and kept, when it is evaluated."""
         arrays = player_arrays(self._loop, agent)
+        self._parameters.pinned.add(self.done)
         self._save(self._parameters, arrays)
         return player_of(self._loop, arrays)
 
@@ -364,18 +371,54 @@ class _Record:
         self._folder.log_evaluation(self.done, *result.rows)
         self._evaluated, self.compiles_evaluation = self.done, False
 
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether the state is to be saved after this step."""
+        every = self.config.checkpoint_every
+        return self.done % every == 0 if every else self.done >= self._next_save
+
     def save(self, state: LoopState) -> None:
-        """Saves the whole state, and the player."""
-        self._save(self._checkpoints, state)
+        """Has the player and the whole state saved, in this order: no checkpoint lacks its player.
+        This takes as long as copying them; threads write."""
+        began = time.monotonic()
         self._save(self._parameters, player_arrays(self._loop, state.agent))
+        self._save(self._checkpoints, state)
+        now, (step, ended) = time.monotonic(), self._last_save
+        steps = _steps_of_rest(now - began, self.done - step, began - ended)
+        # By the clock of one process: all have to save after the same step.
+        self._next_save = self.done + of_writer("next save", steps)
+        self._last_save = self.done, now
+
+    @contextlib.contextmanager
+    def finished(self) -> Iterator[None]:
+        """Waits at the end until all is on disk. Where an error ends the run, that is raised."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(CheckpointError):
+                self._finish()
+            raise
+        self._finish()
+
+    def _finish(self) -> None:
+        self._parameters.finish()
+        self._checkpoints.finish()
 
     def _save(self, store: Checkpoints, state: PyTree[Array]) -> None:
         if self.done not in self._saved[store]:
-            store.save(self.done, state)
+            store.save(self.done, state, wait=False)
             self._saved[store].add(self.done)
 
     def _player_of(self, step: int) -> AbstractActor:
+        self._parameters.finish()
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
+
+
+def _steps_of_rest(cost: float, steps: int, seconds: float) -> int:
+    """How many steps to take before the next checkpoint, where the last one stopped them for `cost`
+    seconds, and `steps` steps had taken `seconds` before it."""
+    rest = max(_REST * cost, _LEAST_REST)
+    return max(1, math.ceil(rest * steps / max(seconds, 1e-9)))
 
 
 class _Sinks:
