@@ -14,7 +14,7 @@ the search's loops, which is what differs on an accelerator:
 - `turns`: of the loops down, up and over the scores, in the mean simulation of a shard. They are
     counted from the depths of all walks, so games can be dealt into shards of any size.
 
-    uv run python benchmarks/train_shards.py --case othello/quick --train 60 --steps 40
+    uv run python benchmarks/train_shards.py --train 45 --steps 15 --every 1 --games 4 16 128
 """
 
 import argparse
@@ -177,7 +177,7 @@ def lines(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             "games": size,
             "turns": dict(zip(("down", "up", "scores"), each, strict=True)),
             "deviation": deviation(found.sum(axis=2)),
-            "straggler": stragglers(found.sum(axis=2)),
+            "straggler": stragglers(found.sum(axis=2)) if found.shape[1] > 1 else None,
         }
 
 

@@ -213,7 +213,7 @@ def test_eight_devices_compute_the_same_in_one_two_and_four_processes(tmp_path):
     runs = {}
     for number, again in [(1, 0), (1, 1), (2, 0), (2, 1), (4, 0), (4, 1)]:
         run = Run(tmp_path / f"{number}-{again}", number, *flags)
-        assert run.ended() == [0] * number, run.everything()
+        assert run.ended(900) == [0] * number, run.everything()
         runs[number, again] = run.folder
     lines = {key: (folder / "metrics.jsonl").read_bytes() for key, folder in runs.items()}
     assert lines[1, 0].count(b"\n") == 20
