@@ -10,6 +10,8 @@ in every mode, for TPU slices and H200s. One JSON line a program, and a table at
 - `kernels`, of a search on an H200: those that a simulation launches itself (`body`) and in a turn
     of each of its loops, the condition counted. `floor` is the same of the environment and the
     evaluator without a search. Of an environment they are those of one step of 1024 games.
+- `launches`, of a step on an H200: the same of a whole program, loop by loop, as
+    `45 + 16 x (78 + ...)`.
 - `faults`: a collective in a loop of the collecting, a transfer to or from the host, a copy of a
     tree's size in the loop of the simulations, more kernels, more collectives or more sent than
     `budget.toml` allows, a crash of the compiler. With any of them the exit code is 1.
@@ -329,6 +331,8 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
             row["over_gradient"] = round(total / expected["gradient"], 4)
         if target == "h200x1" and ("search" in expected or case in ENVIRONMENTS):
             row["kernels"] = _kernels(block if case in ENVIRONMENTS else _simulations(block))
+        if target == "h200x1" and case in STEPS:
+            row["launches"] = _launches(block)
         row["faults"] = list(_faults(row, block, budget))
         yield row
 
@@ -349,6 +353,14 @@ def _kernels(block: Block) -> dict[str, Any]:
         "known_turns": [[one.turns, of(one)] for one in inside if one.turns is not None],
         "of": block.kernels(),
     }
+
+
+def _launches(block: Block) -> str:
+    """What a block launches, loop by loop, the conditions counted; `?` turns where it decides."""
+    inside = [
+        f"{'?' if one.turns is None else one.turns} x ({_launches(one)})" for one in block.inside
+    ]
+    return " + ".join([str(len(block.launched) + block.condition), *inside])
 
 
 def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterator[str]:
@@ -457,9 +469,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         found = [str(row.get(name, "")) for name in names]
         sent = ", ".join(f"{number} {name}" for name, number in row.get("collectives", {}).items())
         kernels = row.get("kernels", {})
-        launches = (
-            " + ".join(map(str, [kernels["body"], *kernels["unknown_turns"]])) if kernels else ""
-        )
+        launches = row.get("launches", "")
+        if kernels:
+            launches = " + ".join(map(str, [kernels["body"], *kernels["unknown_turns"]]))
         cells = [row["target"], row["case"], row["program"], *found[:4], sent, *found[4:], launches]
         lines.append("| " + " | ".join([*cells, "; ".join(row["faults"])]) + " |")
     return "\n".join(lines)

@@ -260,3 +260,19 @@ def test_devices_that_the_shards_of_a_run_do_not_divide_over(undisturbed):
     assert run.ended() == [2]
     line = run.said(0).splitlines()[-1]
     assert "--shards 8 does not divide over --devices 16; give 1, 2, 4 or 8" in line
+
+
+@SLOW
+def test_eight_devices_compute_the_same_in_one_two_and_four_processes(tmp_path):
+    """20 steps: again with the same processes bit for bit, with others up to the order of sums."""
+    flags = "--steps=20", "--checkpoint-every=20"
+    runs = {}
+    for number, again in [(1, 0), (1, 1), (2, 0), (2, 1), (4, 0), (4, 1)]:
+        run = Run(tmp_path / f"{number}-{again}", number, *flags, devices=8)
+        assert run.ended(900) == [0] * number, run.everything()
+        runs[number, again] = run.folder
+    lines = {key: (folder / "metrics.jsonl").read_bytes() for key, folder in runs.items()}
+    assert lines[1, 0].count(b"\n") == 20
+    for number in (1, 2, 4):
+        assert lines[number, 0] == lines[number, 1]
+        check_equal(runs[number, 0], runs[1, 0])
