@@ -27,6 +27,7 @@ def leaves() -> dict:
         "words": jnp.full((ROWS, 2), 2**32 - 1, jnp.uint32),
         "complex": jax.lax.complex(floats, -floats),
         "nothing": jnp.zeros((ROWS, 0, 3)),
+        "no flags": jnp.zeros((ROWS, 0), jnp.bool_),
         "keys": jr.split(jr.key(0), ROWS),
         "other keys": jr.split(jr.key(0, impl="rbg"), (ROWS, 2)),
     }

@@ -390,8 +390,8 @@ def back_up(
     if fixed.rules.kernels == "pallas":
         from . import _kernels
 
-        forest, *roots = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
-        return forest, notes, *roots
+        forest, roots, node = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
+        return forest, notes, roots, node
     real = jnp.ones_like(fixed.alive) if real is None else real
     notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
     start = fixed.base.shape[0] if skip else 0

@@ -85,7 +85,8 @@ def _numbers(x: Int[Array, "rows words"], kept: Any) -> Shaped[Array, "rows numb
     parts = jax.lax.shift_right_logical(
         x[..., None], jnp.broadcast_to(shifts, (*x.shape, 32 // bits))
     )
-    return (parts & (2**bits - 1)).astype(kept).reshape(x.shape[0], -1)
+    parts = (parts & (2**bits - 1)).astype(kept)
+    return parts.reshape(x.shape[0], x.shape[1] * (32 // bits))
 
 
 def _plain(x: Shaped[Array, "rows ..."]) -> Shaped[Array, "rows ..."]:
