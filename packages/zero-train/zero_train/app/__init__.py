@@ -51,9 +51,17 @@ from ._evaluation import (
     sentence as sentence,
     with_simulations as with_simulations,
 )
+from ._game import (
+    AbstractBoard as AbstractBoard,
+    Game as Game,
+)
 from ._options import (
     Launch as Launch,
     Options as Options,
+)
+from ._play import (
+    Dialogue as Dialogue,
+    Match as Match,
 )
 from ._report import (
     chart as chart,
