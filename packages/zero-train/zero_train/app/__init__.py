@@ -68,6 +68,7 @@ from ._report import (
     charts as charts,
     curve as curve,
     imitation as imitation,
+    last_evaluation as last_evaluation,
     MAX_SERIES as MAX_SERIES,
     picture as picture,
     Series as Series,
