@@ -49,4 +49,5 @@ class Play(AbstractCommand):
         actor = with_simulations(trained.player, self.simulations)
         board = Board(world, pathlib.Path(self.run) / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))
+        print(world.name)
         Match(start, Console(), first=self.seat == "first").run()

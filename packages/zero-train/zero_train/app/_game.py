@@ -160,7 +160,7 @@ class Game:
         """The plan for this position, as NumPy arrays without a batch axis, computed once. Without
         a search there are no visits, and every move has the value of the position.
 
-        **Raises:** `ValueError` at the end.
+        **Raises:** `ValueError` at the end, and where a network returns NaN.
         """
         if self.over:
             raise ValueError("there is no move to plan: the game is over")
@@ -172,7 +172,7 @@ class Game:
                 visits=jnp.zeros_like(plan.weights),
                 qvalues=jnp.broadcast_to(plan.value[:, None], plan.weights.shape),
                 value=plan.value,
-                stats={"invalid": jnp.zeros_like(action)},
+                stats={"invalid": (action < 0).astype(jnp.int32)},  # as `PolicyActor` says it
             )
         return jax.tree.map(lambda x: np.asarray(x)[0], plan)
 
