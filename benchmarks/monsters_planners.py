@@ -134,11 +134,10 @@ def rules(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[
                     oracle,
                     PlanningActor(with_rule(actor.planner, rule), actor.model),
                     rollouts=options.rollouts,
-                    gamma=GAMMA,
                     key=jr.key(options.seed),
                 )
                 about = {"planner": name, "simulations": simulations, "c": c, "untried": untried}
-                yield about | dataclasses.asdict(found)
+                yield about | found
 
 
 def with_rule(planner: Any, rule: AbstractSelection) -> AbstractPlanner:

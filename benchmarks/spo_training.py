@@ -23,8 +23,7 @@ import jax.random as jr
 
 from zero_spo._build import build_loop
 from zero_spo._config import presets
-from zero_spo._flops import matrix_flops
-from zero_train import act, draw, fill, init, step
+from zero_train import act, draw, fill, init, matrix_flops, step
 from zero_train.app import start_jax
 
 

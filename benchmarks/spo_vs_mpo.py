@@ -19,9 +19,9 @@ import numpy as np
 
 from zero_spo._build import build_loop
 from zero_spo._config import Config, presets
-from zero_spo._eval import measure
+from zero_spo._worlds import longest_episode
 from zero_train import aggregate, fill, init, step
-from zero_train.app import start_jax
+from zero_train.app import measure, start_jax
 
 
 AGENTS = ("spo", "mpo")
@@ -40,9 +40,16 @@ def runs(config: Config, seeds: int, evaluations: int, episodes: int) -> Iterato
             if block in due:
                 actor = loop.agent.actor(state.agent, explore=False)
                 key = jr.fold_in(jr.key(seed), 1)
-                summary = measure(loop.env, actor, episodes=episodes, key=key)
+                row = measure(
+                    loop.env,
+                    actor,
+                    players=1,
+                    games=episodes,
+                    max_moves=longest_episode(loop.env),
+                    key=key,
+                )
                 steps.append(positions)
-                returns.append(round(summary.mean, 2))
+                returns.append(round(row["return_mean"], 2))
         yield {
             "env": config.env,
             "agent": config.agent,

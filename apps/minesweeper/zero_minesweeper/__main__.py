@@ -1,5 +1,7 @@
 """The command line: `minesweeper train|eval|compare|watch|play|report`."""
 
+import functools as ft
+
 from zero_train.app import App, main as run_main
 
 from ._build import build_loop
@@ -21,10 +23,7 @@ APP = App(
     commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play},
 )
 
-
-def main() -> None:
-    """Runs one command. Bad input prints one line and exits with code 2."""
-    run_main(APP)
+main = ft.partial(run_main, APP)
 
 
 if __name__ == "__main__":

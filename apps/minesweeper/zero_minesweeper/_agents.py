@@ -22,7 +22,7 @@ from zero_train.app import UsageError
 from ._build import build_model, build_planner
 from ._config import Config
 from ._planner import SolverSearch
-from ._solvers import BoardActor, by_rules, least_likely
+from ._solvers import by_rules, least_likely
 
 
 #: The agents that use a network; `belief-constant` can do without.
@@ -110,7 +110,7 @@ def build_agent(
     if kind == "random":
         return RandomActor()
     if kind == "rules":
-        return BoardActor(by_rules)
+        return PolicyActor(by_rules, temperature=1.0)
     if kind == "hindsight":
         # With known mines all safe cells have the same value, so one simulation for each cell
         # suffices. The exploration constant is so large that every cell is visited once. A tree of
@@ -122,7 +122,8 @@ def build_agent(
         planner = Hindsight(tree, number or layouts or LAYOUTS)
         return PlanningActor(planner, EnvironmentModel(env, Judge()))
     known = {"num_mines": env.num_mines, "max_states": env.max_states}
-    return BoardActor(ft.partial(least_likely, tie_break=kind == "tiebreak", **known))
+    policy = ft.partial(least_likely, tie_break=kind == "tiebreak", **known)
+    return PolicyActor(policy, temperature=1.0)
 
 
 def _check_room(name: str, planner: SolverSearch, env: Minesweeper) -> None:

@@ -9,30 +9,23 @@ import jax.random as jr
 import numpy as np
 import tyro
 from rich.console import Console
-from rich.text import Text
 
 from zero_train import AbstractActor
-from zero_train.app import AbstractCommand, App, Bounds, is_plain
+from zero_train.app import AbstractCommand, App, Bounds, Dialogue
 
 from ._config import Config
 from ._game import Game
 from ._scene import draw, legend, name, parse, Picture
 from ._table import Table, TABLE_BOUNDS, TableArguments
-from ._words import about, decision, luck, outcome, weighed
+from ._words import about, ending, reasons
 
 
-_HELP = """\
-  b3        open a cell by column and row; also by row and column, 3 2
-  b3 c3 d4  open several cells one after another
-  b3        on an open cell with all its flags: open its other neighbours
-  f b3      add or remove a flag
-  heat      show or hide the probability of a mine in each cell
-  hint, ?   show the move of the agent
-  board     draw the board again
-  new       another board
-  help      this list
-  quit      leave"""
-
+_OTHERS = (
+    ("b3", "open a cell by column and row; also by row and column, 3 2"),
+    ("b3 c3 d4", "open several cells one after another"),
+    ("b3", "on an open cell with all its flags: open its other neighbours"),
+    ("f b3", "add or remove a flag"),
+)
 _OVER = 'This game is over; "new" starts another'
 
 
@@ -54,10 +47,6 @@ class Play(AbstractCommand):
         seat = self.table.at(app, self.run)
         seed = secrets.randbits(32) if self.seed is None else self.seed
         Session(seat, self.agent or seat.usual_agent, Console(), seed=seed).run()
-
-
-class _Leave(Exception):
-    """Ends the session."""
 
 
 class Session:
@@ -90,22 +79,23 @@ class Session:
         self._agent = agent
         self._console = console
         self._seed = seed
-        self._read = read
-        self._plain = is_plain(console)
         self._heat = False
         self._number = -1
         self._flags = set[int]()
         self._game: Game
-        self._commands: dict[str, Callable[[], None]] = {
-            "heat": self._toggle_heat,
-            "?": self._hint,
-            "hint": self._hint,
-            "new": self._new,
-            "board": self._board,
-            "help": self._help,
-            "quit": self._quit,
-            "exit": self._quit,
-        }
+        self._dialogue = Dialogue(
+            console,
+            read,
+            others=_OTHERS,
+            answer=self._answer,
+            commands={
+                "heat": ("show or hide the probability of a mine in each cell", self._toggle_heat),
+                "hint, ?": ("show the move of the agent", self._hint),
+                "board": ("draw the board again", self._board),
+                "new": ("another board", self._new),
+            },
+        )
+        self._say = self._dialogue.say
 
     def run(self) -> None:
         """Plays until the person leaves. Bad input raises no error."""
@@ -113,27 +103,17 @@ class Session:
         self._say("No cell opens automatically, and the first cell may be a mine.")
         self._say('Type a cell such as b3, or "help".')
         self._say("Compiling the exact solver, which takes a while the first time ...")
-        try:
+        with self._dialogue.leaving():
             self._new()
             while True:
-                self._turn()
-        except (_Leave, EOFError, KeyboardInterrupt):
-            self._say("\nYou left the game.")
+                self._dialogue.turn("> ")
 
-    def _turn(self) -> None:
-        line = self._read("> ").strip()
+    def _answer(self, line: str) -> None:
         words = line.lower().split()
-        command = self._commands.get(" ".join(words))
-        if command is not None:
-            command()
-            return
-        try:
-            if words[:1] in (["f"], ["flag"]):
-                self._flag(self._cells(words[1:]))
-            elif words:
-                self._open(self._cells(words))
-        except ValueError as error:
-            self._say(f'{error}. Type "help" for the commands.')
+        if words[0] in ("f", "flag"):
+            self._flag(self._cells(words[1:]))
+        else:
+            self._open(self._cells(words))
 
     def _cells(self, words: list[str]) -> list[int]:
         cells = parse(" ".join(words), self._env.rows, self._env.columns)
@@ -213,11 +193,8 @@ class Session:
             return
         self._say(f"{self._agent} is planning ...")
         advice = self._game.ask(self._actor)
-        self._print(decision(self._game, advice))
-        if advice.value is not None:
-            self._say(f"Estimated probability of a win: {advice.value:.1%}.")
-        for line in weighed(self._game, advice):
-            self._print(line)
+        for line in reasons(self._game, advice):
+            self._say(line)
 
     def _new(self) -> None:
         self._number += 1
@@ -232,7 +209,7 @@ class Session:
         flags = frozenset(self._flags)
         picture = Picture(game.board, heat, flags, last=game.last, mines=game.mines)
         self._console.print()
-        self._print(draw(picture, width=self._console.width, plain=self._plain))
+        self._say(draw(picture, width=self._console.width, plain=self._dialogue.plain))
         hidden = int(np.sum(game.board < 0))
         mines = self._env.num_mines
         if game.over:
@@ -244,19 +221,6 @@ class Session:
         self._console.print()
 
     def _end(self) -> None:
-        self._print(outcome(self._game))
-        for line in luck(self._game):
+        for line in ending(self._game):
             self._say(line)
         self._say('"new" starts another game.')
-
-    def _help(self) -> None:
-        self._say(_HELP)
-
-    def _quit(self) -> None:
-        raise _Leave
-
-    def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
-
-    def _say(self, text: str) -> None:
-        self._print(Text(text))

@@ -7,9 +7,9 @@ from zero_train.app import (
     charts,
     curve,
     imitation,
+    last_evaluation,
     Series,
     StoredRun,
-    table,
     tables,
 )
 
@@ -30,7 +30,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     board = {"board": "{} x {}, {} mines".format(*size)} if None not in size else {}
     return board | _newest(run.evaluations), [
         charts("Play", *_play(run, known)),
-        tables(_comparison(run.evaluations, known)),
+        tables(_comparison(run, known)),
         learning,
         charts("Boards", _mines(run), *pictures(run.folder)),
     ]
@@ -78,27 +78,21 @@ def _play(run: StoredRun, known: bool) -> list[str]:
 
 def _series(evaluations: list[dict[str, Any]], agent: str, name: str, error: str) -> Series:
     rows = [row for row in evaluations if row["agent"] == agent]
-    bars = [2 * row[error] for row in rows]
-    return Series(agent, [row["step"] for row in rows], [row[name] for row in rows], (bars, bars))
+    return curve(rows, name, agent, error=error)
 
 
-def _comparison(evaluations: list[dict[str, Any]], known: bool) -> str:
+def _comparison(run: StoredRun, known: bool) -> str:
     """A table of the last evaluation, with the upper bounds in the first row."""
-    if not evaluations:
-        return ""
-    step = evaluations[-1]["step"]
-    rows = [
-        [
+    bound = [["upper bound", f"{BOUND[0]}", f"{BOUND[1]}", "", ""]] if known else []
+    return last_evaluation(
+        run,
+        ["agent", "wins", "safe cells", "needless risks", "known"],
+        lambda row: [
             row["agent"],
             f"{row['win_rate']:.4f} ± {row['win_se']:.4f}",
             f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
-            str(row["needless_risks"]),
+            row["needless_risks"],
             "{:g}, {:g}".format(*KNOWN[row["agent"]]) if known and row["agent"] in KNOWN else "",
-        ]
-        for row in evaluations
-        if row["step"] == step
-    ]
-    if known:
-        rows = [["upper bound", f"{BOUND[0]}", f"{BOUND[1]}", "", ""], *rows]
-    names = ["agent", "wins", "safe cells", "needless risks", "known"]
-    return table(f"Last evaluation, at step {step:,}", names, rows)
+        ],
+        *bound,
+    )

@@ -1,53 +1,24 @@
-"""Agents that follow fixed rules."""
+"""Policies that follow fixed rules, by the visible board only.
 
-from collections.abc import Callable
-from typing import Any
+Each takes one observation and returns the logits of the cells, which are equal for those that the
+rules allow, and the value 0.
+"""
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
-from zero_envs import mine_posterior, Observation, Transition
-from zero_train import AbstractActor
+from zero_envs import mine_posterior, Observation
 
 
-class BoardActor(AbstractActor[None]):
-    """Chooses a cell by the visible board only.
-
-    **Attributes:**
-
-    - `choose`: `(board, *, key) -> cell` for one board `[rows, columns]`, in which hidden cells are
-        -1.
-    """
-
-    choose: Callable[..., Int[Array, ""]]
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
-    def act(
-        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], None, None]:
-        del state, carry
-        choose = lambda board, key: self.choose(board, key=key)
-        return jax.vmap(choose)(obs.features["board"], key), None, None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
+Judged = tuple[Float[Array, " cells"], Float[Array, ""]]
 
 
 def least_likely(
-    board: Int[Array, "rows columns"],
-    *,
-    num_mines: int,
-    tie_break: bool,
-    max_states: int = 512,
-    key: PRNGKeyArray,
-) -> Int[Array, ""]:
-    """A cell of the lowest risk by the exact posterior, or `by_rules` if the posterior overflows.
+    obs: Observation, *, num_mines: int, tie_break: bool, max_states: int = 512
+) -> Judged:
+    """The cells of the lowest risk by the exact posterior, or `by_rules` if the posterior
+    overflows.
 
     **Arguments:**
 
@@ -56,6 +27,7 @@ def least_likely(
         which most likely gives information; otherwise a random one.
     - `max_states`: see [`zero_envs.mine_posterior`][].
     """
+    board = obs.features["board"]
     hidden = (board < 0).reshape(-1)
     posterior = mine_posterior(board, num_mines, max_states=max_states)
     risk = jnp.where(hidden, posterior.probability.reshape(-1), jnp.inf)
@@ -64,20 +36,22 @@ def least_likely(
     if tie_break:
         near = jnp.where(least, around(board < 0).reshape(-1), 9)
         least = least & (near == jnp.min(near))
-    akey, rkey = jr.split(key)
-    cell = _any_of(least, akey)
-    return jnp.where(posterior.overflowed, by_rules(board, key=rkey), cell)
+    return _any_of(jnp.where(posterior.overflowed, _allowed(board), least))
+
+
+def by_rules(obs: Observation) -> Judged:
+    """The cells that a single number proves safe, or else those that no number proves to be
+    mines."""
+    return _any_of(_allowed(obs.features["board"]))
 
 
 # Compiled, for whoever asks for one move at a time.
 @jax.jit
-def by_rules(board: Int[Array, "rows columns"], *, key: PRNGKeyArray) -> Int[Array, ""]:
-    """A cell that a single number proves safe, or else one that no number proves to be a mine."""
+def _allowed(board: Int[Array, "rows columns"]) -> Bool[Array, " cells"]:
     safe, mines = proven(board)
     hidden = (board < 0).reshape(-1)
     rest = hidden & ~mines
-    choice = jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden))
-    return _any_of(choice, key)
+    return jnp.where(jnp.any(safe), safe, jnp.where(jnp.any(rest), rest, hidden))
 
 
 def proven(
@@ -105,7 +79,5 @@ def around(cells: Bool[Array, "rows columns"]) -> Int[Array, "rows columns"]:
     return sum(parts, jnp.zeros(cells.shape, jnp.int32)) - cells.astype(jnp.int32)
 
 
-def _any_of(mask: Bool[Array, " cells"], key: PRNGKeyArray) -> Int[Array, ""]:
-    """A random one of the true entries."""
-    score: Float[Array, " cells"] = jr.uniform(key, mask.shape, jnp.float32)
-    return jnp.argmax(jnp.where(mask, score, -1.0)).astype(jnp.int32)
+def _any_of(cells: Bool[Array, " cells"]) -> Judged:
+    return jnp.where(cells, 0.0, -jnp.inf), jnp.zeros((), jnp.float32)

@@ -15,7 +15,7 @@ from ._config import Config
 from ._game import Advice, Game
 from ._scene import draw, legend, Picture, width_of
 from ._table import Table, TABLE_BOUNDS, TableArguments
-from ._words import about, decision, luck, outcome, weighed
+from ._words import about, ending, luck, outcome, reasons
 
 
 _PANEL = 42  # columns of the text beside the board
@@ -130,9 +130,4 @@ def _picture(game: Game, advice: Advice | None) -> Picture:
 
 def _said(title: str, game: Game, advice: Advice | None) -> list[Text]:
     first = Text(f"{title}, move {game.moves + (advice is not None)}", "bold")
-    if advice is None:
-        return [first, outcome(game), *map(Text, luck(game))]
-    lines = [first, decision(game, advice)]
-    if advice.value is not None:
-        lines.append(Text(f"estimated probability of a win: {advice.value:.1%}"))
-    return lines + weighed(game, advice)
+    return [first, *(ending(game) if advice is None else reasons(game, advice))]

@@ -30,6 +30,14 @@ def decision(game: Game, advice: Advice) -> Text:
     return Text(f"{where}: a guess, {risk:.1%} a mine; {beside}", _GUESS)
 
 
+def reasons(game: Game, advice: Advice) -> list[Text]:
+    """The move and, after a search, the chance to win and the most visited cells."""
+    lines = [decision(game, advice)]
+    if advice.value is not None:
+        lines.append(Text(f"estimated probability of a win: {advice.value:.1%}"))
+    return lines + weighed(game, advice)
+
+
 def weighed(game: Game, advice: Advice, number: int = 5) -> list[Text]:
     """The most visited cells of the search, one in each line; none without a search."""
     if advice.visits is None or advice.wins is None:
@@ -51,6 +59,11 @@ def outcome(game: Game) -> Text:
     mine = game.mines is not None and game.mines.flat[cell]
     why = "was a mine" if mine else "was open already"
     return Text(f"lost: {name(cell, game.env.columns)} {why}", _NEEDLESS)
+
+
+def ending(game: Game) -> list[Text]:
+    """The result, and how much luck it took."""
+    return [outcome(game), *map(Text, luck(game))]
 
 
 def luck(game: Game) -> list[str]:

@@ -1,5 +1,7 @@
 """The command line: `monsters plan|train|eval|watch|report`."""
 
+import functools as ft
+
 from zero_train.app import App, main as run_main
 
 from ._build import build_loop
@@ -21,10 +23,7 @@ APP = App(
     preset="default",
 )
 
-
-def main() -> None:
-    """Runs one command. Bad input prints one line and exits with code 2."""
-    run_main(APP)
+main = ft.partial(run_main, APP)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ from jaxtyping import Array, Int
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries, ValueSupport
-from zero_search import AbstractPlanner, AbstractPriorModel, DirichletNoise, PlainQ, PUCT, SoftmaxQ
+from zero_search import AbstractPlanner, DirichletNoise, PlainQ, PUCT, SoftmaxQ
 from zero_train import (
     AbstractActor,
-    Evaluator,
     ExpertIteration,
     Loop,
     NStepReturns,
@@ -25,18 +24,19 @@ from ._network import build_network
 from ._planners import build_model, build_planner
 
 
-def build_env(config: Config) -> Monsters:
-    """The environment of evaluations."""
-    return _world(config)
+def build_env(config: Config, **limits: Any) -> Monsters:
+    """The environment, in evaluations without `limits` of the time."""
+    observation = "tokens" if config.network == "original" else "planes"
+    return Monsters(moving=config.world == "moving", observation=observation, **limits)
 
 
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration. A time limit truncates its episodes."""
-    env = _world(config, time_limit=config.time_limit, truncate=True)
+    env = build_env(config, time_limit=config.time_limit, truncate=True)
     agent = ExpertIteration(
         network=ft.partial(build_network, config, env),
         optimiser=config.optimiser(),
-        model=ft.partial(_model, config, env),
+        model=ft.partial(build_model, env, config.planner),
         explorer=ft.partial(_explorer, config),
         planner=_player_planner(config, config.planner, config.player_simulations),
         gamma=config.gamma,
@@ -90,17 +90,6 @@ def _player_planner(config: Config, planner: str, simulations: int) -> AbstractP
         selection=_selection(config),
         outcomes=config.outcomes,
     )
-
-
-def _world(config: Config, **limits: Any) -> Monsters:
-    observation = "tokens" if config.network == "original" else "planes"
-    return Monsters(moving=config.world == "moving", observation=observation, **limits)
-
-
-def _model(
-    config: Config, env: Monsters, evaluate: Evaluator, *, gamma: float
-) -> AbstractPriorModel:
-    return build_model(env, config.planner, evaluate, gamma=gamma)
 
 
 def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:

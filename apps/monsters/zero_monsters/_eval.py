@@ -25,7 +25,7 @@ from zero_train.app import (
 from ._build import build_actor, build_env
 from ._config import Config, ROLLOUTS, SIMULATIONS
 from ._measure import measure
-from ._planners import GAMMA, LEAST_IN_A_TREE, PlannerName, planning_actor
+from ._planners import LEAST_IN_A_TREE, PlannerName, planning_actor
 from .oracle import MonstersOracle
 
 
@@ -95,12 +95,11 @@ def result_row(
     key: PRNGKeyArray,
 ) -> dict[str, Any]:
     """The results of a player, which `--json` prints."""
-    measured = measure(env, oracle, actor, rollouts=rollouts, gamma=GAMMA, key=key)
     return {
         "world": "moving" if env.moving else "stationary",
         "planner": planner,
         "simulations": simulations,
-        **dataclasses.asdict(measured),
+        **measure(env, oracle, actor, rollouts=rollouts, key=key),
     }
 
 

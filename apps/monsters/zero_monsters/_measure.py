@@ -1,9 +1,9 @@
 """Measures a player: returns of rollouts, win rates, regret and speed."""
 
-import dataclasses
 import functools as ft
 import math
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, Key, PRNGKeyArray
 from zero_envs import Monsters, MonstersState, Transition
 from zero_train import AbstractActor
 
+from ._planners import GAMMA
 from .oracle import MonstersOracle
 
 
@@ -23,39 +24,21 @@ NUM_STEPS = 32
 _ROLLOUTS_AT_ONCE = 250
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """The results of several rollouts.
-
-    **Attributes:**
-
-    - `rollouts`: the number of rollouts, of `NUM_STEPS` steps each.
-    - `return_mean`, `return_se`: the mean sum of rewards in a rollout, and its standard error.
-    - `win_rate`, `loss_rate`: the fractions of rollouts whose first episode is won, and lost.
-    - `regret_mean`: the mean difference, in discounted value, between the best action and the
-        chosen one.
-    - `moves_per_second`: the speed of many parallel rollouts, without compilation.
-    """
-
-    rollouts: int
-    return_mean: float
-    return_se: float
-    win_rate: float
-    loss_rate: float
-    regret_mean: float
-    moves_per_second: float
-
-
 def measure(
     env: Monsters,
     oracle: MonstersOracle,
     actor: AbstractActor,
     *,
     rollouts: int,
-    gamma: float,
     key: PRNGKeyArray,
-) -> Measured:
-    """Plays `rollouts` rollouts, at least 2. Rollout `i` depends only on `key` and `i`."""
+) -> dict[str, Any]:
+    """Plays `rollouts` rollouts, at least 2. Rollout `i` depends only on `key` and `i`.
+
+    **Returns:** `rollouts`; `return_mean` and `return_se`, the mean sum of rewards in a rollout and
+    its standard error; `win_rate` and `loss_rate`, the fractions of rollouts whose first episode is
+    won, and lost; `regret_mean`, the mean difference, in discounted value, between the best action
+    and the chosen one; and `moves_per_second` of many parallel rollouts, without compilation.
+    """
     rows = np.arange(rollouts, dtype=np.int32)
     chunks = [rows[i : i + _ROLLOUTS_AT_ONCE] for i in range(0, rollouts, _ROLLOUTS_AT_ONCE)]
     # The last chunk is padded, so that one compiled program plays all chunks.
@@ -79,15 +62,16 @@ def measure(
     ended = transition.last.any(axis=0)
     first = transition.reward[np.argmax(transition.last, axis=0), rows]
     decisions = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state)
-    return Measured(
-        rollouts=rollouts,
-        return_mean=float(returns.mean()),
-        return_se=float(returns.std(ddof=1) / math.sqrt(rollouts)),
-        win_rate=float(np.mean(ended & (first > 0))),
-        loss_rate=float(np.mean(ended & (first < 0))),
-        regret_mean=float(oracle.regret(decisions, action.reshape(-1), gamma=gamma).mean()),
-        moves_per_second=size * len(chunks) * NUM_STEPS / sum(seconds[1:]),
-    )
+    regret = oracle.regret(decisions, action.reshape(-1), gamma=GAMMA)
+    return {
+        "rollouts": rollouts,
+        "return_mean": float(returns.mean()),
+        "return_se": float(returns.std(ddof=1) / math.sqrt(rollouts)),
+        "win_rate": float(np.mean(ended & (first > 0))),
+        "loss_rate": float(np.mean(ended & (first < 0))),
+        "regret_mean": float(regret.mean()),
+        "moves_per_second": size * len(chunks) * NUM_STEPS / sum(seconds[1:]),
+    }
 
 
 @eqx.filter_jit

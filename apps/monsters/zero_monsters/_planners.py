@@ -3,10 +3,7 @@
 import dataclasses
 import re
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
-from zero_envs import Monsters, Observation
+from zero_envs import Monsters
 from zero_search import (
     AbstractPriorModel,
     AbstractReadout,
@@ -20,7 +17,7 @@ from zero_search import (
     SoftmaxQ,
     TreeSearch,
 )
-from zero_train import EnvironmentModel, Evaluator, PlanningActor
+from zero_train import EnvironmentModel, Evaluator, indifferent, PlanningActor
 
 
 #: The discount factor of planning, and of the regret.
@@ -133,13 +130,9 @@ def build_model(
 ) -> AbstractPriorModel:
     """The model of a planner: the true rules, with policies and values of `evaluate` if given."""
     name = PlannerName.parse(planner)
-    model = EnvironmentModel(env, evaluate or _uniform, gamma)
+    model = EnvironmentModel(env, evaluate or indifferent, gamma)
     if not name.playout:
         return model
-    return PlayoutModel(model, _PLAYOUT_STEPS, playouts_in=EnvironmentModel(env, _uniform, gamma))
-
-
-def _uniform(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-    """A uniform policy and the value 0."""
-    assert obs.legal is not None
-    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
+    return PlayoutModel(
+        model, _PLAYOUT_STEPS, playouts_in=EnvironmentModel(env, indifferent, gamma)
+    )

@@ -1,15 +1,17 @@
 """The report of a run: one HTML page."""
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zero_train.app import (
     chart,
     charts,
+    curve,
     imitation,
+    last_evaluation,
     Series,
     StoredRun,
-    table,
     tables,
 )
 
@@ -29,7 +31,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     )
     return _strongest(run.evaluations), [
         charts("Play", *_play(run, world)),
-        tables(_comparison(run.evaluations, world)),
+        tables(_comparison(run, world)),
         learning,
     ]
 
@@ -78,18 +80,19 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _series(label: str, rows: list[dict[str, Any]], name: str) -> Series:
-    bars = None
-    if name != "regret_mean":  # its spread is not kept
-        length = [2 * _error(row, name) for row in rows]
-        bars = (length, length)
-    return Series(label, [row["step"] for row in rows], [row[name] for row in rows], bars)
+    # The spread of the regret is not kept; that of a share follows from it.
+    error = {"return_mean": "return_se", "regret_mean": None}.get(name, _bars(name))
+    return curve(rows, name, label, error=error)
 
 
-def _error(row: dict[str, Any], name: str) -> float:
-    """The standard error of a figure."""
-    if name == "return_mean":
-        return row["return_se"]
-    return math.sqrt(row[name] * (1 - row[name]) / row["rollouts"])
+def _bars(name: str) -> Callable[[Mapping[str, Any]], tuple[float, float]]:
+    """Two standard errors of a share of the rollouts."""
+
+    def bars(row: Mapping[str, Any]) -> tuple[float, float]:
+        length = 2 * math.sqrt(row[name] * (1 - row[name]) / row["rollouts"])
+        return length, length
+
+    return bars
 
 
 def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
@@ -102,29 +105,24 @@ def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _comparison(evaluations: list[dict[str, Any]], world: str) -> str:
+def _comparison(run: StoredRun, world: str) -> str:
     """A table of the last evaluation of all planners, with the optimum in the first row."""
-    if not evaluations:
-        return ""
     returned, won, lost = OPTIMUM[world]
-    best = ["optimum", "", "", f"{returned:.3f}", _percent(won), _percent(lost), "0"]
-    step = evaluations[-1]["step"]
-    rows = [
-        [
+    return last_evaluation(
+        run,
+        ["planner", "simulations", "leaf value", "return", "won", "lost", "regret"],
+        lambda row: [
             *_player(row),
             f"{row['return_mean']:.3f} ± {row['return_se']:.3f}",
             _percent(row["win_rate"]),
             _percent(row["loss_rate"]),
             f"{row['regret_mean']:.4f}",
-        ]
-        for row in evaluations
-        if row["step"] == step
-    ]
-    names = ["planner", "simulations", "leaf value", "return", "won", "lost", "regret"]
-    return table(f"Last evaluation, at step {step:,}", names, [best, *rows])
+        ],
+        ["optimum", "", "", f"{returned:.3f}", _percent(won), _percent(lost), "0"],
+    )
 
 
-def _player(row: dict[str, Any]) -> list[str]:
+def _player(row: Mapping[str, Any]) -> list[str]:
     if row["planner"] == "network":
         return ["network alone", "", ""]
     return [row["planner"], str(row["simulations"]), row["leaf"]]

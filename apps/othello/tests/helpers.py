@@ -1,4 +1,4 @@
-"""A player without a network, shared by the tests so that it compiles once."""
+"""A game with a player without a network, shared by the tests so that it compiles once."""
 
 import functools as ft
 
@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from zero_envs import AbstractDiscreteEnvironment, Othello
-from zero_othello._player import Player
-from zero_search import AbstractPlanner, TreeSearch
-from zero_train import EnvironmentModel
+from zero_othello._board import Board
+from zero_search import TreeSearch
+from zero_train import AbstractActor, EnvironmentModel, PlanningActor
+from zero_train.app import Game
 
 
 #: How often the evaluator below was traced: a planner that compiles twice shows here.
@@ -28,13 +29,14 @@ def othello() -> Othello:
     return Othello()
 
 
-def new_player(
-    planner: AbstractPlanner | None = None, env: AbstractDiscreteEnvironment | None = None
-) -> Player:
+def new_game(
+    actor: AbstractActor | None = None, env: AbstractDiscreteEnvironment | None = None
+) -> Game:
     """A fresh game; all of them share one compilation."""
-    planner = planner or TreeSearch(num_simulations=12, max_nodes=48, reuse=True)
     env = env or othello()
-    return Player(env, planner, EnvironmentModel(env, by_discs), key=jr.key(0))
+    planner = TreeSearch(num_simulations=12, max_nodes=48, reuse=True)
+    actor = actor or PlanningActor(planner, EnvironmentModel(env, by_discs))
+    return Game.start(env, actor, Board(), key=jr.key(0))
 
 
 #: Black wipes white out in nine moves.

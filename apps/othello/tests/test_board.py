@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
 
-from zero_othello._board import draw, draw_rich, name, parse, PASS, Position, position, result
+from zero_othello._board import draw, draw_rich, name, parse, PASS, Position, result
 
 from .oracle import Game
 
 
 def of(game: Game) -> Position:
-    own, opponent = game.board == game.mover, game.board == -game.mover
-    legal = np.isin(np.arange(65), game.legal())
     colour = "black" if game.mover == 1 else "white"
-    return position(np.stack([own, opponent], -1), legal, colour=colour, over=game.over)
+    legal = () if game.over else tuple(game.legal())
+    return Position(game.board == 1, game.board == -1, colour, legal, game.over)
 
 
 def played(*moves: str) -> Position:

@@ -90,6 +90,7 @@ def test_eval_prints_one_json_line(othello, tiny_run):
         "wins",
         "draws",
         "losses",
+        "unfinished",
         "score",
         "score_low",
         "score_high",

@@ -1,3 +1,4 @@
+import functools as ft
 import importlib.metadata
 import io
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ import pytest
 from zero_othello._board import parse
 from zero_othello._gtp import GtpEngine, serve
 
-from .helpers import BEFORE_PASS, new_player, WIPE_OUT
+from .helpers import BEFORE_PASS, new_game, WIPE_OUT
 from .oracle import Game
 
 
@@ -15,15 +16,12 @@ COMMANDS = """boardsize clear_board final_score genmove known_command komi list_
 protocol_version quit reg_genmove showboard time_left time_settings undo version""".split()
 
 
-@pytest.fixture(scope="module")
-def shared():
-    return new_player()
+VERSION = importlib.metadata.version("zero-othello")
 
 
 @pytest.fixture
-def engine(shared):
-    shared.new()
-    return GtpEngine(shared, name="zero-othello", version="1.2.3")
+def engine():
+    return GtpEngine(new_game())
 
 
 def session(engine: GtpEngine, *lines: str) -> list[str]:
@@ -38,6 +36,10 @@ def session(engine: GtpEngine, *lines: str) -> list[str]:
     return responses
 
 
+def into(stdout: io.StringIO) -> ft.partial:
+    return ft.partial(print, end="", flush=True, file=stdout)
+
+
 def alternately(moves: Sequence[str]) -> list[str]:
     return [f"play {'bw'[ply % 2]} {move}" for ply, move in enumerate(moves)]
 
@@ -46,7 +48,7 @@ def test_administration(engine):
     assert session(engine, "protocol_version", "1 name", "02 version") == [
         "= 2",
         "=1 zero-othello",
-        "=02 1.2.3",
+        f"=02 {VERSION}",
     ]
     assert session(engine, "list_commands") == ["= " + "\n".join(COMMANDS)]
     for command in COMMANDS:
@@ -197,12 +199,11 @@ def test_the_end_before_the_board_is_full(engine):
 
 def test_serving_stops_at_quit_and_at_the_end_of_input(engine):
     stdout = io.StringIO()
-    serve(engine, io.StringIO("1 name\n\n# nothing\n2 quit\n3 name\n"), stdout)
+    serve(engine, io.StringIO("1 name\n\n# nothing\n2 quit\n3 name\n"), into(stdout))
     assert stdout.getvalue() == "=1 zero-othello\n\n=2\n\n" and not engine.running
     stdout = io.StringIO()
-    serve(GtpEngine(new_player()), io.StringIO("name\nversion\n"), stdout)
-    version = importlib.metadata.version("zero-othello")
-    assert stdout.getvalue() == f"= zero-othello\n\n= {version}\n\n"
+    serve(GtpEngine(new_game()), io.StringIO("name\nversion\n"), into(stdout))
+    assert stdout.getvalue() == f"= zero-othello\n\n= {VERSION}\n\n"
 
 
 def test_a_controller_that_has_gone_ends_it(engine):
@@ -210,7 +211,7 @@ def test_a_controller_that_has_gone_ends_it(engine):
         def flush(self):
             raise BrokenPipeError
 
-    serve(engine, iter(["name", "genmove b"]), Broken())
+    serve(engine, iter(["name", "genmove b"]), into(Broken()))
     assert engine.respond("undo") == "? cannot undo\n\n"
 
 
@@ -223,7 +224,7 @@ def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error(engine)
 
     stdin = io.TextIOWrapper(io.BytesIO(b"1 play b \xff\xfe\n2 name\n"), encoding="utf-8")
     stdout = Pipe()
-    serve(engine, stdin, stdout)
+    serve(engine, stdin, into(stdout))
     assert stdout.seen == [
         "?1 syntax error\n\n",
         "?1 syntax error\n\n=2 zero-othello\n\n",

@@ -1,5 +1,7 @@
 """The command line: `othello train|eval|play|gtp|report`."""
 
+import functools as ft
+
 from zero_train.app import App, expects_accelerator, main as run_main
 
 from ._build import build_loop
@@ -22,10 +24,7 @@ APP = App(
     preset="standard" if expects_accelerator() else "quick",
 )
 
-
-def main() -> None:
-    """Runs one command. Bad input prints one line and exits with code 2."""
-    run_main(APP)
+main = ft.partial(run_main, APP)
 
 
 if __name__ == "__main__":

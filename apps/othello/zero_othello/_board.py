@@ -1,4 +1,4 @@
-"""Squares, moves and drawings of positions, without JAX.
+"""Squares, moves and drawings of positions.
 
 Columns are A to H from left to right and rows 1 to 8 from top to bottom, so A1 is the upper left
 corner and action 0. Action `8 * (row - 1) + column` is a disc, action 64 a pass.
@@ -11,17 +11,14 @@ import numpy as np
 from jaxtyping import Bool, Int8
 from rich.text import Text
 
+from zero_train.app import AbstractBoard, Game
+
 
 SIZE = 8
 PASS = SIZE * SIZE
 COLUMNS = "ABCDEFGH"
 
 Colour = Literal["black", "white"]
-
-
-def other(colour: Colour) -> Colour:
-    """The opponent's colour."""
-    return "white" if colour == "black" else "black"
 
 
 def name(action: int) -> str:
@@ -65,11 +62,6 @@ class Position:
     over: bool
 
     @property
-    def must_pass(self) -> bool:
-        """Whether a pass is the only legal action."""
-        return self.legal == (PASS,)
-
-    @property
     def margin(self) -> int:
         """Black discs minus white discs."""
         return int(self.black.sum()) - int(self.white.sum())
@@ -78,29 +70,6 @@ class Position:
     def discs(self) -> Int8[np.ndarray, "8 8"]:
         """1 black, -1 white, 0 empty."""
         return self.black.astype(np.int8) - self.white.astype(np.int8)
-
-
-def position(
-    features: Bool[np.ndarray, "8 8 2"],
-    legal: Bool[np.ndarray, " 65"],
-    *,
-    colour: Colour,
-    over: bool,
-) -> Position:
-    """The position of an observation.
-
-    **Arguments:**
-
-    - `features`: the discs of the player to move, then the opponent's.
-    - `legal`: a mask of the legal actions; ignored if the game is over.
-    - `colour`: the colour to move. It is black if the number of plies so far, including passes, is
-        even.
-    - `over`: whether the game is over.
-    """
-    own, opponent = features[..., 0], features[..., 1]
-    black, white = (own, opponent) if colour == "black" else (opponent, own)
-    moves = () if over else tuple(int(action) for action in np.flatnonzero(legal))
-    return Position(black, white, colour, moves, over)
 
 
 def draw(position: Position, last: int | None = None) -> str:
@@ -159,3 +128,31 @@ def result(position: Position) -> str:
         return "draw"
     winner = "black" if position.margin > 0 else "white"
     return f"{winner} wins by {abs(position.margin)}"
+
+
+def position_of(game: Game) -> Position:
+    """The current position of a game, in which the colours take turns."""
+    black = game.num_plies % 2 == 0
+    own, opponent = game.features[..., 0], game.features[..., 1]
+    discs = (own, opponent) if black else (opponent, own)
+    return Position(*discs, "black" if black else "white", game.legal, game.over)
+
+
+class Board(AbstractBoard):
+    """The board in the terminal."""
+
+    sides = ("black", "white")
+    example = "d3"
+    about = "play on that square (column A-H, row 1-8 from the top)"
+
+    def name(self, action: int) -> str:
+        return name(action)
+
+    def action(self, name: str) -> int:
+        return parse(name)
+
+    def draw(self, game: Game, *, plain: bool) -> str | Text:
+        return (draw if plain else draw_rich)(position_of(game), game.action)
+
+    def result(self, game: Game) -> str:
+        return result(position_of(game))

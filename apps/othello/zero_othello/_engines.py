@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int32, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, Int32, Key, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
-from zero_search import PlayoutModel, TreeSearch
-from zero_train import AbstractActor, EnvironmentModel, PlanningActor, RandomActor
+from zero_search import PlayoutModel, sample_action, TreeSearch
+from zero_train import AbstractActor, EnvironmentModel, indifferent, PlanningActor, RandomActor
 
 
 Opponent = Literal["random", "greedy", "positional", "uct"]
@@ -62,7 +62,7 @@ def opponent(
     if name == "positional":
         return SquareActor(env, SQUARE_WEIGHTS)
     if name == "uct":
-        rules = EnvironmentModel(env, _know_nothing)
+        rules = EnvironmentModel(env, indifferent)
         model = PlayoutModel(rules, num_steps=_LONGEST_GAME)
         return PlanningActor(TreeSearch.uct(num_playouts), model)
     raise ValueError(f'opponent "{name}" is unknown: choose one of {", ".join(OPPONENTS)}')
@@ -105,7 +105,7 @@ class SquareActor(AbstractActor[None]):
         lowest = jnp.iinfo(jnp.int32).min
         scores = jnp.where(_legal(self.env, state), scores, lowest)
         best = scores == jnp.max(scores, axis=-1, keepdims=True)
-        return jax.vmap(_choose)(best, key), None, None
+        return sample_action(best.astype(jnp.float32), 1.0, key=key), None, None
 
     def advance(
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
@@ -113,20 +113,7 @@ class SquareActor(AbstractActor[None]):
         del carry, action, next_state, transition
 
 
-def _know_nothing(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-    assert obs.legal is not None  # the actions are discrete
-    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
-
-
 def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array, "batch actions"]:
     legal = jax.vmap(env.observe)(state).legal
     assert legal is not None  # the actions are discrete
     return legal
-
-
-def _choose(among: Bool[Array, " actions"], key: PRNGKeyArray) -> Int32[Array, ""]:
-    """A uniformly random one of the true entries, from a single random number."""
-    upto = jnp.cumsum(among, dtype=jnp.int32)
-    rank = (jr.uniform(key) * upto[-1].astype(jnp.float32)).astype(jnp.int32)
-    # The product may be rounded up to the number of true entries.
-    return jnp.argmax(upto > jnp.minimum(rank, upto[-1] - 1)).astype(jnp.int32)

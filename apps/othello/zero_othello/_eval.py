@@ -16,13 +16,14 @@ from zero_train.app import (
     as_usage_error,
     Bounds,
     load,
+    measure,
     UsageError,
     with_simulations,
 )
 
-from ._config import Config, SIMULATIONS
+from ._config import Config, LONGEST_GAME, SIMULATIONS
 from ._engines import opponent, OPPONENTS
-from ._ladder import OPENING_PLIES, play_match, result_row
+from ._ladder import OPENING_PLIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,20 +53,27 @@ class Eval(AbstractCommand):
         number = trained.config.player_simulations if self.simulations is None else self.simulations
         env: Any = trained.loop.env  # whose actions are discrete
         player, other = with_simulations(trained.player, number), self._opponent(app, env, number)
-        summary = play_match(env, player, other, games=self.games, key=jr.key(self.seed))
+        row = measure(
+            env,
+            player,
+            other,
+            players=2,
+            games=self.games,
+            max_moves=LONGEST_GAME,
+            key=jr.key(self.seed),
+            opening_plies=OPENING_PLIES,
+        )
         if self.json:
-            print(json_text.dumps(result_row(self.opponent, summary, number)))
+            print(json_text.dumps({"opponent": self.opponent, **row, "simulations": number}))
             return
         search = f"{number} simulations a move" if number else "the network alone"
         print(f"{self.run} (step {trained.step}, {search}) against {self.opponent}:")
         print(
-            f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost of {self.games} "
+            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost of {self.games} "
             f"games, each opening of {OPENING_PLIES} random plies with both colours"
         )
-        print(
-            f"score {100 * summary.score:.1f} % "
-            f"(95 % interval {100 * summary.score_low:.1f} to {100 * summary.score_high:.1f} %)"
-        )
+        low, high = 100 * row["score_low"], 100 * row["score_high"]
+        print(f"score {100 * row['score']:.1f} % (95 % interval {low:.1f} to {high:.1f} %)")
 
     def _opponent(
         self, app: App[Config], env: AbstractDiscreteEnvironment, simulations: int

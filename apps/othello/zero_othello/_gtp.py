@@ -6,20 +6,21 @@ are 8 by 8, A1 is the upper left corner, a pass is legal only for a side without
 """
 
 import dataclasses
+import functools as ft
 import importlib.metadata
 import io
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import tyro
 
-from zero_train.app import AbstractCommand, App, Bounds
+from zero_train.app import AbstractCommand, App, Bounds, Game
 
-from ._board import Colour, draw, name, parse, PASS, SIZE
-from ._config import SIMULATIONS
-from ._player import load_player, Player
+from ._board import Colour, draw, name, parse, PASS, position_of, SIZE
+from ._config import Config, SIMULATIONS
+from ._play import new_game
 
 
 _COLOURS: dict[str, Colour] = {"b": "black", "black": "black", "w": "white", "white": "white"}
@@ -39,20 +40,11 @@ class Gtp(AbstractCommand):
 
     bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
 
-    def __call__(self, app: App) -> None:
-        player = load_player(app, self.run, self.simulations, 0)
-        # Controllers wait longer for the first answer than for a move.
-        player.warm_up()
-        serve(GtpEngine(player), sys.stdin, sys.stdout)
-
-
-@runtime_checkable
-class Output(Protocol):
-    """A text stream for responses."""
-
-    def write(self, text: str, /) -> Any: ...
-
-    def flush(self) -> Any: ...
+    def __call__(self, app: App[Config]) -> None:
+        start = new_game(app, self.run, self.simulations, 0)
+        # Compiles everything: controllers wait longer for the first answer than for a move.
+        start.play(int(start.plan.action))
+        serve(GtpEngine(start), sys.stdin, ft.partial(print, end="", flush=True))
 
 
 class _GtpError(Exception):
@@ -67,42 +59,34 @@ class GtpEngine:
     the wrong colour are refused. After the end of the game a pass is accepted and has no effect.
     """
 
-    def __init__(self, player: Player, *, name: str = "zero-othello", version: str | None = None):
+    def __init__(self, start: Game):
         """**Arguments:**
 
-        - `player`: the game.
-        - `name`, `version`: the answers to the commands of these names. The default version is that
-            of this package.
+        - `start`: a new game.
         """
-        self._player = player
-        version = version or importlib.metadata.version("zero-othello")
-        self._identity = {"name": name, "version": version}
-        self._plies: list[int] = []  # plies of each GTP move: an implicit pass makes two
-        self._running = True
-        self._commands: dict[str, Callable[[list[str]], str]] = {
-            "boardsize": self._boardsize,
-            "clear_board": self._clear_board,
-            "final_score": self._final_score,
-            "genmove": self._genmove,
-            "known_command": self._known_command,
-            "komi": self._komi,
-            "list_commands": self._list_commands,
-            "name": self._name,
-            "play": self._play,
-            "protocol_version": self._protocol_version,
-            "quit": self._quit,
-            "reg_genmove": self._reg_genmove,
-            "showboard": self._showboard,
-            "time_left": self._time_left,
-            "time_settings": self._time_settings,
-            "undo": self._undo,
-            "version": self._version,
+        self.running = True  # until the command `quit`
+        self._games = [start]  # after each move
+        version = importlib.metadata.version("zero-othello")
+        # By name: the number of arguments, and what answers them.
+        self._commands: dict[str, tuple[int, Callable[..., str]]] = {
+            "boardsize": (1, self._boardsize),
+            "clear_board": (0, self._clear_board),
+            "final_score": (0, self._final_score),
+            "genmove": (1, self._genmove),
+            "known_command": (1, lambda word: "true" if word in self._commands else "false"),
+            "komi": (1, self._komi),
+            "list_commands": (0, lambda: "\n".join(self._commands)),
+            "name": (0, lambda: "zero-othello"),
+            "play": (2, self._play),
+            "protocol_version": (0, lambda: "2"),
+            "quit": (0, self._quit),
+            "reg_genmove": (1, lambda colour: name(self._choose(_colour(colour))[1])),
+            "showboard": (0, self._showboard),
+            "time_left": (3, self._time_left),
+            "time_settings": (3, self._time_settings),
+            "undo": (0, self._undo),
+            "version": (0, lambda: version),
         }
-
-    @property
-    def running(self) -> bool:
-        """Whether there was no `quit` command so far."""
-        return self._running
 
     def respond(self, line: str) -> str | None:
         """The response to a line, including the empty line at its end; `None` if the line has no
@@ -112,153 +96,100 @@ class GtpEngine:
         if not words:
             return None
         identity = words.pop(0) if words[0].isascii() and words[0].isdigit() else ""
-        command, arguments = (words[0], words[1:]) if words else ("", [])
+        command, *arguments = words or [""]
         try:
             if command not in self._commands:
                 raise _GtpError("unknown command")
-            answer = self._commands[command](arguments)
+            number, answer = self._commands[command]
+            if len(arguments) != number:
+                raise _GtpError(_SYNTAX)
+            return f"={identity} {answer(*arguments)}".rstrip() + "\n\n"
         except _GtpError as error:
             return f"?{identity} {error}\n\n"
-        return f"={identity} {answer}".rstrip() + "\n\n"
 
-    # ---- administrative commands
-
-    def _protocol_version(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        return "2"
-
-    def _name(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        return self._identity["name"]
-
-    def _version(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        return self._identity["version"]
-
-    def _known_command(self, arguments: list[str]) -> str:
-        _count(arguments, 1)
-        return "true" if arguments[0] in self._commands else "false"
-
-    def _list_commands(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        return "\n".join(sorted(self._commands))
-
-    def _quit(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        self._running = False
+    def _quit(self) -> str:
+        self.running = False
         return ""
 
     # ---- setting up
 
-    def _boardsize(self, arguments: list[str]) -> str:
-        _count(arguments, 1)
-        if _integer(arguments[0]) != SIZE:
+    def _boardsize(self, size: str) -> str:
+        if _number(int, size) != SIZE:
             raise _GtpError("unacceptable size")
         return ""
 
-    def _clear_board(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        self._player.new()
-        self._plies = []
+    def _clear_board(self) -> str:
+        del self._games[1:]
         return ""
 
-    def _komi(self, arguments: list[str]) -> str:
-        _count(arguments, 1)
-        try:
-            float(arguments[0])
-        except ValueError:
-            raise _GtpError(_SYNTAX) from None
+    def _komi(self, komi: str) -> str:
+        _number(float, komi)
         return ""
 
-    def _time_settings(self, arguments: list[str]) -> str:
-        _count(arguments, 3)
-        if any(_integer(argument) < 0 for argument in arguments):
+    def _time_settings(self, *times: str) -> str:
+        if any(_number(int, time) < 0 for time in times):
             raise _GtpError(_SYNTAX)
         return ""
 
-    def _time_left(self, arguments: list[str]) -> str:
-        _count(arguments, 3)
-        _colour(arguments[0])
-        if any(_integer(argument) < 0 for argument in arguments[1:]):
-            raise _GtpError(_SYNTAX)
-        return ""
+    def _time_left(self, colour: str, *left: str) -> str:
+        _colour(colour)
+        return self._time_settings(*left)
 
     # ---- the game
 
-    def _play(self, arguments: list[str]) -> str:
-        _count(arguments, 2)
-        colour = _colour(arguments[0])
+    def _play(self, colour: str, move: str) -> str:
+        mover = _colour(colour)
         try:
-            action = parse(arguments[1])
+            action = parse(move)
         except ValueError:
             raise _GtpError(_SYNTAX) from None
-        before = self._player.num_plies
-        self._turn_to(colour, "illegal move")
+        game = self._turned_to(mover, "illegal move")
         # A pass after the end has no effect: some controllers send a pass for both sides.
-        if action != PASS or not self._player.position.over:
+        if action != PASS or not game.over:
             try:
-                self._player.play(action)
+                game = game.play(action)
             except ValueError:
-                self._rewind(before)
                 raise _GtpError("illegal move") from None
-        self._plies.append(self._player.num_plies - before)
+        self._games.append(game)
         return ""
 
-    def _genmove(self, arguments: list[str]) -> str:
-        _count(arguments, 1)
-        before = self._player.num_plies
-        action = self._choose(_colour(arguments[0]))
-        if not self._player.position.over:
-            self._player.play(action)
-        self._plies.append(self._player.num_plies - before)
+    def _genmove(self, colour: str) -> str:
+        game, action = self._choose(_colour(colour))
+        self._games.append(game if game.over else game.play(action))
         return name(action)
 
-    def _reg_genmove(self, arguments: list[str]) -> str:
-        _count(arguments, 1)
-        before = self._player.num_plies
-        action = self._choose(_colour(arguments[0]))
-        self._rewind(before)
-        return name(action)
-
-    def _undo(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        if not self._plies:
+    def _undo(self) -> str:
+        if len(self._games) == 1:
             raise _GtpError("cannot undo")
-        self._rewind(self._player.num_plies - self._plies.pop())
+        self._games.pop()
         return ""
 
-    def _final_score(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        margin = self._player.position.margin
+    def _final_score(self) -> str:
+        margin = position_of(self._games[-1]).margin
         return f"{'B' if margin > 0 else 'W'}+{abs(margin)}" if margin else "0"
 
-    def _showboard(self, arguments: list[str]) -> str:
-        _count(arguments, 0)
-        return "\n" + draw(self._player.position, self._player.last_action)
+    def _showboard(self) -> str:
+        game = self._games[-1]
+        return "\n" + draw(position_of(game), game.action)
 
     # ---- whose turn it is
 
-    def _choose(self, colour: Colour) -> int:
-        """A move for `colour`, which becomes the side to move."""
-        self._turn_to(colour, f"{self._player.position.colour} is to move")
-        position = self._player.position
-        return PASS if position.over or position.must_pass else self._player.think().action
+    def _choose(self, colour: Colour) -> tuple[Game, int]:
+        """The game in which `colour` is to move, and its move."""
+        game = self._turned_to(colour, f"{position_of(self._games[-1]).colour} is to move")
+        return game, PASS if game.over or game.must_pass else int(game.plan.action)
 
-    def _turn_to(self, colour: Colour, refusal: str) -> None:
-        """Makes `colour` the side to move. If the other side must pass, it passes."""
-        position = self._player.position
-        if position.over or position.colour == colour:
-            return
-        if not position.must_pass:
+    def _turned_to(self, colour: Colour, refusal: str) -> Game:
+        """The game in which `colour` is to move. If the other side must pass, it passes."""
+        game = self._games[-1]
+        if game.over or position_of(game).colour == colour:
+            return game
+        if not game.must_pass:
             raise _GtpError(refusal)
-        self._player.play(PASS)
-
-    def _rewind(self, num_plies: int) -> None:
-        while self._player.num_plies > num_plies:
-            self._player.undo()
+        return game.play(PASS)
 
 
-def serve(engine: GtpEngine, stdin: Iterable[str], stdout: Output) -> None:
+def serve(engine: GtpEngine, stdin: Iterable[str], say: Callable[[str], None]) -> None:
     """Answers each line immediately, until `quit`, the end of the input or a closed output."""
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="replace")  # an invalid byte is a syntax error only
@@ -266,22 +197,16 @@ def serve(engine: GtpEngine, stdin: Iterable[str], stdout: Output) -> None:
         response = engine.respond(line)
         try:
             if response is not None:
-                stdout.write(response)
-                stdout.flush()
+                say(response)
         except BrokenPipeError:
             return
         if not engine.running:
             return
 
 
-def _count(arguments: list[str], number: int) -> None:
-    if len(arguments) != number:
-        raise _GtpError(_SYNTAX)
-
-
-def _integer(text: str) -> int:
+def _number(kind: type[int] | type[float], text: str) -> float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
         raise _GtpError(_SYNTAX) from None
 

@@ -6,11 +6,17 @@ from typing import Any
 
 import jax.random as jr
 from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractDiscreteEnvironment
-from zero_train import AbstractActor, EloLadder, Loop, match, MatchSummary
-from zero_train.app import Evaluate, EvaluationResult, RunFiles, sentence, with_simulations
+from zero_train import AbstractActor, EloLadder, Loop
+from zero_train.app import (
+    Evaluate,
+    EvaluationResult,
+    measure,
+    RunFiles,
+    sentence,
+    with_simulations,
+)
 
 from ._config import Config, LONGEST_GAME
 from ._engines import opponent
@@ -23,51 +29,16 @@ OPENING_PLIES = 6
 BASELINES = ("random", "positional")
 
 
-def play_match(
-    env: AbstractDiscreteEnvironment,
-    first: AbstractActor,
-    second: AbstractActor,
-    *,
-    games: int,
-    key: PRNGKeyArray,
-    mesh: Mesh | None = None,
-) -> MatchSummary:
-    """Plays a match from random openings, split over the devices of a mesh. The summary is that of
-    the first player."""
-    result = match(
-        env,
-        first,
-        second,
-        num_games=games,
-        max_steps=LONGEST_GAME,
-        key=key,
-        opening_plies=OPENING_PLIES,
-        mesh=mesh,
-    )
-    return result.summary()
-
-
-def result_row(opponent_name: str, summary: MatchSummary, simulations: int) -> dict[str, Any]:
-    """The results of a match, which `--json` prints."""
-    return {
-        "opponent": opponent_name,
-        "games": summary.games,
-        "wins": summary.wins,
-        "draws": summary.draws,
-        "losses": summary.losses,
-        "score": summary.score,
-        "score_low": summary.score_low,
-        "score_high": summary.score_high,
-        "simulations": simulations,
-    }
-
-
 class Ladder:
     """The players of a run and their matches.
 
     Every new player plays against the previous one, the best so far and the fixed baselines. It
     becomes the best if it wins more games against the best than it loses. The ladder is computed
     from the rows of evaluations.jsonl, so a resumed run needs no other file.
+
+    **Attributes:**
+
+    - `elo`: the results so far.
     """
 
     def __init__(
@@ -89,8 +60,7 @@ class Ladder:
         self._env = env
         self._load = load
         self._mesh = mesh
-        self.rows: list[dict[str, Any]] = []
-        self._elo = EloLadder(BASELINES[0])
+        self.elo = EloLadder(BASELINES[0])
         self._steps: list[int] = []
         self._best: int | None = None
         for row in rows:
@@ -108,11 +78,20 @@ class Ladder:
         for index, (name, other) in enumerate(opponents):
             # These keys differ from those of training.
             run_key = jr.fold_in(jr.key(self._config.seed), 1)
-            key = jr.fold_in(jr.fold_in(run_key, step), index)
-            games = self._config.ladder_games
-            summary = play_match(self._env, actor, other, games=games, key=key, mesh=self._mesh)
-            row = result_row(name, summary, self._config.ladder_simulations)
-            new.append({"step": step, "player": player_name(step), **row})
+            row = measure(
+                self._env,
+                actor,
+                other,
+                players=2,
+                games=self._config.ladder_games,
+                max_moves=LONGEST_GAME,
+                key=jr.fold_in(jr.fold_in(run_key, step), index),
+                opening_plies=OPENING_PLIES,
+                mesh=self._mesh,
+            )
+            simulations = self._config.ladder_simulations
+            names = {"step": step, "player": player_name(step), "opponent": name}
+            new.append({**names, **row, "simulations": simulations})
             self._enter(new[-1])
         return new
 
@@ -120,25 +99,20 @@ class Ladder:
         """The Elo ratings of all players in ascending order. The first baseline is rated 0 without
         an error."""
         steps = {player_name(step): step for step in self._steps}
-        rated = self._elo.ratings()
+        rated = self.elo.ratings()
         rows = [
             {"name": name, "step": steps.get(name), "elo": elo, "se": se}
             for name, (elo, se) in rated.items()
         ]
         return sorted(rows, key=lambda row: row["elo"])
 
-    def rating(self, step: int) -> tuple[float, float]:
-        """The Elo rating of the player of `step`, and its standard error."""
-        return self._elo.ratings()[player_name(step)]
-
     def _actor(self, player: AbstractActor) -> AbstractActor:
         return with_simulations(player, self._config.ladder_simulations)
 
     def _enter(self, row: dict[str, Any]) -> None:
         step, name = row["step"], row["opponent"]
-        self.rows.append(row)
         points = row["wins"] + row["draws"] / 2
-        self._elo = self._elo.add_result(row["player"], name, points, row["games"])
+        self.elo = self.elo.add_result(row["player"], name, points, row["games"])
         if step not in self._steps:
             self._steps.append(step)
         if self._best is None:
@@ -164,11 +138,11 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         rows = ladder.meet(step, player)
         write()
-        elo, se = ladder.rating(step)
+        elo, se = ladder.elo.ratings()[player_name(step)]
         headline = sentence(rows[-1], rows[-1]["opponent"])
         figures = {"Elo": f"{elo:.0f} ± {se:.0f}"}
         return EvaluationResult(rows, {"elo": elo, "elo_se": se}, figures, headline)
 
-    if ladder.rows:
+    if files.evaluations:
         write()
     return evaluate

@@ -6,7 +6,9 @@ from typing import Any
 from zero_train.app import (
     chart,
     charts,
+    curve,
     imitation,
+    last_evaluation,
     Series,
     StoredRun,
     table,
@@ -26,21 +28,19 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     return _strongest(players, run.evaluations), [
         learning,
         charts("Strength", *_strength(run, players)),
-        tables(_last_evaluation(run.evaluations), _ladder(players)),
+        tables(_last_evaluation(run), _ladder(players)),
     ]
 
 
 def _strength(run: StoredRun, players: list[dict[str, Any]]) -> list[str]:
     past = sorted((p for p in players if p["step"] is not None), key=lambda p: p["step"])
-    error = [2 * p["se"] for p in past]
-    ladder = Series("", [p["step"] for p in past], [p["elo"] for p in past], (error, error))
     levels = [(p["name"], p["elo"]) for p in players if p["step"] is None] if past else []
     return [
         chart(
             run,
             "Elo",
             "Past players on one ladder; bars are two standard errors.",
-            ladder,
+            curve(past, "elo", error="se"),
             levels=levels,
         ),
         chart(
@@ -60,18 +60,12 @@ def _scores(evaluations: list[dict[str, Any]]) -> list[Series]:
     for row in fixed:
         detail = f", {row['simulations']} simulations" if several else ""
         groups.setdefault(row["opponent"] + detail, []).append(row)
-    return [
-        Series(
-            label,
-            [row["step"] for row in rows],
-            [row["score"] for row in rows],
-            (
-                [max(row["score"] - row["score_low"], 0.0) for row in rows],
-                [max(row["score_high"] - row["score"], 0.0) for row in rows],
-            ),
-        )
-        for label, rows in groups.items()
-    ]
+    # The differences may be rounded below 0.
+    bars = lambda row: (
+        max(row["score"] - row["score_low"], 0.0),
+        max(row["score_high"] - row["score"], 0.0),
+    )
+    return [curve(rows, "score", label, error=bars) for label, rows in groups.items()]
 
 
 def _strongest(players: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> dict[str, str]:
@@ -86,22 +80,17 @@ def _strongest(players: list[dict[str, Any]], evaluations: list[dict[str, Any]])
     return shown
 
 
-def _last_evaluation(evaluations: list[dict[str, Any]]) -> str:
-    if not evaluations:
-        return ""
-    step = evaluations[-1]["step"]
+def _last_evaluation(run: StoredRun) -> str:
     names = ("opponent", "simulations", "games", "wins", "draws", "losses")
-    rows = [
-        [
+    return last_evaluation(
+        run,
+        [*names, "score", "95 % interval"],
+        lambda row: [
             *(row[name] for name in names),
             f"{100 * row['score']:.1f} %",
             f"{100 * row['score_low']:.1f} to {100 * row['score_high']:.1f} %",
-        ]
-        for row in evaluations
-        if row["step"] == step
-    ]
-    heading = f"Last evaluation, at step {step:,}"
-    return table(heading, [*names, "score", "95 % interval"], rows)
+        ],
+    )
 
 
 def _ladder(players: list[dict[str, Any]]) -> str:

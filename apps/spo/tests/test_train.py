@@ -155,6 +155,8 @@ def test_eval_prints_one_json_line(spo, tiny_run):
         "return_mean",
         "return_se",
         "length_mean",
+        "truncated",
+        "failed",
         "steps_trained",
         "train_steps_per_second",
     ]

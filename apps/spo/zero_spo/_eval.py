@@ -10,16 +10,14 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 import tyro
-from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
 from zero_train import (
     AbstractActor,
     data_mesh,
-    evaluate as play,
-    EvaluationSummary,
     init,
     Loop,
+    matrix_flops,
     read_lines,
     step as run_step,
 )
@@ -30,12 +28,12 @@ from zero_train.app import (
     Evaluate,
     EvaluationResult,
     load,
+    measure,
     RunFiles,
 )
 
 from ._config import Config
-from ._flops import matrix_flops
-from ._worlds import longest_episode, World
+from ._worlds import longest_episode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,15 +53,18 @@ class Eval(AbstractCommand):
     bounds: ClassVar[Bounds] = {"episodes": (2, math.inf)}
 
     def __call__(self, app: App[Config]) -> None:
-        trained, key = load(app, self.run), jr.key(self.seed)
+        trained = load(app, self.run)
         env: Any = trained.loop.env
-        summary = measure(env, trained.player, episodes=self.episodes, key=key)
         row = {
             "env": trained.config.env,
-            "episodes": summary.episodes,
-            "return_mean": summary.mean,
-            "return_se": summary.standard_error,
-            "length_mean": summary.mean_length,
+            **measure(
+                env,
+                trained.player,
+                players=1,
+                games=self.episodes,
+                max_moves=longest_episode(env),
+                key=jr.key(self.seed),
+            ),
             **_training(pathlib.Path(self.run), trained.step),
         }
         if self.json:
@@ -71,10 +72,10 @@ class Eval(AbstractCommand):
             return
         steps, rate = row["steps_trained"], row["train_steps_per_second"]
         print(f"{self.run}, {row['env']} after {steps:,} steps, {row['episodes']} episodes:")
-        print(f"  return  {summary.mean:.2f} ± {summary.standard_error:.2f} (standard error)")
-        print(f"  length  {summary.mean_length:.1f} steps")
-        if summary.failed:
-            print(f"  excluded {summary.failed} further episodes, in which the simulation failed")
+        print(f"  return  {row['return_mean']:.2f} ± {row['return_se']:.2f} (standard error)")
+        print(f"  length  {row['length_mean']:.1f} steps")
+        if row["failed"]:
+            print(f"  excluded {row['failed']} further episodes, in which the simulation failed")
         print(f"  trained at {rate:.0f} environment steps a second")
 
 
@@ -90,21 +91,21 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         del step
-        key = jr.fold_in(jr.key(config.seed), 1)
-        summary = measure(env, player, episodes=config.episodes, key=key, mesh=loop.mesh)
-        row = {
-            "return_mean": summary.mean,
-            "return_se": summary.standard_error,
-            "length_mean": summary.mean_length,
-            "episodes": summary.episodes,
-            "failed": summary.failed,
-        }
+        row = measure(
+            env,
+            player,
+            players=1,
+            games=config.episodes,
+            max_moves=longest_episode(env),
+            key=jr.fold_in(jr.key(config.seed), 1),
+            mesh=loop.mesh,
+        )
         return EvaluationResult(
             rows=[row],
-            metrics={"return": summary.mean, "return_se": summary.standard_error},
+            metrics={"return": row["return_mean"], "return_se": row["return_se"]},
             figures={
-                "return": f"{summary.mean:.1f} ± {summary.standard_error:.1f}",
-                "episode length": f"{summary.mean_length:.0f}",
+                "return": f"{row['return_mean']:.1f} ± {row['return_se']:.1f}",
+                "episode length": f"{row['length_mean']:.0f}",
             },
         )
 
@@ -129,20 +130,6 @@ def describe(config: Config, loop: Loop) -> list[str]:
         f"{total:,}{rounded}; the final state of an episode is a row too",
         f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",
     ]
-
-
-def measure(
-    env: World,
-    actor: AbstractActor,
-    *,
-    episodes: int,
-    key: PRNGKeyArray,
-    mesh: Mesh | None = None,
-) -> EvaluationSummary:
-    """Plays whole episodes in parallel, split over the devices of a mesh."""
-    longest = longest_episode(env)
-    played = play(env, actor, num_episodes=episodes, max_steps=longest, key=key, mesh=mesh)
-    return played.summary()
 
 
 def _training(folder: pathlib.Path, block: int) -> dict[str, float]:

@@ -31,22 +31,14 @@ def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
 
 def _play(run: StoredRun) -> list[str]:
     rows = run.evaluations
-    x = [row["step"] for row in rows]
-    error = [2 * row["return_se"] for row in rows]
     return [
         chart(
             run,
             "Return",
             "Return of whole episodes; bars are two standard errors.",
-            Series("", x, [row["return_mean"] for row in rows], (error, error)),
+            curve(rows, "return_mean", error="return_se"),
         ),
-        chart(
-            run,
-            "Episode length",
-            "In steps.",
-            Series("", x, [row["length_mean"] for row in rows]),
-            from_zero=True,
-        ),
+        chart(run, "Episode length", "In steps.", curve(rows, "length_mean"), from_zero=True),
     ]
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,9 @@ from zero_cli._apps import APP
 from zero_cli._board import Board
 from zero_cli._build import build_network
 from zero_cli._config import presets
-from zero_cli._play import Table
 from zero_cli._worlds import build_world
 from zero_train import RandomActor, read_lines
-from zero_train.app import load, with_simulations
+from zero_train.app import Game, load, with_simulations
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -81,17 +81,18 @@ def test_the_report_is_written_again(zero, tiny_run):
 def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
     """Every legal move is tried in turn, until somebody has won or the board is full."""
     cells = [f"{column}{row}" for row in (1, 2, 3) for column in "abc"]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["z9", "?", *cells, "q", ""])))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["z9", "moves", *cells, "q", ""])))
     code, out, _ = zero("play", tiny_run, "--simulations", 2)
     assert code == 0
-    assert "'z9' is no move here" in out and "Legal: a1 b1 c1 a2 b2 c2 a3 b3 c3" in out
-    assert out.splitlines()[-1] in ("You win.", "You lose.", "A draw.")
+    assert '"z9" is no move here' in out and "Legal: a1 b1 c1 a2 b2 c2 a3 b3 c3" in out
+    ends = {f"{who} wins, you {what}": who for who, what in (("X", "win"), ("O", "lose"))}
+    end = out.splitlines()[-1].removeprefix("The game is over: ").removesuffix(".")
+    winner = (ends | {"draw": None})[end]
     last = out.split("   a b c\n")[-1].splitlines()[:3]
     stones = "".join(line[3:].replace(" ", "") for line in last)
     assert stones.count("X") - stones.count("O") in (0, 1)
     lines = [stones[i : i + 3] for i in (0, 3, 6)] + [stones[i::3] for i in range(3)]
     lines += [stones[::4], stones[2:7:2]]
-    winner = {"You win.": "X", "You lose.": "O", "A draw.": None}[out.splitlines()[-1]]
     complete = {stone for stone in "XO" if 3 * stone in lines}
     assert complete == ({winner} - {None})
     assert winner or "." not in stones
@@ -106,17 +107,20 @@ def test_a_game_against_itself(zero, tiny_run):
     assert out.splitlines()[-1].startswith("return ")
 
 
-def test_a_table_for_one_player():
+def board_of(name: str, picture: str = "none.svg") -> Board:
+    return Board(build_world(name), pathlib.Path(picture))
+
+
+def test_a_game_for_one_player(tmp_path):
     """No side, no board of stones: numbers of actions, and a picture."""
-    world = build_world("cartpole")
-    table = Table(world.env, RandomActor(), key=jr.key(0))
+    board = board_of("cartpole", f"{tmp_path}/made/{{:02}}.svg")
+    game = Game.start(build_world("cartpole").env, RandomActor(), board, key=jr.key(0))
     for _ in range(3):
-        table.move(table.think())
-    assert table.first_moves and table.sees_first and table.total == 3.0 and not table.over
-    board = Board.of(world)
-    assert board.text(table.episode.obs.features, True) is None and board.name(1) == "1"
-    svg = board.svg(jax.tree.map(lambda x: x[0], table.episode.state))
-    assert svg is not None and svg.startswith("<svg")
+        game = game.play(int(game.plan.action))
+    assert game.first_moves and game.total == 3.0 and not game.over and board.name(1) == "1"
+    path = tmp_path / "made" / "03.svg"
+    assert board.draw(game, plain=True) == f"The board is drawn in {path}."
+    assert path.read_text().startswith("<svg")
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
@@ -138,22 +142,25 @@ def test_values_have_the_range_of_returns(name, most):
 
 
 def test_names_of_moves():
-    connect = Board.of(build_world("pgx/connect_four"))
+    connect = board_of("pgx/connect_four")
     assert [connect.name(a) for a in (0, 6)] == ["1", "7"] and connect.action("3") == 2
-    go = Board.of(build_world("pgx/go_9x9"))
+    go = board_of("pgx/go_9x9")
     assert [go.name(a) for a in (0, 8, 9, 81)] == ["a1", "i1", "a2", "pass"]
-    assert go.action("pass") == 81 and go.action("z1") is None
+    assert go.action("pass") == 81
+    with pytest.raises(ValueError, match='"z1" is no move here'):
+        go.action("z1")
 
 
 def test_boards_are_those_of_pgx():
-    world = build_world("pgx/connect_four")
-    state = world.env.init(key=jr.key(0))
-    for action in (3, 3, 2):
-        state, _ = jax.jit(world.env.step)(state, np.int32(action), key=jr.key(1))
-    features = world.env.observe(state).features
-    text = Board.of(world).text(features, first_moves=False)
-    assert text is not None
-    assert text.splitlines()[-2:] == ["   . . . O . . .", "   . . X X . . ."]
+    board = board_of("pgx/connect_four")
+    env = build_world("pgx/connect_four").env
+    game = Game.start(env, RandomActor(), board, key=jr.key(0))
+    for name in "443":
+        game = game.play(board.action(name))
+    assert board.draw(game, plain=True).splitlines()[-2:] == [
+        "   . . . O . . .",
+        "   . . X X . . .",
+    ]
 
 
 @pytest.mark.slow

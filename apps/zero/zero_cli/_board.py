@@ -1,14 +1,15 @@
 """Boards in the terminal, and what moves are called."""
 
-import dataclasses
+import pathlib
 from typing import Any
 
-import numpy as np
+from zero_train.app import AbstractBoard, Game
 
 from ._worlds import World
 
 
-#: Games whose first two planes are the stones of the player to move and those of the opponent.
+#: Games whose first two planes are the stones of the player to move and those of the opponent, who
+#: take turns.
 _STONES = {
     "pgx/tic_tac_toe": (3, 3),
     "pgx/connect_four": (6, 7),
@@ -19,65 +20,66 @@ _STONES = {
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclasses.dataclass(frozen=True)
-class Board:
-    """How the states of an environment are shown, and its moves called.
+class Board(AbstractBoard):
+    """How the states of an environment are shown, and its moves called."""
 
-    **Attributes:**
+    sides = ("X", "O")
 
-    - `world`: the environment.
-    - `shape`: rows and columns of a board of stones, or `None`.
-    """
+    def __init__(self, world: World, picture: pathlib.Path):
+        """**Arguments:**
 
-    world: World
-    shape: tuple[int, int] | None
+        - `world`: the environment.
+        - `picture`: the file, or a pattern for the number of the move, that pictures are drawn into
+            where there is no board for a terminal.
+        """
+        env: Any = world.env
+        self._env, self._picture = env, picture
+        self._hex = world.name == "pgx/hex"
+        self._shape = _STONES.get(world.name)
+        # A move is the column that a stone falls into.
+        self._falls = self._shape is not None and env.num_actions == self._shape[1]
+        self._names = [self._named(action) for action in range(env.num_actions)]
+        self.example, self.about = self._names[0], "play that move"
 
-    @classmethod
-    def of(cls, world: World) -> "Board":
-        """The board of an environment."""
-        return cls(world, _STONES.get(world.name))
-
-    @property
-    def num_actions(self) -> int:
-        env: Any = self.world.env
-        return env.num_actions
-
-    def name(self, action: int) -> str:
-        """What a move is called: a cell such as b3, a column, or a number."""
-        if self.shape is None:
+    def _named(self, action: int) -> str:
+        if self._shape is None:
             return str(action)
-        rows, columns = self.shape
-        if self.num_actions == columns:
+        rows, columns = self._shape
+        if self._falls:
             return str(action + 1)
         if action < rows * columns:
             return f"{_LETTERS[action % columns]}{action // columns + 1}"
-        return "swap" if self.world.name == "pgx/hex" else "pass"
+        return "swap" if self._hex else "pass"
 
-    def action(self, name: str) -> int | None:
-        """The move of this name, or `None`."""
-        names = {self.name(action): action for action in range(self.num_actions)}
-        return names.get(name.strip().lower())
+    def name(self, action: int) -> str:
+        return self._names[action]
 
-    def text(self, features: Any, first_moves: bool) -> str | None:
-        """The board in lines, X for whoever moved first; `None` where there is only a picture."""
-        if self.shape is None:
-            return None
-        x = np.asarray(features)
-        mine, theirs = ("X", "O") if first_moves else ("O", "X")
-        rows, columns = self.shape
-        head = [str(i + 1) if self.num_actions == columns else _LETTERS[i] for i in range(columns)]
+    def action(self, name: str) -> int:
+        if name.lower() not in self._names:
+            raise ValueError(f'"{name}" is no move here; "moves" lists the legal ones')
+        return self._names.index(name.lower())
+
+    def draw(self, game: Game, *, plain: bool) -> str:
+        if self._shape is not None:
+            return self._stones(game, *self._shape)
+        if not hasattr(self._env, "render"):
+            return "This environment cannot be drawn."
+        path = self._picture.with_name(self._picture.name.format(game.num_plies))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(self._env.render(game.state))
+        return f"The board is drawn in {path}."
+
+    def result(self, game: Game) -> str:
+        return "X wins" if game.total > 0 else "O wins" if game.total < 0 else "draw"
+
+    def _stones(self, game: Game, rows: int, columns: int) -> str:
+        """The board in lines, X for whoever moved first."""
+        mine, theirs = self.sides if game.num_plies % 2 == 0 else self.sides[::-1]
+        head = [str(i + 1) if self._falls else _LETTERS[i] for i in range(columns)]
         lines = ["   " + " ".join(head)]
-        for row in range(rows):
-            cells = [
-                mine if x[row, column, 0] else theirs if x[row, column, 1] else "."
-                for column in range(columns)
-            ]
-            indent = " " * row if self.world.name == "pgx/hex" else ""
-            number = "  " if self.num_actions == columns else f"{row + 1:2}"
-            lines.append(f"{indent}{number} {' '.join(cells)}")
+        for row, cells in enumerate(game.features[..., :2].astype(bool)):
+            signs = [mine if own else theirs if other else "." for own, other in cells]
+            indent = " " * row if self._hex else ""
+            number = "  " if self._falls else f"{row + 1:2}"
+            lines.append(f"{indent}{number} {' '.join(signs)}")
         return "\n".join(lines)
-
-    def svg(self, state: Any) -> str | None:
-        """A picture of a state, where the environment can draw one."""
-        env: Any = self.world.env
-        return env.render(state) if hasattr(env, "render") else None

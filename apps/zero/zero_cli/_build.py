@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_envs import load_class
 from zero_memory import EpisodeBuffer, TrajectoryBuffer
-from zero_nets import AlphaZeroNet, Concatenate, MLP, ValueSupport
+from zero_nets import ActorCritic, AlphaZeroNet, Chain, Concatenate, MLP, ValueSupport
 from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
 from zero_train.app import UsageError
 
@@ -70,8 +70,8 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
         except ValueError as e:
             raise UsageError(f"--network {config.network}: {e}") from e
         return kind(obs.features, num_actions, key=key)
-    shape, alphazero = getattr(obs.features, "shape", ()), config.agent == "alphazero"
-    if alphazero and len(shape) == 3 and min(shape[:2]) > 1:
+    shape = getattr(obs.features, "shape", ())
+    if config.agent == "alphazero" and len(shape) == 3 and min(shape[:2]) > 1:
         return AlphaZeroNet(
             shape,
             num_actions,
@@ -80,43 +80,29 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             max_value=world.max_return,
             key=key,
         )
-    max_value = world.max_return if alphazero else None
-    return Perceptron(world.size, num_actions, max_value, config, key=key)
+    return _perceptron(config, world.size, num_actions, world.max_return, key=key)
 
 
-class Perceptron(eqx.Module):
-    """Policy and value of observations of any structure. The value is in
-    [-max_value, max_value], or logits over the atoms of `_SUPPORT` without a `max_value`."""
+def _perceptron(
+    config: Config, size: int, num_actions: int, max_value: float, *, key: PRNGKeyArray
+) -> ActorCritic:
+    """Policy and value of observations of any structure. AlphaZero's value is in
+    [-max_value, max_value]; that of expert iteration is logits over the atoms of `_SUPPORT`."""
+    tkey, pkey, vkey = jr.split(key, 3)
+    width, alphazero = 4 * config.channels, config.agent == "alphazero"
+    torso = MLP(size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
+    num_values = 1 if alphazero else _SUPPORT.num_atoms
+    value = MLP(width, (num_values,), activate_final=False, key=vkey)
+    bounded = eqx.nn.Lambda(ft.partial(_bounded, max_value))
+    return ActorCritic(
+        MLP(width, (num_actions,), activate_final=False, key=pkey),
+        Chain(value, bounded) if alphazero else value,
+        torso=Chain(Concatenate(), torso),
+    )
 
-    torso: MLP
-    policy: MLP
-    value: MLP
-    max_value: float | None = eqx.field(static=True)
 
-    def __init__(
-        self,
-        size: int,
-        num_actions: int,
-        max_value: float | None,
-        config: Config,
-        *,
-        key: PRNGKeyArray,
-    ):
-        tkey, pkey, vkey = jr.split(key, 3)
-        width = 4 * config.channels
-        self.torso = MLP(size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
-        self.policy = MLP(width, (num_actions,), activate_final=False, key=pkey)
-        num_values = 1 if max_value else _SUPPORT.num_atoms
-        self.value = MLP(width, (num_values,), activate_final=False, key=vkey)
-        self.max_value = max_value
-
-    def __call__(
-        self, features: PyTree[Array], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Float[Array, " actions"], Float[Array, "*atoms"]]:
-        del key
-        x = self.torso(Concatenate()(features))
-        value = self.value(x)
-        return self.policy(x), self.max_value * jnp.tanh(value[0]) if self.max_value else value
+def _bounded(most: float, value: Float[Array, "1"]) -> Float[Array, ""]:
+    return most * jnp.tanh(value[0])
 
 
 #: Values of any size, compressed as in MuZero.

@@ -9,11 +9,10 @@ from typing import ClassVar
 import jax.random as jr
 import tyro
 
-from zero_train.app import AbstractCommand, App, Bounds, load, with_simulations
+from zero_train.app import AbstractCommand, App, Bounds, Game, load, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
-from ._play import show, Table
 from ._worlds import build_world
 
 
@@ -47,17 +46,16 @@ class Watch(AbstractCommand):
         trained = load(app, self.run)
         world = build_world(trained.config.env)
         actor = with_simulations(trained.player, self.simulations)
-        table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
-        folder = pathlib.Path(self.run) / "watch"
+        board = Board(world, pathlib.Path(self.run) / "watch" / "{:04}.svg")
+        game = Game.start(world.env, actor, board, key=jr.key(self.seed))
         moves = trained.config.max_moves if self.max_moves is None else self.max_moves
-        for number in range(moves):
-            show(board, table, folder / f"{number:04}.svg")
-            if table.over:
-                break
-            action = table.think()
-            side = f"{'X' if table.first_moves else 'O'} " if world.players == 2 else ""
-            print(f"{number + 1}. {side}{board.name(action)}", flush=True)
-            table.move(action)
+        print(board.draw(game, plain=True))
+        while not game.over and game.num_plies < moves:
+            action = int(game.plan.action)
+            side = f"{game.mover} " if world.players == 2 else ""
+            print(f"{game.num_plies + 1}. {side}{board.name(action)}", flush=True)
+            game = game.play(action)
             time.sleep(self.delay)
+            print(board.draw(game, plain=True))
         whose = " for X, who moved first" if world.players == 2 else ""
-        print(f"return {table.total:g}{whose}")
+        print(f"return {game.total:g}{whose}")

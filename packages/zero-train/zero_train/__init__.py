@@ -8,6 +8,7 @@ from ._actor_critic import (
     ActorCriticState as ActorCriticState,
 )
 from ._actors import (
+    indifferent as indifferent,
     PlanningActor as PlanningActor,
     PlanRecord as PlanRecord,
     PolicyActor as PolicyActor,
@@ -58,6 +59,7 @@ from ._expert_iteration import (
     NStepReturns as NStepReturns,
     Outcomes as Outcomes,
 )
+from ._flops import matrix_flops as matrix_flops
 from ._learning import (
     bind as bind,
     gradient_step as gradient_step,

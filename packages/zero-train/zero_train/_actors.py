@@ -123,6 +123,13 @@ class PolicyActor(AbstractActor[None]):
         move_faults("PolicyActor", action, transition)
 
 
+def indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+    """The evaluator that knows nothing: equal logits, and the value 0."""
+    if obs.legal is None:
+        raise ValueError("indifferent: the actions are continuous; give a discrete environment.")
+    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
+
+
 class RandomActor(AbstractActor[None]):
     """Plays every legal action with the same probability.
 
@@ -137,7 +144,7 @@ class RandomActor(AbstractActor[None]):
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
         del state, carry
-        logits, value = evaluate_batch(_indifferent, obs)
+        logits, value = evaluate_batch(indifferent, obs)
         action = jax.vmap(jr.categorical)(key, logits)
         return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
 
@@ -146,8 +153,3 @@ class RandomActor(AbstractActor[None]):
     ) -> None:
         del carry, next_state
         move_faults("RandomActor", action, transition)
-
-
-def _indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-    assert obs.legal is not None  # `evaluate_batch` has checked it
-    return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)

@@ -51,15 +51,24 @@ from ._evaluation import (
     sentence as sentence,
     with_simulations as with_simulations,
 )
+from ._game import (
+    AbstractBoard as AbstractBoard,
+    Game as Game,
+)
 from ._options import (
     Launch as Launch,
     Options as Options,
+)
+from ._play import (
+    Dialogue as Dialogue,
+    Match as Match,
 )
 from ._report import (
     chart as chart,
     charts as charts,
     curve as curve,
     imitation as imitation,
+    last_evaluation as last_evaluation,
     MAX_SERIES as MAX_SERIES,
     picture as picture,
     Series as Series,

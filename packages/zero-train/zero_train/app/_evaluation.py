@@ -135,6 +135,7 @@ def measure(
     games: int,
     max_moves: int,
     key: PRNGKeyArray,
+    opening_plies: int = _OPENING_PLIES,
     mesh: Mesh | None = None,
 ) -> dict[str, Any]:
     """Plays games and sums them up in plain numbers: a score from 0 to 1 in games of two, a mean
@@ -144,8 +145,8 @@ def measure(
 
     - `opponent`: in games of two; by default it plays random moves.
     - `players`: 1 or 2.
-    - `games`: an even number for two players, because each opening of 2 random plies is played
-        from both seats.
+    - `games`: an even number for two players, because each opening is played from both seats.
+    - `opening_plies`: random moves at the start of a game of two players.
     - `mesh`: splits the games over its devices.
     """
     if players == 2:
@@ -156,7 +157,7 @@ def measure(
             num_games=games,
             max_steps=max_moves,
             key=key,
-            opening_plies=_OPENING_PLIES,
+            opening_plies=opening_plies,
             mesh=mesh,
         ).summary()
         row = dataclasses.asdict(summary)
@@ -170,6 +171,7 @@ def measure(
         "return_se": alone.standard_error,
         "length_mean": alone.mean_length,
         "truncated": alone.truncated,
+        "failed": alone.failed,
     }
 
 

@@ -5,7 +5,7 @@ import html
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -38,10 +38,27 @@ class Series:
     error: tuple[Sequence[float], Sequence[float]] | None = None
 
 
-def curve(rows: Iterable[Mapping[str, Any]], name: str, label: str = "") -> Series:
-    """One metric of a run's lines by step. Lines without it are left out."""
+def curve(
+    rows: Iterable[Mapping[str, Any]],
+    name: str,
+    label: str = "",
+    *,
+    error: str | Callable[[Mapping[str, Any]], tuple[float, float]] | None = None,
+) -> Series:
+    """One metric of a run's lines by step. Lines without it are left out.
+
+    **Arguments:**
+
+    - `error`: the name of its standard error, two of which are drawn as bars, or what gives the
+        lengths of the bars below and above the point of a row.
+    """
     rows = [row for row in rows if row.get(name) is not None]
-    return Series(label, [row["step"] for row in rows], [row[name] for row in rows])
+    bars = None
+    if error is not None:
+        ends = (lambda row: (2 * row[error],) * 2) if isinstance(error, str) else error
+        below, above = zip(*map(ends, rows), strict=True) if rows else ((), ())
+        bars = below, above
+    return Series(label, [row["step"] for row in rows], [row[name] for row in rows], bars)
 
 
 def smoothed(y: Sequence[float], window: int) -> np.ndarray:
@@ -200,6 +217,21 @@ def table(heading: str, header: Sequence[str], rows: Iterable[Sequence[object]])
     body = "".join(f"<tr>{''.join(f'<td>{_text(x)}</td>' for x in row)}</tr>" for row in rows)
     whole = f"<table><tr>{head}</tr>{body}</table>"
     return f'<div class="scroll"><h2>{_text(heading)}</h2>{whole}</div>'
+
+
+def last_evaluation(
+    run: "StoredRun",
+    header: Sequence[str],
+    cells: Callable[[Mapping[str, Any]], Sequence[object]],
+    *first: Sequence[object],
+) -> str:
+    """A table of the last evaluation, whose lines `cells` turns into rows, after those of `first`;
+    empty before any evaluation."""
+    if not run.evaluations:
+        return ""
+    step = run.evaluations[-1]["step"]
+    rows = [cells(row) for row in run.evaluations if row["step"] == step]
+    return table(f"Last evaluation, at step {step:,}", header, [*first, *rows])
 
 
 def configuration(config: Mapping[str, Any]) -> str:

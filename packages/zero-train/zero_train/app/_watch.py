@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from zero_envs import AbstractEnvironment, Observation, Transition
+from zero_search import Plan
 
 from .. import AbstractActor, PlanningActor
 
@@ -30,7 +31,7 @@ class Episode:
 
     def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: PRNGKeyArray):
         if isinstance(actor, PlanningActor):
-            actor = dataclasses.replace(actor, record=lambda plan: plan)
+            actor = dataclasses.replace(actor, record=_whole)
         self._env, self._actor = env, actor
         self.state: Any
         self.obs: Observation
@@ -39,9 +40,7 @@ class Episode:
     def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
         """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
         that plans."""
-        action, record, self._carry = _act(
-            self._actor, self.state, self.obs, self._carry, key[None]
-        )
+        action, record, self._carry = act(self._actor, self.state, self.obs, self._carry, key[None])
         return action, record
 
     def step(self, action: PyTree[Array], *, key: PRNGKeyArray) -> Transition:
@@ -50,6 +49,11 @@ class Episode:
             self._env, self._actor, self.state, action, self._carry, key[None]
         )
         return transition
+
+
+# One function, so that all episodes of an actor share what was compiled.
+def _whole(plan: Plan) -> Plan:
+    return plan
 
 
 @eqx.filter_jit
@@ -61,7 +65,7 @@ def _start(
 
 
 @eqx.filter_jit
-def _act(
+def act(
     actor: AbstractActor,
     state: PyTree[Array],
     obs: Observation,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec as P
 
-from zero_spo._flops import matrix_flops
+from zero_train import matrix_flops
 
 
 LEFT, RIGHT = jnp.ones((3, 4)), jnp.ones((4, 5))

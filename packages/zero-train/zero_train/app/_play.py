@@ -1,0 +1,224 @@
+"""What a person types in a terminal, and a game against a player."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import rich.box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ._game import Game
+from ._watch import is_plain
+
+
+#: The number of moves that `hint` and `why` list.
+_HINTS = 5
+
+
+class _Leave(Exception):
+    """Ends a session."""
+
+
+class Dialogue:
+    """Reads lines that a person types: `help`, `quit` and an app's commands, or anything else.
+
+    **Attributes:**
+
+    - `plain`: whether to draw without colours, in ASCII.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        read: Callable[[str], str],
+        *,
+        others: Sequence[tuple[str, str]],
+        answer: Callable[[str], None],
+        commands: Mapping[str, tuple[str, Callable[[], None]]],
+    ):
+        """**Arguments:**
+
+        - `console`: the output.
+        - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
+            session.
+        - `others`: what may be typed besides commands, and what it does.
+        - `answer`: called with a line that is no command. Its `ValueError` is shown.
+        - `commands`: the names of each, separated by commas, what it does, and what is called.
+        """
+        self.plain = is_plain(console)
+        self._console, self._read, self._answer = console, read, answer
+        every = {
+            **commands,
+            "help": ("this list", self._help),
+            "quit": ("leave", self._quit),
+        }
+        self._about = [*others, *((names, about) for names, (about, _) in every.items())]
+        self._commands = {
+            name: call for names, (_, call) in every.items() for name in names.split(", ")
+        }
+        self._commands |= dict.fromkeys(("q", "exit"), self._quit)
+
+    @contextlib.contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Ends where the person leaves."""
+        try:
+            yield
+        except (_Leave, EOFError, KeyboardInterrupt):
+            self.say("\nYou left the game.")
+
+    def turn(self, prompt: str) -> None:
+        """Reads one line and does what it says. Bad input raises no error."""
+        line = self._read(prompt).strip()
+        command = self._commands.get(" ".join(line.lower().split()))
+        if command is not None:
+            command()
+        elif line:
+            try:
+                self._answer(line)
+            except ValueError as error:
+                self.say(f'{error}. Type "help" for the commands.')
+
+    def say(self, text: str | Text) -> None:
+        """Prints a text, as it is."""
+        said = Text(text) if isinstance(text, str) else text
+        self._console.print(said, soft_wrap=True)
+
+    def _help(self) -> None:
+        width = max(len(what) for what, _ in self._about)
+        for what, about in self._about:
+            self.say(f"  {what:{width}}  {about}")
+
+    def _quit(self) -> None:
+        raise _Leave
+
+
+class Match:
+    """One game between a person and a player, in the terminal."""
+
+    def __init__(
+        self,
+        start: Game,
+        console: Console,
+        *,
+        first: bool = True,
+        read: Callable[[str], str] = input,
+    ):
+        """**Arguments:**
+
+        - `start`: a new game, whose actor the person plays against.
+        - `console`, `read`: as for [`zero_train.app.Dialogue`][].
+        - `first`: whether the person moves first.
+        """
+        self.game = start
+        self._console = console
+        self._first = first
+        self._before: list[Game] = []  # the positions in which the person moved
+        self._replied: Game | None = None  # the position of the player's last move
+        board = start.board
+        self._dialogue = Dialogue(
+            console,
+            read,
+            others=[(board.example, board.about)],
+            answer=self._move,
+            commands={
+                "hint, ?": ("show the plan for your move", self._hint),
+                "why": ("show the plan of the player's last move", self._why),
+                "moves": ("list the legal moves", self._moves),
+                "undo": ("take back your last move and the reply", self._undo),
+                "board": ("draw the board again", self._draw),
+            },
+        )
+        self._say = self._dialogue.say
+
+    def run(self) -> None:
+        """Plays until the end or until the person leaves."""
+        board = self.game.board
+        side, turn = (board.sides[0], "first") if self._first else (board.sides[1], "second")
+        self._say(f"You play {side} and move {turn}.")
+        self._say(f'Type a move such as {board.example}, or "help".')
+        with self._dialogue.leaving():
+            self._draw()
+            while not self.game.over:
+                self._turn(side)
+            self._end()
+
+    def _turn(self, side: str) -> None:
+        game, mine = self.game, self.game.mover == side
+        if game.must_pass:
+            self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
+            self.game = game.play(game.legal[0])
+        elif mine:
+            self._dialogue.turn(f"{side}> ")
+        else:
+            self._say("Thinking ...")
+            self._replied, self.game = game, game.play(int(game.plan.action))
+            self._say(f"I play {self._last_move()}.")
+            self._draw()
+
+    def _move(self, text: str) -> None:
+        after = self.game.play(self.game.board.action(text))
+        self._before.append(self.game)
+        self.game = after
+        self._draw()
+
+    def _last_move(self) -> str:
+        assert self.game.action is not None
+        return self.game.board.name(self.game.action).lower()
+
+    def _end(self) -> None:
+        mine = self.game.total if self._first else -self.game.total
+        verdict = ", you win" if mine > 0 else ", you lose" if mine < 0 else ""
+        self._say(f"The game is over: {self.game.board.result(self.game)}{verdict}.")
+
+    # ---- commands
+
+    def _hint(self) -> None:
+        self._explain("Your moves", self.game)
+
+    def _why(self) -> None:
+        if self._replied is None:
+            self._say("I have not moved yet.")
+        else:
+            move = self.game.board.name(int(self._replied.plan.action)).lower()
+            self._explain(f"Why I played {move}", self._replied)
+
+    def _moves(self) -> None:
+        self._say("Legal: " + " ".join(map(self.game.board.name, self.game.legal)).lower())
+
+    def _undo(self) -> None:
+        if not self._before:
+            self._say("You have no move to take back.")
+            return
+        self.game, self._replied = self._before.pop(), None
+        self._draw()
+
+    def _draw(self) -> None:
+        plain = self._dialogue.plain
+        picture = self.game.board.draw(self.game, plain=plain)
+        shown = Text(picture) if isinstance(picture, str) else picture
+        self._console.print("", shown, "", sep="\n")
+
+    def _explain(self, title: str, game: Game) -> None:
+        """Prints the moves of a plan, the best first."""
+        plan, prior = game.plan, game.prior
+        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
+        table = Table(title=title, title_justify="left", box=box)
+        table.add_column("move")
+        visits = ("visits",) if plan.visits.any() else ()
+        for column in (*visits, "share", "value", "prior"):
+            table.add_column(column, justify="right")
+        for action in np.lexsort((-prior, -plan.weights))[:_HINTS]:
+            if prior[action] > 0 or plan.weights[action] > 0:
+                table.add_row(
+                    game.board.name(int(action)).lower(),
+                    *((f"{plan.visits[action]:.0f}",) if visits else ()),
+                    f"{plan.weights[action]:.1%}",
+                    f"{plan.qvalues[action]:+.2f}",
+                    f"{prior[action]:.1%}",
+                )
+        self._console.print(table)
+        self._say(
+            f"The value for the player to move is {float(plan.value):+.2f} (1 is a win, -1 a loss)."
+        )
