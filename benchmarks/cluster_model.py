@@ -223,8 +223,7 @@ def work_of(preset: str) -> Work:
     import jax.random as jr
     from train_devices import configured
 
-    from zero_spo._flops import matrix_flops
-    from zero_train import draw, template
+    from zero_train import draw, matrix_flops, template
 
     app, config = configured(f"othello/{preset}", None)
     loop: Any = app.build(config)
