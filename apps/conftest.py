@@ -40,10 +40,10 @@ def _loops_are_built_once() -> Iterator[None]:
 
     build, made = _app.built, {}
 
-    def built(app: Any, config: Any, devices: int | None = None) -> Any:
+    def built(app: Any, config: Any, *devices: int | None) -> Any:
         key = app.build, config, devices
         if key not in made:
-            made[key] = build(app, config, devices)
+            made[key] = build(app, config, *devices)
         return made[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -227,12 +227,19 @@ def learn(
 
     mesh, indices = loop.learner_mesh, jnp.arange(loop.num_updates, dtype=jnp.int32)
     carry = agent, buffer
-    # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow:
-    # in a loop it takes 30 times as long. Otherwise a loop keeps compilation short.
+    # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow: in a
+    # loop, also in one of a single turn, it takes 30 times as long. Otherwise a loop keeps
+    # compilation short.
     on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
-    unroll = loop.num_updates if on_cpu and _convolves(update, carry, indices[0]) else 1
-    (agent, buffer), means = jax.lax.scan(update, carry, indices, unroll=unroll)
-    return agent, buffer, jax.tree.map(jnp.mean, means)
+    if on_cpu and _convolves(update, carry, indices[0]):
+        each = []
+        for i in range(loop.num_updates):
+            carry, metrics = update(carry, indices[i])
+            each.append(metrics)
+        metrics = jax.tree.map(lambda *x: jnp.stack(x), *each)
+    else:
+        carry, metrics = jax.lax.scan(update, carry, indices)
+    return *carry, jax.tree.map(jnp.mean, metrics)
 
 
 def take_in(
