@@ -205,6 +205,21 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(undisturbed, tmp_p
 
 
 @SLOW
+def test_a_process_that_cannot_write_its_part_ends_all(tmp_path):
+    """It says so at the next save, while the other one still waits for its part."""
+    full = {1: {"AT_STEP": "5 SIGXFSZ writing"}}
+    run = Run(tmp_path / "run", 2, "--fsdp=4", disturb=full)
+    steps = run.folder / "metrics.jsonl"
+    run.until(lambda: steps.exists() and steps.read_bytes().count(b"\n") >= 10)
+    assert run.ended(60) == [1, 2], run.everything()
+    reason = "Checkpoint 5 could not be saved in"
+    assert reason in run.said(1).splitlines()[-1]
+    line = run.said(0).splitlines()[-1]
+    assert "process 1 on" in line and reason in line and "Error writing" in line
+    assert Checkpoints(run.folder / "checkpoints").steps() == [0]
+
+
+@SLOW
 def test_a_process_that_sleeps_only_delays(undisturbed, tmp_path):
     run = Run(tmp_path / "run", 2, disturb={0: {"SLEEP": "0.3"}})
     run.until(lambda: Checkpoints(run.folder / "checkpoints").latest is not None)

@@ -127,7 +127,7 @@ class Checkpoints:
     Nothing is written or removed before the first `save`.
 
     With more than one process, all of them must call `save`, `finish` and `restore`, on a shared
-    disk.
+    disk. An error in one of them may leave the others waiting for its part: it has to end them all.
 
     **Attributes:**
 
@@ -214,7 +214,8 @@ class Checkpoints:
             try:
                 saving.result()
             finally:
-                if saving.done():
+                # Another thread may have begun the next save meanwhile.
+                if saving.done() and self._saving is saving:
                     self._saving = None
 
     def restore(self, like: PyTree, *, step: int | None = None) -> Any:
@@ -334,7 +335,8 @@ class Checkpoints:
         try:
             yield
         except Exception as e:  # Orbax passes on whatever its storage raises
-            shutil.rmtree(temporary, ignore_errors=True)
+            if is_writer():
+                shutil.rmtree(temporary, ignore_errors=True)
             reason = " ".join(str(e).split())
             if "No space left" in reason or "quota exceeded" in reason:
                 reason = f"no free disk space (it takes up to {size / 1e6:.0f} MB); free some"

@@ -272,7 +272,9 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
         yield
     except Exception:
         if not options.resume and not Checkpoints(folder.path / "checkpoints").steps():
-            folder.discard()
+            # A thread, or another process, may still write there.
+            with contextlib.suppress(OSError):
+                folder.discard()
         raise
 
 
@@ -391,12 +393,14 @@ class _Record:
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
-        """Waits at the end until all is on disk. Where an error ends the run, that is raised."""
+        """Waits at the end until all is on disk. Where an error ends the run, that is raised; one
+        of several processes does not wait then, because another one may never write its part."""
         try:
             yield
         except BaseException:
-            with contextlib.suppress(CheckpointError):
-                self._finish()
+            if jax.process_count() == 1:
+                with contextlib.suppress(CheckpointError):
+                    self._finish()
             raise
         self._finish()
 
