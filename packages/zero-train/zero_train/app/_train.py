@@ -313,7 +313,7 @@ class _Record:
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. What came later is removed."""
-        if not self._checkpoints.steps():
+        if not of_writer("saved", self._checkpoints.steps()):
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
         for kept in (self._checkpoints, self._parameters, self._folder):
@@ -322,13 +322,16 @@ class _Record:
 
     def start(self) -> None:
         """Reads what was logged, and makes the app's evaluation."""
-        # Asked once: a shared disk may show one process later than another what was saved.
-        self._saved = {store: set(store.steps()) for store in (self._checkpoints, self._parameters)}
+        # A shared disk may show one process later than another what was saved, and all have to
+        # save and evaluate at the same steps.
+        stores = self._checkpoints, self._parameters
+        steps = of_writer("saved", [store.steps() for store in stores])
+        self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
         self._next_save, self._last_save = self.done + 1, (self.done, time.monotonic())
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
-        evaluations = read_lines(path / "evaluations.jsonl")
+        evaluations = of_writer("evaluations", read_lines(path / "evaluations.jsonl"))
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
