@@ -219,9 +219,11 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
     assert "<b>5 steps</b>" in (tmp_path / "run" / "report.html").read_text()
+    assert not (tmp_path / "run" / "finished").exists()
     # How often it is saved may change on the way.
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
+    assert (tmp_path / "run" / "finished").read_text() == "8 steps\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
 
 

@@ -51,6 +51,9 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
+#: The file of the run folder that says that all steps are done, and saved: a run that was told to
+#: stop ends with exit code 0 as well.
+_FINISHED = "finished"
 #: Without `--checkpoint-every`: the steps between two checkpoints take so many times as long as the
 #: last one stopped them, and at least so many seconds.
 _REST, _LEAST_REST = 20, 60
@@ -62,7 +65,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
     the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
     damaged, the run continues from the one before. Where it was killed before its first
-    checkpoint, it starts again.
+    checkpoint, it starts again. When all steps are done, the folder has a file `finished`.
 
     **Returns:** whether there is something to play with: not where a signal came before the first
     step.
@@ -101,6 +104,8 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                 return state is not None
             with _reported(app, folder), record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks)
+            if record.done == record.num_steps:
+                folder.write(_FINISHED, f"{record.done} steps\n")
     return True
 
 
