@@ -122,11 +122,11 @@ def _run_steps(
     record.save(state)
     started = time.monotonic()
     _evaluate(record, state, stop, view, sinks)
-    limit = math.inf if options.max_minutes is None else 60 * options.max_minutes
+    over, limit = False, math.inf if options.max_minutes is None else 60 * options.max_minutes
     while record.done < record.num_steps:
-        if time.monotonic() - started > limit:
+        if not over and time.monotonic() - started > limit:
             view.note(f"--max-minutes {options.max_minutes:g} are over")
-            limit = math.inf
+            over = True
             stop.ask()
         if stop.agreed(record.done):
             break
@@ -140,8 +140,9 @@ def _run_steps(
         _evaluate(record, state, stop, view, sinks)
         if record.checkpoint_due:
             record.save(state)
-    if stop.requested and stop.name:
-        view.note(f"{stop.name} came: saving; go on with --resume")
+    if stop.requested and not over:
+        came = f"{stop.name} came" if stop.name else "one of the processes was told to stop"
+        view.note(f"{came}: saving; go on with --resume")
     record.save(state)
 
 
