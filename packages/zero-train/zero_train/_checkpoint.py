@@ -282,7 +282,8 @@ class Checkpoints:
             return None
 
         found = first() if is_writer() else None
-        return of_writer("Checkpoints.restore", (found, damages))
+        found, damages = of_writer("Checkpoints.restore", (found, damages))
+        return found, damages
 
     def _restore(self, step: int, like: PyTree) -> Any:
         try:
