@@ -43,6 +43,7 @@ from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._options import folder_of, Options
+from ._pacing import Pacing
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -54,9 +55,6 @@ _COUNTS = ("positions", "games")
 #: The file of the run folder that says that all steps are done, and saved: a run that was told to
 #: stop ends with exit code 0 as well.
 _FINISHED = "finished"
-#: Without `--checkpoint-every`: the steps between two checkpoints take so many times as long as the
-#: last one stopped them, and at least so many seconds.
-_REST, _LEAST_REST = 20, 60
 
 
 def train(app: App[Config], config: Config, options: Options) -> bool:
@@ -333,7 +331,7 @@ class _Record:
         stores = self._checkpoints, self._parameters
         steps = of_writer("saved", [store.steps() for store in stores])
         self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
-        self._next_save, self._last_save = self.done + 1, (self.done, time.monotonic())
+        self._pacing = Pacing(self.config.checkpoint_every, self.done)
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
@@ -385,20 +383,14 @@ class _Record:
     @property
     def checkpoint_due(self) -> bool:
         """Whether the state is to be saved after this step."""
-        every = self.config.checkpoint_every
-        return self.done % every == 0 if every else self.done >= self._next_save
+        return self._pacing.due(self.done)
 
     def save(self, state: LoopState) -> None:
         """Has the player and the whole state saved, in this order: no checkpoint lacks its player.
         This takes as long as copying them; threads write."""
-        began = time.monotonic()
-        self._save(self._parameters, player_arrays(self._loop, state.agent))
-        self._save(self._checkpoints, state)
-        now, (step, ended) = time.monotonic(), self._last_save
-        steps = _steps_of_rest(now - began, self.done - step, began - ended)
-        # By the clock of one process: all have to save after the same step.
-        self._next_save = self.done + of_writer("next save", steps)
-        self._last_save = self.done, now
+        with self._pacing.saving(self.done):
+            self._save(self._parameters, player_arrays(self._loop, state.agent))
+            self._save(self._checkpoints, state)
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
@@ -425,13 +417,6 @@ class _Record:
     def _player_of(self, step: int) -> AbstractActor:
         self._parameters.finish()
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
-
-
-def _steps_of_rest(cost: float, steps: int, seconds: float) -> int:
-    """How many steps to take before the next checkpoint, where the last one stopped them for `cost`
-    seconds, and `steps` steps had taken `seconds` before it."""
-    rest = max(_REST * cost, _LEAST_REST)
-    return max(1, math.ceil(rest * steps / max(seconds, 1e-9)))
 
 
 class _Sinks:
