@@ -353,7 +353,7 @@ class StopSignal:
     **Attributes:**
 
     - `requested`: whether a signal came.
-    - `name`: the signal's name, or `None`.
+    - `name`: the signal's name, or `None`, as where one of several processes heard it.
     """
 
     def __init__(self) -> None:
@@ -371,7 +371,7 @@ class StopSignal:
     def agreed(self, step: int) -> bool:
         """Whether to stop before this step, the number of which rises from call to call."""
         if jax.process_count() > 1 and reached_preemption_sync_point(step):
-            self.requested, self.name = True, signal.SIGTERM.name
+            self.requested = True
         return self.requested
 
     def ask(self) -> None:
