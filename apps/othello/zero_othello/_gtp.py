@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import tyro
 
+from zero_train import NonFiniteError
 from zero_train.app import AbstractCommand, App, Bounds, Game
 
 from ._board import Colour, draw, name, parse, PASS, position_of, SIZE
@@ -104,7 +105,7 @@ class GtpEngine:
             if len(arguments) != number:
                 raise _GtpError(_SYNTAX)
             return f"={identity} {answer(*arguments)}".rstrip() + "\n\n"
-        except _GtpError as error:
+        except (_GtpError, NonFiniteError) as error:
             return f"?{identity} {error}\n\n"
 
     def _quit(self) -> str:
