@@ -99,7 +99,9 @@ class Game:
         **Arguments:**
 
         - `actor`: plans the moves. It hears of every move, and may keep its tree.
-        - `key`: the same key and the same moves give the same plans.
+        - `key`: the same key, the same moves and plans asked for in the same positions give the same
+            plans. A search that reuses its tree also keeps what was found in positions where the
+            actor did not move, so asking for their plans changes the later ones.
         """
         return cls(board, actor, Episode(env, actor, key=jr.fold_in(key, 0)), key)
 
