@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Colour, draw, parse, position_of
+from zero_othello._board import Colour, draw, name, parse, position_of
 from zero_train import PolicyActor
 from zero_train.app import Game as Played, Match
 
@@ -123,6 +123,10 @@ def test_why_explains_the_last_reply():
     (reply,) = replies(text)
     assert text.count("I have not moved yet.") == 2
     assert f"Why I played {'abcdefgh'[reply % 8]}{reply // 8 + 1}" in text
+    # Where the player moved first, its first move stands after `undo`.
+    text, _, game = run("c5", "undo", "why", colour="white")
+    opening = name(replies(text)[0]).lower()
+    assert game.num_plies == 1 and f"Why I played {opening}" in text
 
 
 def test_undo_takes_back_a_move_and_its_reply():

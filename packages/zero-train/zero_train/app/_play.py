@@ -114,8 +114,9 @@ class Match:
         self.game = start
         self._console = console
         self._first = first
-        self._before: list[Game] = []  # the positions in which the person moved
         self._replied: Game | None = None  # the position of the player's last move
+        # The positions in which the person moved, each with what `_replied` was there.
+        self._before: list[tuple[Game, Game | None]] = []
         board = start.board
         self._dialogue = Dialogue(
             console,
@@ -159,7 +160,7 @@ class Match:
 
     def _move(self, text: str) -> None:
         after = self.game.play(self.game.board.action(text))
-        self._before.append(self.game)
+        self._before.append((self.game, self._replied))
         self.game = after
         self._draw()
 
@@ -191,7 +192,7 @@ class Match:
         if not self._before:
             self._say("You have no move to take back.")
             return
-        self.game, self._replied = self._before.pop(), None
+        self.game, self._replied = self._before.pop()
         self._draw()
 
     def _draw(self) -> None:
