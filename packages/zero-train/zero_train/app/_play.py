@@ -220,6 +220,4 @@ class Match:
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)
-        self._say(
-            f"The value for the player to move is {float(plan.value):+.2f} (1 is a win, -1 a loss)."
-        )
+        self._say(f"The value for the player to move is {float(plan.value):+.2f}.")
