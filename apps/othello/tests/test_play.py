@@ -9,7 +9,7 @@ from rich.console import Console
 
 from zero_othello._board import Colour, draw, name, parse, position_of
 from zero_train import PolicyActor
-from zero_train.app import Game as Played, Match
+from zero_train.app import Game as Played, Session
 
 from .helpers import BEFORE_PASS, by_discs, new_game, WIPE_OUT
 from .oracle import Game
@@ -36,10 +36,10 @@ def run(
     """What was said, the script, and the game at the end."""
     script, out = Script(*lines), io.StringIO()
     console = Console(file=out, width=100, **options)
-    match = Match(start or new_game(), console, read=script, first=colour == "black")
-    match.run()
+    session = Session(start or new_game(), console, read=script, first=colour == "black")
+    session.run()
     assert not script.lines, "the session ended before its input did"
-    return out.getvalue(), script, match.game
+    return out.getvalue(), script, session.game
 
 
 def replies(text: str) -> list[int]:

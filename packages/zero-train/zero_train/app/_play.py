@@ -94,7 +94,7 @@ class Dialogue:
         raise _Leave
 
 
-class Match:
+class Session:
     """One game between a person and a player, in the terminal."""
 
     def __init__(
