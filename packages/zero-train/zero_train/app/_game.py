@@ -99,9 +99,9 @@ class Game:
         **Arguments:**
 
         - `actor`: plans the moves. It hears of every move, and may keep its tree.
-        - `key`: the same key, the same moves and plans asked for in the same positions give the same
-            plans. A search that reuses its tree also keeps what was found in positions where the
-            actor did not move, so asking for their plans changes the later ones.
+        - `key`: the same key and moves give the same plans if plans are asked for in the same
+            positions. A search that reuses its tree keeps what it found in each of them, so that
+            a further one, such as that of a hint, changes the later plans.
         """
         return cls(board, actor, Episode(env, actor, key=jr.fold_in(key, 0)), key)
 
