@@ -98,12 +98,11 @@ def test_a_network_that_returns_nan_has_no_plan():
     def broken(obs):
         return jnp.full(65, jnp.nan), jnp.zeros(())
 
+    def worthless(obs):
+        return jnp.zeros(65), jnp.full((), jnp.nan)
+
     search = PlanningActor(TreeSearch(2), EnvironmentModel(othello(), broken))
-    for actor in (
-        search,
-        PolicyActor(broken),
-        PolicyActor(lambda obs: (jnp.zeros(65), jnp.asarray(jnp.nan))),
-    ):
+    for actor in (search, PolicyActor(broken), PolicyActor(worthless)):
         game = new_game(actor)
         with pytest.raises(NonFiniteError, match="NaN or infinity in the position after 0 moves"):
             _ = game.plan
