@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from zero_envs import PgxEnvironment
-from zero_othello._board import parse, PASS, position_of
+from zero_othello._board import PASS, position_of
 from zero_othello._gtp import GtpEngine
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, NonFiniteError, PlanningActor, PolicyActor
 from zero_train.app import Game as Played
 
-from .helpers import BEFORE_PASS, new_game, othello, TRACES, WIPE_OUT
+from .helpers import BEFORE_PASS, new_game, othello, parse, TRACES, WIPE_OUT
 from .oracle import Game, random_game
 
 

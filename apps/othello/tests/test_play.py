@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Colour, draw, name, parse, position_of
+from zero_othello._board import Colour, draw, position_of
 from zero_train import PolicyActor
 from zero_train.app import Game as Played, Session
 
-from .helpers import BEFORE_PASS, by_discs, new_game, WIPE_OUT
+from .helpers import BEFORE_PASS, by_discs, name, new_game, parse, WIPE_OUT
 from .oracle import Game
 
 
