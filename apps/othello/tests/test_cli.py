@@ -94,6 +94,7 @@ def test_eval_prints_one_json_line(othello, tiny_run):
         "score",
         "score_low",
         "score_high",
+        "mean_length",
         "simulations",
     ]
     assert row["games"] == 4 == row["wins"] + row["draws"] + row["losses"]

@@ -14,7 +14,7 @@ from zero_train.app import (
     Bounds,
     Game,
     load,
-    Match,
+    Session,
     UsageError,
     with_simulations,
 )
@@ -50,4 +50,4 @@ class Play(AbstractCommand):
         board = Board(world, pathlib.Path(self.run) / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))
         print(world.name)
-        Match(start, Console(), first=self.seat == "first").run()
+        Session(start, Console(), first=self.seat == "first").run()

@@ -27,7 +27,8 @@ class RunError(ValueError):
 
 
 class NonFiniteError(ValueError):
-    """A metric is NaN or infinite. The message is one line for the user."""
+    """A metric, or what a player's network returned, is NaN or infinite. The message is one line
+    for the user."""
 
 
 class Sink(Protocol):
