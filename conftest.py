@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -116,6 +116,14 @@ def getkey() -> Callable[[], Array]:
     print(f"replay with ZERO_TEST_SEED={seed}")
     draws = random.Random(seed)
     return lambda: jax.random.key(draws.randrange(2**31))
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """JAX computes in double precision where it is asked to."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ def _steps(name: str, units: float) -> Steps:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_steps_are_those_of_gymnasium(name: str):
+def test_steps_are_those_of_gymnasium(name: str, float64):
     """Every state, observation, reward and end of 4 episodes, each step from where Gymnasium is.
 
     In double precision no term of the physics can be missing; users run single precision. (Alone,
@@ -84,12 +84,12 @@ def test_steps_are_those_of_gymnasium(name: str):
         return state, env.observe(state).features, transition
 
     for real, tolerance in ((np.float64, 1e-12), (np.float32, 5e-6)):
-        with jax.enable_x64(real == np.float64):
-            state, seen, transition = jax.jit(jax.vmap(step))(
-                theirs.before.astype(real),
-                theirs.number.astype(np.int32),
-                theirs.action.astype(np.int32 if discrete else real),
-            )
+        jax.config.update("jax_enable_x64", real == np.float64)
+        state, seen, transition = jax.jit(jax.vmap(step))(
+            theirs.before.astype(real),
+            theirs.number.astype(np.int32),
+            theirs.action.astype(np.int32 if discrete else real),
+        )
         *motion, number = jax.tree.leaves(state)
         close = ft.partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
         close(np.column_stack(motion), theirs.after)

@@ -156,14 +156,7 @@ def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype(jnp.float32)}
 
 
-@pytest.fixture
-def double():
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
-@pytest.mark.usefixtures("double")
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("norm", ("none", "layer"))
 def test_gradient_is_the_difference_quotient(norm):
     small = {"norm": norm, "channels": 4, "blocks": 1}

@@ -52,13 +52,6 @@ def _check_frequencies(distribution, expected, *, num=4000):
     assert len(expected) == 1 or scipy.stats.chisquare(observed, wanted).pvalue > 1e-3
 
 
-@pytest.fixture
-def float64():
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
 def test_categorical():
     @jax.jit
     @jax.vmap

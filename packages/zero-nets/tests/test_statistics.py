@@ -201,13 +201,6 @@ def test_what_does_not_fit_is_refused():
         RunningStatistics.init(jnp.zeros(3), min_std=2.0, max_std=1.0)
 
 
-@pytest.fixture
-def float64():
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
 def test_float64(float64):
     x = _samples(1000).astype(np.float64)
     statistics = RunningStatistics.init(jnp.zeros(4)).update(jnp.asarray(x))

@@ -80,9 +80,8 @@ def test_every_leaf_of_a_distribution_is_an_array_of_one_type():
     assert len(traces) == 1
 
 
-def test_parameters_stay_float32_in_double_precision():
-    with jax.enable_x64(True):
-        shapes = jax.eval_shape(
-            lambda: zero_nets.AlphaZeroNet((4, 4, 2), 17, channels=4, blocks=1, key=jr.key(0))
-        )
-        assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
+def test_parameters_stay_float32_in_double_precision(float64):
+    shapes = jax.eval_shape(
+        lambda: zero_nets.AlphaZeroNet((4, 4, 2), 17, channels=4, blocks=1, key=jr.key(0))
+    )
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}

@@ -320,7 +320,8 @@ def bounds(
             raise ValueError(
                 f"The bounds are {low.tolist()} and {high.tolist()}; they must be finite."
             )
-        if not np.all(high - low > margin):
+        # In the precision of the bounds, whichever NumPy compares.
+        if not np.all(high - low > np.asarray(margin, np.result_type(low, high, np.float32))):
             raise ValueError(
                 f"`minimum` is {low.tolist()} and `maximum` {high.tolist()}; the maximum must be "
                 f"more than {margin:g} above the minimum in every dimension."

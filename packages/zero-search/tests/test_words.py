@@ -59,13 +59,12 @@ def test_a_part_of_the_rows_comes_back_alone():
     assert {name for name in tree if not equal(tree[name][1:3], part[name])} == set()
 
 
-def test_numbers_of_eight_bytes_come_back():
-    with jax.enable_x64(True):
-        tree = [jnp.asarray([[2**40 + 1], [-1]]), jnp.asarray([1e-300, jnp.pi])]
-        layout = Layout.of(tree)
-        rows = layout.join(tree)
-        assert {size: x.shape for size, x in rows.items()} == {4: (2, 4)}
-        assert all(map(equal, tree, layout.split(rows)))
+def test_numbers_of_eight_bytes_come_back(float64):
+    tree = [jnp.asarray([[2**40 + 1], [-1]]), jnp.asarray([1e-300, jnp.pi])]
+    layout = Layout.of(tree)
+    rows = layout.join(tree)
+    assert {size: x.shape for size, x in rows.items()} == {4: (2, 4)}
+    assert all(map(equal, tree, layout.split(rows)))
 
 
 def test_no_leaves_have_no_rows():
