@@ -1,4 +1,4 @@
-"""The command line: `othello train|eval|play|gtp|report`."""
+"""The command line: `othello train|eval|play|serve|gtp|report`."""
 
 from zero_train.app import App, expects_accelerator, main as run_main
 
@@ -9,6 +9,7 @@ from ._gtp import Gtp
 from ._ladder import evaluation
 from ._play import Play
 from ._report import page
+from ._serve import Serve
 
 
 APP = App(
@@ -18,7 +19,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
-    commands={"eval": Eval, "play": Play, "gtp": Gtp},
+    commands={"eval": Eval, "play": Play, "serve": Serve, "gtp": Gtp},
     preset="standard" if expects_accelerator() else "quick",
 )
 

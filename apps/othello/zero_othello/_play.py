@@ -10,11 +10,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from zero_train.app import AbstractCommand, App, Bounds
+from zero_train.app import AbstractCommand, App, Bounds, Thought
 
 from ._board import Colour, draw, draw_rich, name, parse, PASS, result
 from ._config import SIMULATIONS
-from ._player import load_player, Player, Thought
+from ._player import load_player, Player
 
 
 _HELP = """\

@@ -1,8 +1,6 @@
 """One game of Othello and its planner, for `othello play` and `othello gtp`."""
 
 import dataclasses
-import functools as ft
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -20,37 +18,10 @@ from zero_search import (
     Plan,
     safe_softmax,
 )
-from zero_train.app import App, load, with_simulations
+from zero_train.app import App, load, Thought, with_simulations
 
 from ._board import name, other, Position, position
 from ._config import Config
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Thought:
-    """The plan for one position, as NumPy arrays without a batch axis.
-
-    Values are from the view of the player to move: 1 is a won game, -1 a lost one.
-
-    **Attributes:**
-
-    - `action`: the planned move.
-    - `weights`: the weights of the plan; 0 for illegal actions.
-    - `visits`: the number of simulations that began with each action, including those of a kept
-        subtree; 0 without a search.
-    - `qvalues`: the Q-values; for unvisited actions the value of the position.
-    - `prior`: the network's policy.
-    - `value`: the value of the position.
-    - `stats`: the statistics of the planner.
-    """
-
-    action: int
-    weights: Float[np.ndarray, " actions"]
-    visits: Int[np.ndarray, " actions"]
-    qvalues: Float[np.ndarray, " actions"]
-    prior: Float[np.ndarray, " actions"]
-    value: float
-    stats: Mapping[str, float]
 
 
 @dataclasses.dataclass
@@ -155,7 +126,7 @@ class Player:
             plan, prior, now.carry = _think(
                 self._planner, self._model, now.state, now.carry, self._keys(self.num_plies, 0)
             )
-            now.thought = _thought(plan, prior)
+            now.thought = Thought.of(plan, prior)
         return now.thought
 
     def warm_up(self) -> None:
@@ -269,16 +240,3 @@ def _think(
 
 def _position(features: Array, legal: Array, last: Array, *, colour: Any) -> Position:
     return position(np.asarray(features), np.asarray(legal), colour=colour, over=bool(last))
-
-
-def _thought(plan: Plan, prior: Float[Array, "batch actions"]) -> Thought:
-    row = ft.partial(jax.tree.map, lambda x: np.asarray(x)[0])
-    return Thought(
-        action=int(plan.action[0]),
-        weights=row(plan.weights),
-        visits=np.rint(row(plan.visits)).astype(np.int32),
-        qvalues=row(plan.qvalues),
-        prior=row(prior),
-        value=float(plan.value[0]),
-        stats={name: float(value[0]) for name, value in plan.stats.items()},
-    )

@@ -67,9 +67,17 @@ from ._report import (
     table as table,
     tables as tables,
 )
+from ._serve import (
+    AbstractServe as AbstractServe,
+    Game as Game,
+)
 from ._sinks import (
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
+)
+from ._thought import (
+    think as think,
+    Thought as Thought,
 )
 from ._train import train as train
 from ._view import View as View

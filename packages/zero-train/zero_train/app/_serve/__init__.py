@@ -1,0 +1,4 @@
+"""A game against a trained player in the browser."""
+
+from ._command import AbstractServe as AbstractServe
+from ._service import Game as Game

@@ -1,0 +1,65 @@
+"""The command that serves a trained player."""
+
+import abc
+import dataclasses
+import secrets
+import socket
+from typing import Any, ClassVar
+
+import tyro
+
+from .._app import AbstractCommand, App, load, Trained
+from .._config import Bounds
+from .._errors import UsageError
+from ._service import Game, Question, Service
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractServe(AbstractCommand):
+    """The command `serve` of an app, which says how its game is shown.
+
+    Bound to another address than the machine's own it demands a token, which is a part of the
+    address that it prints. Needs the extra `serve` of zero-train.
+    """
+
+    run: tyro.conf.Positional[str]
+    """The folder of a run."""
+    host: str = "127.0.0.1"
+    """The address to listen at: by default this machine alone; 0.0.0.0 for the network."""
+    port: int = 8000
+    """The port to listen at; 0 for any that is free."""
+
+    bounds: ClassVar[Bounds] = {"port": (0, 65535)}
+
+    @abc.abstractmethod
+    def game(self, trained: Trained[Any]) -> Game:
+        """The game of a run.
+
+        **Raises:** [`zero_train.app.UsageError`][] where it is none of two players, or cannot be
+        drawn.
+        """
+
+    def __call__(self, app: App[Any]) -> None:
+        try:
+            from ._http import address, application, is_loopback, run
+        except ImportError as e:
+            raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
+        service = Service(self.game(load(app, self.run)))
+        with self._listening() as listening:
+            port = listening.getsockname()[1]
+            token = None if is_loopback(self.host) else secrets.token_urlsafe(16)
+            print("Compiling the rules ...", flush=True)
+            service.answer(Question())
+            shown = address(self.host, port, token)
+            print(f"{service.game.title}: open {shown} (Ctrl-C stops it)", flush=True)
+            run(application(service, self.host, port, token), listening)
+
+    def _listening(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family)
+        except OSError as e:
+            raise UsageError(
+                f"cannot listen at --host {self.host} --port {self.port} ({e.strerror}); give "
+                "another, or --port 0 for any free one."
+            ) from e
