@@ -1,6 +1,7 @@
 """Boards in the terminal, and what moves are called."""
 
 import dataclasses
+import functools as ft
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ _STONES = {
     "pgx/go_9x9": (9, 9),
     "pgx/go_19x19": (19, 19),
 }
+#: Games of chess, and the rows of their boards.
+_CHESS = {"pgx/chess": 8, "pgx/gardner_chess": 5}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -42,8 +45,11 @@ class Board:
         env: Any = self.world.env
         return env.num_actions
 
-    def name(self, action: int) -> str:
-        """What a move is called: a cell such as b3, a column, or a number."""
+    def name(self, action: int, first_moves: bool = True) -> str:
+        """What a move is called: a cell such as b3, a column, two squares such as e2e4, or a
+        number. In chess that depends on whether whoever moved first makes it."""
+        if self.world.name in _CHESS:
+            return _chess_move(action, _CHESS[self.world.name], first_moves)
         if self.shape is None:
             return str(action)
         rows, columns = self.shape
@@ -53,9 +59,9 @@ class Board:
             return f"{_LETTERS[action % columns]}{action // columns + 1}"
         return "swap" if self.world.name == "pgx/hex" else "pass"
 
-    def action(self, name: str) -> int | None:
+    def action(self, name: str, first_moves: bool = True) -> int | None:
         """The move of this name, or `None`."""
-        names = {self.name(action): action for action in range(self.num_actions)}
+        names = {self.name(action, first_moves): action for action in range(self.num_actions)}
         return names.get(name.strip().lower())
 
     def text(self, features: Any, first_moves: bool) -> str | None:
@@ -81,3 +87,32 @@ class Board:
         """A picture of a state, where the environment can draw one."""
         env: Any = self.world.env
         return env.render(state) if hasattr(env, "render") else None
+
+
+def _chess_move(action: int, size: int, white: bool) -> str:
+    """The squares of a move such as e2e4, with the piece of an underpromotion. pgx numbers squares
+    column by column from the mover's side, and from each has 9 underpromotions, the queen's moves
+    and the knight's. Moves that leave the board have a number only."""
+    square, plane = divmod(action, 8 * (size - 1) + 17)
+    if plane < 9:
+        rows, columns, piece = 1, (0, 1, -1)[plane % 3], "rbn"[plane // 3]
+    else:
+        (rows, columns), piece = _chess_steps(size)[plane - 9], ""
+    column, row = divmod(square, size)
+    to_column, to_row = column + columns, row + rows
+    if not (0 <= to_column < size and 0 <= to_row < size) or (piece and row != size - 2):
+        return str(action)
+    if not white:
+        row, to_row = size - 1 - row, size - 1 - to_row
+    return f"{_LETTERS[column]}{row + 1}{_LETTERS[to_column]}{to_row + 1}{piece}"
+
+
+@ft.cache
+def _chess_steps(size: int) -> list[tuple[int, int]]:
+    """Rows and columns of the queen's and the knight's moves, as pgx numbers them."""
+    ups, downs = list(range(1, size)), list(range(1 - size, 0))
+    still = [0] * (size - 1)
+    rows = [*downs, *ups, *still, *still, *downs, *ups, *ups[::-1], *downs[::-1]]
+    columns = [*still, *still, *downs, *ups, *downs, *ups, *downs, *ups]
+    knight = [(-1, -2), (1, -2), (-2, -1), (2, -1), (-1, 2), (1, 2), (-2, 1), (2, 1)]
+    return [*zip(rows, columns, strict=True), *knight]

@@ -107,20 +107,21 @@ class Play(AbstractCommand):
         while not table.over:
             show(board, table, picture)
             if table.first_moves == human_first:
-                action = _ask(board, table.legal)
+                action = _ask(board, table)
                 if action is None:
                     return
             else:
                 action = table.think()
-                print(f"The player moves {board.name(action)}.")
+                print(f"The player moves {board.name(action, table.first_moves)}.")
             table.move(action)
         show(board, table, picture)
         mine = table.total if human_first else -table.total
         print("You win." if mine > 0 else "You lose." if mine < 0 else "A draw.")
 
 
-def _ask(board: Board, legal: list[int]) -> int | None:
+def _ask(board: Board, table: Table) -> int | None:
     """A legal move, or `None` to stop."""
+    legal, first = table.legal, table.first_moves
     while True:
         try:
             said = input("> ").strip()
@@ -129,9 +130,9 @@ def _ask(board: Board, legal: list[int]) -> int | None:
         if said.lower() in ("q", "quit"):
             return None
         if said == "?":
-            print("Legal: " + " ".join(board.name(action) for action in legal))
+            print("Legal: " + " ".join(board.name(action, first) for action in legal))
             continue
-        action = board.action(said)
+        action = board.action(said, first)
         if action in legal:
             return action
         why = "is no move here" if action is None else "is not legal now"

@@ -43,6 +43,7 @@ class Serve(AbstractServe):
             env=env,
             player=player,
             names=[board.name(action) for action in range(board.num_actions)],
+            other_names=[board.name(action, False) for action in range(board.num_actions)],
             shape=board.shape,
             draw=board.svg,
             viewer=_viewer if isinstance(env, PgxEnvironment) else None,

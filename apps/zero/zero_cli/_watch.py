@@ -56,7 +56,7 @@ class Watch(AbstractCommand):
                 break
             action = table.think()
             side = f"{'X' if table.first_moves else 'O'} " if world.players == 2 else ""
-            print(f"{number + 1}. {side}{board.name(action)}", flush=True)
+            print(f"{number + 1}. {side}{board.name(action, table.first_moves)}", flush=True)
             table.move(action)
             time.sleep(self.delay)
         whose = " for X, who moved first" if world.players == 2 else ""

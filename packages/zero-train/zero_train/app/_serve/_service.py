@@ -36,7 +36,10 @@ class Game:
     - `title`: what the game is called.
     - `env`: the environment.
     - `player`: the player at full strength.
-    - `names`: what each action is called; all different, without spaces, in lower case.
+    - `names`: what each action is called when who moved first makes it; all different, without
+        spaces, in lower case.
+    - `other_names`: what they are called when the other one does; by default the same. Where they
+        differ, every move passes the turn.
     - `sides`: what the player who moves first is called, and the other one.
     - `shape`: rows and columns of a board of stones. The first two planes of the features are then
         the stones of the player to move and those of the opponent, and action `i` is cell `i`, row
@@ -53,6 +56,7 @@ class Game:
     env: AbstractDiscreteEnvironment
     player: PlanningActor
     names: Sequence[str]
+    other_names: Sequence[str] | None = None
     sides: tuple[str, str] = ("X", "O")
     shape: tuple[int, int] | None = None
     style: Literal["squares", "holes", "points", "hexagons"] = "squares"
@@ -111,7 +115,8 @@ class Service:
 
     def __init__(self, game: Game):
         self.game = game
-        self._actions = {name: action for action, name in enumerate(game.names)}
+        self._names = game.names, game.other_names or game.names
+        self._actions = [{name: i for i, name in enumerate(names)} for names in self._names]
         self._compiled: set[int] = set()
         self._compiling = threading.Lock()
 
@@ -125,7 +130,7 @@ class Service:
             "rows": rows,
             "columns": columns,
             "style": game.style if game.shape else "picture",
-            "places": {name: self._cells(action) for name, action in self._actions.items()}
+            "places": {name: self._cells(action) for action, name in enumerate(game.names)}
             if game.shape
             else {},
             "strengths": STRENGTHS,
@@ -144,12 +149,12 @@ class Service:
         assert position.obs.legal is not None
         legal = [] if over else np.flatnonzero(position.obs.legal[0]).tolist()
         total = float(position.total)
-        thought = None
+        side, thought = 0 if first else 1, None
         if question.think and not over:
-            thought = self._said(self._think(position, question), legal)
+            thought = self._said(self._think(position, question), legal, side)
         return {
-            "side": 0 if first else 1,
-            "legal": [self.game.names[action] for action in legal],
+            "side": side,
+            "legal": [self._names[side][action] for action in legal],
             "over": over,
             "winner": None if not over or total == 0 else 0 if total > 0 else 1,
             "compiled": question.simulations in self._compiled,
@@ -158,18 +163,16 @@ class Service:
         }
 
     def _replay(self, question: Question) -> _Position:
-        actions = []
-        for number, name in enumerate(question.moves, 1):
-            action = self._actions.get(name)
-            if action is None:
-                raise Refusal(422, f"move {number}, {ascii(name)}, is no move of this game.")
-            actions.append(action)
-        moves = np.zeros(MAX_MOVES, np.int32)
-        moves[: len(actions)] = actions
-        numbers = map(jnp.asarray, (moves, np.int32(len(actions)), np.int32(question.seed)))
+        # What a name means depends on whose move it is, which only the replay knows.
+        moves, count = np.zeros((MAX_MOVES, 2), np.int32), len(question.moves)
+        for i, name in enumerate(question.moves):
+            moves[i] = [actions.get(name, -1) for actions in self._actions]
+            if max(moves[i]) < 0:
+                raise Refusal(422, f"move {i + 1}, {ascii(name)}, is no move of this game.")
+        numbers = map(jnp.asarray, (moves, np.int32(count), np.int32(question.seed)))
         found = _Position(*_replay(self.game.env, self.game.viewer, *numbers))
         plies = int(found.plies)
-        if plies < len(actions):
+        if plies < count:
             name = question.moves[plies]
             if bool(found.over):
                 raise Refusal(422, f"the game was over before move {plies + 1}, {ascii(name)}.")
@@ -190,12 +193,12 @@ class Service:
         self._compiled.add(question.simulations)
         return thought
 
-    def _said(self, thought: Thought, legal: list[int]) -> dict[str, Any]:
-        names, searched = self.game.names, bool(thought.visits.any())
+    def _said(self, thought: Thought, legal: list[int], side: int) -> dict[str, Any]:
+        names, searched = self._names[side], bool(thought.visits.any())
         return {
             "move": names[thought.action],
             "value": _number(thought.value),
-            "line": [names[action] for action in thought.line],
+            "line": [self._names[(side + i) % 2][a] for i, a in enumerate(thought.line)],
             "moves": [
                 {
                     "name": names[action],
@@ -220,7 +223,7 @@ class Service:
         first, second = (own, other) if bool(position.seen_first) else (other, own)
         cells = (first + 2 * second).tolist()
         # Of a column the upper stone is the last one.
-        last = self._cells(self._actions[moves[-1]]) if moves else []
+        last = self._cells(self._actions[0][moves[-1]]) if moves else []
         return {"cells": cells, "last": next((cell for cell in last if cells[cell]), None)}
 
     def _cells(self, action: int) -> list[int]:
@@ -241,24 +244,28 @@ def _number(value: Any) -> float:
 def _replay(
     env: AbstractDiscreteEnvironment,
     viewer: Callable[[Any], Array] | None,
-    moves: Int[Array, " most"],
+    moves: Int[Array, "most sides"],
     count: Int[Array, ""],
     seed: Int[Array, ""],
 ) -> tuple[Any, ...]:
     """The fields of a `_Position` after the first `count` moves, or before the first one that
-    cannot be made."""
+    cannot be made. A move is two actions: the first side's of this name, and the other's; -1 is
+    none."""
     key = jr.key(seed)
     start = env.init(key=jr.fold_in(key, 0))
 
+    def chosen(ply: Any, first: Any) -> Int[Array, ""]:
+        return jnp.where(first, moves[ply, 0], moves[ply, 1])
+
     def possible(carry: Any) -> Bool[Array, ""]:
-        ply, state, _, _, over = carry
-        legal = env.observe(state).legal
+        ply, state, first, _, over = carry
+        legal, action = env.observe(state).legal, chosen(ply, first)
         assert legal is not None
-        return (ply < count) & ~over & legal[moves[ply]]
+        return (ply < count) & ~over & (action >= 0) & legal[action]
 
     def move(carry: Any) -> Any:
         ply, state, first, total, _ = carry
-        state, transition = env.step(state, moves[ply], key=jr.fold_in(key, ply + 1))
+        state, transition = env.step(state, chosen(ply, first), key=jr.fold_in(key, ply + 1))
         total = total + jnp.where(first, transition.reward, -transition.reward)
         first = first ^ (transition.discount < 0)
         return ply + 1, state, first, total, transition.last
