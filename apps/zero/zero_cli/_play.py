@@ -13,11 +13,11 @@ from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractEnvironment, PgxEnvironment
 from zero_train import AbstractActor
-from zero_train.app import AbstractCommand, App, Bounds, Episode, load, UsageError, with_simulations
+from zero_train.app import AbstractCommand, App, Bounds, Episode, load, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
-from ._worlds import build_world
+from ._worlds import world_of_two
 
 
 class Table:
@@ -93,10 +93,7 @@ class Play(AbstractCommand):
 
     def __call__(self, app: App[Config]) -> None:
         trained = load(app, self.run)
-        world = build_world(trained.config.env)
-        if world.players != 2:
-            hint = f"`zero watch {self.run}` shows how it plays"
-            raise UsageError(f"{world.name} has one player; {hint}.")
+        world = world_of_two(trained.config.env, self.run)
         actor = with_simulations(trained.player, self.simulations)
         table, board = Table(world.env, actor, key=jr.key(self.seed)), Board.of(world)
         human_first, picture = self.seat == "first", pathlib.Path(self.run) / "play.svg"

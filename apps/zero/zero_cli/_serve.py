@@ -8,7 +8,7 @@ from zero_train.app import AbstractServe, Game, Trained, UsageError
 
 from ._board import Board
 from ._config import Config
-from ._worlds import build_world
+from ._worlds import world_of_two
 
 
 #: What the sides of games are called whose stones have colours, and how their cells look.
@@ -28,13 +28,10 @@ class Serve(AbstractServe):
     """Play against a trained player in the browser."""
 
     def game(self, trained: Trained[Config]) -> Game:
-        world = build_world(trained.config.env)
+        world = world_of_two(trained.config.env, self.run)
         board = Board.of(world)
         # Who plays a game of two searches a tree.
         player: Any = trained.player
-        if world.players != 2:
-            hint = f"`zero watch {self.run}` shows how it plays"
-            raise UsageError(f"{world.name} has one player; {hint}.")
         if board.shape is None and not hasattr(world.env, "render"):
             raise UsageError(f"{world.name} cannot be drawn; `zero play {self.run}` may do.")
         env: Any = world.env

@@ -1,11 +1,13 @@
 // The page of `serve`. The server keeps no game: the list of moves is here, and each question sends it.
 
 const BLUNDER = 0.2; // of the winning chance
+const WORTH_SHOWING = 0.02; // of the search, on the board
 const $ = (id) => document.getElementById(id);
 const token = location.hash.slice(1);
 
 let about; // what the game is
 let shown; // the last position that was answered
+let answered = 0; // the number of moves before it
 let thought = null; // what the player thinks of it
 let moves = [];
 let seed = 0;
@@ -27,7 +29,7 @@ function say(text, alert = false) {
   $("status").classList.toggle("alert", alert);
 }
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const chance = (value) => (1 + value / about.max_value) / 2;
 const simulations = () => Number($("strength").value);
 const person = () => ($("side").value === "both" ? null : Number($("side").value));
@@ -62,6 +64,22 @@ function ask(list, think) {
   return fetched("api/position", { method: "POST", body: JSON.stringify(question) });
 }
 
+let searching = 0;
+
+/** Answers to questions that were asked before may still be under way: no more than two at a time. */
+async function askThoughts(list, now) {
+  while (searching >= 2) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    if (now !== turn) return null;
+  }
+  searching += 1;
+  try {
+    return await ask(list, true);
+  } finally {
+    searching -= 1;
+  }
+}
+
 // ---- a game
 
 function remember(list, answer) {
@@ -83,6 +101,7 @@ async function refresh(spoken = "") {
     const answer = await ask(list, false);
     if (now !== turn) return;
     shown = answer;
+    answered = list.length;
     thought = null;
     remember(list, answer);
     draw();
@@ -97,13 +116,15 @@ async function refresh(spoken = "") {
     }
     if (now === turn) await fill(now);
   } catch (error) {
-    if (now === turn) say(error.message, true);
+    if (now !== turn) return;
+    moves.length = Math.min(moves.length, answered); // without what was not answered
+    say(error.message, true);
   }
 }
 
 async function consider(now, list, spoken) {
-  const answer = await ask(list, true);
-  remember(list, answer);
+  const answer = await askThoughts(list, now);
+  if (answer) remember(list, answer);
   if (now !== turn) return;
   thought = answer.thought;
   if (isPersons(answer.side)) {
@@ -121,7 +142,7 @@ async function fill(now) {
   for (let n = 0; n < moves.length && now === turn; n++) {
     if (chances[n] !== undefined) continue;
     const list = moves.slice(0, n);
-    const answer = await ask(list, true);
+    const answer = await askThoughts(list, now);
     if (now === turn) remember(list, answer);
   }
 }
@@ -133,7 +154,7 @@ function outcome(winner) {
 }
 
 function play(move) {
-  if (!shown || shown.over) return;
+  if (!shown || shown.over || answered !== moves.length) return;
   if (!isPersons(shown.side)) return say("It is the player's turn.");
   if (!shown.legal.includes(move)) return say(`${move || "This"} is not a legal move now.`, true);
   moves.push(move);
@@ -268,7 +289,7 @@ function drawCells(analysis) {
     cell.classList.toggle("best", Boolean(idea) && name === analysis.move);
     cell.replaceChildren();
     if (stone) cell.append(make("span", "", `stone ${about.sides[stone - 1]}`));
-    if (idea && (idea.weight >= 0.01 || name === analysis.move)) cell.append(drawIdea(idea));
+    if (idea && (idea.weight >= WORTH_SHOWING || name === analysis.move)) cell.append(drawIdea(idea));
     else if (name && mine) cell.append(make("span", "", "hint"));
   }
 }
@@ -314,7 +335,10 @@ function drawThought(analysis) {
   }
   $("value").textContent = `${about.sides[shown.side]} to move, winning chance ${percent(chance(analysis.value))}.`;
   $("line").textContent = analysis.line.length ? `Expected: ${analysis.line.join(" ")}` : "";
-  const best = [...analysis.moves].sort((a, b) => b.weight - a.weight || b.prior - a.prior).slice(0, 20);
+  const played = (idea) => Number(idea.name === analysis.move);
+  const best = [...analysis.moves]
+    .sort((a, b) => played(b) - played(a) || b.weight - a.weight || b.prior - a.prior)
+    .slice(0, 20);
   const rows = best.map((idea) => {
     const row = make("tr", "", idea.name === analysis.move ? "played" : "");
     const wins = idea.value === null ? "–" : percent(chance(idea.value));
