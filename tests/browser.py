@@ -20,9 +20,8 @@ from playwright.sync_api import Browser, Error, expect, Page, sync_playwright
 import zero_cli._apps as zero
 import zero_othello.__main__ as othello
 from zero_cli._config import presets
-from zero_train.app import AbstractConfig, AbstractServe, App, Trained
+from zero_train.app import AbstractConfig, AbstractServe, App, Question, Service, Trained
 from zero_train.app._serve._http import address, application, run
-from zero_train.app._serve._service import Question, Service
 
 
 SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}
@@ -67,6 +66,7 @@ def opened(browser: Browser, url: str, size: str, scheme: str) -> Iterator[Page]
 
 def status(page: Page) -> str:
     """What the page says when it is the person's turn, or the game is over."""
+    said = ""
     for _ in range(600):
         said = page.locator("#status").inner_text()
         if "Your move" in said or "over" in said or "ended" in said:

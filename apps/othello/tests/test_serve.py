@@ -5,8 +5,7 @@ from zero_othello._config import PRESETS
 from zero_othello._serve import Serve
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
-from zero_train.app import Trained
-from zero_train.app._serve._service import Question, Service
+from zero_train.app import Question, Service, Trained
 
 from .helpers import BEFORE_PASS, by_discs, othello, WIPE_OUT
 

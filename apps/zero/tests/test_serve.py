@@ -7,8 +7,7 @@ from zero_cli._apps import APP
 from zero_cli._board import _chess_move
 from zero_cli._config import presets
 from zero_cli._serve import Serve
-from zero_train.app import load, Trained, UsageError
-from zero_train.app._serve._service import Question, Service
+from zero_train.app import load, Question, Service, Trained, UsageError
 
 
 def test_a_run_is_served(tiny_run):

@@ -15,10 +15,9 @@ from starlette.testclient import TestClient
 from zero_envs import PgxEnvironment
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
-from zero_train.app import Game, UsageError
-from zero_train.app._serve._command import AbstractServe
+from zero_train.app import AbstractServe, Game, Question, Service, UsageError
 from zero_train.app._serve._http import address, application, MAX_BODY
-from zero_train.app._serve._service import MAX_MOVES, Question, Service
+from zero_train.app._serve._service import MAX_MOVES
 
 
 TRACES: list[None] = []
@@ -67,7 +66,8 @@ def test_a_game_is_replayed_with_its_end(client):
         assert answer["last"] == (game["places"][WON[n - 1]][0] if n else None)
         assert set(answer["legal"]) == (set(game["places"]) - set(WON[:n]) if n < 5 else set())
     assert sides[:5] == [0, 1, 0, 1, 0] and stones[-1] == [1, 1, 1, 2, 2, 0, 0, 0, 0]
-    assert answer["over"] and answer["winner"] == 0 and not sum(stones[0])
+    end = asked(client, WON).json()
+    assert end["over"] and end["winner"] == 0 and not sum(stones[0])
     assert asked(client, "a1 a2 b1 b2 c3 c2".split()).json()["winner"] == 1
     drawn = asked(client, DRAWN).json()
     assert drawn["over"] and drawn["winner"] is None and 0 not in drawn["cells"]
@@ -273,7 +273,7 @@ def test_ten_thousand_requests_of_a_stranger(service):
 
 def _strange(draws: random.Random):
     """A request: random bytes, random JSON, or a good one with something changed."""
-    headers = dict(JSON)
+    headers: dict[str, str | bytes] = dict(JSON)
     kind = draws.randrange(4)
     if kind == 0:
         content = draws.randbytes(draws.randrange(200))

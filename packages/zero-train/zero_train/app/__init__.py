@@ -70,6 +70,8 @@ from ._report import (
 from ._serve import (
     AbstractServe as AbstractServe,
     Game as Game,
+    Question as Question,
+    Service as Service,
 )
 from ._sinks import (
     TensorBoardSink as TensorBoardSink,

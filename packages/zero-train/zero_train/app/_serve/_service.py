@@ -72,7 +72,7 @@ class Question:
     **Attributes:**
 
     - `moves`: names of moves, from the start of the game.
-    - `simulations`: one of `STRENGTHS`.
+    - `simulations`: 0, 16, 64 or 256 a move.
     - `think`: whether the player's thoughts are asked for.
     - `seed`: of the game's chance.
     """

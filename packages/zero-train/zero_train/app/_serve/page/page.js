@@ -186,13 +186,14 @@ async function load() {
   let other = 0;
   if (words[0]?.startsWith("seed:")) other = Number(words.shift().slice(5)) || 0;
   const before = [moves, seed, sides, chances];
+  turn += 1; // what is under way belongs to the game before
   start(words, other);
   try {
     await ask(words, false);
     refresh(`Loaded ${words.length} moves.`);
   } catch (error) {
     [moves, seed, sides, chances] = before;
-    say(error.message, true);
+    refresh(error.message);
   }
 }
 
