@@ -280,14 +280,14 @@ def _strange(draws: random.Random):
     elif kind == 1:
         content = json.dumps(_any(draws, 3)).encode()
     else:
-        moves = [f"{draws.choice('abc')}{draws.randint(1, 3)}" for _ in range(draws.randrange(4))]
+        moves = [f"{draws.choice('abc')}{draws.randint(1, 3)}" for _ in range(draws.randrange(7))]
         question = {"moves": moves, "simulations": draws.choice((0, 16)), "think": True, "seed": 1}
-        if draws.random() < 0.5:
+        if draws.random() < 0.3:
             question[draws.choice([*question, "more"])] = _any(draws, 2)
         if question["simulations"] in (64, 256):  # to compile these is not what is asked here
             question["simulations"] = 0
         content = bytearray(json.dumps(question).encode())
-        if draws.random() < 0.3:
+        if draws.random() < 0.2:
             content[draws.randrange(len(content))] = draws.randrange(256)
         content = bytes(content)
     if draws.random() < 0.05:

@@ -77,10 +77,7 @@ from ._sinks import (
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
 )
-from ._thought import (
-    think as think,
-    Thought as Thought,
-)
+from ._thought import Thought as Thought
 from ._train import train as train
 from ._view import View as View
 from ._watch import (

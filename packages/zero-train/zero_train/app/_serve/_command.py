@@ -42,7 +42,7 @@ class AbstractServe(AbstractCommand):
     def __call__(self, app: App[Any]) -> None:
         try:
             from ._http import address, application, is_loopback, run
-        except ImportError as e:
+        except ModuleNotFoundError as e:
             raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
         service = Service(self.game(load(app, self.run)))
         with self._listening() as listening:

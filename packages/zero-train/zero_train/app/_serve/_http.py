@@ -96,7 +96,7 @@ def run(app: Starlette, listening: socket.socket) -> None:
     """Serves an application until the process is told to stop."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
@@ -229,7 +229,9 @@ class _Guard:
     def _refused(self, headers: Headers, path: str) -> Response | None:
         hosts, origin = headers.getlist("host"), headers.get("origin")
         if len(hosts) != 1 or not self._is_bound(hosts[0].lower()):
-            return _error(400, f"this is not the host that was asked for; ask {self._host}.")
+            return _error(
+                400, f"the Host header must name what was bound, {self._host}:{self._port}."
+            )
         if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
             return _error(403, "other pages may not ask.")
         if self._token is not None and path.startswith("/api/"):
@@ -250,10 +252,8 @@ class _Guard:
         if name in (self._host.lower(), f"[{self._host.lower()}]"):
             return True
         if self._host in _EVERYWHERE:
-            return _number_of(name) is not None or name in (
-                "localhost",
-                socket.gethostname().lower(),
-            )
+            own = ("localhost", socket.gethostname().lower())
+            return _number_of(name) is not None or name in own
         return is_loopback(self._host) and is_loopback(name)
 
 
