@@ -145,10 +145,10 @@ class Board(AbstractBoard):
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
 
-    def name(self, action: int) -> str:
+    def name(self, action: int, first: bool = True) -> str:
         return name(action)
 
-    def action(self, name: str) -> int:
+    def action(self, name: str, first: bool = True) -> int:
         return parse(name)
 
     def draw(self, game: Game, *, plain: bool) -> str | Text:
