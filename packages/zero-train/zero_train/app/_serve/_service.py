@@ -202,7 +202,7 @@ class Service:
     def _search(self, game: Game, question: Question) -> tuple[Plan, Tree | None]:
         actor: Any = with_simulations(self._player, question.simulations)
         state, obs = jax.tree.map(lambda x: x[None], (game.state, game.obs))
-        plan, tree = _search(actor, state, obs, jr.key(question.seed)[None])
+        plan, tree = _grow(actor, state, obs, jr.key(question.seed)[None])
         return jax.tree.map(lambda x: np.asarray(x)[0], plan), tree
 
     def _shown(self, game: Game) -> Mapping[str, Any]:
@@ -241,7 +241,7 @@ def _line(plan: Plan, tree: Tree) -> list[int]:
 
 
 @eqx.filter_jit
-def _search(
+def _grow(
     actor: PlanningActor, state: PyTree[Array], obs: Observation, keys: Key[Array, " batch"]
 ) -> tuple[Plan, Tree | None]:
     """The plan of a player that sees the state for the first time, and its tree."""
