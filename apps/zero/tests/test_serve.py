@@ -1,5 +1,7 @@
 """Runs in the browser: what their boards and moves become."""
 
+import re
+import socket
 from typing import Any
 
 import jax
@@ -10,6 +12,9 @@ from zero_cli._board import _chess_move
 from zero_cli._config import presets
 from zero_cli._serve import Serve
 from zero_train.app import load, Question, Service, Trained, UsageError
+
+
+_NAME = re.escape(socket.gethostname())
 
 
 def test_a_run_is_served(tiny_run):
@@ -25,6 +30,19 @@ def test_a_run_is_served(tiny_run):
     # At the end pgx has changed the player to move once more; the stones keep their sides.
     over = service.answer(Question((*moves, "b3")))
     assert over["winner"] == 0 and over["cells"] == [2, 1, 0, 2, 1, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "host, shown",
+    [("127.0.0.1", r"http://127\.0\.0\.1:%d/ "), ("0.0.0.0", rf"http://{_NAME}:%d/#\S{{22}} ")],
+)
+def test_the_address_to_open_is_printed(zero, tiny_run, monkeypatch, host, shown):
+    """With a token where others reach it."""
+    ports = []
+    stop = lambda app, listening: ports.append(listening.getsockname()[1])
+    monkeypatch.setattr("zero_train.app._serve._http.run", stop)
+    code, out, err = zero("serve", tiny_run, "--host", host, "--port", "0")
+    assert (code, err) == (0, "") and re.search(f"Tic tac toe: open {shown % ports[0]}", out)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ _PAGE = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
 }
-_EVERYWHERE = ("0.0.0.0", "::")
+_EVERYWHERE = ("", "0.0.0.0", "::")
 _HEADERS = {
     # Boards that are pictures are shown from a blob: as an image, an SVG runs no scripts.
     "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; base-uri 'none'; "
