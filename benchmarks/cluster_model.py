@@ -62,12 +62,14 @@ class Assumed:
     **Attributes:**
 
     - `utilisation`: of the peak by the network, whatever its batch.
+    - `copy`: bytes a second that a host copies from its devices for a checkpoint.
     - `disk`: bytes a second that all processes together write.
     - `wire`: bytes a second that pass between acting and learning hosts.
     - `plies`: of a game of an evaluation.
     """
 
     utilisation: float = 0.3
+    copy: float = 5e9
     disk: float = 1e9
     wire: float = 50e9
     plies: int = 60
@@ -139,7 +141,6 @@ class Work:
     state: float
     evaluated: int
     evaluate_every: int
-    checkpoint_every: int
 
 
 def all_reduce(cluster: Cluster, size: float) -> float:
@@ -182,8 +183,20 @@ def step(
     # Matches have too few games to fill the devices: their plies take launches and turns.
     played = assumed.plies * work.evaluated * (each["launches"] + each["turns"])
     parts["evaluation"] = played / work.evaluate_every
-    parts["checkpoints"] = work.state / assumed.disk / work.checkpoint_every
+    copying, writing = work.state / cluster.hosts / assumed.copy, work.state / assumed.disk
+    parts["checkpoints"] = sum(parts.values()) * stopped(copying, writing)
     return parts
+
+
+def stopped(copying: float, writing: float) -> float:
+    """The seconds that checkpoints by the clock stop training, for each second that it goes on.
+
+    Training waits for the copy, and for what is left of writing the checkpoint before. It goes on
+    for 60 s, or for 20 times what it waited if that is longer. Where it has to wait for the writing
+    again and again, this is where the two times settle.
+    """
+    between = max(60, 20 * copying, 20 * (copying + writing) / 21)
+    return (copying + max(0.0, writing - between)) / between
 
 
 # Acting and learning apart. `search` and `update` are the seconds of a step that its devices share,
@@ -250,7 +263,6 @@ def work_of(preset: str) -> Work:
         state=size(state),
         evaluated=evaluated,
         evaluate_every=config.evaluate_every,
-        checkpoint_every=config.checkpoint_every,
     )
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All that is to be measured on the day a GPU is there, in order of worth, each part with a time limit of
-# its own. OUT/results.jsonl gets the figures, one JSON line each, OUT/log.txt all else that is printed,
-# and OUT/traces.tar.gz a profile of one step of each app.
+# its own; the limits are shares that add up to all of the time. OUT/results.jsonl gets the figures, one
+# JSON line each, OUT/log.txt all else that is printed, and OUT/traces.tar.gz a profile of one step of each
+# app.
 #
 #     bash benchmarks/gpu_day.sh OUT                      # an hour
 #     MINUTES=9 bash benchmarks/gpu_day.sh OUT            # what fits into nine minutes
@@ -63,30 +64,30 @@ if [[ -n ${SMALL:-} ]]; then
     rounds=(--simulations 8 --considered 8 --batches 2 --runs 2) boards=(--games 64 --turns 3)
     kernels=(--cells 16x8 --runs 2)
 else
-    cells=(1024x32 1024x128 128x800 1x800) deep=(1024x32 128x800) network=6x128 standard=standard
+    cells=(1024x64 1024x128 128x800 1x800) deep=(1024x64 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
     rounds=(--simulations 32 128 --batches 1 128 1024) boards=()
     kernels=(--cells 1024x32 1024x128 128x800)
 fi
 
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
-part search 20 "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
-part search-network 15 "$python" search_vs_mctx.py --no-naive --runs 3 --network "$network" \
+part search 13 "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
+part search-network 10 "$python" search_vs_mctx.py --no-naive --runs 3 --network "$network" \
     --cells "${deep[@]}"
 # The same with the loops of the search in one CUDA graph (docs/accelerators.md).
-part search-graph 10 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
+part search-graph 7 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
     "$python" search_vs_mctx.py --no-naive --runs 3 --cells "${cells[@]}"
-part search-kernels 6 "$python" search_kernels.py "${kernels[@]}"
+part search-kernels 5 "$python" search_kernels.py "${kernels[@]}"
 part env-othello 3 "$python" envs_othello.py "${boards[@]}"
-train othello 30 --preset "$standard"
-part strength-othello 8 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
+train othello 22 --preset "$standard"
+part strength-othello 6 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
     --games "$games" --json
-part rounds 5 "$python" search_rounds.py "$runs/othello" --question time "${rounds[@]}"
-part spo 8 "$python" spo_training.py "${spo[@]}"
-train minesweeper 12 --preset "$minesweeper"
-train monsters 8 --preset "$monsters"
+part rounds 3 "$python" search_rounds.py "$runs/othello" --question time "${rounds[@]}"
+part spo 6 "$python" spo_training.py "${spo[@]}"
+train minesweeper 8 --preset "$minesweeper"
+train monsters 5 --preset "$monsters"
 for app in othello minesweeper monsters spo; do
-    part "trace-$app" 5 "$python" _trace.py "$app" "$runs/traces/$app" ${SMALL:+--preset tiny}
+    part "trace-$app" 3 "$python" _trace.py "$app" "$runs/traces/$app" ${SMALL:+--preset tiny}
 done
 [[ -d $runs/traces ]] && tar -C "$runs" -czf "$out/traces.tar.gz" traces
 echo "the results are in $out/results.jsonl"

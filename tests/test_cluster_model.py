@@ -39,9 +39,11 @@ def test_a_step_is_the_sum_of_its_parts(model):
         state=600.0,
         evaluated=8,
         evaluate_every=10,
-        checkpoint_every=20,
     )
-    found = model.step(cluster, work, shards, compiled, model.Assumed(0.5, disk=6.0, plies=5))
+    assumed = model.Assumed(0.5, copy=200.0, disk=60.0, plies=5)
+    found = model.step(cluster, work, shards, compiled, assumed)
+    checkpoints = found.pop("checkpoints")
+    assert checkpoints == pytest.approx(sum(found.values()) * 3 / 60)
     assert found == pytest.approx(
         {
             "launches": 4 * 3 * 10 + 5 + 4 * 2,
@@ -52,9 +54,15 @@ def test_a_step_is_the_sum_of_its_parts(model):
             "update FLOPs": 2 * 5 * 30 / 50,
             "sums": 2 * (3 + 3 + 2 * 16 / 8),
             "evaluation": 5 * 8 * (10 + 13) / 10,
-            "checkpoints": 600 / 6 / 20,
         }
     )
+
+
+def test_checkpoints_by_the_clock_stop_training_for_a_twentieth_at_most(model):
+    assert model.stopped(copying=0.6, writing=50) == pytest.approx(0.6 / 60)
+    assert model.stopped(copying=6, writing=50) == pytest.approx(6 / 120)
+    # Training goes on for 100 s, and waits 2 s for the copy and 3 s for the rest of the writing.
+    assert model.stopped(copying=2, writing=103) == pytest.approx(5 / 100)
 
 
 def test_devices_that_only_act_gain_where_not_all_is_shared(model):
@@ -69,3 +77,15 @@ def test_devices_that_only_act_gain_where_not_all_is_shared(model):
 def test_the_latency_of_nccl(model):
     assert model.nccl_latency(1) == pytest.approx(21.2e-6)
     assert model.nccl_latency(32) == pytest.approx((21.2 + 2 * 5 * 8.5) * 1e-6)
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_prints_its_tables(model, monkeypatch, capsys):
+    """With the real configuration, the update of which is traced to count its operations."""
+    monkeypatch.setattr("sys.argv", ["cluster_model.py"])
+    monkeypatch.syspath_prepend(str(pathlib.Path(model.__file__).parent))
+    model.main()
+    printed = capsys.readouterr().out
+    page = pathlib.Path(__file__).parents[1] / "docs" / "cluster-model.md"
+    shown = [line for line in page.read_text().splitlines() if line.startswith("| a step")]
+    assert shown and all(line in printed for line in shown)

@@ -49,7 +49,7 @@ def test_figures_to_read(minesweeper):
         (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
         (["train", "--batch", 5], "--batch 5 does not divide into --shards 8"),
         (["train", "--capacity", 5], "--capacity 5 holds no window of --length 33"),
-        (["train", "--devices", 3], "--shards 8 does not divide over --devices 3"),
+        (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
         (["eval", "--layouts", 8], "--layouts does not apply to tiebreak; it is for belief,"),

@@ -12,6 +12,8 @@ from zero_train import AbstractActor, EnvironmentModel, PlanningActor
 from zero_train.app import Game
 
 
+name, parse = Board().name, Board().action
+
 #: How often the evaluator below was traced: a planner that compiles twice shows here.
 TRACES: list[None] = []
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from zero_othello._board import draw, draw_rich, name, parse, PASS, Position, result
+from zero_othello._board import draw, draw_rich, PASS, Position
 
+from .helpers import name, parse
 from .oracle import Game
 
 
@@ -97,10 +98,9 @@ def test_colours_say_the_same_as_letters():
 def test_results():
     def final(black: int, white: int) -> str:
         squares = np.arange(64).reshape(8, 8)
-        board = Position(
+        return Position(
             squares < black, (squares >= black) & (squares < black + white), "black", (), True
-        )
-        return result(board)
+        ).result
 
     assert final(13, 0) == "black wins by 13"
     assert final(20, 44) == "white wins by 24"

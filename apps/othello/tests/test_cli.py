@@ -37,7 +37,7 @@ def othello(run_main):
         (["train", "--engine", "mctx", "--search", "puct"], "--engine mctx has no --search puct"),
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
         (["train", "--envs", "12"], "--envs 12 does not divide into --shards 8"),
-        (["train", "--devices", "3"], "--shards 8 does not divide over --devices 3"),
+        (["train", "--devices", "3"], "--shards 8 does not divide over 3 devices"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
         (["eval", "nowhere", "--games", "7"], "--games 7 was given; give an even number"),
         (["eval", "nowhere", "--simulations", "-1"], "--simulations -1 was given; give 0"),
@@ -94,6 +94,7 @@ def test_eval_prints_one_json_line(othello, tiny_run):
         "score",
         "score_low",
         "score_high",
+        "mean_length",
         "simulations",
     ]
     assert row["games"] == 4 == row["wins"] + row["draws"] + row["losses"]

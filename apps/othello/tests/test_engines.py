@@ -8,11 +8,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_othello._board import parse
 from zero_othello._engines import opponent, OPPONENTS, SQUARE_WEIGHTS
 from zero_train import match, PlanningActor
 
-from .helpers import othello, WIPE_OUT
+from .helpers import othello, parse, WIPE_OUT
 from .oracle import Game, PASS, random_game
 
 

@@ -1,12 +1,16 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from zero_envs import PgxEnvironment
-from zero_othello._board import parse, PASS, position_of
+from zero_othello._board import PASS, position_of
+from zero_othello._gtp import GtpEngine
+from zero_search import TreeSearch
+from zero_train import EnvironmentModel, NonFiniteError, PlanningActor, PolicyActor
 from zero_train.app import Game as Played
 
-from .helpers import BEFORE_PASS, new_game, TRACES, WIPE_OUT
+from .helpers import BEFORE_PASS, new_game, othello, parse, TRACES, WIPE_OUT
 from .oracle import Game, random_game
 
 
@@ -86,6 +90,25 @@ def test_illegal_moves_name_the_legal_ones():
         game.play(PASS)
     with pytest.raises(ValueError, match="over"):
         _ = game.plan
+
+
+def test_a_network_that_returns_nan_has_no_plan():
+    """Nor has GTP a move then, but it goes on."""
+
+    def broken(obs):
+        return jnp.full(65, jnp.nan), jnp.zeros(())
+
+    def worthless(obs):
+        return jnp.zeros(65), jnp.full((), jnp.nan)
+
+    search = PlanningActor(TreeSearch(2), EnvironmentModel(othello(), broken))
+    for actor in (search, PolicyActor(broken), PolicyActor(worthless)):
+        game = new_game(actor)
+        with pytest.raises(NonFiniteError, match="NaN or infinity in the position after 0 moves"):
+            _ = game.plan
+    engine = GtpEngine(game)
+    assert str(engine.respond("7 genmove b")).startswith("?7 The player's network returned NaN")
+    assert engine.respond("play b d3") == "=\n\n"
 
 
 def test_plans():

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from zero_othello._board import parse
 from zero_othello._gtp import GtpEngine, serve
 
-from .helpers import BEFORE_PASS, new_game, WIPE_OUT
+from .helpers import BEFORE_PASS, new_game, parse, WIPE_OUT
 from .oracle import Game
 
 

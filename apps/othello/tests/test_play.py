@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Colour, draw, parse, position_of
+from zero_othello._board import Colour, draw, position_of
 from zero_train import PolicyActor
-from zero_train.app import Game as Played, Match
+from zero_train.app import Game as Played, Session
 
-from .helpers import BEFORE_PASS, by_discs, new_game, WIPE_OUT
+from .helpers import BEFORE_PASS, by_discs, name, new_game, parse, WIPE_OUT
 from .oracle import Game
 
 
@@ -36,10 +36,10 @@ def run(
     """What was said, the script, and the game at the end."""
     script, out = Script(*lines), io.StringIO()
     console = Console(file=out, width=100, **options)
-    match = Match(start or new_game(), console, read=script, first=colour == "black")
-    match.run()
+    session = Session(start or new_game(), console, read=script, first=colour == "black")
+    session.run()
     assert not script.lines, "the session ended before its input did"
-    return out.getvalue(), script, match.game
+    return out.getvalue(), script, session.game
 
 
 def replies(text: str) -> list[int]:
@@ -123,6 +123,10 @@ def test_why_explains_the_last_reply():
     (reply,) = replies(text)
     assert text.count("I have not moved yet.") == 2
     assert f"Why I played {'abcdefgh'[reply % 8]}{reply // 8 + 1}" in text
+    # Where the player moved first, its first move stands after `undo`.
+    text, _, game = run("c5", "undo", "why", colour="white")
+    opening = name(replies(text)[0]).lower()
+    assert game.num_plies == 1 and f"Why I played {opening}" in text
 
 
 def test_undo_takes_back_a_move_and_its_reply():

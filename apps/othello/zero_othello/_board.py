@@ -21,28 +21,6 @@ COLUMNS = "ABCDEFGH"
 Colour = Literal["black", "white"]
 
 
-def name(action: int) -> str:
-    """`"D3"` for a square, `"pass"` for a pass."""
-    if action == PASS:
-        return "pass"
-    if not 0 <= action < PASS:
-        raise ValueError(f"action {action} is out of range: use 0 to 63, or 64 for a pass")
-    return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
-
-
-def parse(text: str) -> int:
-    """The action of a text such as `d3`, `D3` or `pass`. It may be illegal in a position.
-
-    **Raises:** `ValueError` for other texts.
-    """
-    move = text.strip().upper()
-    if move == "PASS":
-        return PASS
-    if len(move) == 2 and move[0] in COLUMNS and move[1] in "12345678":
-        return SIZE * (int(move[1]) - 1) + COLUMNS.index(move[0])
-    raise ValueError(f'"{text.strip()}" is not a square: give a1 to h8 (column, then row) or pass')
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Position:
     """A position.
@@ -70,6 +48,13 @@ class Position:
     def discs(self) -> Int8[np.ndarray, "8 8"]:
         """1 black, -1 white, 0 empty."""
         return self.black.astype(np.int8) - self.white.astype(np.int8)
+
+    @property
+    def result(self) -> str:
+        """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
+        if self.margin == 0:
+            return "draw"
+        return f"{'black' if self.margin > 0 else 'white'} wins by {abs(self.margin)}"
 
 
 def draw(position: Position, last: int | None = None) -> str:
@@ -119,15 +104,7 @@ def caption(position: Position, black: str, white: str) -> str:
             ("white", white, position.white),
         )
     )
-    return f"   {counts}   {result(position) if position.over else f'{position.colour} to move'}"
-
-
-def result(position: Position) -> str:
-    """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
-    if position.margin == 0:
-        return "draw"
-    winner = "black" if position.margin > 0 else "white"
-    return f"{winner} wins by {abs(position.margin)}"
+    return f"   {counts}   {position.result if position.over else f'{position.colour} to move'}"
 
 
 def position_of(game: Game) -> Position:
@@ -146,13 +123,29 @@ class Board(AbstractBoard):
     about = "play on that square (column A-H, row 1-8 from the top)"
 
     def name(self, action: int, first: bool = True) -> str:
-        return name(action)
+        """`"D3"` for a square, `"pass"` for a pass."""
+        if action == PASS:
+            return "pass"
+        if not 0 <= action < PASS:
+            raise ValueError(f"action {action} is out of range: use 0 to 63, or 64 for a pass")
+        return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
 
     def action(self, name: str, first: bool = True) -> int:
-        return parse(name)
+        """The action of a text such as `d3`, `D3` or `pass`. It may be illegal in a position.
+
+        **Raises:** `ValueError` for other texts.
+        """
+        move = name.strip().upper()
+        if move == "PASS":
+            return PASS
+        if len(move) == 2 and move[0] in COLUMNS and move[1] in "12345678":
+            return SIZE * (int(move[1]) - 1) + COLUMNS.index(move[0])
+        raise ValueError(
+            f'"{name.strip()}" is not a square: give a1 to h8 (column, then row) or pass'
+        )
 
     def draw(self, game: Game, *, plain: bool) -> str | Text:
         return (draw if plain else draw_rich)(position_of(game), game.action)
 
     def result(self, game: Game) -> str:
-        return result(position_of(game))
+        return position_of(game).result

@@ -9,7 +9,7 @@ import tyro
 from zero_train.app import AbstractTreeSearchConfig, Bounds, UsageError
 
 
-#: More plies than any game has. There are 60 discs to place, and passes.
+#: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.
 LONGEST_GAME = 128
 
 #: The allowed range of `--simulations`, inclusive; 0 is the network without a search.

@@ -12,14 +12,13 @@ from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_search import PlayoutModel, sample_action, TreeSearch
 from zero_train import AbstractActor, EnvironmentModel, indifferent, PlanningActor, RandomActor
 
+from ._config import LONGEST_GAME
+
 
 Opponent = Literal["random", "greedy", "positional", "uct"]
 
 #: The names of the opponents.
 OPPONENTS: tuple[Opponent, ...] = get_args(Opponent)
-
-#: The maximum number of plies, including passes: at most every other ply is a pass.
-_LONGEST_GAME = 120
 
 _QUADRANT = np.array(
     [
@@ -63,7 +62,7 @@ def opponent(
         return SquareActor(env, SQUARE_WEIGHTS)
     if name == "uct":
         rules = EnvironmentModel(env, indifferent)
-        model = PlayoutModel(rules, num_steps=_LONGEST_GAME)
+        model = PlayoutModel(rules, num_steps=LONGEST_GAME)
         return PlanningActor(TreeSearch.uct(num_playouts), model)
     raise ValueError(f'opponent "{name}" is unknown: choose one of {", ".join(OPPONENTS)}')
 

@@ -16,13 +16,15 @@ from typing import ClassVar
 
 import tyro
 
+from zero_train import NonFiniteError
 from zero_train.app import AbstractCommand, App, Bounds, Game
 
-from ._board import Colour, draw, name, parse, PASS, position_of, SIZE
+from ._board import Board, Colour, draw, PASS, position_of, SIZE
 from ._config import Config, SIMULATIONS
 from ._play import new_game
 
 
+_BOARD = Board()
 _COLOURS: dict[str, Colour] = {"b": "black", "black": "black", "w": "white", "white": "white"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SYNTAX = "syntax error"
@@ -80,7 +82,7 @@ class GtpEngine:
             "play": (2, self._play),
             "protocol_version": (0, lambda: "2"),
             "quit": (0, self._quit),
-            "reg_genmove": (1, lambda colour: name(self._choose(_colour(colour))[1])),
+            "reg_genmove": (1, lambda colour: _BOARD.name(self._choose(_colour(colour))[1])),
             "showboard": (0, self._showboard),
             "time_left": (3, self._time_left),
             "time_settings": (3, self._time_settings),
@@ -104,7 +106,7 @@ class GtpEngine:
             if len(arguments) != number:
                 raise _GtpError(_SYNTAX)
             return f"={identity} {answer(*arguments)}".rstrip() + "\n\n"
-        except _GtpError as error:
+        except (_GtpError, NonFiniteError) as error:
             return f"?{identity} {error}\n\n"
 
     def _quit(self) -> str:
@@ -140,7 +142,7 @@ class GtpEngine:
     def _play(self, colour: str, move: str) -> str:
         mover = _colour(colour)
         try:
-            action = parse(move)
+            action = _BOARD.action(move)
         except ValueError:
             raise _GtpError(_SYNTAX) from None
         game = self._turned_to(mover, "illegal move")
@@ -156,7 +158,7 @@ class GtpEngine:
     def _genmove(self, colour: str) -> str:
         game, action = self._choose(_colour(colour))
         self._games.append(game if game.over else game.play(action))
-        return name(action)
+        return _BOARD.name(action)
 
     def _undo(self) -> str:
         if len(self._games) == 1:

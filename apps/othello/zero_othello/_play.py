@@ -7,7 +7,7 @@ import jax.random as jr
 import tyro
 from rich.console import Console
 
-from zero_train.app import AbstractCommand, App, Bounds, Game, load, Match, with_simulations
+from zero_train.app import AbstractCommand, App, Bounds, Game, load, Session, with_simulations
 
 from ._board import Board, Colour
 from ._config import Config, SIMULATIONS
@@ -31,7 +31,7 @@ class Play(AbstractCommand):
 
     def __call__(self, app: App[Config]) -> None:
         start = new_game(app, self.run, self.simulations, self.seed)
-        Match(start, Console(), first=self.colour == "black").run()
+        Session(start, Console(), first=self.colour == "black").run()
 
 
 def new_game(app: App[Config], run: str, simulations: int | None, seed: int) -> Game:

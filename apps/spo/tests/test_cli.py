@@ -38,7 +38,7 @@ REFERENCE = ["train", "--preset", "reference"]
         ([*REFERENCE, "--envs", "12"], "--envs 12 does not divide into --shards 8; give"),
         ([*REFERENCE, "--batch", "9"], "--batch 9 does not divide into --shards 8"),
         ([*REFERENCE, "--replay", "512"], "--length 33 or --unroll 32; give at least 528."),
-        ([*REFERENCE, "--devices", "3"], "--shards 8 does not divide over --devices 3"),
+        ([*REFERENCE, "--devices", "3"], "--shards 8 does not divide over 3 devices"),
         ([*REFERENCE, "--temperature", "nan"], "--temperature nan was given"),
         ([*REFERENCE, "--epsilon", "0"], "--epsilon 0.0 was given; give at least 1e-09."),
         ([*REFERENCE, "--gamma", "1.5"], "--gamma 1.5 was given; give 0 to 1."),

@@ -8,7 +8,7 @@ import jax.random as jr
 import tyro
 from rich.console import Console
 
-from zero_train.app import AbstractCommand, App, Bounds, Game, load, Match, with_simulations
+from zero_train.app import AbstractCommand, App, Bounds, Game, load, Session, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
@@ -38,4 +38,4 @@ class Play(AbstractCommand):
         board = Board(world, pathlib.Path(self.run) / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))
         print(world.name)
-        Match(start, Console(), first=self.seat == "first").run()
+        Session(start, Console(), first=self.seat == "first").run()

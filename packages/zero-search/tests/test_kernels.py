@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from zero_search import (
+    AbstractBackup,
     AbstractPriorModel,
     AbstractQTransform,
     AbstractSelection,
@@ -76,6 +77,31 @@ class Held(AbstractQTransform):
 
     def __call__(self, node):
         return node.qvalues + self.values[None]
+
+
+class AboveMean(AbstractSelection):
+    """By Q over its mean: the rows of a kernel are wider than the actions are many."""
+
+    def prepare(self, logits):
+        return PUCT().prepare(logits)
+
+    def score(self, node):
+        return node.qvalues - jnp.mean(node.qvalues, axis=1, keepdims=True)
+
+
+class AboveLast(AbstractSelection):
+    """By Q over that of the last action."""
+
+    def prepare(self, logits):
+        return PUCT().prepare(logits)
+
+    def score(self, node):
+        return node.qvalues - node.qvalues[:, -1:]
+
+
+class MeanOfQ(AbstractBackup):
+    def __call__(self, node, outcome):
+        return jnp.mean(node.qvalues, axis=1)
 
 
 class Threefold(AbstractSelection):
@@ -189,6 +215,9 @@ def test_every_rule_of_ours_lowers_to_a_gpu_kernel(selection, backup):
     [
         (TreeSearch(4, kernels="pallas"), RandomDice(RandomTree()), 'only "plain" has them'),
         (TreeSearch(4, selection=Sorting(), kernels="pallas"), RandomTree(), "`sort` in a rule"),
+        (TreeSearch(4, selection=AboveMean(), kernels="pallas"), RandomTree(), "their mean"),
+        (TreeSearch(4, selection=AboveLast(), kernels="pallas"), RandomTree(), "their mean"),
+        (TreeSearch(4, backup=MeanOfQ(), kernels="pallas"), RandomTree(), "their mean"),
         (TreeSearch(4, selection=Threefold(), kernels="pallas"), RandomTree(), "of 3 features"),
         (
             TreeSearch(4, selection=UCB1(qtransform=Held(jnp.ones(6))), kernels="pallas"),

@@ -8,15 +8,16 @@ and for tests.
 
 import dataclasses
 import functools as ft
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jax.extend.core import Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Bool, Int
 
 from ._forest import Forest, NODE
@@ -178,11 +179,22 @@ def _entering(
         return *rescored(rules, node, visit, marks[0] if marks else None, mark, None), visit
 
     shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)
-    row, one = shape(1, width), shape(1)
-    node = jax.eval_shape(NodeStatistics, shape(1, features, width), row, row, one, one, one)
+    one = shape(1)
+
+    def node_of(width):
+        row = shape(1, width)
+        return jax.eval_shape(NodeStatistics, shape(1, features, width), row, row, one, one, one)
+
+    score_and_value = lambda node, out: (rules.selection.score(node), rules.value(node, None, out))
+    narrow, wide = (
+        list(_numbers(jax.make_jaxpr(score_and_value)(node_of(x), one).jaxpr))
+        for x in (actions, width)
+    )
+    if narrow != wide:
+        raise _refusal("a rule that computes with the number of actions, as their mean does,")
     up = jax.eval_shape(Up, one, one, one, one, one)
     action, real = (jax.ShapeDtypeStruct((1,), dtype) for dtype in (jnp.int32, jnp.bool_))
-    given = node, [row] * (planes - 2), action, up, real
+    given = node_of(width), [shape(1, width)] * (planes - 2), action, up, real
     traced, result = jax.make_jaxpr(entered, return_shape=True)(*given)
     if traced.consts:
         raise _refusal("a constant array in a rule")
@@ -194,6 +206,23 @@ def _entering(
     return enter
 
 
+def _numbers(jaxpr: Jaxpr) -> Iterator[tuple[Any, ...]]:
+    """The operations of a traced function in order, each with the numbers that stand in it. Two
+    traces differ where a rule asks how wide a row is: a kernel's rows are wider than the actions
+    are many."""
+    for one in jaxpr.eqns:
+        literals = [np.asarray(x.val).tolist() for x in one.invars if isinstance(x, Literal)]
+        power, start = one.params.get("y"), one.params.get("start_indices")
+        yield one.primitive.name, repr(literals), power, start  # NaN is unequal to itself
+        inner = _inner(one)
+        if inner is not None:
+            yield from _numbers(inner.jaxpr)
+
+
+def _inner(one: JaxprEqn) -> ClosedJaxpr | None:
+    return one.params.get("jaxpr", one.params.get("call_jaxpr"))
+
+
 def _evaluated(jaxpr: Jaxpr, given: Sequence[Any], actions: int, width: int) -> list[Any]:
     """What a traced function of rows of `width` makes of `given`, where only the first `actions`
     columns mean anything: no reduction sees the others."""
@@ -201,7 +230,7 @@ def _evaluated(jaxpr: Jaxpr, given: Sequence[Any], actions: int, width: int) -> 
     read = lambda x: x.val if isinstance(x, Literal) else known[x]
     for one in jaxpr.eqns:
         values, name = [read(x) for x in one.invars], one.primitive.name
-        inner = one.params.get("jaxpr", one.params.get("call_jaxpr"))
+        inner = _inner(one)
         if name in ("jit", "custom_jvp_call") and inner is not None and not inner.consts:
             found = _evaluated(inner.jaxpr, values, actions, width)
         elif name in _ELEMENTWISE:

@@ -130,7 +130,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         which is slow; for other devices it does not compile. There may be no chance nodes, and
         `selection` and `backup`, which are traced with the actions rounded up to a power of two,
         may only act on every number for itself, take maxima, minima and sums of the actions, and
-        take one feature of the prior. All rules here do no more.
+        take one feature of the prior. One that computes with the number of actions, such as a
+        mean over them, is refused unless that is a power of two. All rules here do no more.
 
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
     Go through self-play".

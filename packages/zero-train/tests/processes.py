@@ -1,11 +1,13 @@
 """A tiny app on Nim. As a script it is one process of a run, and can be told to do something at a
 step: `AT_STEP="4 SIGTERM"` sends itself a signal after it, `AT_STEP="9 SIGKILL collecting"` within
-it, also while `updating` or when its checkpoint is `writing`. `SLEEP=0.3` makes every step that
-long, and `VERSION=0` has all packages of that version."""
+it, also while `updating` or when its checkpoint is `writing`. `AT_STEP="5 SIGXFSZ writing"` has it
+fail to write that checkpoint's files of more than 8 KB. `SLEEP=0.3` makes every step that long, and
+`VERSION=0` has all packages of that version."""
 
 import dataclasses
 import os
 import pathlib
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -69,9 +71,24 @@ def _disturbed() -> None:
         return call
 
     def write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], Any]:
-        written = begin(folder, arrays)
         mine = last[0] == int(when) and folder.parent.parent.name == "checkpoints"
+        if mine and name == "SIGXFSZ":
+            return refused(folder, arrays)
+        written = begin(folder, arrays)
         return strike if mine else written
+
+    def refused(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], Any]:
+        limit = lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
+        limit(8192)  # Python ignores the signal, so that writing fails
+        written = begin(folder, arrays)
+
+        def fail() -> None:
+            try:
+                written()
+            finally:
+                limit(-1)
+
+        return fail
 
     begin = checkpoint._write
     patches: list[tuple[Any, str, Any]] = [(View, "update", show)]

@@ -67,7 +67,7 @@ def test_shards_that_are_given_follow_no_devices(tmp_path, monkeypatch):
     app = App("some", "Some.", {"default": Config()}, build)
     asked = ["train", f"--out={tmp_path / 'run'}", "--devices=256"]
     monkeypatch.setattr("zero_train.app._command.start_jax", lambda launch: None)
-    with pytest.raises(UsageError, match="--devices 256 asks for 256 shards: --envs 128 does not"):
+    with pytest.raises(UsageError, match="256 devices ask for 256 shards: --envs 128 does not"):
         run_command(app, asked)
     with pytest.raises(Built):
         run_command(app, [*asked, "--shards=8"])

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 import types
 from typing import Any
 
@@ -219,13 +218,15 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
     assert "<b>5 steps</b>" in (tmp_path / "run" / "report.html").read_text()
+    assert not (tmp_path / "run" / "finished").exists()
     # How often it is saved may change on the way.
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
+    assert (tmp_path / "run" / "finished").read_text() == "8 steps\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
 
 
-def test_checkpoints_are_as_far_apart_as_they_are_dear(go, tmp_path, monkeypatch):
+def test_checkpoints_that_stop_training_longer_are_further_apart(go, tmp_path, monkeypatch):
     """Steps of 7 s, and a save that stops them for half a second, which is 5 % of 10 s."""
     clock, saved, save = [0.0], [], Checkpoints.save
 
@@ -241,9 +242,9 @@ def test_checkpoints_are_as_far_apart_as_they_are_dear(go, tmp_path, monkeypatch
     update = View.update
     monkeypatch.setattr(View, "update", lambda *given: (update(*given), passes()))
     monkeypatch.setattr(Checkpoints, "save", costly)
-    monkeypatch.setattr("zero_train.app._train._LEAST_REST", 1)
-    fake = types.SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter)
-    monkeypatch.setattr("zero_train.app._train.time", fake)
+    monkeypatch.setattr("zero_train.app._pacing.LEAST_REST", 1)
+    fake = types.SimpleNamespace(monotonic=lambda: clock[0])
+    monkeypatch.setattr("zero_train.app._pacing.time", fake)
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=0))
     # The first step tells how long one takes, and the last is saved in any case.
     assert saved == [0, 1, 3, 5, 7, 8]

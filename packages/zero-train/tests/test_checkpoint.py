@@ -314,6 +314,20 @@ def test_where_all_checkpoints_are_damaged_one_line_says_so(copy):
     assert "\n" not in str(info.value) and said == []
 
 
+def test_a_process_that_does_not_write_restores_what_the_writer_names(copy, monkeypatch):
+    """It reads only its part, and says so where its disk does not show the checkpoint."""
+    copy.save(9, _state())
+    monkeypatch.setattr(implementation, "is_writer", lambda: False)
+    monkeypatch.setattr(implementation, "changed", lambda *files: pytest.fail("reads all files"))
+    monkeypatch.setattr(implementation, "of_writer", lambda name, value: (7, ["9 is damaged"]))
+    step, state = copy.restore_latest(_state(), tell=lambda line: pytest.fail("says it again"))
+    assert step == 7
+    _assert_same(state, _state())
+    shutil.rmtree(copy.directory / "00000007")
+    with pytest.raises(CheckpointError, match="Process 0 cannot read checkpoint 7 in "):
+        copy.restore_latest(_state(), tell=print)
+
+
 def test_another_configuration_is_no_damage(copy):
     """The checkpoint before is of the same one, and must not be tried."""
     copy.save(5, _state())

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import zero_train.app._processes as processes
 from zero_train import Checkpoints, read_lines
 from zero_train.app import Launch, UsageError
 
@@ -102,7 +103,7 @@ def test_two_processes_stop_together_go_on_and_do_what_one_does(undisturbed, tmp
         tmp_path / "run", 2, "--fsdp=4", disturb={0: slow, 1: {**slow, "AT_STEP": "4 SIGTERM"}}
     )
     assert run.ended() == [0, 0], run.everything()
-    assert "SIGTERM came: saving" in run.said(0)
+    assert "one of the processes was told to stop: saving" in run.said(0)
     saved = Checkpoints(run.folder / "checkpoints").latest
     assert saved is not None and 4 <= saved < 24
     more = Run(run.folder, 2, "--resume")
@@ -136,6 +137,19 @@ def test_what_one_process_refuses_stops_the_other(undisturbed):
     assert "is not empty, it holds a run already" in run.said(0).splitlines()[-1]
     line = run.said(1).splitlines()[-1]
     assert "process 0 on" in line and "stopped: The run folder" in line
+
+
+@pytest.mark.parametrize("said", [b"5\n", b"GET / HTTP/1.1\r\n", b'{"who": 1}\n', b"", None])
+def test_somebody_else_at_the_port_of_process_0(monkeypatch, said):
+    """Also who says nothing, or closes the connection."""
+    monkeypatch.setattr(processes, "_SILENCE", 0.05)
+    here, there = socket.socketpair()
+    with here, there:
+        if said is None:
+            there.close()
+        else:
+            there.sendall(said)
+        assert processes._introduction(here) is None
 
 
 def test_no_coordinator(monkeypatch):
@@ -205,6 +219,21 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(undisturbed, tmp_p
 
 
 @SLOW
+def test_a_process_that_cannot_write_its_part_ends_all(tmp_path):
+    """It says so at the next save, while the other one still waits for its part."""
+    full = {1: {"AT_STEP": "5 SIGXFSZ writing"}}
+    run = Run(tmp_path / "run", 2, "--fsdp=4", disturb=full)
+    steps = run.folder / "metrics.jsonl"
+    run.until(lambda: steps.exists() and steps.read_bytes().count(b"\n") >= 10)
+    assert run.ended(60) == [1, 2], run.everything()
+    reason = "Checkpoint 5 could not be saved in"
+    assert reason in run.said(1).splitlines()[-1]
+    line = run.said(0).splitlines()[-1]
+    assert "process 1 on" in line and reason in line and "Error writing" in line
+    assert Checkpoints(run.folder / "checkpoints").steps() == [0]
+
+
+@SLOW
 def test_a_process_that_sleeps_only_delays(undisturbed, tmp_path):
     run = Run(tmp_path / "run", 2, disturb={0: {"SLEEP": "0.3"}})
     run.until(lambda: Checkpoints(run.folder / "checkpoints").latest is not None)
@@ -260,7 +289,7 @@ def test_devices_that_the_shards_of_a_run_do_not_divide_over(undisturbed):
     run = Run(undisturbed, 1, "--resume", devices=16)
     assert run.ended() == [2]
     line = run.said(0).splitlines()[-1]
-    assert "--shards 8 does not divide over --devices 16; give 1, 2, 4 or 8" in line
+    assert "--shards 8 does not divide over 16 devices; give 1, 2, 4 or 8" in line
 
 
 @SLOW

@@ -25,6 +25,7 @@ from ._disk import (
     inventory,
     is_writer,
     LONGEST_WAIT,
+    of_writer,
     remove,
     sync,
     to_disk,
@@ -52,10 +53,19 @@ def write_manifest(folder: pathlib.Path, step: int, leaves: list[dict[str, Any]]
     (folder / _FILE).write_text(json.dumps(manifest, indent=1))
 
 
-def read_manifest(folder: pathlib.Path, step: int) -> list[dict[str, Any]]:
-    """Checks the checkpoint in `folder` and returns the leaves of its manifest.
+def check_files(folder: pathlib.Path, step: int) -> None:
+    """Reads every file of the checkpoint in `folder`.
 
-    **Raises:** `Damage` where any file differs from what was written.
+    **Raises:** `Damage` where any differs from what was written.
+    """
+    if damage := changed(folder, read_manifest(folder, step)["files"]):
+        raise _damaged(folder, damage)
+
+
+def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
+    """The manifest of the checkpoint in `folder`.
+
+    **Raises:** `Damage` where it differs from what was written.
     """
     try:
         manifest = json.loads((folder / _FILE).read_text())
@@ -66,9 +76,7 @@ def read_manifest(folder: pathlib.Path, step: int) -> list[dict[str, Any]]:
         raise _damaged(folder, f"{_FILE} is not what was written")
     if manifest["step"] != step:
         raise _damaged(folder, f"it was saved as step {manifest['step']}")
-    if damage := changed(folder, manifest["files"]):
-        raise _damaged(folder, damage)
-    return manifest["leaves"]
+    return manifest
 
 
 def spec(leaf: Any) -> dict[str, Any]:
@@ -127,7 +135,7 @@ class Checkpoints:
     Nothing is written or removed before the first `save`.
 
     With more than one process, all of them must call `save`, `finish` and `restore`, on a shared
-    disk.
+    disk. An error in one of them may leave the others waiting for its part: it has to end them all.
 
     **Attributes:**
 
@@ -214,7 +222,8 @@ class Checkpoints:
             try:
                 saving.result()
             finally:
-                if saving.done():
+                # Another thread may have begun the next save meanwhile.
+                if saving.done() and self._saving is saving:
                     self._saving = None
 
     def restore(self, like: PyTree, *, step: int | None = None) -> Any:
@@ -230,10 +239,10 @@ class Checkpoints:
         **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, one of its
         files is missing or damaged, or its structure is not that of `like`.
         """
-        try:
-            return self._restore(self._step(step), like)
-        except Damage as e:
-            raise CheckpointError(f"{e}. Put a copy of it back, or use another one.") from e
+        found, damages = self._undamaged(lambda: [self._step(step)])
+        if found is None:
+            raise CheckpointError(f"{damages[0]}. Put a copy of it back, or use another one.")
+        return self._restore(found, like)
 
     def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
         """Restores the latest checkpoint that is not damaged, and returns its step and state.
@@ -246,23 +255,45 @@ class Checkpoints:
         **Raises:** [`zero_train.CheckpointError`][] where all are damaged, there is none, or the
         structure of the latest is not that of `like`.
         """
-        damages: list[str] = []
-        for step in reversed(self.steps()):
-            try:
-                state = self._restore(step, like)
-            except Damage as e:
-                damages.append(str(e))
-                continue
-            if damages:
-                tell(f"{'; '.join(damages)}; checkpoint {step} is used instead.")
-            return step, state
-        if damages:
+        found, damages = self._undamaged(lambda: self.steps()[::-1] or [self._step(None)])
+        if found is None:
             raise CheckpointError(f"{'; '.join(damages)}; there is no other. Put a copy back.")
-        return self._step(None), None  # which complains that there is none
+        state = self._restore(found, like)
+        if damages and is_writer():
+            tell(f"{'; '.join(damages)}; checkpoint {found} is used instead.")
+        return found, state
+
+    def _undamaged(self, steps: Callable[[], list[int]]) -> tuple[int | None, list[str]]:
+        """The first of these steps that is not damaged, and what is wrong with those before it.
+
+        One of several processes looks, and tells the others: a shared disk may show one process
+        later than another what was saved, and each file is read once.
+        """
+        damages: list[str] = []
+
+        def first() -> int | None:
+            for step in steps():
+                try:
+                    check_files(self._folders()[step], step)
+                except Damage as e:
+                    damages.append(str(e))
+                else:
+                    return step
+            return None
+
+        found = first() if is_writer() else None
+        found, damages = of_writer("Checkpoints.restore", (found, damages))
+        return found, damages
 
     def _restore(self, step: int, like: PyTree) -> Any:
-        folder = self._folders()[step]
-        leaves = read_manifest(folder, step)
+        try:
+            folder = self._folders()[step]
+            leaves = read_manifest(folder, step)["leaves"]
+        except (KeyError, Damage) as e:  # it was read a moment ago, maybe by another process
+            raise CheckpointError(
+                f"Process {jax.process_index()} cannot read checkpoint {step} in {self.directory}, "
+                "which process 0 could; give all of them the same folder of a shared disk."
+            ) from e
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
         check_leaves(folder, leaves, [(_name(p), leaf) for p, leaf in paths])
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
@@ -334,7 +365,8 @@ class Checkpoints:
         try:
             yield
         except Exception as e:  # Orbax passes on whatever its storage raises
-            shutil.rmtree(temporary, ignore_errors=True)
+            if is_writer():
+                shutil.rmtree(temporary, ignore_errors=True)
             reason = " ".join(str(e).split())
             if "No space left" in reason or "quota exceeded" in reason:
                 reason = f"no free disk space (it takes up to {size / 1e6:.0f} MB); free some"

@@ -3,6 +3,7 @@ writes, and how they wait for each other."""
 
 import collections
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -36,15 +37,15 @@ def together(name: str) -> None:
         client.wait_at_barrier(_meeting(name), 1000 * LONGEST_WAIT)
 
 
-def of_writer(name: str, number: int) -> int:
-    """The number that the process which writes files has, in all processes."""
+def of_writer(name: str, value: Any) -> Any:
+    """The value, which JSON can hold, that the process which writes files has, in all processes."""
     client: Any = global_state.client
     if client is None or jax.process_count() == 1:
-        return number
+        return value
     key = _meeting(name)
     if is_writer():
-        client.key_value_set(key, str(number))
-    return int(client.blocking_key_value_get(key, 1000 * LONGEST_WAIT))
+        client.key_value_set(key, json.dumps(value))
+    return json.loads(client.blocking_key_value_get(key, 1000 * LONGEST_WAIT))
 
 
 def _meeting(name: str) -> str:

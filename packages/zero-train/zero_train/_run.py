@@ -27,7 +27,8 @@ class RunError(ValueError):
 
 
 class NonFiniteError(ValueError):
-    """A metric is NaN or infinite. The message is one line for the user."""
+    """A metric, or what a player's network returned, is NaN or infinite. The message is one line
+    for the user."""
 
 
 class Sink(Protocol):
@@ -353,7 +354,7 @@ class StopSignal:
     **Attributes:**
 
     - `requested`: whether a signal came.
-    - `name`: the signal's name, or `None`.
+    - `name`: the signal's name, or `None`, as where one of several processes heard it.
     """
 
     def __init__(self) -> None:
@@ -371,7 +372,7 @@ class StopSignal:
     def agreed(self, step: int) -> bool:
         """Whether to stop before this step, the number of which rises from call to call."""
         if jax.process_count() > 1 and reached_preemption_sync_point(step):
-            self.requested, self.name = True, signal.SIGTERM.name
+            self.requested = True
         return self.requested
 
     def ask(self) -> None:

@@ -61,7 +61,7 @@ from ._options import (
 )
 from ._play import (
     Dialogue as Dialogue,
-    Match as Match,
+    Session as Session,
 )
 from ._report import (
     chart as chart,

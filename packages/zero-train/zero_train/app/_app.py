@@ -141,14 +141,14 @@ def built(app: App[Config], config: Config, devices: int | None = None, fsdp: in
         processes = jax.process_count()
         if devices % processes:
             raise UsageError(
-                f"--devices {devices} cannot be shared by {processes} processes; give a multiple "
-                f"of {processes}."
+                f"{devices} devices cannot be shared by {processes} processes; give --devices a "
+                f"multiple of {processes}."
             )
         learners = devices - config.actor_devices
         if learners > 0 and config.shards % learners:
-            who = f"--devices {devices}"
+            who = f"{devices} devices"
             if config.actor_devices:
-                who = f"the {learners} of --devices {devices} that learn"
+                who = f"the {learners} of {devices} devices that learn"
             *few, most = (n for n in range(1, config.shards + 1) if config.shards % n == 0)
             fit = f"{', '.join(map(str, few))} or {most}" if few else f"{most}"
             raise UsageError(

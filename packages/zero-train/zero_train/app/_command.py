@@ -43,14 +43,14 @@ def start_jax(launch: Launch | None = None) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] where process 0 does not answer.
     """
-    given, launch = launch is not None, launch or Launch()
+    asked = launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")
     if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
         # 0.10.1 does not, and other versions may not know the flag, which ends the process.
         os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
     here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
-    devices = -(-(launch.devices or 1) // launch.processes)
+    devices = -(-(asked.devices or 1) // asked.processes)
     if devices > here and "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", devices)
     if devices > 1:
@@ -60,7 +60,7 @@ def start_jax(launch: Launch | None = None) -> None:
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
-    if given:
+    if launch is not None:
         join(launch)
 
 

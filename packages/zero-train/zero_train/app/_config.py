@@ -60,8 +60,8 @@ class AbstractConfig:
     evaluate_every: int = 25
     """Steps between two evaluations."""
     checkpoint_every: int = 0
-    """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that they stop
-    training for at most 5 % of the time."""
+    """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that training
+    stands still for at most 5 % of the time. Writing them may slow its steps in addition."""
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),

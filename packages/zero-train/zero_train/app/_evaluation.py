@@ -150,7 +150,7 @@ def measure(
     - `mesh`: splits the games over its devices.
     """
     if players == 2:
-        summary = match(
+        played = match(
             env,
             player,
             RandomActor() if opponent is None else opponent,
@@ -159,10 +159,8 @@ def measure(
             key=key,
             opening_plies=opening_plies,
             mesh=mesh,
-        ).summary()
-        row = dataclasses.asdict(summary)
-        del row["mean_length"]
-        return row
+        )
+        return dataclasses.asdict(played.summary())
     played = evaluate(env, player, num_episodes=games, max_steps=max_moves, key=key, mesh=mesh)
     alone = played.summary()
     return {

@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from zero_envs import AbstractEnvironment, Observation
 from zero_search import Plan
 
-from .. import AbstractActor, PlanningActor
+from .. import AbstractActor, NonFiniteError, PlanningActor
 from ._evaluation import with_simulations
 from ._watch import act, Episode
 
@@ -100,7 +100,9 @@ class Game:
         **Arguments:**
 
         - `actor`: plans the moves. It hears of every move, and may keep its tree.
-        - `key`: the same key and the same moves give the same plans.
+        - `key`: the same key and moves give the same plans if plans are asked for in the same
+            positions. A search that reuses its tree keeps what it found in each of them, so that
+            a further one, such as that of a hint, changes the later plans.
         """
         return cls(board, actor, Episode(env, actor, key=jr.fold_in(key, 0)), key)
 
@@ -170,19 +172,29 @@ class Game:
         """The plan for this position, as NumPy arrays without a batch axis, computed once. Without
         a search there are no visits, and every move has the value of the position.
 
-        **Raises:** `ValueError` at the end, and where a network returns NaN.
+        **Raises:** `ValueError` at the end; [`zero_train.NonFiniteError`][] where the player's
+        network returned NaN or infinity.
         """
         if self.over:
             raise ValueError("there is no move to plan: the game is over")
         action, plan = self._episode.act(key=self._draw(0)[0])
-        if not isinstance(plan, Plan):
+        searched = isinstance(plan, Plan)
+        # What is compiled cannot raise: a search counts what is not finite, `PolicyActor` plays -1.
+        unknown = plan.stats["invalid"] if searched else (action < 0) | ~jnp.isfinite(plan.value)
+        if np.any(unknown):
+            raise NonFiniteError(
+                f"The player's network returned NaN or infinity in the position after "
+                f"{self.num_plies} moves, so it has no plan. Play with the player of another run, "
+                "or train one anew with a lower learning rate."
+            )
+        if not searched:
             plan = Plan.over_actions(
                 action,
                 plan.weights,
                 visits=jnp.zeros_like(plan.weights),
                 qvalues=jnp.broadcast_to(plan.value[:, None], plan.weights.shape),
                 value=plan.value,
-                stats={"invalid": (action < 0).astype(jnp.int32)},  # as `PolicyActor` says it
+                stats={"invalid": jnp.zeros_like(action)},
             )
         return jax.tree.map(lambda x: np.asarray(x)[0], plan)
 

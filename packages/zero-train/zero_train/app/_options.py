@@ -69,8 +69,10 @@ class Launch:
         """How many processes there will be, as far as that is known before they have met."""
         if self.num_processes is not None:
             return self.num_processes
-        slurm = "SLURM_NTASKS" if "SLURM_STEP_NODELIST" in os.environ else ""
-        return max(int(os.environ.get(name, 1)) for name in (slurm, "OMPI_COMM_WORLD_SIZE"))
+        open_mpi = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))
+        # In a job of SLURM, what srun did not start is one process.
+        by_srun = "SLURM_STEP_NODELIST" in os.environ
+        return max(open_mpi, int(os.environ.get("SLURM_NTASKS", 1)) if by_srun else 1)
 
     @property
     def num_devices(self) -> int:
@@ -126,7 +128,7 @@ def following(config: Config, options: Options) -> Config:
     """
     known: Any = config
     number = options.launch.num_devices
-    devices, learners = f"--devices {number}", number - known.actor_devices
+    learners = number - known.actor_devices
     shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
     if options.resume:
         with contextlib.suppress(RunError, KeyError, TypeError):
@@ -134,5 +136,5 @@ def following(config: Config, options: Options) -> Config:
     try:
         return dataclasses.replace(known, shards=shards)
     except UsageError as e:
-        who = f"The run in {options.out} has" if options.resume else f"{devices} asks for"
+        who = f"The run in {options.out} has" if options.resume else f"{number} devices ask for"
         raise UsageError(f"{who} {shards} shards: {e}") from e

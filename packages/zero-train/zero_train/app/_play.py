@@ -94,7 +94,7 @@ class Dialogue:
         raise _Leave
 
 
-class Match:
+class Session:
     """One game between a person and a player, in the terminal."""
 
     def __init__(
@@ -114,8 +114,9 @@ class Match:
         self.game = start
         self._console = console
         self._first = first
-        self._before: list[Game] = []  # the positions in which the person moved
         self._replied: Game | None = None  # the position of the player's last move
+        # The positions in which the person moved, each with what `_replied` was there.
+        self._before: list[tuple[Game, Game | None]] = []
         board = start.board
         self._dialogue = Dialogue(
             console,
@@ -160,7 +161,7 @@ class Match:
 
     def _move(self, text: str) -> None:
         after = self.game.play(self.game.board.action(text, self.game.first_moves))
-        self._before.append(self.game)
+        self._before.append((self.game, self._replied))
         self.game = after
         self._draw()
 
@@ -188,7 +189,7 @@ class Match:
         if not self._before:
             self._say("You have no move to take back.")
             return
-        self.game, self._replied = self._before.pop(), None
+        self.game, self._replied = self._before.pop()
         self._draw()
 
     def _draw(self) -> None:
@@ -216,6 +217,4 @@ class Match:
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)
-        self._say(
-            f"The value for the player to move is {float(plan.value):+.2f} (1 is a win, -1 a loss)."
-        )
+        self._say(f"The value for the player to move is {float(plan.value):+.2f}.")

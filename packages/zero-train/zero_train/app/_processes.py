@@ -33,6 +33,8 @@ from ._options import Launch, Options
 
 #: Seconds in which all processes have to have started.
 _PATIENCE = 300
+#: Seconds in which a process has to say who it is once it is connected to process 0.
+_SILENCE = 5
 #: What a process says before it leaves in order.
 _BYE = "bye"
 _PORT = "zero_train/port"
@@ -215,37 +217,45 @@ class _Peers:
         """Meets all others, compares them with this process, and watches over them."""
         dual = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if dual else socket.AF_INET
-        server = socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=dual)
-        server.settimeout(_PATIENCE)
-        client: Any = global_state.client
-        client.key_value_set(_PORT, str(server.getsockname()[1]))
-        who, complaint = [], ""
-        while len(who) < jax.process_count() - 1:
-            try:
-                connection, _ = server.accept()
-                connection.settimeout(_PATIENCE)
-                other = json.loads(_line(connection))
-            except ValueError:
-                continue  # somebody who looks at open ports
-            except OSError as e:
-                raise UsageError(
-                    f"process 0 met {len(who)} of {jax.process_count() - 1} others within "
-                    f"{_PATIENCE} s ({e}); let connections to all its ports through."
-                ) from e
-            self._connections.append(connection)
-            who.append(other["who"])
-            for name, value in identity.items():
-                if other["is"].get(name) != value and not complaint:
-                    complaint = (
-                        f"{other['who']} has {name} {other['is'].get(name)}, and {self._me} has "
-                        f"{value}; start all with the same command and the same versions."
-                    )
-        server.close()
+        options: Any = {"family": family, "backlog": 1024, "dualstack_ipv6": dual}
+        with socket.create_server(("", 0), **options) as server:
+            client: Any = global_state.client
+            client.key_value_set(_PORT, str(server.getsockname()[1]))
+            who, complaint = self._meet(server, identity)
         self._say(complaint or "welcome")
         if complaint:
+            _go_last()
             raise UsageError(complaint)
         for connection, name in zip(self._connections, who, strict=True):
             self._watch(connection, name)
+
+    def _meet(self, server: socket.socket, identity: Mapping[str, Any]) -> tuple[list[str], str]:
+        """Who the others are, and what is wrong with them, if anything."""
+        who, complaint, until = [], "", time.monotonic() + _PATIENCE
+        while len(who) < jax.process_count() - 1:
+            server.settimeout(max(0.1, until - time.monotonic()))
+            try:
+                connection, _ = server.accept()
+            except OSError as e:
+                complaint = (
+                    f"process 0 met {len(who)} of {jax.process_count() - 1} others within "
+                    f"{_PATIENCE} s ({e}); let connections to all its ports through."
+                )
+                break
+            other = _introduction(connection)
+            if other is None:
+                connection.close()
+                continue
+            name, has = other
+            self._connections.append(connection)
+            who.append(name)
+            for what, value in identity.items():
+                if has.get(what) != value and not complaint:
+                    complaint = (
+                        f"{name} has {what} {has.get(what)}, and {self._me} has {value}; start all "
+                        "with the same command and the same versions."
+                    )
+        return who, complaint
 
     def _follow(self, identity: Mapping[str, Any]) -> None:
         """Shows this process to process 0, and waits for its word."""
@@ -299,6 +309,17 @@ class _Peers:
             )
 
         threading.Thread(target=listen, name=f"zero-watch {who}", daemon=True).start()
+
+
+def _introduction(connection: socket.socket) -> tuple[str, dict[str, Any]] | None:
+    """Who is at the other end, and its identity; `None` where it is no process of a run, such as
+    somebody who looks at open ports."""
+    connection.settimeout(_SILENCE)
+    try:
+        said = json.loads(_line(connection))
+        return str(said["who"]), dict(said["is"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _line(connection: socket.socket) -> str:

@@ -43,6 +43,7 @@ from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._options import folder_of, Options
+from ._pacing import Pacing
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -51,9 +52,9 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
-#: Without `--checkpoint-every`: the steps between two checkpoints take so many times as long as the
-#: last one stopped them, and at least so many seconds.
-_REST, _LEAST_REST = 20, 60
+#: The file of the run folder that says that all steps are done, and saved: a run that was told to
+#: stop ends with exit code 0 as well.
+_FINISHED = "finished"
 
 
 def train(app: App[Config], config: Config, options: Options) -> bool:
@@ -62,7 +63,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
     the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
     damaged, the run continues from the one before. Where it was killed before its first
-    checkpoint, it starts again.
+    checkpoint, it starts again. When all steps are done, the folder has a file `finished`.
 
     **Returns:** whether there is something to play with: not where a signal came before the first
     step.
@@ -101,6 +102,8 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                 return state is not None
             with _reported(app, folder), record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks)
+            if record.done == record.num_steps:
+                folder.write(_FINISHED, f"{record.done} steps\n")
     return True
 
 
@@ -117,11 +120,11 @@ def _run_steps(
     record.save(state)
     started = time.monotonic()
     _evaluate(record, state, stop, view, sinks)
-    limit = math.inf if options.max_minutes is None else 60 * options.max_minutes
+    over, limit = False, math.inf if options.max_minutes is None else 60 * options.max_minutes
     while record.done < record.num_steps:
-        if time.monotonic() - started > limit:
+        if not over and time.monotonic() - started > limit:
             view.note(f"--max-minutes {options.max_minutes:g} are over")
-            limit = math.inf
+            over = True
             stop.ask()
         if stop.agreed(record.done):
             break
@@ -135,8 +138,9 @@ def _run_steps(
         _evaluate(record, state, stop, view, sinks)
         if record.checkpoint_due:
             record.save(state)
-    if stop.requested and stop.name:
-        view.note(f"{stop.name} came: saving; go on with --resume")
+    if stop.requested and not over:
+        came = f"{stop.name} came" if stop.name else "one of the processes was told to stop"
+        view.note(f"{came}: saving; go on with --resume")
     record.save(state)
 
 
@@ -272,7 +276,9 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
         yield
     except Exception:
         if not options.resume and not Checkpoints(folder.path / "checkpoints").steps():
-            folder.discard()
+            # A thread, or another process, may still write there.
+            with contextlib.suppress(OSError):
+                folder.discard()
         raise
 
 
@@ -311,7 +317,7 @@ class _Record:
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. What came later is removed."""
-        if not self._checkpoints.steps():
+        if not of_writer("saved", self._checkpoints.steps()):
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
         for kept in (self._checkpoints, self._parameters, self._folder):
@@ -320,13 +326,16 @@ class _Record:
 
     def start(self) -> None:
         """Reads what was logged, and makes the app's evaluation."""
-        # Asked once: a shared disk may show one process later than another what was saved.
-        self._saved = {store: set(store.steps()) for store in (self._checkpoints, self._parameters)}
-        self._next_save, self._last_save = self.done + 1, (self.done, time.monotonic())
+        # A shared disk may show one process later than another what was saved, and all have to
+        # save and evaluate at the same steps.
+        stores = self._checkpoints, self._parameters
+        steps = of_writer("saved", [store.steps() for store in stores])
+        self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
+        self._pacing = Pacing(self.config.checkpoint_every, self.done)
         path = self._folder.path
         before = read_lines(path / "metrics.jsonl")
         self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
-        evaluations = read_lines(path / "evaluations.jsonl")
+        evaluations = of_writer("evaluations", read_lines(path / "evaluations.jsonl"))
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
@@ -374,29 +383,25 @@ class _Record:
     @property
     def checkpoint_due(self) -> bool:
         """Whether the state is to be saved after this step."""
-        every = self.config.checkpoint_every
-        return self.done % every == 0 if every else self.done >= self._next_save
+        return self._pacing.due(self.done)
 
     def save(self, state: LoopState) -> None:
         """Has the player and the whole state saved, in this order: no checkpoint lacks its player.
         This takes as long as copying them; threads write."""
-        began = time.monotonic()
-        self._save(self._parameters, player_arrays(self._loop, state.agent))
-        self._save(self._checkpoints, state)
-        now, (step, ended) = time.monotonic(), self._last_save
-        steps = _steps_of_rest(now - began, self.done - step, began - ended)
-        # By the clock of one process: all have to save after the same step.
-        self._next_save = self.done + of_writer("next save", steps)
-        self._last_save = self.done, now
+        with self._pacing.saving(self.done):
+            self._save(self._parameters, player_arrays(self._loop, state.agent))
+            self._save(self._checkpoints, state)
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
-        """Waits at the end until all is on disk. Where an error ends the run, that is raised."""
+        """Waits at the end until all is on disk. Where an error ends the run, that is raised; one
+        of several processes does not wait then, because another one may never write its part."""
         try:
             yield
         except BaseException:
-            with contextlib.suppress(CheckpointError):
-                self._finish()
+            if jax.process_count() == 1:
+                with contextlib.suppress(CheckpointError):
+                    self._finish()
             raise
         self._finish()
 
@@ -412,13 +417,6 @@ class _Record:
     def _player_of(self, step: int) -> AbstractActor:
         self._parameters.finish()
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
-
-
-def _steps_of_rest(cost: float, steps: int, seconds: float) -> int:
-    """How many steps to take before the next checkpoint, where the last one stopped them for `cost`
-    seconds, and `steps` steps had taken `seconds` before it."""
-    rest = max(_REST * cost, _LEAST_REST)
-    return max(1, math.ceil(rest * steps / max(seconds, 1e-9)))
 
 
 class _Sinks:
