@@ -42,7 +42,8 @@ class AbstractBoard(abc.ABC):
 
     @abc.abstractmethod
     def action(self, name: str, first: bool = True) -> int:
-        """The move that a side calls so, in upper or lower case. It may be illegal in a position.
+        """The move of that side with this name, in upper or lower case. It may be illegal in a
+        position.
 
         **Raises:** `ValueError` for other texts.
         """
