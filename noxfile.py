@@ -125,7 +125,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typecheck(session: nox.Session) -> None:
     """Static types: pyright."""
-    sync(session, "tests", "typecheck", "dev")
+    sync(session, "tests", "browser", "typecheck", "dev")
     python = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
     session.run("pyright", "--pythonpath", str(python).strip(), *session.posargs)
 
@@ -303,6 +303,13 @@ def resolve(session: nox.Session, resolution: str) -> None:
     session.install("--requirements", str(pinned))
     session.install("--no-deps", *(f"--editable={path}" for path in MEMBERS.values()))
     share_compilations(session)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Plays games in a real browser, the system's chromium: `-- --shots FOLDER` takes pictures."""
+    sync(session, "tests", "browser")
+    session.run("python", str(ROOT / "tests" / "browser.py"), *session.posargs)
 
 
 @nox.session

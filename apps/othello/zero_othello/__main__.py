@@ -1,4 +1,4 @@
-"""The command line: `othello train|eval|play|gtp|report`."""
+"""The command line: `othello train|eval|play|serve|gtp|report`."""
 
 import functools as ft
 
@@ -11,6 +11,7 @@ from ._gtp import Gtp
 from ._ladder import evaluation
 from ._play import Play
 from ._report import page
+from ._serve import Serve
 
 
 APP = App(
@@ -20,7 +21,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
-    commands={"eval": Eval, "play": Play, "gtp": Gtp},
+    commands={"eval": Eval, "play": Play, "serve": Serve, "gtp": Gtp},
     preset="standard" if expects_accelerator() else "quick",
 )
 

@@ -122,7 +122,7 @@ class Board(AbstractBoard):
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
 
-    def name(self, action: int) -> str:
+    def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""
         if action == PASS:
             return "pass"
@@ -130,7 +130,7 @@ class Board(AbstractBoard):
             raise ValueError(f"action {action} is out of range: use 0 to 63, or 64 for a pass")
         return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
 
-    def action(self, name: str) -> int:
+    def action(self, name: str, first: bool = True) -> int:
         """The action of a text such as `d3`, `D3` or `pass`. It may be illegal in a position.
 
         **Raises:** `ValueError` for other texts.

@@ -12,7 +12,7 @@ from zero_cli._config import presets
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, watch,"),
+        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve,"),
         (["train"], "needs the name of an environment first, such as pgx/connect_four;"),
         (["train", "--envs", "8"], "needs the name of an environment"),
         (["train", "connect_four"], "no such environment."),
@@ -41,6 +41,7 @@ from zero_cli._config import presets
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
         (["eval", "--json", "nowhere"], "needs the folder of a run first"),
         (["play", "nowhere"], "nowhere holds no run"),
+        (["serve", "nowhere"], "nowhere holds no run"),
         (["report"], "`zero report RUN [flags]` needs the folder of a run"),
         (["compare", "one"], "one holds no run"),
         (["compare", "one", "two"], "one holds no run"),
@@ -75,7 +76,7 @@ def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command)
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "play", "watch", "compare", "report", "list"])
+@pytest.mark.parametrize("command", ["train", *APP.commands, "report"])
 def test_every_command_has_help(zero, command):
     code, out, err = zero(command, "--help")
     assert (code, err) == (0, "") and f"zero {command}" in out

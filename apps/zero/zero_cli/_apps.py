@@ -16,6 +16,7 @@ from ._config import Config, presets
 from ._eval import Compare, Eval
 from ._list import List
 from ._play import Play
+from ._serve import Serve
 from ._watch import Watch
 from ._worlds import build_world
 
@@ -34,7 +35,14 @@ APP = App(
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=build_loop,
     evaluation=_evaluation,
-    commands={"eval": Eval, "play": Play, "watch": Watch, "compare": Compare, "list": List},
+    commands={
+        "eval": Eval,
+        "play": Play,
+        "serve": Serve,
+        "watch": Watch,
+        "compare": Compare,
+        "list": List,
+    },
     preset="quick",
     operands="ENV",
 )

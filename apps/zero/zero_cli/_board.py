@@ -1,5 +1,6 @@
 """Boards in the terminal, and what moves are called."""
 
+import functools as ft
 import pathlib
 from typing import Any
 
@@ -17,11 +18,19 @@ _STONES = {
     "pgx/go_9x9": (9, 9),
     "pgx/go_19x19": (19, 19),
 }
+#: Games of chess, and the rows of their boards.
+_CHESS = {"pgx/chess": 8, "pgx/gardner_chess": 5}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Board(AbstractBoard):
-    """How the states of an environment are shown, and its moves called."""
+    """How the states of an environment are shown, and its moves called: by a cell such as b3, a
+    column, two squares such as e2e4, or a number.
+
+    **Attributes:**
+
+    - `shape`: rows and columns of a board of stones, `None` for others.
+    """
 
     sides = ("X", "O")
 
@@ -35,33 +44,46 @@ class Board(AbstractBoard):
         env: Any = world.env
         self._env, self._picture = env, picture
         self._hex = world.name == "pgx/hex"
-        self._shape = _STONES.get(world.name)
+        self.shape = _STONES.get(world.name)
         # A move is the column that a stone falls into.
-        self._falls = self._shape is not None and env.num_actions == self._shape[1]
-        self._names = [self._named(action) for action in range(env.num_actions)]
-        self.example, self.about = self._names[0], "play that move"
+        self._falls = self.shape is not None and env.num_actions == self.shape[1]
+        chess = _CHESS.get(world.name)
+        # By whether whoever moves first makes them.
+        self._names = {
+            first: [self._named(action, chess, first) for action in range(env.num_actions)]
+            for first in (True, False)
+        }
+        self._actions = {
+            first: {name: action for action, name in enumerate(names)}
+            for first, names in self._names.items()
+        }
+        self.example = "a2a3" if chess else self._names[True][0]
+        self.about = "play that move"
 
-    def _named(self, action: int) -> str:
-        if self._shape is None:
+    def _named(self, action: int, chess: int | None, first: bool) -> str:
+        if chess is not None:
+            return _chess_move(action, chess, first)
+        if self.shape is None:
             return str(action)
-        rows, columns = self._shape
+        rows, columns = self.shape
         if self._falls:
             return str(action + 1)
         if action < rows * columns:
             return f"{_LETTERS[action % columns]}{action // columns + 1}"
         return "swap" if self._hex else "pass"
 
-    def name(self, action: int) -> str:
-        return self._names[action]
+    def name(self, action: int, first: bool = True) -> str:
+        return self._names[first][action]
 
-    def action(self, name: str) -> int:
-        if name.lower() not in self._names:
+    def action(self, name: str, first: bool = True) -> int:
+        action = self._actions[first].get(name.lower())
+        if action is None:
             raise ValueError(f'"{name}" is no move here; "moves" lists the legal ones')
-        return self._names.index(name.lower())
+        return action
 
     def draw(self, game: Game, *, plain: bool) -> str:
-        if self._shape is not None:
-            return self._stones(game, *self._shape)
+        if self.shape is not None:
+            return self._stones(game, *self.shape)
         if not hasattr(self._env, "render"):
             return "This environment cannot be drawn."
         path = self._picture.with_name(self._picture.name.format(game.num_plies))
@@ -83,3 +105,32 @@ class Board(AbstractBoard):
             number = "  " if self._falls else f"{row + 1:2}"
             lines.append(f"{indent}{number} {' '.join(signs)}")
         return "\n".join(lines)
+
+
+def _chess_move(action: int, size: int, white: bool) -> str:
+    """The squares of a move such as e2e4, with the piece of an underpromotion. pgx numbers squares
+    column by column from the mover's side, and from each has 9 underpromotions, the queen's moves
+    and the knight's. Moves that leave the board have a number only."""
+    square, plane = divmod(action, 8 * (size - 1) + 17)
+    if plane < 9:
+        rows, columns, piece = 1, (0, 1, -1)[plane % 3], "rbn"[plane // 3]
+    else:
+        (rows, columns), piece = _chess_steps(size)[plane - 9], ""
+    column, row = divmod(square, size)
+    to_column, to_row = column + columns, row + rows
+    if not (0 <= to_column < size and 0 <= to_row < size) or (piece and row != size - 2):
+        return str(action)
+    if not white:
+        row, to_row = size - 1 - row, size - 1 - to_row
+    return f"{_LETTERS[column]}{row + 1}{_LETTERS[to_column]}{to_row + 1}{piece}"
+
+
+@ft.cache
+def _chess_steps(size: int) -> list[tuple[int, int]]:
+    """Rows and columns of the queen's and the knight's moves, as pgx numbers them."""
+    ups, downs = list(range(1, size)), list(range(1 - size, 0))
+    still = [0] * (size - 1)
+    rows = [*downs, *ups, *still, *still, *downs, *ups, *ups[::-1], *downs[::-1]]
+    columns = [*still, *still, *downs, *ups, *downs, *ups, *downs, *ups]
+    knight = [(-1, -2), (1, -2), (-2, -1), (2, -1), (-1, 2), (1, 2), (-2, 1), (2, 1)]
+    return [*zip(rows, columns, strict=True), *knight]

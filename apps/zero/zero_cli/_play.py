@@ -8,20 +8,11 @@ import jax.random as jr
 import tyro
 from rich.console import Console
 
-from zero_train.app import (
-    AbstractCommand,
-    App,
-    Bounds,
-    Game,
-    load,
-    Session,
-    UsageError,
-    with_simulations,
-)
+from zero_train.app import AbstractCommand, App, Bounds, Game, load, Session, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
-from ._worlds import build_world
+from ._worlds import world_of_two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +33,7 @@ class Play(AbstractCommand):
 
     def __call__(self, app: App[Config]) -> None:
         trained = load(app, self.run)
-        world = build_world(trained.config.env)
-        if world.players != 2:
-            hint = f"`zero watch {self.run}` shows how it plays"
-            raise UsageError(f"{world.name} has one player; {hint}.")
+        world = world_of_two(trained.config.env, self.run)
         actor = with_simulations(trained.player, self.simulations)
         board = Board(world, pathlib.Path(self.run) / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))

@@ -53,7 +53,7 @@ class Watch(AbstractCommand):
         while not game.over and game.num_plies < moves:
             action = int(game.plan.action)
             side = f"{game.mover} " if world.players == 2 else ""
-            print(f"{game.num_plies + 1}. {side}{board.name(action)}", flush=True)
+            print(f"{game.num_plies + 1}. {side}{game.name(action)}", flush=True)
             game = game.play(action)
             time.sleep(self.delay)
             print(board.draw(game, plain=True))

@@ -114,6 +114,18 @@ def build_world(name: str) -> World:
     return World(name, env, facts, observation)
 
 
+def world_of_two(name: str, run: str) -> World:
+    """The environment of a run whose player is to be played against.
+
+    **Raises:** [`zero_train.app.UsageError`][] where one plays it alone.
+    """
+    world = build_world(name)
+    if world.players != 2:
+        hint = f"`zero watch {run}` shows how it plays"
+        raise UsageError(f"{world.name} has one player; {hint}.")
+    return world
+
+
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     """The agents that can play an environment, the best first."""
     kind, two = facts.kind, facts.num_players == 2

@@ -76,6 +76,12 @@ from ._report import (
     table as table,
     tables as tables,
 )
+from ._serve import (
+    AbstractServe as AbstractServe,
+    Page as Page,
+    Question as Question,
+    Service as Service,
+)
 from ._sinks import (
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from rich.console import RenderableType
 
-from zero_envs import AbstractEnvironment
+from zero_envs import AbstractEnvironment, Observation
 from zero_search import Plan
 
 from .. import AbstractActor, NonFiniteError, PlanningActor
@@ -36,12 +36,14 @@ class AbstractBoard(abc.ABC):
     about: str
 
     @abc.abstractmethod
-    def name(self, action: int) -> str:
-        """What a move is called; `"pass"` is a move of no choice where it is the only one."""
+    def name(self, action: int, first: bool = True) -> str:
+        """What a move is called when whoever moves `first` makes it, or else the other side.
+        `"pass"` is a move of no choice where it is the only one."""
 
     @abc.abstractmethod
-    def action(self, name: str) -> int:
-        """The move of a name, which may be illegal in a position.
+    def action(self, name: str, first: bool = True) -> int:
+        """The move of that side with this name, in upper or lower case. It may be illegal in a
+        position.
 
         **Raises:** `ValueError` for other texts.
         """
@@ -106,13 +108,18 @@ class Game:
         return cls(board, actor, Episode(env, actor, key=jr.fold_in(key, 0)), key)
 
     @property
+    def obs(self) -> Observation:
+        """What the player observes."""
+        return jax.tree.map(lambda x: x[0], self._episode.obs)
+
+    @property
     def state(self) -> PyTree[Array]:
         """The environment's state."""
         return jax.tree.map(lambda x: x[0], self._episode.state)
 
     @ft.cached_property
     def features(self) -> PyTree[np.ndarray]:
-        """What the player observes."""
+        """What the player observes, as NumPy arrays."""
         return jax.tree.map(lambda x: np.asarray(x[0]), self._episode.obs.features)
 
     @ft.cached_property
@@ -130,7 +137,11 @@ class Game:
     @property
     def must_pass(self) -> bool:
         """Whether a pass is the only legal move."""
-        return len(self.legal) == 1 and self.board.name(self.legal[0]) == "pass"
+        return len(self.legal) == 1 and self.name(self.legal[0]) == "pass"
+
+    def name(self, action: int) -> str:
+        """What a move of the side to move is called."""
+        return self.board.name(action, self.first_moves)
 
     def play(self, action: int) -> "Game":
         """The game after a move of the side to move.
@@ -138,10 +149,10 @@ class Game:
         **Raises:** `ValueError` for an illegal move, with legal ones.
         """
         if action not in self.legal:
-            name = self.board.name(action)
+            name = self.name(action)
             if self.over:
                 raise ValueError(f"{name} cannot be played: the game is over")
-            moves = " ".join(map(self.board.name, self.legal[:20]))
+            moves = " ".join(map(self.name, self.legal[:20]))
             more = " ..." if len(self.legal) > 20 else ""
             raise ValueError(f"{name} is not legal; {self.mover} may play {moves}{more}")
         episode = copy.copy(self._episode)

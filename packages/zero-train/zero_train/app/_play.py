@@ -154,19 +154,16 @@ class Session:
             self._dialogue.turn(f"{side}> ")
         else:
             self._say("Thinking ...")
-            self._replied, self.game = game, game.play(int(game.plan.action))
-            self._say(f"I play {self._last_move()}.")
+            action = int(game.plan.action)
+            self._replied, self.game = game, game.play(action)
+            self._say(f"I play {game.name(action).lower()}.")
             self._draw()
 
     def _move(self, text: str) -> None:
-        after = self.game.play(self.game.board.action(text))
+        after = self.game.play(self.game.board.action(text, self.game.first_moves))
         self._before.append((self.game, self._replied))
         self.game = after
         self._draw()
-
-    def _last_move(self) -> str:
-        assert self.game.action is not None
-        return self.game.board.name(self.game.action).lower()
 
     def _end(self) -> None:
         mine = self.game.total if self._first else -self.game.total
@@ -182,11 +179,11 @@ class Session:
         if self._replied is None:
             self._say("I have not moved yet.")
         else:
-            move = self.game.board.name(int(self._replied.plan.action)).lower()
+            move = self._replied.name(int(self._replied.plan.action)).lower()
             self._explain(f"Why I played {move}", self._replied)
 
     def _moves(self) -> None:
-        self._say("Legal: " + " ".join(map(self.game.board.name, self.game.legal)).lower())
+        self._say("Legal: " + " ".join(map(self.game.name, self.game.legal)).lower())
 
     def _undo(self) -> None:
         if not self._before:
@@ -213,7 +210,7 @@ class Session:
         for action in np.lexsort((-prior, -plan.weights))[:_HINTS]:
             if prior[action] > 0 or plan.weights[action] > 0:
                 table.add_row(
-                    game.board.name(int(action)).lower(),
+                    game.name(int(action)).lower(),
                     *((f"{plan.visits[action]:.0f}",) if visits else ()),
                     f"{plan.weights[action]:.1%}",
                     f"{plan.qvalues[action]:+.2f}",

@@ -1,0 +1,334 @@
+"""Games against a trained player over HTTP: what is answered, and what is refused."""
+
+import collections
+import json
+import random
+import socket
+import threading
+import time
+
+import jax.numpy as jnp
+import pytest
+from starlette.testclient import TestClient
+
+from zero_envs import PgxEnvironment
+from zero_search import TreeSearch
+from zero_train import EnvironmentModel, PlanningActor
+from zero_train.app import (
+    AbstractBoard,
+    AbstractServe,
+    Page,
+    Question,
+    Service,
+    UsageError,
+)
+from zero_train.app._serve._http import address, application, MAX_BODY
+from zero_train.app._serve._service import MAX_MOVES
+
+
+TRACES: list[None] = []
+#: X wins with its fifth move, in the upper row.
+WON = "a1 a2 b1 b2 c1".split()
+DRAWN = "a1 b1 c1 a2 c2 b2 a3 c3 b3".split()
+URL = "http://127.0.0.1:8000"
+JSON = {"content-type": "application/json"}
+
+
+def _prefers_low_cells(obs):
+    TRACES.append(None)
+    return jnp.linspace(1.0, 0.0, 9, dtype=jnp.float32), jnp.zeros((), jnp.float32)
+
+
+class Cells(AbstractBoard):
+    sides = ("X", "O")
+    example, about = "b2", "play there"
+
+    def name(self, action, first=True):
+        return f"{'abc'[action % 3]}{action // 3 + 1}"
+
+    def action(self, name, first=True):
+        return [self.name(action) for action in range(9)].index(name)
+
+    def draw(self, game, *, plain):
+        raise NotImplementedError
+
+    def result(self, game):
+        raise NotImplementedError
+
+
+def _service(evaluate):
+    env = PgxEnvironment("tic_tac_toe")
+    player = PlanningActor(TreeSearch.alphazero(8), EnvironmentModel(env, evaluate))
+    return Service(env, player, Page("Tic tac toe", Cells(), shape=(3, 3)))
+
+
+@pytest.fixture(scope="module")
+def service():
+    return _service(_prefers_low_cells)
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    with TestClient(application(service, "127.0.0.1", 8000), URL) as client:
+        yield client
+
+
+def asked(client, moves=(), **more):
+    return client.post("/api/position", json={"moves": list(moves), **more})
+
+
+def test_a_game_is_replayed_with_its_end(client):
+    game = client.get("/api/game").json()
+    assert (game["rows"], game["columns"], game["places"]["b3"]) == (3, 3, [7])
+    sides, stones = [], []
+    for n in range(len(WON) + 1):
+        answer = asked(client, WON[:n]).json()
+        sides.append(answer["side"])
+        stones.append(answer["cells"])
+        assert answer["last"] == (game["places"][WON[n - 1]][0] if n else None)
+        assert set(answer["legal"]) == (set(game["places"]) - set(WON[:n]) if n < 5 else set())
+    assert sides[:5] == [0, 1, 0, 1, 0] and stones[-1] == [1, 1, 1, 2, 2, 0, 0, 0, 0]
+    end = asked(client, WON).json()
+    assert end["over"] and end["winner"] == 0 and not sum(stones[0])
+    assert asked(client, "a1 a2 b1 b2 c3 c2".split()).json()["winner"] == 1
+    drawn = asked(client, DRAWN).json()
+    assert drawn["over"] and drawn["winner"] is None and 0 not in drawn["cells"]
+    # Fewer moves are the game before: nothing was kept.
+    assert asked(client, WON[:2]).json()["cells"] == stones[2]
+
+
+@pytest.mark.parametrize(
+    "moves, said",
+    [
+        (["a1", "a1"], "move 2, 'a1', is not legal there"),
+        (["a1", "z9"], "move 2, 'z9', is no move of this game"),
+        (["\ud800", "a1"], "move 1, '\\ud800', is no move"),
+        ([*WON, "c3"], "the game was over before move 6, 'c3'"),
+        ([*WON, "a1"], "the game was over before move 6, 'a1'"),
+    ],
+)
+def test_a_move_that_cannot_be_made_is_named(client, moves, said):
+    body = json.dumps({"moves": moves})  # JSON may escape what no text can hold
+    answer = client.post(
+        "/api/position", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 422 and said in answer.json()["error"]
+    assert answer.json()["error"].count("\n") == 0
+
+
+def test_the_player_moves_and_says_why(client, service):
+    # X wins at c1, and the search sees it.
+    before = WON[:4]
+    found = asked(client, before, think=True, simulations=64).json()["thought"]
+    assert found["move"] == "c1" and found["line"] == ["c1"] and found["value"] > 0.5
+    assert {move["name"] for move in found["moves"]} == {"c1", "c2", "a3", "b3", "c3"}
+    assert sum(move["visits"] for move in found["moves"]) == 64
+    assert sum(move["weight"] for move in found["moves"]) == pytest.approx(1, abs=1e-3)
+    # O must not let it: the value is that of the player to move.
+    worse = asked(client, [*WON[:2], "b1", "c3"], think=True, simulations=64).json()["thought"]
+    assert worse["move"] == "c1" and worse["value"] > 0
+    alone = asked(client, before, think=True).json()["thought"]
+    assert alone["move"] == "c1" and alone["line"] == [] and alone["value"] == 0
+    assert all(move["value"] is None and not move["visits"] for move in alone["moves"])
+    assert alone["moves"][0]["prior"] == alone["moves"][0]["weight"] > 0.2
+    assert asked(client, WON, think=True).json()["thought"] is None
+    traced = len(TRACES)
+    for n in range(4):
+        asked(client, WON[:n], think=True, simulations=64)
+    assert len(TRACES) == traced and asked(client, simulations=64).json()["compiled"]
+    assert not asked(client, simulations=256).json()["compiled"]
+
+
+@pytest.mark.parametrize(
+    "field, value, said",
+    [
+        ("moves", "a1", "a list of names"),
+        ("moves", [1], "a list of names"),
+        ("moves", ["a1"] * (MAX_MOVES + 1), f"at most {MAX_MOVES} are"),
+        ("simulations", 17, "give one of 0, 16, 64, 256"),
+        ("simulations", True, "simulations is True"),
+        ("simulations", 16.0, "simulations is 16.0"),
+        ("simulations", {"a": 1}, "simulations is an object"),
+        ("seed", -1, "seed is -1"),
+        ("seed", 2**31, "from 0 to 2147483647"),
+        ("think", 1, "give true or false"),
+        ("side", 0, "no field is called 'side'; give moves,"),
+        ("\ud800" * 99, 0, "no field is called '\\ud800"),
+    ],
+)
+def test_a_wrong_field_is_named(client, field, value, said):
+    answer = client.post("/api/position", content=json.dumps({field: value}), headers=JSON)
+    assert answer.status_code == 400 and said in answer.json()["error"]
+
+
+def test_what_is_no_question_is_refused(client):
+    def status(content, kind="application/json"):
+        answer = client.post("/api/position", content=content, headers={"content-type": kind})
+        assert answer.json()["error"].count("\n") == 0
+        return answer.status_code
+
+    assert status(b"{}", "text/plain") == 415
+    assert [status(x) for x in (b"", b"[]", b"7", b"\xff", b"[" * 9000, b"1" * 9000)] == [400] * 6
+    assert status(b" " * (MAX_BODY + 1)) == 413
+    assert status(b" " * 1000 for _ in range(1000)) == 413  # without a Content-Length
+    assert client.get("/api/position").status_code == 405
+    assert client.get("/secrets").json() == {"error": "Not Found"}
+
+
+def test_the_page_is_whole_and_loads_nothing_else(client):
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+        found = client.get(f"/{name}")
+        assert name in page.text and found.headers["content-type"].startswith(kind)
+        assert "http://" not in found.text.replace("http://www.w3.org/", "")
+    for answer in (page, client.get("/nothing"), asked(client, ["z9"])):
+        assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "bound, host, origin, status",
+    [
+        ("127.0.0.1", "127.0.0.1:8000", None, 200),
+        ("127.0.0.1", "LOCALHOST:8000", "http://localhost:8000", 200),
+        ("::1", "[::1]:8000", "http://[::1]:8000", 200),
+        ("127.0.0.1", "127.0.0.1:8001", None, 400),
+        ("127.0.0.1", "127.0.0.1", None, 400),
+        ("127.0.0.1", "stranger.example:8000", None, 400),
+        ("127.0.0.1", "192.168.0.7:8000", None, 400),
+        ("127.0.0.1", "", None, 400),
+        ("127.0.0.1", "127.0.0.1:8000", "http://stranger.example", 403),
+        ("127.0.0.1", "127.0.0.1:8000", "http://127.0.0.1:9000", 403),
+        ("127.0.0.1", "127.0.0.1:8000", "null", 403),
+        ("0.0.0.0", "192.168.0.7:8000", None, 200),
+        ("0.0.0.0", "stranger.example:8000", None, 400),
+        ("192.168.0.7", "192.168.0.7:8000", None, 200),
+        ("192.168.0.7", "localhost:8000", None, 400),
+    ],
+)
+def test_only_the_address_that_was_bound_answers(service, bound, host, origin, status):
+    client = TestClient(application(service, bound, 8000), URL)
+    headers = {"host": host} if origin is None else {"host": host, "origin": origin}
+    assert client.get("/api/game", headers=headers).status_code == status
+
+
+def test_a_token_is_demanded(service):
+    client = TestClient(application(service, "127.0.0.1", 8000, token="wörd"), URL)
+    given = lambda text: {"authorization": text.encode()}
+    assert client.get("/").status_code == 200  # the page holds no game
+    for wrong in ("", "wörd", "Bearer", "Bearer word", "Bearer wörd2"):
+        assert client.get("/api/game", headers=given(wrong)).status_code == 401
+    assert "Bearer" in client.post("/api/position", json={}).headers["www-authenticate"]
+    right = TestClient(application(service, "127.0.0.1", 8000, token="word"), URL)
+    assert right.get("/api/game", headers=given("Bearer word")).status_code == 200
+    assert address("127.0.0.1", 80, None) == "http://127.0.0.1:80/"
+    assert address("::1", 8000, "word") == "http://[::1]:8000/#word"
+    assert address("0.0.0.0", 1, "w") == f"http://{socket.gethostname()}:1/#w"
+
+
+def test_searches_at_a_time_are_limited(service, monkeypatch):
+    began, goes_on = threading.Event(), threading.Event()
+
+    def answer(question):
+        if question.think:
+            began.set()
+            assert goes_on.wait(10)
+        return {"thought": None}
+
+    monkeypatch.setattr(service, "answer", answer)
+    client = TestClient(application(service, "127.0.0.1", 8000, max_searches=1), URL)
+    statuses = []
+    first = threading.Thread(target=lambda: statuses.append(asked(client, think=True).status_code))
+    first.start()
+    assert began.wait(10)
+    busy = asked(client, think=True)
+    assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
+    assert asked(client).status_code == 200  # no search
+    goes_on.set()
+    first.join()
+    assert statuses == [200] and asked(client, think=True).status_code == 200
+
+
+def test_a_network_that_says_nan_is_named():
+    broken = _service(lambda obs: (jnp.full(9, jnp.nan), jnp.zeros(())))
+    client = TestClient(application(broken, "127.0.0.1", 8000), URL)
+    answer = asked(client, think=True)
+    assert answer.status_code == 422 and "returned NaN or infinity" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("host, port", [("127.0.0.1", None), ("nowhere.invalid", 0)])
+def test_an_address_that_cannot_be_had_is_named(host, port):
+    class Serve(AbstractServe):
+        def page(self, trained):
+            raise AssertionError
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1] if port is None else port
+        with pytest.raises(UsageError, match=f"cannot listen at --host {host} --port {number}"):
+            Serve("run", host=host, port=number)._listening()
+
+
+@pytest.mark.slow
+def test_ten_thousand_requests_of_a_stranger(service):
+    """Never an error of the server's own, never one that takes long."""
+    client = TestClient(application(service, "127.0.0.1", 8000), URL, raise_server_exceptions=False)
+    for simulations in (0, 16):
+        asked(client, think=True, simulations=simulations)
+    draws = random.Random(0)
+    statuses, slowest = [], 0.0
+    for _ in range(10_000):
+        began = time.monotonic()
+        answer = client.request(**_strange(draws))
+        slowest = max(slowest, time.monotonic() - began)
+        statuses.append(answer.status_code)
+        if answer.status_code >= 400 and answer.request.method != "HEAD":
+            assert answer.json()["error"].count("\n") == 0
+    counts = collections.Counter(statuses)
+    print(counts, slowest)
+    assert all(200 <= status < 500 for status in statuses)
+    assert counts[200] > 1000 and counts[400] > 1000 and counts[422] > 500 and slowest < 20
+    assert service.answer(Question())["side"] == 0
+
+
+def _strange(draws: random.Random):
+    """A request: random bytes, random JSON, or a good one with something changed."""
+    headers: dict[str, str | bytes] = dict(JSON)
+    kind = draws.randrange(4)
+    if kind == 0:
+        content = draws.randbytes(draws.randrange(200))
+    elif kind == 1:
+        content = json.dumps(_any(draws, 3)).encode()
+    else:
+        moves = [f"{draws.choice('abc')}{draws.randint(1, 3)}" for _ in range(draws.randrange(7))]
+        question = {"moves": moves, "simulations": draws.choice((0, 16)), "think": True, "seed": 1}
+        if draws.random() < 0.3:
+            question[draws.choice([*question, "more"])] = _any(draws, 2)
+        if question["simulations"] in (64, 256):  # to compile these is not what is asked here
+            question["simulations"] = 0
+        content = bytearray(json.dumps(question).encode())
+        if draws.random() < 0.2:
+            content[draws.randrange(len(content))] = draws.randrange(256)
+        content = bytes(content)
+    if draws.random() < 0.05:
+        name = draws.choice(("host", "origin", "content-type", "authorization", "content-length"))
+        headers[name] = draws.choice((b"", b"x", b"\xff\xe9", b"9" * 30, b"[::", b"a:b"))
+    method = "POST" if draws.random() < 0.95 else draws.choice(("GET", "PUT", "HEAD", "OPTIONS"))
+    path = (
+        "/api/position"
+        if draws.random() < 0.95
+        else draws.choice(("/", "/%00", "/api/game", "/.."))
+    )
+    return {"method": method, "url": path, "content": content, "headers": headers}
+
+
+def _any(draws: random.Random, depth: int):
+    leaf = draws.choice(
+        (None, True, -1, 0, 16, 2**70, 1.5, 1e308, float("nan"), "", "a1", "\ud800", "\n", "x" * 99)
+    )
+    kind = draws.randrange(3 if depth else 1)
+    if kind == 0:
+        return leaf
+    several = [_any(draws, depth - 1) for _ in range(draws.randrange(4))]
+    names = ("moves", "think", "seed", "simulations", "\x00", "\udfff")
+    return several if kind == 1 else {draws.choice(names): each for each in several}

@@ -1,0 +1,277 @@
+"""The service over HTTP: what is let in, and what goes out."""
+
+import asyncio
+import importlib.resources
+import ipaddress
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service, STRENGTHS
+
+
+#: Bytes of a request's body: the longest game is shorter.
+MAX_BODY = 16 * 1024
+#: Searches at a time.
+MAX_SEARCHES = 2
+_BODY_SECONDS = 10
+_MAX_CONNECTIONS = 64
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+_EVERYWHERE = ("", "0.0.0.0", "::")
+_HEADERS = {
+    # Boards that are pictures are shown from a blob: as an image, an SVG runs no scripts.
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def application(
+    service: Service,
+    host: str,
+    port: int,
+    token: str | None = None,
+    max_searches: int = MAX_SEARCHES,
+) -> Starlette:
+    """The application that listens at an address.
+
+    **Arguments:**
+
+    - `token`: what questions about games must bring as their bearer token.
+    - `max_searches`: how many may think at a time; others are told to come again.
+    """
+    searches = threading.BoundedSemaphore(max_searches)
+
+    def about(request: Request) -> Response:
+        return JSONResponse(service.about())
+
+    async def position(request: Request) -> Response:
+        question = read_question(await _body(request))
+        if not question.think:
+            return JSONResponse(await run_in_threadpool(service.answer, question))
+        if not searches.acquire(blocking=False):
+            raise Refusal(503, f"{max_searches} searches are running; ask again in a second.")
+        try:
+            return JSONResponse(await run_in_threadpool(service.answer, question))
+        finally:
+            searches.release()
+
+    routes = [
+        Route("/api/game", about),
+        Route("/api/position", position, methods=["POST"]),
+        *(Route(path, _file(name, kind)) for path, (name, kind) in _PAGE.items()),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={Refusal: _refused, HTTPException: _failed, ClientDisconnect: _left},
+    )
+    app.add_middleware(_Guard, host=host, port=port, token=token)
+    return app
+
+
+def run(app: Starlette, listening: socket.socket) -> None:
+    """Serves an application until the process is told to stop."""
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def read_question(body: bytes) -> Question:
+    """The question of a request's body.
+
+    **Raises:** `Refusal` where a field is unknown or not allowed.
+    """
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as e:
+        raise Refusal(400, "the body is no JSON; send an object.") from e
+    if not isinstance(said, dict):
+        raise Refusal(400, f"the body is {_kind(said)} in JSON; send an object.")
+    known = Question.__dataclass_fields__
+    for name in said:
+        if name not in known:
+            raise Refusal(400, f"no field is called {_shown(name)}; give {', '.join(known)}.")
+    moves = said.get("moves", [])
+    if not isinstance(moves, list) or not all(isinstance(move, str) for move in moves):
+        raise Refusal(400, "moves must be a list of names of moves.")
+    if len(moves) > MAX_MOVES:
+        raise Refusal(400, f"{len(moves)} moves were given; at most {MAX_MOVES} are replayed.")
+    simulations, seed = said.get("simulations", 0), said.get("seed", 0)
+    if type(simulations) is not int or simulations not in STRENGTHS:
+        allowed = ", ".join(map(str, STRENGTHS))
+        raise Refusal(400, f"simulations is {_shown(simulations)}; give one of {allowed}.")
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
+        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {MAX_SEED}.")
+    think = said.get("think", False)
+    if not isinstance(think, bool):
+        raise Refusal(400, f"think is {_shown(think)}; give true or false.")
+    return Question(tuple(moves), simulations, think, seed)
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, and in ASCII, which every text can be sent in."""
+    text = ascii(value) if isinstance(value, str | int | float) else _kind(value)
+    return text if len(text) <= 40 else f"{text[:36]} ..."
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, "the content type must be application/json.")
+
+    async def read() -> bytes:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise Refusal(413, f"the body is larger than {MAX_BODY} bytes.")
+        return bytes(body)
+
+    try:
+        return await asyncio.wait_for(read(), _BODY_SECONDS)
+    except TimeoutError as e:
+        raise Refusal(408, f"the body did not come within {_BODY_SECONDS} seconds.") from e
+
+
+def _file(name: str, kind: str) -> Any:
+    content = (importlib.resources.files(__spec__.parent) / "page" / name).read_bytes()
+
+    def send(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return send
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, dict(headers or {}))
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    headers = {"Retry-After": "1"} if error.status == 503 else {}
+    return _error(error.status, str(error), headers)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, str(error.detail), error.headers)
+
+
+def _left(request: Request, error: Exception) -> Response:
+    return _error(400, "the request was broken off.")
+
+
+class _Guard:
+    """Lets in who speaks to this address, from the page itself or from no page, with the token
+    where games are asked about; and says in every response what a browser may do with it.
+
+    Another page that a browser shows could otherwise ask, if need be under a name of its own that
+    leads to this address.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
+        self._app, self._host, self._port, self._token = app, host, port, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refused = self._refused(Headers(scope=scope), scope["path"])
+        await (refused or self._app)(scope, receive, with_headers)
+
+    def _refused(self, headers: Headers, path: str) -> Response | None:
+        hosts, origin = headers.getlist("host"), headers.get("origin")
+        if len(hosts) != 1 or not self._is_bound(hosts[0].lower()):
+            return _error(
+                400, f"the Host header must name what was bound, {self._host}:{self._port}."
+            )
+        if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
+            return _error(403, "other pages may not ask.")
+        if self._token is not None and path.startswith("/api/"):
+            given = headers.get("authorization", "").encode()
+            if not secrets.compare_digest(given, f"Bearer {self._token}".encode()):
+                wanted = {"WWW-Authenticate": "Bearer"}
+                return _error(401, "open the whole address that was printed, #... too.", wanted)
+        return None
+
+    def _is_bound(self, given: str) -> bool:
+        """Whether a Host header names what was bound. Bound to all addresses, any number will do:
+        no name of another's can lead to what is named by its number."""
+        name, _, port = given.rpartition(":") if not given.endswith("]") else (given, "", "80")
+        if not name:
+            name, port = port, "80"
+        if port != str(self._port):
+            return False
+        if name in (self._host.lower(), f"[{self._host.lower()}]"):
+            return True
+        if self._host in _EVERYWHERE:
+            own = ("localhost", socket.gethostname().lower())
+            return _number_of(name) is not None or name in own
+        return is_loopback(self._host) and is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    number = _number_of(host)
+    return host == "localhost" if number is None else number.is_loopback
+
+
+def _number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+
+
+def address(host: str, port: int, token: str | None) -> str:
+    """What a person opens."""
+    name = socket.gethostname() if host in _EVERYWHERE else host
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{port}/{f'#{token}' if token else ''}"
