@@ -40,7 +40,7 @@ def _loops_are_built_once() -> Iterator[None]:
 
     build, made = _app.built, {}
 
-    def built(app: Any, config: Any, *devices: int | None) -> Any:
+    def built(app: Any, config: Any, *devices: Any) -> Any:
         key = app.build, config, devices
         if key not in made:
             made[key] = build(app, config, *devices)
