@@ -28,7 +28,7 @@ from zero_cli._config import presets
         (["train", "pgx/tic_tac_toe", "--batch", "100"], "does not divide into --shards 8"),
         (["train", "pgx/tic_tac_toe", "--games", "7"], "--games 7 is odd"),
         (["train", "2048", "--window", "8"], "--window 8 has no return of --n-steps 8; give at"),
-        (["train", "pgx/tic_tac_toe", "--devices", "3"], "--shards 8 does not divide over --dev"),
+        (["train", "pgx/tic_tac_toe", "--devices", "3"], "--shards 8 does not divide over 3 dev"),
         (["train", "pgx/tic_tac_toe", "--network", "mine:Net"], "--network mine:Net: No module"),
         (
             ["train", "cartpole", "--particle", "8"],
