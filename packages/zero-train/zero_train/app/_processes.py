@@ -155,6 +155,10 @@ def watched(config: Any, options: Options) -> Iterator[None]:
     try:
         yield
     except BaseException as e:
+        if isinstance(e, jax.errors.JaxRuntimeError):
+            # Sums over devices fail where another process has ended: the thread that watches it
+            # says which, and ends this one.
+            time.sleep(3)
         peers.leave(" ".join(str(e).split())[:300] or type(e).__name__)
         raise
     together("the end of the run")
