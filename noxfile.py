@@ -64,7 +64,7 @@ ALONE = {
     "zero-minesweeper": ("test_play.py",),
     "zero-monsters": ("test_config.py", "test_network.py"),
     "zero-othello": ("test_board.py", "test_gtp.py"),
-    "zero-spo": ("test_config.py", "test_flops.py"),
+    "zero-spo": ("test_config.py",),
 }
 
 
