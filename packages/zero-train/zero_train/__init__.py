@@ -82,7 +82,6 @@ from ._loop import (
     LoopState as LoopState,
     shardings as shardings,
     store as store,
-    template as template,
 )
 from ._match import (
     match as match,
@@ -123,6 +122,7 @@ from ._step import (
     fill as fill,
     init as init,
     step as step,
+    template as template,
 )
 
 

@@ -1,7 +1,6 @@
 """What a training loop consists of: its parts, its state, and the two halves of a step."""
 
 import dataclasses
-import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
-from ._collect import collect, Episodes, start
+from ._collect import collect, Episodes
 from ._mesh import (
     by_rows,
     cut_mesh,
@@ -152,13 +151,6 @@ class Loop(eqx.Module):
     def learner_mesh(self) -> Mesh:
         """The devices that store and learn."""
         return cut_mesh(self.mesh, self.actor_devices)[1] if self.actor_devices else self.mesh
-
-
-def template(loop: Loop) -> LoopState:
-    """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
-    shapes = shapes_of(loop)
-    place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
-    return jax.tree.map(place, shapes, shardings(loop, shapes))
 
 
 def shardings(loop: Loop, state: LoopState) -> LoopState:
@@ -337,30 +329,3 @@ def handover_of(loop: Loop, state: LoopState) -> Any:
             f"the state is one of a loop {other} actor_devices; make one with `zero_train.init`."
         )
     return state.handover
-
-
-# A state before anything has been collected.
-
-
-def fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
-    akey, ekey, lkey = jr.split(key, 3)
-    agent = loop.agent.init(key=akey)
-    indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
-    actor = loop.agent.actor(agent, explore=True)
-    keys = row_keys(ekey, indices)
-    episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
-    unroll = lambda: collect(
-        loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
-    )
-    _, rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
-    example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), rows)
-    zero = jnp.zeros((), jnp.int32)
-    state = LoopState(agent, episodes, loop.buffer.init(example), lkey, zero)
-    if not loop.actor_devices:
-        return state
-    handover = Handover(actor_arrays(loop, agent), rows, lkey, zero)
-    return dataclasses.replace(state, handover=handover)
-
-
-def shapes_of(loop: Loop) -> LoopState:
-    return jax.eval_shape(ft.partial(fresh, loop), jr.key(0))

@@ -13,25 +13,24 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from ._agent import Experience
-from ._collect import Episodes
+from ._collect import collect, Episodes, start
 from ._learning import with_arrays
 from ._loop import (
     act,
     actor_arrays,
     counts,
     failures,
-    fresh,
+    Handover,
     handover_of,
     learn,
     Loop,
     LoopState,
     Numbers,
-    shapes_of,
     shardings,
     step_keys,
     take_in,
 )
-from ._mesh import by_rows, places, send, split_places
+from ._mesh import by_rows, places, row_keys, send, split_places
 
 
 #: `fill` gives up after so many collections: no game is that long.
@@ -43,13 +42,17 @@ def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
 
     With `loop.actor_devices`, the first rows are collected as well.
     """
-    # One program has one set of devices: all is made where it is learned from, then sent.
-    learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
-    build = ft.partial(fresh, loop)
-    state = jax.jit(build, out_shardings=shardings(learner, shapes_of(loop)))(key)
+    state = _fresh(loop, key)
     if not loop.actor_devices:
         return state
     return _act_ahead(loop, send(state, shardings(loop, state)))
+
+
+def template(loop: Loop) -> LoopState:
+    """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
+    shapes = _fresh.eval_shape(loop, jr.key(0))
+    place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
+    return jax.tree.map(place, shapes, shardings(loop, shapes))
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
@@ -101,7 +104,8 @@ def _dispatched(function: Callable[..., Any]) -> Any:
     """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
 
     `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
-    after `fixed` may be templates. Later calls find it compiled.
+    after `fixed` may be templates. Later calls find it compiled. `.eval_shape(fixed, given,
+    *donated)` gives the shapes of the result, and later calls find it traced.
     """
 
     def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
@@ -123,7 +127,32 @@ def _dispatched(function: Callable[..., Any]) -> Any:
 
     named: Any = dispatch
     named.lower = lambda *args: jitted.lower(*arguments(*args))
+    named.eval_shape = lambda *args: jitted.eval_shape(*arguments(*args))
     return named
+
+
+@_dispatched
+def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
+    """A state before anything has been collected, with `loop.actor_devices` on those that learn:
+    one program has one set of devices."""
+    akey, ekey, lkey = jr.split(key, 3)
+    agent = loop.agent.init(key=akey)
+    indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
+    actor = loop.agent.actor(agent, explore=True)
+    keys = row_keys(ekey, indices)
+    episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
+    unroll = lambda: collect(
+        loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
+    )
+    _, rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
+    example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), rows)
+    zero = jnp.zeros((), jnp.int32)
+    state = LoopState(agent, episodes, loop.buffer.init(example), lkey, zero)
+    if loop.actor_devices:
+        handover = Handover(actor_arrays(loop, agent), rows, lkey, zero)
+        state = dataclasses.replace(state, handover=handover)
+    learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
+    return jax.lax.with_sharding_constraint(state, shardings(learner, state))
 
 
 # The halves in turns. They are two programs because the search is most of what is compiled, and
