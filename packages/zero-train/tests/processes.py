@@ -1,14 +1,19 @@
-"""A tiny app on Nim. As a script it is one process of a run, and can be told to do something at a
-step: `AT_STEP="4 SIGTERM"` sends itself a signal after it, `AT_STEP="9 SIGKILL collecting"` within
-it, also while `updating` or when its checkpoint is `writing`. `AT_STEP="5 SIGXFSZ writing"` has it
-fail to write that checkpoint's files of more than 8 KB. `SLEEP=0.3` makes every step that long, and
-`VERSION=0` has all packages of that version."""
+"""A tiny app on Nim. As a script it forks the processes of runs, each of which can be told to do
+something at a step: `AT_STEP="4 SIGTERM"` sends itself a signal after it,
+`AT_STEP="9 SIGKILL collecting"` within it, also while `updating` or when its checkpoint is
+`writing`. `AT_STEP="5 SIGXFSZ writing"` has it fail to write that checkpoint's files of more than
+8 KB. `SLEEP=0.3` makes every step that long, and `VERSION=0` has all packages of that version."""
 
 import dataclasses
+import functools as ft
+import importlib
+import json
 import os
 import pathlib
 import resource
+import select
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +26,7 @@ import zero_train.app._processes as processes
 from zero_envs.testing import Nim
 from zero_memory import EpisodeBuffer
 from zero_train import Loop
-from zero_train.app import AbstractConfig, App, main, View
+from zero_train.app import AbstractConfig, App, main, network_alone, View
 
 from .nim_agent import nim_agent, nim_loop
 
@@ -104,6 +109,34 @@ def _disturbed() -> None:
         setattr(owner, what, patch)
 
 
+def _fork() -> None:
+    """Forks a process for every line of its input, `[words, log, code, environment]` as JSON, says
+    its number, and writes its exit code when it has ended. It returns in each of the processes,
+    which have nothing left to import; JAX has not started anything there."""
+    importlib.import_module("orbax.checkpoint")
+    importlib.import_module("tensorboardX.event_file_writer")
+    codes: dict[int, pathlib.Path] = {}
+    while True:
+        if select.select([0], [], [], 0.02)[0]:
+            line = sys.stdin.readline()
+            if not line:
+                sys.exit()
+            words, log, code, environment = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                os.environ.update(environment)
+                sys.argv[1:] = words
+                file = os.open(log, os.O_WRONLY | os.O_CREAT)
+                os.dup2(file, 1)
+                os.dup2(file, 2)
+                return
+            codes[pid] = pathlib.Path(code)
+            print(pid, flush=True)
+        while codes and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            codes.pop(ended[0]).write_text(f"{os.waitstatus_to_exitcode(ended[1])}")
+
+
 if __name__ == "__main__":
+    _fork()
     _disturbed()
-    main(App("nim", "Nim.", {"tiny": Config()}, build))
+    main(App("nim", "Nim.", {"tiny": Config()}, build, ft.partial(network_alone, players=2)))

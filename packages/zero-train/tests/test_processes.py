@@ -1,5 +1,9 @@
 """Several processes of one run, on this machine: real ones, with virtual devices."""
 
+import atexit
+import contextlib
+import functools as ft
+import json
 import os
 import pathlib
 import shutil
@@ -27,6 +31,54 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+@ft.cache
+def starter() -> subprocess.Popen[str]:
+    """The process that forks those of all runs: each would take longer to import than to train."""
+    # What these processes cost is compiling.
+    environment = {"XLA_FLAGS": "--xla_backend_optimization_level=0", **os.environ}
+    forks = subprocess.Popen(
+        [sys.executable, "-m", f"{FOLDER.name}.tests.processes"],
+        cwd=FOLDER.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**environment, "JAX_PLATFORMS": "cpu"},
+        text=True,
+    )
+    atexit.register(forks.communicate)  # it ends with its input
+    return forks
+
+
+class Process:
+    """One process of a run, with its own words of the command line, log and environment."""
+
+    def __init__(self, words: list[str], log: pathlib.Path, environment: dict[str, str]):
+        forks = starter()
+        assert forks.stdin is not None and forks.stdout is not None
+        self._code = log.with_suffix(".code")
+        asked = [words, str(log), str(self._code), environment]
+        print(json.dumps(asked), file=forks.stdin, flush=True)
+        self.pid = int(forks.stdout.readline())
+
+    def poll(self) -> int | None:
+        """The exit code, or `None` while it runs."""
+        said = self._code.read_text() if self._code.exists() else ""
+        return int(said) if said else None
+
+    def wait(self, seconds: float = 600) -> int:
+        """The exit code, once it has ended."""
+        until = time.monotonic() + seconds
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise TimeoutError(f"process {self.pid} still runs after {seconds:.0f} s.")
+            time.sleep(0.02)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
 class Run:
     """The processes of a run, started at once; of each its own flags and environment."""
 
@@ -39,17 +91,8 @@ class Run:
                 words += [f"--coordinator=127.0.0.1:{port}", f"--num-processes={number}"]
                 words += [f"--process-id={i}", *dict(own).get(i, [])]
             log = folder.with_name(f"{folder.name}-{time.monotonic_ns()}-{i}.txt")
-            # What these processes cost is compiling.
-            environment = {"XLA_FLAGS": "--xla_backend_optimization_level=0", **os.environ}
-            environment |= {"JAX_PLATFORMS": "cpu", **dict(disturb).get(i, {})}
             self.logs.append(log)
-            with log.open("w") as file:
-                command = [sys.executable, "-m", f"{FOLDER.name}.tests.processes", *words]
-                self.processes.append(
-                    subprocess.Popen(
-                        command, cwd=FOLDER.parent, stdout=file, stderr=file, env=environment
-                    )
-                )
+            self.processes.append(Process(words, log, dict(disturb).get(i, {})))
 
     def ended(self, seconds: float = 600) -> list[int]:
         """Waits for all, and returns their exit codes."""
@@ -61,7 +104,7 @@ class Run:
 
     def kill(self) -> None:
         for process in self.processes:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
 
     def said(self, process: int) -> str:
         return self.logs[process].read_text()
@@ -153,14 +196,10 @@ def test_somebody_else_at_the_port_of_process_0(monkeypatch, said):
 
 
 def test_no_coordinator(monkeypatch):
-    code = (
-        "import zero_train.app._processes as p; p._PATIENCE = 0.5\n"
-        "from zero_train.app import Launch, start_jax\n"
-        f"start_jax(Launch(coordinator='127.0.0.1:{free_port()}', process_id=1, num_processes=2))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    line = ran.stderr.splitlines()[-1]
-    assert ran.returncode and "process 1 could not reach process 0 at --coordinator 127" in line
+    monkeypatch.setattr(processes, "_PATIENCE", 0.1)
+    nobody = Launch(coordinator=f"127.0.0.1:{free_port()}", process_id=1, num_processes=2)
+    with pytest.raises(UsageError, match="1 could not reach process 0 at --coordinator 127"):
+        processes.join(nobody)
 
 
 @pytest.mark.parametrize(
