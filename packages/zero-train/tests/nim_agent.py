@@ -6,12 +6,12 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_envs.testing import Nim
 from zero_memory import EpisodeBuffer
 from zero_search import DirichletNoise, TreeSearch
-from zero_train import act, data_mesh, EnvironmentModel, ExpertIteration, Loop, LoopState, store
+from zero_train import data_mesh, EnvironmentModel, ExpertIteration, Loop
 
 
 class TinyNet(eqx.Module):
@@ -45,13 +45,6 @@ def nim_agent(env: Nim, width: int = 16, **changes) -> ExpertIteration:
         planner=search(),
     )
     return ExpertIteration.alphazero(**{**fields, **changes})
-
-
-def collect_and_store(loop: Loop, state: LoopState) -> PyTree[Array]:
-    """The part of a step that needs no communication: the buffer with rows just collected."""
-    actor = loop.agent.actor(state.agent, explore=True)
-    _, rows = act(loop, actor, state.episodes, key=state.key)
-    return store(loop, state.buffer, rows)
 
 
 def nim_loop(num_devices: int, **changes) -> Loop:

@@ -1,4 +1,5 @@
 import errno
+import functools as ft
 import json
 import os
 import pathlib
@@ -20,6 +21,12 @@ from .sharded import check_sharded, sharded_state
 
 
 def _state() -> dict:
+    """Equal arrays in a dictionary of its own."""
+    return dict(_arrays())
+
+
+@ft.cache
+def _arrays() -> dict:
     bits = np.random.default_rng(0).integers(0, 2**16, (3, 8), dtype=np.uint16)
     return {
         "bool": jnp.asarray([True, False, True]),
@@ -265,7 +272,17 @@ def _falls_back(checkpoints: Checkpoints, what: object) -> None:
     assert "\n" not in str(info.value)
 
 
-def test_whatever_happens_to_a_file_the_checkpoint_before_is_used(copy):
+@pytest.fixture
+def read_once(monkeypatch) -> None:
+    """The arrays of a checkpoint are read once, where nothing happens to it between restores."""
+    read = implementation._read
+    once = ft.cache(lambda folder, targets: read(folder, dict(targets)))
+    monkeypatch.setattr(
+        implementation, "_read", lambda folder, targets: once(folder, tuple(targets.items()))
+    )
+
+
+def test_whatever_happens_to_a_file_the_checkpoint_before_is_used(copy, read_once):
     copy.save(5, _state())
     folder = copy.directory / "00000007"
     whole = folder.with_name("whole")
@@ -279,7 +296,7 @@ def test_whatever_happens_to_a_file_the_checkpoint_before_is_used(copy):
         shutil.rmtree(folder)
 
 
-def test_a_manifest_that_lacks_an_entry_is_damaged(copy):
+def test_a_manifest_that_lacks_an_entry_is_damaged(copy, read_once):
     copy.save(5, _state())
     path = copy.directory / "00000007" / "manifest.json"
     manifest = json.loads(path.read_text())

@@ -16,7 +16,6 @@ from zero_train import (
     check_finite,
     Checkpoints,
     data_mesh,
-    draw,
     fill,
     init,
     NonFiniteError,
@@ -29,7 +28,8 @@ from zero_train import (
 from zero_train._step import collect_half, learn_half
 
 from .census import census_loop, check_census
-from .nim_agent import collect_and_store, nim_agent, nim_loop
+from .crossings import check_crossings, check_update
+from .nim_agent import nim_agent, nim_loop
 
 
 AGENT = nim_agent(Nim(heap=7, most=3), width=128)
@@ -89,21 +89,15 @@ def test_state_is_laid_out_as_said(ran):
     assert state.agent.updates.sharding.is_fully_replicated
 
 
-def test_only_the_gradient_crosses_devices(ran, collectives):
-    """Collect, add and sample have no collective; a whole step has all-reduces only."""
+def test_only_sums_cross_devices(ran, collectives):
+    """The gradient and metrics, and of what is collected and stored the number of games."""
     loop, state, _ = ran[8]
-    assert collectives(lambda s: collect_and_store(loop, s), state) == set()
-    assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
-    # Also proves that the pattern finds what it looks for.
-    assert collectives(lambda s: step(loop, s), state) == {"all-reduce"}
+    once = check_crossings(loop, state, collectives)
+    assert re.findall(r"= (\S+) all-reduce\(", once) == ["s32[]"]
 
 
-def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
-    """Once for the number of rows that count, and then for the gradient with all metrics."""
-    loop, state, _ = ran[8]
-    batch = draw(loop, state.buffer, key=jr.key(1))
-    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
+def test_an_update_waits_for_other_devices_twice(ran, collectives, sums_in_turn):
+    check_update(*ran[8][:2], collectives, sums_in_turn)
 
 
 def test_a_state_moves_between_meshes(ran, tmp_path):
@@ -123,8 +117,10 @@ def test_a_state_moves_between_meshes(ran, tmp_path):
         assert float(here[name]) == pytest.approx(float(there[name]), rel=1e-4, abs=1e-6), name
 
 
-def test_a_nan_observation_is_named_and_not_learned_from():
-    loop = nim_loop(1)
+def test_a_nan_observation_is_named_and_not_learned_from(ran):
+    loop, _, _ = ran[1]
+    state = fill(loop, init(loop, key=jr.key(1)))
+    before = plain(state.agent.params)
 
     def poison(row, *, key):
         del key
@@ -134,21 +130,11 @@ def test_a_nan_observation_is_named_and_not_learned_from():
         return eqx.tree_at(lambda r: r.obs.features, row, features)
 
     loop = eqx.tree_at(lambda l: l.augment, loop, poison, is_leaf=lambda x: x is None)
-    state = fill(loop, init(loop, key=jr.key(1)))
-    before = plain(state.agent.params)
-    state, metrics = step(loop, state)
+    state, metrics = learn_half(loop, None, state)
     with pytest.raises(NonFiniteError, match="observation_error"):
         check_finite(1, jax.device_get(metrics))
     for x, y in zip(plain(state.agent.params), before, strict=True):
         np.testing.assert_array_equal(x, y)
-
-
-def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
-    monkeypatch.setattr("zero_train._step._MAX_FILLS", 5)
-    small = EpisodeBuffer(capacity=4, num_envs=16, batch_size=160, num_players=2, num_shards=8)
-    loop = nim_loop(1, buffer=small, num_updates=1)
-    with pytest.raises(ValueError, match="is not ready after .* rows"):
-        fill(loop, init(loop, key=jr.key(1)))
 
 
 def test_an_agent_that_wants_to_is_shown_every_block():
@@ -170,11 +156,18 @@ class Tally(AbstractAgent):
         return state.at[first].add(1), {"drawn": jnp.float32(first.size)}
 
 
-@pytest.mark.parametrize("devices", [1, 8])
-def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs(devices):
+def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
+    monkeypatch.setattr("zero_train._step._MAX_FILLS", 5)
+    small = EpisodeBuffer(capacity=4, num_envs=16, batch_size=160, num_players=2, num_shards=8)
+    loop = nim_loop(1, agent=Tally(), buffer=small)
+    with pytest.raises(ValueError, match="is not ready after .* rows"):
+        fill(loop, init(loop, key=jr.key(1)))
+
+
+def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs():
     """Three epochs of four minibatches: each of the two windows of an environment comes thrice."""
     buffer = Latest(capacity=9, num_envs=16, batch_size=8, length=5, num_shards=8)
-    loop = nim_loop(devices, agent=Tally(), buffer=buffer, unroll_length=9, num_updates=12)
+    loop = nim_loop(8, agent=Tally(), buffer=buffer, unroll_length=9, num_updates=12)
     state, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
     drawn = np.asarray(state.agent).reshape(16, 9)
     assert float(metrics["drawn"]) == 8 and (np.sort(drawn, axis=1)[:, -2:] == 3).all()
@@ -231,39 +224,36 @@ def test_metrics_count_positions_and_games(ran):
         assert row["games"] > 0
 
 
-def test_rows_replay_the_game():
-    """Every row's observation, reward, discount and end follow from the rows before it."""
+@pytest.fixture(scope="module")
+def rows():
+    """Random games."""
     env = Nim(heap=7, most=3)
-    rows = rollout(env, RandomActor(), num_steps=40, num_envs=5, key=jr.key(2))
-    heaps = np.argmax(np.asarray(rows.obs.features), axis=-1)
-    actions, rewards = np.asarray(rows.action), np.asarray(rows.reward)
-    discounts, lasts = np.asarray(rows.discount), np.asarray(rows.last)
-    for i in range(5):
+    return jax.device_get(rollout(env, RandomActor(), num_steps=64, num_envs=8, key=jr.key(2)))
+
+
+def test_rows_replay_the_game(rows):
+    """Every row's observation, reward, discount and end follow from the rows before it."""
+    heaps = np.argmax(rows.obs.features, axis=-1)
+    for i in range(8):
         heap, ended = 7, False
-        for t in range(40):
+        for t in range(64):
             assert heaps[i, t] == heap
-            assert lasts[i, t] == ended
+            assert rows.last[i, t] == ended
             if ended:
-                assert rewards[i, t] == 0 and discounts[i, t] == 0
+                assert rows.reward[i, t] == 0 and rows.discount[i, t] == 0
                 heap, ended = 7, False
                 continue
-            heap -= actions[i, t] + 1
+            heap -= rows.action[i, t] + 1
             ended = heap == 0
-            assert rewards[i, t] == (1.0 if ended else 0.0)
-            assert discounts[i, t] == (0.0 if ended else -1.0)
-    assert lasts.sum() > 10
+            assert rows.reward[i, t] == (1.0 if ended else 0.0)
+            assert rows.discount[i, t] == (0.0 if ended else -1.0)
+    assert rows.last.sum() > 10
 
 
-def test_games_differ_between_rows_and_after_a_reset():
+def test_games_differ_between_rows_and_after_a_reset(rows):
     """No environment replays another's randomness, or its own after a reset."""
-    env = Nim(heap=7, most=3)
-    rows = rollout(env, RandomActor(), num_steps=64, num_envs=8, key=jr.key(3))
-    games = set()
-    for i in range(8):
-        games.add(tuple(np.asarray(rows.action[i])))
-    assert len(games) == 8
-    first = np.asarray(rows.action[0])
-    ends = np.flatnonzero(np.asarray(rows.last[0]))
+    assert len({tuple(actions) for actions in rows.action}) == 8
+    first, ends = rows.action[0], np.flatnonzero(rows.last[0])
     played = {tuple(first[a + 1 : b]) for a, b in zip(ends[:-1], ends[1:], strict=True)}
     assert len(played) > 3
 

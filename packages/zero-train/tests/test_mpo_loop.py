@@ -10,11 +10,10 @@ import pytest
 import scipy.stats
 
 from zero_memory import TrajectoryBuffer
-from zero_train import data_mesh, draw, init, Loop, step
-from zero_train._step import learn_half
+from zero_train import data_mesh, init, Loop, step
 
 from .actor_critics import Aim, aimer, each, mpo, rates
-from .nim_agent import collect_and_store
+from .crossings import check_crossings, check_update
 
 
 ENVS, UNROLL = 16, 4
@@ -42,17 +41,12 @@ def ran():
 def test_only_sums_cross_devices(ran, collectives):
     """Of sampling candidates too, which is done on every device for its own rows."""
     loop, _, state = ran
-    assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
-    assert collectives(lambda s: collect_and_store(loop, s), state) == set()
+    check_crossings(loop, state, collectives)
 
 
-def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
-    """Once for the number of rows that count and the sum of their values, of which the standard
-    deviation needs the mean, and then for the gradient with all other metrics."""
+def test_an_update_waits_for_other_devices_twice(ran, collectives, sums_in_turn):
     loop, _, state = ran
-    batch = draw(loop, state.buffer, key=jr.key(1))
-    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
+    check_update(loop, state, collectives, sums_in_turn)
 
 
 def test_rows_say_how_likely_their_actions_were(ran):

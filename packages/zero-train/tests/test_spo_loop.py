@@ -13,7 +13,6 @@ from zero_envs import Observation
 from zero_memory import TrajectoryBuffer
 from zero_train import (
     data_mesh,
-    draw,
     fill,
     init,
     Loop,
@@ -22,7 +21,6 @@ from zero_train import (
     SPO,
     step,
 )
-from zero_train._step import learn_half
 
 from .actor_critics import (
     Aim,
@@ -33,7 +31,7 @@ from .actor_critics import (
     rates,
     spo,
 )
-from .nim_agent import collect_and_store
+from .crossings import check_crossings, check_update
 from .test_loop import plain
 
 
@@ -141,21 +139,14 @@ def test_devices_do_not_matter(ran):
 
 
 def test_only_sums_cross_devices(ran, collectives):
-    """Collect, add and sample have no collective; a whole step, statistics included, has
-    all-reduces only."""
+    """The statistics of new rows, gradients and metrics."""
     loop, _, state, _ = ran[8]
-    assert collectives(lambda s: collect_and_store(loop, s), state) == set()
-    assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
-    assert collectives(learn_half.lower(loop, None, state).compile().as_text()) == {"all-reduce"}
+    check_crossings(loop, state, collectives)
 
 
-def test_an_update_waits_for_other_devices_twice(ran, sums_in_turn):
-    """Once for the number of rows that count and the sum of their values, of which the standard
-    deviation needs the mean, and then for the gradient with all other metrics."""
+def test_an_update_waits_for_other_devices_twice(ran, collectives, sums_in_turn):
     loop, _, state, _ = ran[8]
-    batch = draw(loop, state.buffer, key=jr.key(1))
-    update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    assert sums_in_turn(update.lower(state.agent, batch).compile().as_text()) == (2, 1)
+    check_update(loop, state, collectives, sums_in_turn)
 
 
 def test_state_is_laid_out_as_said(ran):

@@ -206,6 +206,7 @@ def learn(
     `num_updates = epochs * num_minibatches` each window is learned from once an epoch.
     """
 
+    @jax.jit  # so that it is traced once, also where it is asked for convolutions or repeated
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
