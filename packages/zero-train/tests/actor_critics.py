@@ -23,8 +23,7 @@ from zero_memory import Batch, TrajectoryBuffer
 from zero_search import ParticleSearch
 from zero_train import (
     ActorCriticState,
-    evaluate,
-    EvaluationSummary,
+    bind,
     Experience,
     fill,
     init,
@@ -289,9 +288,13 @@ def counted(batch: Batch) -> np.ndarray:
 
 def each(network: Any, params: Any, *args: Array) -> Any:
     """What a network with these parameters says of every row, in double precision."""
-    net = eqx.combine(params, network(key=jr.key(0)))
-    out = jax.vmap(jax.vmap(net))(*args)
+    out = _over_windows(bind(network, params), *args)
     return jax.tree.map(lambda x: np.asarray(x, np.float64), out)
+
+
+@eqx.filter_jit
+def _over_windows(net: Any, *args: Array) -> Any:
+    return jax.vmap(jax.vmap(net))(*args)
 
 
 def moved_by(tree: Any, along: Any, by: float) -> Any:
@@ -317,16 +320,11 @@ def learned(env: AbstractEnvironment, agent: Any, *, blocks: int) -> tuple[Any, 
     buffer = TrajectoryBuffer(capacity=64, num_envs=16, batch_size=16, length=6)
     loop = Loop(env=env, agent=agent, buffer=buffer, unroll_length=8, num_updates=8)
     state = fill(loop, init(loop, key=jr.key(0)))
-    before = jax.tree.map(jnp.copy, state.agent)
+    before = jax.device_get(state.agent)
     for _ in range(blocks):
         state, metrics = step(loop, state)
         assert np.isfinite(metrics["gradient_norm"])
     return before, state.agent
-
-
-def play(env: AbstractEnvironment, agent: Any, state: Any) -> EvaluationSummary:
-    actor = agent.actor(state, explore=False)
-    return evaluate(env, actor, num_episodes=64, max_steps=12, key=jr.key(1)).summary()
 
 
 def aimer(make: Callable[..., Any], **changes: Any) -> Any:
@@ -343,7 +341,12 @@ def aimer(make: Callable[..., Any], **changes: Any) -> Any:
 
 def aiming_error(agent: Any, state: ActorCriticState) -> float:
     """How far the policy's mean is from the goals that it is shown, in the root mean square."""
-    goals = jr.uniform(jr.key(2), (200, DIMS), jnp.float32, minval=-0.8, maxval=0.8)
-    net = eqx.combine(state.online.policy, agent.policy(key=jr.key(0)))
-    policy = jax.vmap(net)(state.online.statistics.normalise(10 + 4 * goals))
-    return float(np.sqrt(np.mean(np.square(policy.loc - goals))))
+
+    @eqx.filter_jit
+    def error(state: ActorCriticState) -> Float[Array, ""]:
+        goals = jr.uniform(jr.key(2), (200, DIMS), jnp.float32, minval=-0.8, maxval=0.8)
+        net = bind(agent.policy, state.online.policy)
+        policy = jax.vmap(net)(state.online.statistics.normalise(10 + 4 * goals))
+        return jnp.sqrt(jnp.mean(jnp.square(policy.loc - goals)))
+
+    return float(error(state))

@@ -113,6 +113,8 @@ def _fork() -> None:
     """Forks a process for every line of its input, `[words, log, code, environment]` as JSON, says
     its number, and writes its exit code when it has ended. It returns in each of the processes,
     which have nothing left to import; JAX has not started anything there."""
+    # It takes seconds to import; commands that need no checkpoint should not wait for it.
+    assert "orbax.checkpoint" not in sys.modules
     importlib.import_module("orbax.checkpoint")
     importlib.import_module("tensorboardX.event_file_writer")
     codes: dict[int, pathlib.Path] = {}

@@ -53,7 +53,8 @@ def test_loss_is_the_formula():
     _, metrics = eqx.filter_jit(agent.update)(state, batch, key=jr.key(1))
 
     rows, outcome = batch.items, np.asarray(batch.outcome)
-    logits, values = jax.vmap(agent.evaluator(state.params))(rows.obs)
+    evaluate = jax.jit(lambda params: jax.vmap(agent.evaluator(params))(rows.obs))
+    logits, values = evaluate(state.params)
     logits, values = np.asarray(logits, np.float64), np.asarray(values, np.float64)
     policy, value, entropy, count = 0.0, 0.0, 0.0, 0
     for i in range(8):
@@ -76,10 +77,16 @@ def test_loss_is_the_formula():
     assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
 
 
-def test_rows_without_weight_teach_nothing():
-    """Final rows and rows of weight 0 may hold anything, even where nothing else counts."""
+@pytest.fixture(scope="module")
+def trained():
+    """A new state, and the update of its agent without a penalty on parameters."""
     agent = nim_agent(ENV, l2=0.0)
-    state = agent.init(key=jr.key(0))
+    return agent.init(key=jr.key(0)), eqx.filter_jit(agent.update)
+
+
+def test_rows_without_weight_teach_nothing(trained):
+    """Final rows and rows of weight 0 may hold anything, even where nothing else counts."""
+    state, update = trained
     batch = make_batch(1)
     rows, outcome, uncounted = batch.items, batch.outcome, jnp.array([2, 3, 6])
     assert outcome is not None
@@ -92,7 +99,6 @@ def test_rows_without_weight_teach_nothing():
             rows.record.weights.at[uncounted].set(jnp.nan),
         ),
     )
-    update = eqx.filter_jit(agent.update)
     one, _ = update(state, batch, key=jr.key(1))
     two, _ = update(state, spoilt, key=jr.key(1))
     for x, y in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
@@ -104,13 +110,12 @@ def test_rows_without_weight_teach_nothing():
         np.testing.assert_array_equal(x, y)
 
 
-def test_nan_never_reaches_the_parameters():
-    agent = nim_agent(ENV)
-    state = agent.init(key=jr.key(0))
+def test_nan_never_reaches_the_parameters(trained):
+    state, update = trained
     batch = make_batch(2)
     assert batch.outcome is not None
     bad = eqx.tree_at(lambda b: b.outcome, batch, batch.outcome.at[0].set(jnp.nan))
-    new, metrics = eqx.filter_jit(agent.update)(state, bad, key=jr.key(1))
+    new, metrics = update(state, bad, key=jr.key(1))
     assert not np.isfinite(float(metrics["value_loss"]))
     assert np.isfinite(float(metrics["policy_loss"]))
     for x, y in zip(jax.tree.leaves(new), jax.tree.leaves(state), strict=True):
@@ -151,7 +156,8 @@ def test_learns_nim():
     heaps = jnp.arange(1, 8, dtype=jnp.int32)
     obs = jax.vmap(ENV.observe)(jax.vmap(NimState)(heaps))
     agent: Any = loop.agent
-    logits, values = evaluate_batch(agent.evaluator(state.agent.params), obs)
+    evaluate = jax.jit(lambda params: evaluate_batch(agent.evaluator(params), obs))
+    logits, values = evaluate(state.agent.params)
     best = np.argmax(logits, axis=-1) + 1
     for heap in (1, 2, 3, 7):
         assert best[heap - 1] == heap % 4, heap

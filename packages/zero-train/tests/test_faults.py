@@ -81,8 +81,8 @@ class Fixed(AbstractActor[None]):
 class Odd(AbstractDiscreteEnvironment[Int[Array, ""]]):
     """Two steps of one player, the second of which has the given reward and discount."""
 
-    reward: float = 0.0
-    discount: float = 1.0
+    reward: Float[Array, ""]
+    discount: Float[Array, ""]
     num_actions: int = 3
     hidden: bool = False
 
@@ -108,6 +108,14 @@ def play(env: AbstractEnvironment, actor: AbstractActor, **changes: Any) -> Any:
     return evaluate(env, actor, **(args | changes))
 
 
+def odd(reward: float = 0.0, discount: float = 1.0) -> Odd:
+    return Odd(jnp.float32(reward), jnp.float32(discount))
+
+
+#: Compiled as part of something else, where nothing can be raised.
+inside = eqx.filter_jit(lambda *args: rollout(*args, num_steps=3, num_envs=2, key=jr.key(0)))
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("wrong", [jnp.nan, jnp.inf])
 def test_a_policy_that_is_no_number_is_not_played_on_with(temperature, wrong):
@@ -116,6 +124,10 @@ def test_a_policy_that_is_no_number_is_not_played_on_with(temperature, wrong):
         ValueError, match=r"evaluate: an action was NaN or out of .* range \(4 of 4 "
     ):
         play(NIM, actor)
+
+
+def test_nor_is_it_against_another():
+    actor = PolicyActor(Broken(jnp.asarray(jnp.nan)))
     with pytest.raises(ValueError, match=r"match: an action was NaN or out of .* range"):
         match(NIM, RandomActor(), actor, num_games=8, max_steps=9, key=jr.key(0))
     with pytest.raises(ValueError, match=r"challenge: an action was NaN or out of .* range"):
@@ -126,9 +138,9 @@ def test_a_policy_that_is_no_number_is_not_played_on_with(temperature, wrong):
 def test_an_action_outside_of_a_discrete_range_is_refused_whatever_its_type(action):
     actor = Fixed(jnp.asarray(action))
     with pytest.raises(ValueError, match="evaluate: an action was NaN or out of .* range"):
-        play(Odd(), actor)
+        play(odd(), actor)
     with pytest.raises(ValueError, match="rollout: an action was NaN or out of .* range"):
-        rollout(Odd(), actor, num_steps=3, num_envs=2, key=jr.key(0))
+        rollout(odd(), actor, num_steps=3, num_envs=2, key=jr.key(0))
 
 
 def test_compiled_results_are_nan_and_their_summary_raises():
@@ -152,13 +164,15 @@ def test_compiled_results_are_nan_and_their_summary_raises():
 class Bare(AbstractAgent[Array]):
     """Acts by a broken policy without a search. Its loss is the mean reward of a batch."""
 
+    wrong: float
+
     def init(self, *, key: Array) -> Array:
         del key
         return jnp.zeros((), jnp.float32)
 
     def actor(self, state: Array, *, explore: bool) -> PolicyActor:
         del state, explore
-        return PolicyActor(Broken(jnp.asarray(jnp.nan)))
+        return PolicyActor(Broken(jnp.float32(self.wrong)), 1.0)
 
     def update(self, state: Array, batch: Batch, *, key: Array) -> tuple[Array, Metrics]:
         del key
@@ -182,12 +196,11 @@ class Doubled(AbstractDiscreteEnvironment[NimState]):
         return NIM.observe(state)
 
 
-@pytest.mark.parametrize("part", ["agent", "env"])
-def test_a_run_of_a_broken_policy_or_in_a_wrong_environment_stops(part):
+@pytest.mark.parametrize("env, wrong", [(NIM, jnp.nan), (Doubled(), 0.0)], ids=["agent", "env"])
+def test_a_run_of_a_broken_policy_or_in_a_wrong_environment_stops(env, wrong):
     """The loss of the rows is NaN, so no parameter changes, and the guard says so."""
     window = TrajectoryBuffer(capacity=8, num_envs=16, batch_size=16, length=4, num_shards=8)
-    changes = {"env": Doubled()} if part == "env" else {"agent": Bare(), "buffer": window}
-    loop = nim_loop(1, **changes)
+    loop = nim_loop(1, env=env, agent=Bare(wrong), buffer=window)
     _, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
     with pytest.raises(NonFiniteError):
         check_finite(1, metrics)
@@ -212,7 +225,7 @@ def test_actions_out_of_range_are_not_played_on_with(action):
         play(NIM, actor)
     with pytest.raises(ValueError, match="rollout: an action was NaN or out of .* range"):
         rollout(NIM, actor, num_steps=3, num_envs=2, key=jr.key(0))
-    rows = jax.jit(lambda key: rollout(NIM, actor, num_steps=3, num_envs=2, key=key))(jr.key(0))
+    rows = inside(NIM, actor)
     np.testing.assert_array_equal(np.isnan(rows.reward), ~rows.last)
 
 
@@ -221,7 +234,7 @@ BAD = [dict(discount=1.5), dict(discount=-2.0), dict(discount=jnp.nan), dict(rew
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_wrong_transitions_are_not_played_on_with(bad):
-    env, actor = Odd(**bad), RandomActor()
+    env, actor = odd(**bad), RandomActor()
     message = r"a reward was not finite or a discount not between -1 and 1"
     with pytest.raises(ValueError, match=rf"evaluate: {message} \(4 of 4 "):
         play(env, actor)
@@ -231,18 +244,17 @@ def test_wrong_transitions_are_not_played_on_with(bad):
     numbers = jnp.arange(2, dtype=jnp.int32)
     with pytest.raises(ValueError, match=rf"collect: {message}"):
         collect(env, actor, episodes, indices=numbers, key=jr.key(1), num_steps=3)
-    rows = jax.jit(lambda key: rollout(env, actor, num_steps=3, num_envs=2, key=key))(jr.key(0))
+    rows = inside(env, actor)
     np.testing.assert_array_equal(np.isnan(rows.reward), [[False, True, False]] * 2)
 
 
 def test_a_match_needs_an_opponent():
-    message = r"match: the move never passed to an opponent \(8 of 8 games\).*`evaluate`"
-    for env in (CartPole(), Corridor(3)):
-        with pytest.raises(ValueError, match=message):
-            match(env, RandomActor(), RandomActor(), num_games=8, max_steps=50, key=jr.key(0))
     games = lambda key: match(
-        CartPole(), RandomActor(), RandomActor(), num_games=8, max_steps=50, key=key
+        Corridor(3), RandomActor(), RandomActor(), num_games=8, max_steps=50, key=key
     )
+    message = r"match: the move never passed to an opponent \(8 of 8 games\).*`evaluate`"
+    with pytest.raises(ValueError, match=message):
+        games(jr.key(0))
     result = jax.jit(games)(jr.key(0))
     assert np.isnan(result.outcomes).all()
     with pytest.raises(ValueError, match="the move never passed to an opponent"):
@@ -253,6 +265,9 @@ def test_a_game_that_is_won_at_once_has_an_opponent():
     first = PolicyActor(perfect_nim)
     result = match(Nim(3, 3), first, first, num_games=4, max_steps=9, key=jr.key(0))
     assert result.outcomes.tolist() == [1, 1, -1, -1] and result.lengths.tolist() == [1] * 4
+
+
+advance = eqx.filter_jit(PlanningActor.advance)
 
 
 class Setting(eqx.Module):
@@ -285,11 +300,10 @@ def test_an_actor_is_told_of_possible_moves_only(planned, action, discount, mess
     after = jax.vmap(NimState)(jnp.asarray([6, 4], jnp.int32))
     with pytest.raises(ValueError, match=rf"PlanningActor.advance: .*{message}.* \(1 of 2 rows\)"):
         actor.advance(planned.carry, actions, after, heard(discount))
-    advance = jax.jit(actor.advance)
-    carry = advance(planned.carry, actions, after, heard(discount))
+    carry = advance(actor, planned.carry, actions, after, heard(discount))
     # Compiled, the row starts anew, as after the end of an episode.
     fresh = Transition(jnp.zeros(2), -jnp.ones(2), jnp.asarray([False, True]))
-    wanted = advance(planned.carry, jnp.asarray([0, 1], jnp.int32), after, fresh)
+    wanted = advance(actor, planned.carry, jnp.asarray([0, 1], jnp.int32), after, fresh)
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(carry), jax.device_get(wanted))
     for other in (PolicyActor(perfect_nim), RandomActor(), DistributionActor(Categorical, None)):
         with pytest.raises(ValueError, match=rf"{type(other).__name__}.advance: .*{message}"):

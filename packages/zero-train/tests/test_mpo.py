@@ -64,13 +64,11 @@ def test_sampled_discrete(stored):
     policy_loss = -np.sum(weights * log_policy[actions])
     kl = np.sum(scipy.special.rel_entr(np.exp(log_old), np.exp(log_policy)))
     log_z = np.logaddexp.reduce(values[:4] / ETA) - np.log(4)
-    loss, metrics = mpo_loss(
+    loss, metrics = jax.jit(ft.partial(mpo_loss, **DUALS, **BOUNDS))(
         Categorical(array(logits)),
         Categorical(array(old)),
         jnp.asarray(actions, jnp.int32),
         array(values[:4]),
-        **DUALS,
-        **BOUNDS,
         weights=array(weights) if stored else None,
     )
     improved = scipy.special.softmax(values[:4] / ETA)
@@ -106,6 +104,7 @@ def gaussians(seed: int) -> tuple[Gaussian, Gaussian, jax.Array, jax.Array]:
     return policy, old, actions, array(draws.normal(size=(STATES, SAMPLES)))
 
 
+@ft.partial(jax.jit, static_argnames="per_dimension")
 def decoupled(policy, old, actions, values, *, per_dimension: bool):
     shape = (DIMS,) if per_dimension else ()
     return mpo_decoupled_loss(
@@ -245,6 +244,7 @@ def test_rlax(per_dimension):
         assert np.allclose(x, y, rtol=2e-5, atol=1e-6)
 
 
+@jax.jit
 def categorical(logits, old, values, duals=DUALS):
     return mpo_categorical_loss(array(logits), array(old), array(values), **duals, **BOUNDS)
 

@@ -47,6 +47,13 @@ def test_golden():
     assert float(metrics["temperature"]) == pytest.approx(1.0, abs=1e-6)
 
 
+@jax.jit
+def sloped(values, temperature, log_prior=None):
+    """Loss and metrics, and the slope in the temperature."""
+    loss = lambda dual: temperature_loss(values, dual, 0.1, log_prior=log_prior)
+    return jax.value_and_grad(loss, has_aux=True)(temperature)
+
+
 @pytest.mark.parametrize("eta", (0.05, 1.0, 300.0))
 def test_definition(eta):
     """With a prior and illegal actions; and the slope that makes the minimum the bound:
@@ -62,12 +69,8 @@ def test_definition(eta):
     with np.errstate(divide="ignore"):
         log_prior = jnp.asarray(np.log(prior), jnp.float32)
     values = jnp.asarray(values, jnp.float32)
-
-    def ours(dual):
-        return temperature_loss(values, dual, 0.1, log_prior=log_prior)
-
-    (value, metrics), slope = jax.value_and_grad(ours, has_aux=True)(temperature)
-    log_policy = nonparametric_policy(values, temperature, log_prior=log_prior)
+    (value, metrics), slope = sloped(values, temperature, log_prior)
+    log_policy = jax.jit(nonparametric_policy)(values, temperature, log_prior=log_prior)
     assert float(value) == pytest.approx(loss, rel=1e-5)
     assert float(metrics["kl_nonparametric"]) == pytest.approx(kl, abs=3e-7)
     assert np.allclose(jnp.exp(log_policy), policy, atol=1e-6)
@@ -85,9 +88,7 @@ def test_extremes(rho, size):
     values = size * np.array([3.0, -1.0, 3.0, 0.5], np.float32)
     eta = float(Dual(rho).value)
     loss, kl, _ = expected(values, eta, 0.1, np.full(4, 0.25))
-    (value, metrics), slope = jax.value_and_grad(
-        lambda dual: temperature_loss(jnp.asarray(values), dual, 0.1), has_aux=True
-    )(Dual(rho))
+    (value, metrics), slope = sloped(jnp.asarray(values), Dual(rho))
     assert float(value) == pytest.approx(loss, rel=1e-6)
     assert float(metrics["kl_nonparametric"]) == pytest.approx(kl, abs=1e-6)
     sigmoid = float(jax.nn.sigmoid(jnp.float32(rho)))
@@ -100,11 +101,8 @@ def test_a_value_of_minus_infinity_is_illegal_too():
 
     @jax.jit
     def loss(values, log_prior):
-        gradient = jax.value_and_grad(
-            lambda dual: temperature_loss(values, dual, 0.1, log_prior=log_prior), has_aux=True
-        )
         policy = nonparametric_policy(values, Dual(0.0), log_prior=log_prior)
-        return gradient(Dual(0.0)), jnp.exp(policy)
+        return sloped(values, Dual(0.0), log_prior), jnp.exp(policy)
 
     values, log_prior = jnp.array([1.0, 0.0, -1.0]), jnp.log(jnp.array([0.5, 0.3, 0.2]))
     found = loss(values.at[1].set(-jnp.inf), log_prior)
@@ -123,7 +121,8 @@ def test_no_gradient_but_into_the_temperature():
         value, _ = temperature_loss(values, dual, 0.1, log_prior=log_prior)
         return value + nonparametric_policy(values, dual, log_prior=log_prior)[0]
 
-    values, log_prior, dual = jax.grad(loss, (0, 1, 2))(values, log_prior, Dual(0.0))
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
+    values, log_prior, dual = gradient(values, log_prior, Dual(0.0))
     assert not np.any(values) and not np.any(log_prior) and dual.rho != 0
 
 
@@ -143,9 +142,13 @@ def test_rlax():
             )
         return jnp.mean(loss), weights
 
-    (loss, weights), slope = jax.value_and_grad(theirs, has_aux=True)(temperature)
-    value, own_slope = jax.value_and_grad(ours)(temperature)
-    log_policy = jax.vmap(lambda x: nonparametric_policy(x, temperature))(values)
+    @jax.jit
+    def both(dual):
+        log_policy = jax.vmap(lambda x: nonparametric_policy(x, dual))(values)
+        expected = jax.value_and_grad(theirs, has_aux=True)(dual)
+        return expected, jax.value_and_grad(ours)(dual), log_policy
+
+    ((loss, weights), slope), (value, own_slope), log_policy = both(temperature)
     assert float(value) == pytest.approx(float(loss), rel=1e-5)
     assert float(own_slope.rho) == pytest.approx(float(slope.rho), rel=1e-4)
     assert np.allclose(jnp.exp(log_policy), weights.T, atol=1e-6)
@@ -170,9 +173,14 @@ def test_temperature_settles_at_the_bound():
         losses, metrics = jax.vmap(lambda x: temperature_loss(x, dual, epsilon))(data)
         return jnp.mean(losses), jnp.mean(metrics["kl_nonparametric_relative"])
 
-    for start in (Dual(10.0), Dual.from_value(1e-3)):
+    @jax.jit
+    def settled(start):
         dual = descend(lambda dual: loss(dual)[0], start, Dual.clipped)
-        assert float(loss(dual)[1]) == pytest.approx(1.0, rel=0.01)
+        return dual, loss(dual)[1]
+
+    for start in (Dual(10.0), Dual.from_value(1e-3)):
+        dual, relative = settled(start)
+        assert float(relative) == pytest.approx(1.0, rel=0.01)
         assert float(dual.value) == pytest.approx(float(best.x), rel=0.01)
 
 

@@ -157,15 +157,13 @@ SIZES = ((2, 1), (6, 4))
 FSDP = {6: 2}
 
 
-@pytest.fixture(scope="module")
-def begun():
-    """What every test begins with. Copies, as `step` donates."""
-    states = {sizes: init(nim_loop(*sizes), key=jr.key(0)) for sizes in ((1, 0), *SIZES)}
-    return lambda sizes: jax.tree.map(jnp.copy, states[sizes])
+def begun(sizes: tuple[int, int]) -> LoopState:
+    """What every test begins with, and donates."""
+    return init(nim_loop(*sizes), key=jr.key(0))
 
 
 @pytest.fixture(scope="module")
-def ran(begun, tmp_path_factory):
+def ran(tmp_path_factory):
     """By sizes: the state in the end, the rows on their way before and after each of four steps,
     the metrics of each, and the checkpoint after two."""
     results = {}
@@ -185,7 +183,7 @@ def ran(begun, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reference(begun):
+def reference():
     """The order of the pipeline in a plain Python loop on one device: agent and buffer in the end,
     collections, losses and staleness."""
     loop, state = nim_loop(1, 0), begun((1, 0))
@@ -294,7 +292,7 @@ def test_a_run_goes_on_from_the_rows_on_their_way(ran, sizes):
     assert_close(state, whole)
 
 
-def test_without_learning_it_is_the_loop_of_devices_that_do_both(begun):
+def test_without_learning_it_is_the_loop_of_devices_that_do_both():
     """Where the actor never changes, it does not matter how old it is."""
     sizes = (1, 0), (2, 1)
     loops = [nim_loop(*x, agent=reinforce(rate=0.0)) for x in sizes]
@@ -313,7 +311,7 @@ def test_only_the_gradient_crosses_devices(ran, collectives):
     gathers of what is split."""
     loop, state = nim_loop(6, 4), ran[6, 4][0]
     sent = handover(state)
-    found = lambda program, fixed, *args: collectives(lambda *xs: program(fixed, *xs), *args)
+    found = lambda program, *args: collectives(program.lower(*args).compile().as_text())
     assert found(_actor_program, loop, sent.actor, state.episodes, state.key, state.step) == set()
     given = sent.rows, sent.key, sent.staleness
     learning = lambda learns: found(
@@ -331,7 +329,7 @@ def test_an_agent_that_wants_to_is_shown_every_block(sizes):
 
 
 @pytest.mark.parametrize("slow", ["acting", "learning"])
-def test_neither_waits_for_the_other(begun, ran, slow):
+def test_neither_waits_for_the_other(ran, slow):
     """What is quick ends while what is slow still runs, and nothing is traced again. (On a CPU, XLA
     runs no two programs of several devices at once, so each has one.)"""
     del ran  # It has compiled everything.
@@ -389,7 +387,7 @@ def test_several_processes_are_refused(monkeypatch):
         nim_loop(2, 1, mesh=mesh)
 
 
-def test_a_state_of_another_kind_is_refused(begun, ran):
+def test_a_state_of_another_kind_is_refused(ran):
     with pytest.raises(ValueError, match="a loop without actor_devices"):
         step(nim_loop(2, 1), begun((1, 0)))
     with pytest.raises(ValueError, match="a loop with actor_devices"):

@@ -3,15 +3,14 @@
 import functools as ft
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
+from jaxtyping import Array
 
 from zero_envs import TimeLimit
 from zero_envs.testing import Corridor
-from zero_train import EnvironmentModel
+from zero_train import bind, EnvironmentModel
 from zero_train.losses import Dual
 
 from .actor_critics import (
@@ -19,7 +18,6 @@ from .actor_critics import (
     learned,
     LogitsNet,
     particle_search,
-    play,
     rates,
     spo,
     ValueNet,
@@ -42,16 +40,15 @@ def test_it_walks_the_shortest_way():
     )
     before, after = learned(env, agent, blocks=30)
 
-    def networks(state: Any) -> tuple[np.ndarray, np.ndarray]:
-        params = state.online.policy, state.online.critic
-        nets = agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0))
-        policy, critic = map(eqx.combine, params, nets)
+    @jax.jit
+    def networks(state: Any) -> tuple[Array, Array]:
+        policy = bind(agent.policy, state.online.policy)
+        critic = bind(agent.critic, state.online.critic)
         cells = jnp.eye(5)[:4]
         right = jax.nn.softmax(jax.vmap(policy)(cells).logits)[:, 1]
-        return np.asarray(right), np.asarray(jax.vmap(critic)(cells))
+        return right, jax.vmap(critic)(cells)
 
     assert np.all(networks(before)[0] < 0.6)
     right, value = networks(after)
     assert np.all(right > 0.9)
     np.testing.assert_allclose(value, 0.9 ** np.arange(3, -1, -1), atol=0.1)
-    assert play(env, agent, after).mean_length == 4

@@ -12,6 +12,7 @@ import pytest
 from zero_envs import Observation
 from zero_memory import TrajectoryBuffer
 from zero_train import (
+    bind,
     data_mesh,
     fill,
     init,
@@ -162,28 +163,33 @@ def test_actors_see_normalised_observations(ran):
     """Policy and values of the model that is planned over are those of the networks, of
     observations normalised by the statistics of the state."""
     agent: Any = aiming_spo()
-    state = jax.tree.map(jnp.asarray, ran[1][1][-1])
-    evaluate = agent.actor(state, explore=True).model.evaluate
+    state = ran[1][1][-1]
     rows = rows_of(ran[1][2], slice(0, 1))
     features = jnp.asarray(rows.obs.features[0, 0])
-    policy, value = evaluate(Observation(features, None))
     moments = state.online.statistics
     mean = np.asarray(moments.total / moments.count, np.float64)
     stddev = np.sqrt(np.asarray(moments.squares / moments.count, np.float64) - mean**2)
     normal = jnp.asarray((np.asarray(features) - mean) / stddev, jnp.float32)
-    nets = (agent.policy(key=jr.key(0)), agent.critic(key=jr.key(0)))
-    params = state.online.policy, state.online.critic
-    wanted = [eqx.combine(p, net)(normal) for p, net in zip(params, nets, strict=True)]
-    assert_same((policy, value), wanted, rtol=1e-4, atol=1e-5)
-    assert not np.allclose(value, eqx.combine(params[1], nets[1])(features), rtol=1e-2)
+
+    @eqx.filter_jit
+    def heard(state, features, normal):
+        evaluate = agent.actor(state, explore=True).model.evaluate
+        policy, critic = state.online.policy, state.online.critic
+        policy, critic = bind(agent.policy, policy), bind(agent.critic, critic)
+        found = evaluate(Observation(features, None))
+        return found, (policy(normal), critic(normal)), critic(features)
+
+    found, wanted, raw = heard(state, features, normal)
+    assert_same(found, wanted, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(found[1], raw, rtol=1e-2)
 
 
 def test_it_hits_what_it_is_shown(ran):
     """The network itself, without a search. Observations are far from 0, and are only learned
     from because they are normalised."""
     loop, agents, state, _ = ran[1]
-    error = lambda agent: aiming_error(loop.agent, jax.tree.map(jnp.asarray, agent))
-    state = jax.tree.map(jnp.copy, state)
+    error = lambda agent: aiming_error(loop.agent, agent)
+    state = jax.jit(lambda state: jax.tree.map(jnp.copy, state))(state)  # `step` donates
     for _ in range(60):
         state, _ = step(loop, state)
     assert error(agents[0]) > 0.3 and error(state.agent) < 0.1
