@@ -16,7 +16,7 @@ def check_crossings(loop: Loop, state: LoopState, collectives: Callable[..., set
     **Returns:** what is done once in collecting.
     """
     halves = collect_half, learn_half
-    collect, learn = (half.lower(loop, None, state).compile().as_text() for half in halves)
+    collect, learn = (f"{half.lower(loop, None, state).compile().as_text()}" for half in halves)
     loops, once = collect.split("\nENTRY ")
     assert collectives(loops) == set()
     # Also proves that the pattern finds what it looks for.
@@ -38,4 +38,4 @@ def check_update(
     assert collectives(drawing.as_text()) == set()
     update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
     program = update.lower(state.agent, drawing(state.buffer)).compile()
-    assert sums_in_turn(program.as_text()) == (2, 1)
+    assert sums_in_turn(f"{program.as_text()}") == (2, 1)

@@ -109,11 +109,13 @@ def play(env: AbstractEnvironment, actor: AbstractActor, **changes: Any) -> Any:
 
 
 def odd(reward: float = 0.0, discount: float = 1.0) -> Odd:
-    return Odd(jnp.float32(reward), jnp.float32(discount))
+    return Odd(reward=jnp.float32(reward), discount=jnp.float32(discount))
 
 
 #: Compiled as part of something else, where nothing can be raised.
-inside = eqx.filter_jit(lambda *args: rollout(*args, num_steps=3, num_envs=2, key=jr.key(0)))
+inside = eqx.filter_jit(
+    lambda env, actor: rollout(env, actor, num_steps=3, num_envs=2, key=jr.key(0))
+)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -97,7 +97,8 @@ def test_only_sums_cross_devices(ran, collectives):
 
 
 def test_an_update_waits_for_other_devices_twice(ran, collectives, sums_in_turn):
-    check_update(*ran[8][:2], collectives, sums_in_turn)
+    loop, state, _ = ran[8]
+    check_update(loop, state, collectives, sums_in_turn)
 
 
 def test_a_state_moves_between_meshes(ran, tmp_path):
