@@ -39,7 +39,7 @@ def _items(name):
         "odd": name % 2 == 1,
         "nothing": np.zeros((*name.shape, 0, 2), np.float32),
     }
-    keys = jr.wrap_key_data(np.stack([0 * name, name], axis=-1).astype(np.uint32))
+    keys = jr.wrap_key_data(jnp.asarray(np.stack([0 * name, name], axis=-1).astype(np.uint32)))
     return jax.tree.map(jnp.asarray, arrays) | {"key": keys, "none": None}
 
 
