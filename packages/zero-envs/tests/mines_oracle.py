@@ -25,20 +25,19 @@ def cells_of(mask: np.ndarray) -> list[Cell]:
 
 
 def shown(mines: np.ndarray, opened: np.ndarray) -> np.ndarray:
-    """The board that a player sees: -1 where `opened` is not set."""
-    rows, columns = mines.shape
-    board = np.full(mines.shape, -1, np.int32)
-    for cell in cells_of(opened):
-        board[cell] = sum(int(mines[x]) for x in around(cell, rows, columns))
-    return board
+    """The boards `[..., rows, columns]` that a player sees: -1 where `opened` is not set."""
+    rows, columns = mines.shape[-2:]
+    padded = np.pad(mines, [(0, 0)] * (mines.ndim - 2) + [(1, 1), (1, 1)]).astype(np.int32)
+    near = sum(padded[..., i : i + rows, j : j + columns] for i in range(3) for j in range(3))
+    return np.where(opened, near - mines, np.int32(-1))
 
 
-def consistent(board: np.ndarray, layout: np.ndarray, num_mines: int) -> bool:
-    """Whether the board could be seen with these mines."""
+def consistent(board: np.ndarray, layouts: np.ndarray, num_mines: int) -> bool:
+    """Whether the board could be seen with each of these `[layouts, rows, columns]` mines."""
     opened = board >= 0
-    if (opened & layout).any() or layout.sum() != num_mines:
+    if (opened & layouts).any() or (layouts.sum(axis=(1, 2)) != num_mines).any():
         return False
-    return np.array_equal(shown(layout, opened), board)
+    return bool((shown(layouts, opened) == board).all())
 
 
 def posterior(board: np.ndarray, num_mines: int) -> tuple[int, np.ndarray]:

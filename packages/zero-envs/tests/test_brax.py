@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import BraxEnvironment
+from zero_envs import BraxEnvironment, BraxState
 from zero_envs.testing import check_environment
 
 
@@ -54,7 +54,30 @@ def walk() -> BraxEnvironment:
     return BraxEnvironment(Walk(), max_steps=4, bounds=([-2.0, 0.0], [2.0, 1.0]))
 
 
-def test_episodes_are_those_of_brax():
+def _start(env: BraxEnvironment) -> BraxState:
+    return jax.jit(lambda: env.init(key=jr.key(0)))()
+
+
+@pytest.fixture(scope="module")
+def moved(walk: BraxEnvironment) -> Any:
+    """A function of 8 actions: where they lead from the start, each with a key of its own."""
+    start, keys = _start(walk), jr.split(jr.key(1), 8)
+    step = jax.jit(jax.vmap(lambda action, key: walk.step(start, action, key=key)[0].physics.q))
+    return lambda actions: np.asarray(step(np.resize(actions, (8, 2)).astype(np.float32), keys))
+
+
+@pytest.fixture(scope="module")
+def starts() -> Any:
+    """16 first states of brax's pendulum."""
+    env = BraxEnvironment("inverted_pendulum", max_steps=15)
+    return jax.device_get(jax.jit(jax.vmap(lambda key: env.init(key=key)))(_pendulum_keys()))
+
+
+def _pendulum_keys() -> Any:
+    return jr.split(jr.key(7), 16)
+
+
+def test_episodes_are_those_of_brax(starts: Any):
     """The same physics, rewards and ends; a fall is an end and only the limit is a truncation.
 
     brax notes every fall as a `time_out`: who believes it bootstraps from a pole that lies.
@@ -63,26 +86,28 @@ def test_episodes_are_those_of_brax():
     # Pushed hard, pushed against, left alone: the pole falls, falls, and is cut off.
     actions = jnp.asarray([[1.0], [-1.0], [0.0]], jnp.float32)
 
-    def ours(action: Any):
+    def ours(start: Any, action: Any):
         def body(state: Any, _):
             state, transition = env.step(state, action, key=jr.key(0))
             return state, (env.observe(state).features, transition)
 
-        return jax.lax.scan(body, env.init(key=jr.key(7)), length=18)[1]
+        return jax.lax.scan(body, start, length=18)[1]
 
-    def alone(action: Any):
+    def alone(key: Any, action: Any):
         def body(state: Any, _):
             state = env.env.step(state, action)
             state = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), state)
             return state, (state.obs, state.reward, state.done, state.info["time_out"])
 
-        return jax.lax.scan(body, env.env.reset(jr.key_data(jr.key(7))), length=18)[1]
+        return jax.lax.scan(body, env.env.reset(jr.key_data(key)), length=18)[1]
 
-    seen, transition = jax.jit(jax.vmap(ours))(actions)
+    start = jax.tree.map(lambda x: x[:3], starts)
+    seen, transition = jax.jit(jax.vmap(ours))(start, actions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            *theirs, done, time_out = map(np.asarray, jax.jit(jax.vmap(alone))(actions))
+            theirs = jax.jit(jax.vmap(alone))(_pendulum_keys()[:3], actions)
+    *theirs, done, time_out = map(np.asarray, theirs)
     length = np.minimum(np.where(done.any(axis=1), done.argmax(axis=1) + 1, 18), 15)
     assert (length[:2] < 15).all() and length[2] == 15 and not done[2].any()
     assert (time_out == done).all()
@@ -96,36 +121,31 @@ def test_episodes_are_those_of_brax():
     np.testing.assert_array_equal(seen[:, -1], np.asarray(seen)[range(3), length - 1])
 
 
-def test_every_reset_is_another():
+def test_every_reset_is_another(starts: Any):
     """brax's wrapper replays each environment's first state for ever."""
-    env = BraxEnvironment("inverted_pendulum")
-    starts = jax.jit(jax.vmap(lambda key: env.init(key=key).observation))(jr.split(jr.key(0), 16))
-    assert len(np.unique(np.asarray(starts), axis=0)) == 16
+    assert len(np.unique(starts.observation, axis=0)) == 16
 
 
-@pytest.mark.parametrize(
-    ("action", "moved"),
-    [((-1, -1), (-2, 0)), ((1, 1), (2, 1)), ((0, 0), (0, 0.5)), ((3, -3), (2, 0))],
-)
-def test_each_dimension_reaches_its_bounds(walk: BraxEnvironment, action: Any, moved: Any):
+def test_each_dimension_reaches_its_bounds(moved: Any):
     """Unmapped, the second dimension would be told to go backwards."""
-    state = walk.init(key=jr.key(0))
-    state, _ = walk.step(state, jnp.asarray(action, jnp.float32), key=jr.key(1))
-    np.testing.assert_allclose(state.physics.q, moved, atol=1e-3)
+    actions = [(-1, -1), (1, 1), (0, 0), (3, -3)]
+    expected = [(-2, 0), (2, 1), (0, 0.5), (2, 0)]
+    np.testing.assert_allclose(moved(actions)[:4], expected, atol=1e-3)
 
 
 def test_bounds_are_by_default_those_of_the_actuators():
     """And have to be finite."""
     ranges: Any = type("Range", (), {"ctrl_range": jnp.asarray([[-3.0, 1.0], [0.0, 2.0]])})
     env = BraxEnvironment(Walk(type("Sys", (), {"actuator": ranges})))
-    state, _ = env.step(env.init(key=jr.key(0)), jnp.asarray([-1.0, 1.0]), key=jr.key(1))
+    step = jax.jit(lambda s, action: env.step(s, action, key=jr.key(1))[0])
+    state = step(_start(env), np.asarray([-1, 1], np.float32))
     np.testing.assert_allclose(state.physics.q, [-3, 2], atol=1e-3)
 
 
 def test_broken_physics_end_the_episode_and_are_flagged(walk: BraxEnvironment):
     """A NaN in a state would reach every plan and every gradient; it is no end of the task."""
     step = jax.jit(lambda s, key: walk.step(s, jnp.ones(2, jnp.float32), key=key))
-    state = walk.init(key=jr.key(0))
+    state = _start(walk)
     for i in range(2):
         state, transition = step(state, jr.key(i))
         assert not transition.last and not state.failed
@@ -137,14 +157,12 @@ def test_broken_physics_end_the_episode_and_are_flagged(walk: BraxEnvironment):
     assert (transition.reward, transition.discount, transition.last) == (0, 0, True)
 
 
-def test_numbers_are_drawn_from_the_keys_of_the_steps(walk: BraxEnvironment):
+def test_numbers_are_drawn_from_the_keys_of_the_steps(walk: BraxEnvironment, moved: Any):
     """An environment that keeps a key in its `info` must not let a state foresee its noise."""
-    state = walk.init(key=jr.key(0))
-    assert state.info == {"rng": None}
-    step = jax.vmap(lambda key: walk.step(state, jnp.zeros(2, jnp.float32), key=key)[0].observation)
-    moved = np.asarray(step(jr.split(jr.key(1), 8)))
-    np.testing.assert_array_equal(moved, np.asarray(step(jr.split(jr.key(1), 8))))
-    assert len(np.unique(moved, axis=0)) == 8
+    assert _start(walk).info == {"rng": None}
+    noisy = moved((0, 0))
+    np.testing.assert_array_equal(noisy, moved((0, 0)))
+    assert len(np.unique(noisy, axis=0)) == 8
 
 
 def test_every_promise_is_kept(walk: BraxEnvironment):
@@ -200,10 +218,10 @@ def test_nothing_is_printed_or_left_behind(tmp_path: Any):
     assert not list(tmp_path.iterdir()) and "settotalmass" not in done.stderr
 
 
-def test_an_episode_becomes_a_page_of_the_viewer():
+def test_an_episode_becomes_a_page_of_the_viewer(starts: Any):
     """With its frames, in their order and at their pace."""
     env = BraxEnvironment("inverted_pendulum")
-    first = env.init(key=jr.key(0))
+    first = jax.tree.map(lambda x: x[0], starts)
     later = eqx.tree_at(lambda s: s.physics.x.pos, first, first.physics.x.pos + 1)
     page = env.render([first, later], height=300)
     packed = max(re.findall(r'"([A-Za-z0-9+/=]+)"', page), key=len)

@@ -11,8 +11,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 from jaxtyping import Array
-from jumanji.environments.logic.rubiks_cube.env import RubiksCube
-from jumanji.environments.logic.rubiks_cube.generator import ScramblingGenerator
+from jumanji.environments.logic.minesweeper.env import Minesweeper
+from jumanji.environments.logic.minesweeper.generator import UniformSamplingGenerator
+from jumanji.environments.logic.rubiks_cube.types import Observation as CubeObservation
 from jumanji.environments.routing.cleaner.env import Cleaner
 from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.env import Sokoban
@@ -26,15 +27,15 @@ def snake() -> JumanjiEnvironment:
     return JumanjiEnvironment(Snake(4, 4, time_limit=12))
 
 
-@pytest.mark.parametrize("game", ["snake", "cube"])
+@pytest.mark.parametrize("game", ["snake", "mines"])
 def test_episodes_are_those_of_jumanji(game: str, snake: JumanjiEnvironment):
     """The same keys and actions, by Jumanji alone: rewards, observations, masks and ends.
 
-    Actions are taken apart by hand; a wrong order of the components turns the wrong face.
+    Actions are taken apart by hand; a wrong order of the components opens the wrong cell.
     """
     theirs: Any = Snake(4, 4, time_limit=12)
-    if game == "cube":
-        theirs = RubiksCube(time_limit=12, generator=ScramblingGenerator(2, 1))
+    if game == "mines":
+        theirs = Minesweeper(generator=UniformSamplingGenerator(3, 5, 3))
     env = snake if game == "snake" else JumanjiEnvironment(theirs)
     steps = jnp.arange(12, dtype=jnp.uint32)
 
@@ -54,8 +55,8 @@ def test_episodes_are_those_of_jumanji(game: str, snake: JumanjiEnvironment):
         def body(carry: Any, step: Array):
             state, seen = carry
             action = actions[step]
-            if game == "cube":
-                action = jnp.stack([action // 3, 0 * action, action % 3])
+            if game == "mines":
+                action = jnp.stack([action // 5, action % 5])
             skey = jr.key_data(jr.split(jr.fold_in(jr.key(seed), step))[1])
             state, after = theirs.step(state.replace(key=skey), action)
             return (state, after.observation), (seen, after.reward, after.last())
@@ -71,16 +72,16 @@ def test_episodes_are_those_of_jumanji(game: str, snake: JumanjiEnvironment):
     rewards, lasts = np.asarray(rewards), np.asarray(lasts)
     ends = np.argmax(lasts, axis=1)
     live = np.arange(12) <= ends[:, None]
-    expected = seen.grid if game == "snake" else np.eye(6)[np.asarray(seen.cube)]
-    np.testing.assert_array_equal(np.asarray(features)[live], np.asarray(expected)[live])
-    if game == "snake":
-        mask = np.asarray(seen.action_mask)
-        mask = mask | ~mask.any(axis=-1, keepdims=True)
-        np.testing.assert_array_equal(np.asarray(legal)[live], mask[live])
+    found, expected = (features, seen.grid) if game == "snake" else (features["board"], seen.board)
+    np.testing.assert_array_equal(np.asarray(found)[live], np.asarray(expected)[live])
+    mask = np.asarray(seen.action_mask).reshape(8, 12, -1)
+    mask = mask | ~mask.any(axis=-1, keepdims=True)
+    np.testing.assert_array_equal(np.asarray(legal)[live], mask[live])
     np.testing.assert_array_equal(transition.reward, np.where(live, rewards, 0))
     np.testing.assert_array_equal(transition.last, np.arange(12) >= ends[:, None])
-    # No episode here both ends and reaches its limit.
-    assert rewards[live].any() and len(set(ends.tolist())) > 1 and ends.max() == 11
+    assert rewards[live].any() and len(set(ends.tolist())) > 1 and lasts.any(axis=1).all()
+    # No snake both ends and reaches its limit. Mines have none.
+    assert (ends.max() == 11) == (game == "snake")
     truncated = (np.arange(12) == 11) & (ends[:, None] == 11)
     np.testing.assert_array_equal(transition.discount, live & ~lasts | truncated)
 
@@ -96,7 +97,7 @@ def test_a_solution_at_the_limit_is_an_end_and_the_limit_is_none():
         env = JumanjiEnvironment(level)
         assert env.max_steps == limit and level.time_limit == limit
         step = jax.jit(lambda s, a, env=env: env.step(s, a, key=jr.key(0)))
-        state = env.init(key=jr.key(0))
+        state = jax.jit(lambda env=env: env.init(key=jr.key(0)))()
         for action in solution[: limit - 1]:
             state, transition = step(state, jnp.int32(action))
             assert not transition.last
@@ -111,10 +112,10 @@ def test_a_solution_at_the_limit_is_an_end_and_the_limit_is_none():
 def test_chance_follows_the_keys_of_the_steps():
     """A fruit that the state's own key placed would be known to whoever holds the state."""
     env = JumanjiEnvironment("Game2048-v1")
-    state = env.init(key=jr.key(0))
+    state = jax.jit(lambda: env.init(key=jr.key(0)))()
     assert state.position.key is None
-    seen: Any = env.observe(state)
-    action = jnp.argmax(seen.legal).astype(jnp.int32)
+    legal = np.asarray(state.observation.action_mask)
+    action = jnp.int32(np.argmax(legal))
     step = jax.jit(jax.vmap(lambda key: env.step(state, action, key=key)[0].position.board))
     boards = np.asarray(step(jr.split(jr.key(1), 16))).reshape(16, -1)
     np.testing.assert_array_equal(boards, np.asarray(step(jr.split(jr.key(1), 16))).reshape(16, -1))
@@ -127,17 +128,17 @@ def test_masks_of_components_are_joined():
     state = jax.jit(lambda: env.init(key=jr.key(0)))()
     mask = np.asarray(state.observation.action_mask)
     joint = [mask[[0, 1, 2], list(parts)].all() for parts in itertools.product(range(4), repeat=3)]
-    np.testing.assert_array_equal(env.observe(state).legal, joint)
+    np.testing.assert_array_equal(jax.jit(env.observe)(state).legal, joint)
     assert 0 < sum(joint) < 64
 
 
 def test_where_nothing_is_allowed_everything_is(snake: JumanjiEnvironment):
     """A snake that is shut in has an empty mask and is not dead yet: softmax would be NaN."""
-    state = jax.jit(lambda: snake.init(key=jr.key(0)))()
+    state, observe = jax.jit(lambda: snake.init(key=jr.key(0)))(), jax.jit(snake.observe)
     for allowed, legal in (([0, 0, 1, 0], [0, 0, 1, 0]), ([0, 0, 0, 0], [1, 1, 1, 1])):
         mask = jnp.asarray(allowed, jnp.bool_)
         at = eqx.tree_at(lambda s: s.observation.action_mask, state, mask)
-        np.testing.assert_array_equal(snake.observe(at).legal, np.asarray(legal, np.bool_))
+        np.testing.assert_array_equal(observe(at).legal, np.asarray(legal, np.bool_))
 
 
 def test_features_may_be_chosen():
@@ -150,6 +151,11 @@ def test_features_may_be_chosen():
     assert (seen.shape, seen.dtype) == ((10, 10), jnp.float32)
     # The same id is the same environment, so that nothing is traced twice.
     assert maze.env is walls.env
+    # The colours of a cube are numbers.
+    cube = JumanjiEnvironment("RubiksCube-partly-scrambled-v0")
+    colours = np.arange(54, dtype=np.int8).reshape(6, 3, 3) % 6
+    seen = jax.jit(cube.factored.features)(CubeObservation(colours, jnp.int32(0)))
+    np.testing.assert_array_equal(seen, np.eye(6)[colours])
 
 
 def test_an_unknown_environment_names_its_neighbours():

@@ -35,6 +35,10 @@ def _step(env: Any) -> Any:
     return jax.jit(lambda state, action: env.step(state, action, key=jr.key(0)))
 
 
+def _start(env: Any, seed: int = 0) -> Any:
+    return jax.jit(lambda: env.init(key=jr.key(seed)))()
+
+
 def _same(state: JumanjiState, other: JumanjiState) -> None:
     jax.tree.map(np.testing.assert_array_equal, state, other)
 
@@ -46,7 +50,7 @@ def _with_mask(state: JumanjiState, mask: Any) -> JumanjiState:
 def test_the_share_explored_is_the_return(mines: JumanjiEnvironment):
     """All safe cells are worth 1; a mine instead of the last one leaves it at 8 of 9, although
     then as many cells are open."""
-    start, step = mines.init(key=jr.key(0)), _step(mines)
+    start, step = _start(mines), _step(mines)
     hidden = np.asarray(mines.raw(start).flat_mine_locations).tolist()
     safe = [cell for cell in range(12) if cell not in hidden]
     assert (mines.num_actions, len(safe)) == (12, 9)
@@ -57,14 +61,14 @@ def test_the_share_explored_is_the_return(mines: JumanjiEnvironment):
             rewards.append(float(transition.reward))
             lasts.append(bool(transition.last))
         assert lasts == [False] * (len(cells) - 1) + [True]
-        assert int((mines.raw(state).board >= 0).sum()) == 9
+        assert (np.asarray(mines.raw(state).board) >= 0).sum() == 9
         np.testing.assert_allclose(sum(rewards), share, rtol=1e-6)
 
 
 def test_an_action_outside_is_an_error_and_traced_it_is_none(mines: JumanjiEnvironment):
     """Jumanji pays for a cell beyond the board, and writes to one before it."""
     several = mines.factored
-    state = mines.init(key=jr.key(0))
+    state = _start(mines)
     over = eqx.tree_at(lambda s: s.over, state, jnp.bool_(True))
     for env, actions in (
         (mines, [12, -1, 2**31 - 1]),
@@ -73,38 +77,39 @@ def test_an_action_outside_is_an_error_and_traced_it_is_none(mines: JumanjiEnvir
         step = _step(env)
         for action in actions:
             with pytest.raises(ValueError, match=r"Minesweeper: .*is outside.* must be from 0 to"):
-                env.step(state, jnp.asarray(action, jnp.int32), key=jr.key(0))
+                env.step(state, jnp.asarray(np.asarray(action, np.int32)), key=jr.key(0))
             for before in (state, over):
-                after, transition = step(before, jnp.asarray(action, jnp.int32))
+                after, transition = step(before, np.asarray(action, np.int32))
                 _same(after, before)
                 assert transition.reward == 0
                 assert float(transition.discount) == (not before.over)
                 assert transition.last == before.over
     with pytest.raises(ValueError, match=r"\[1, 2, 3\] has 3 components; it must have 2"):
-        several.step(state, jnp.array([1, 2, 3], jnp.int32), key=jr.key(0))
-    one, _ = mines.step(state, jnp.int32(7), key=jr.key(0))
-    _same(one, several.step(state, jnp.array([1, 3], jnp.int32), key=jr.key(0))[0])
+        several.step(state, jnp.asarray(np.asarray([1, 2, 3], np.int32)), key=jr.key(0))
+    both = _step(mines)(state, np.int32(7)), _step(several)(state, np.asarray([1, 3], np.int32))
+    _same(both[0][0], both[1][0])
 
 
 def test_of_a_joint_mask_each_value_is_legal_that_a_legal_action_has(mines: JumanjiEnvironment):
     """Which allows combinations that are not."""
-    state, several = mines.init(key=jr.key(0)), mines.factored
+    state, several = _start(mines), mines.factored
+    observe = [jax.jit(env.observe) for env in (mines, several)]
     assert several.num_values == (3, 4)
     for cells in ([(0, 1), (2, 3)], [(1, 1)], []):
         mask = np.zeros((3, 4), np.bool_)
         mask[tuple(np.array(cells, np.int32).reshape(-1, 2).T)] = True
         at = _with_mask(state, mask)
         some = mask if mask.any() else ~mask
-        np.testing.assert_array_equal(mines.observe(at).legal, some.ravel())
+        np.testing.assert_array_equal(observe[0](at).legal, some.ravel())
         expected = np.concatenate([some.any(axis=1), some.any(axis=0)])
-        np.testing.assert_array_equal(several.observe(at).legal, expected)
+        np.testing.assert_array_equal(observe[1](at).legal, expected)
 
 
 def test_rows_of_a_mask_are_joined_or_kept():
     """A joint action is legal exactly where each part is; a row of nothing forbids nothing, and
     the other rows stand."""
     joint = JumanjiEnvironment(Cleaner())
-    state = jax.jit(lambda: joint.init(key=jr.key(0)))()
+    state, observe = _start(joint), [jax.jit(env.observe) for env in (joint, joint.factored)]
     first = np.asarray(state.observation.action_mask)
     assert 0 < first.sum() < 12
     stuck = np.array([[0, 0, 0, 0], [0, 1, 0, 1], [1, 1, 1, 0]], np.bool_)
@@ -112,15 +117,15 @@ def test_rows_of_a_mask_are_joined_or_kept():
         at = _with_mask(state, mask)
         parts = itertools.product(range(4), repeat=3)
         legal = [rows[[0, 1, 2], list(part)].all() for part in parts]
-        np.testing.assert_array_equal(joint.observe(at).legal, legal)
-        np.testing.assert_array_equal(joint.factored.observe(at).legal, rows.ravel())
+        np.testing.assert_array_equal(observe[0](at).legal, legal)
+        np.testing.assert_array_equal(observe[1](at).legal, rows.ravel())
 
 
 def test_values_beyond_a_mask_are_illegal():
     """`MultiCVRP` allows its vehicles, by the bounds of its actions, a place more than there is."""
     env = FactoredJumanjiEnvironment("MultiCVRP-v0")
-    state = jax.jit(lambda: env.init(key=jr.key(0)))()
-    legal = np.asarray(env.observe(state).legal).reshape(2, 22)
+    state = _start(env)
+    legal = np.asarray(jax.jit(env.observe)(state).legal).reshape(2, 22)
     assert env.num_values == (22, 22)
     np.testing.assert_array_equal(legal[:, :21], state.observation.action_mask)
     assert not legal[:, 21].any() and legal.any()
@@ -132,8 +137,8 @@ def test_options_are_those_of_the_environment():
     """A generator and a reward by a plain function; what the id stands for is kept."""
     corner = lambda state, action: jnp.asarray(action.sum() == 0, jnp.float32) * state.board.size
     env = JumanjiEnvironment("Minesweeper-v0", generator=BOARD, reward_function=corner)
-    state = env.init(key=jr.key(0))
-    paid = [_step(env)(state, jnp.int32(cell))[1].reward for cell in (0, 5)]
+    state, step = _start(env), _step(env)
+    paid = [float(step(state, np.int32(cell))[1].reward) for cell in (0, 5)]
     assert (paid, env.hidden) == ([12.0, 0.0], True)
     cube = JumanjiEnvironment("RubiksCube-partly-scrambled-v0", time_limit=3)
     assert cube.max_steps == 3
@@ -178,13 +183,11 @@ def test_wrappers_are_played_as_what_they_wrap():
     with pytest.raises(ValueError, match="<Hungry>.*pass hidden=True or False"):
         JumanjiEnvironment(Hungry(Snake(6, 6)))
     assert (both.num_actions, both.factored.num_values, two.time_limit) == (25, (5, 5), 3)
-    seen = hungry.observe(hungry.init(key=jr.key(0)))
-    assert seen.features.shape == (6, 6, 5)
     for env, paid in ((both, 2 * -0.03), (hungry, 0.5)):
-        state, step = env.init(key=jr.key(3)), _step(env)
+        state, step, observe = _start(env, 3), _step(env), jax.jit(env.observe)
+        assert env is both or observe(state).features.shape == (6, 6, 5)
         for left in (2, 1, 0):
-            seen: Any = env.observe(state)
-            action = jnp.argmax(seen.legal).astype(jnp.int32)
+            action = np.argmax(np.asarray(observe(state).legal)).astype(np.int32)
             state, transition = step(state, action)
             assert (transition.last, transition.discount) == (left == 0, 1)
             np.testing.assert_allclose(transition.reward, paid, rtol=1e-6)

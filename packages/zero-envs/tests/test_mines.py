@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from zero_envs import list_mines, mine_posterior, MinePosterior, sample_mines
 from zero_envs._mine_posterior import _check_values
-from zero_envs._mine_sweep import forward, tables
+from zero_envs._mine_sweep import forward, tables, WALL
 
 from . import mines_oracle as oracle
 
@@ -25,13 +25,13 @@ KINDS = (oracle.played_board, oracle.random_board, oracle.scattered_board)
 Ask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-def asked(num_mines: int, num: int, max_states: int = 512) -> Ask:
-    """Layouts, count and probability of up to `BOARDS` boards; compiled once for all of a size."""
+def asked(max_states: int) -> Ask:
+    """Layouts, count and probability of up to `BOARDS` boards with 10 mines; compiled once."""
 
     @jax.jit
     @jax.vmap
     def ask(board, key):
-        return sample_mines(board, num_mines, num, key=key, max_states=max_states)
+        return sample_mines(board, 10, LAYOUTS, key=key, max_states=max_states)
 
     def padded(boards: np.ndarray):
         many = np.resize(boards, (BOARDS, *boards.shape[1:]))
@@ -48,7 +48,22 @@ def asked(num_mines: int, num: int, max_states: int = 512) -> Ask:
 
 @pytest.fixture(scope="module")
 def ask() -> Ask:
-    return asked(10, LAYOUTS)
+    """Two lengths of lists, of which a board of the first test needs the second."""
+    return asked(128)
+
+
+@jax.jit
+@jax.vmap
+def ask_wide(board: jax.Array, num_mines: jax.Array, key: jax.Array):
+    """For 32 boards of 5 x 7: 3 layouts and the posterior, by lists of 8 states."""
+    return sample_mines(board, num_mines, 3, key=key, max_states=8)
+
+
+def wide(boards: np.ndarray, num_mines: Any = 6) -> tuple[np.ndarray, MinePosterior]:
+    number = np.resize(np.asarray(num_mines, np.int32), BOARDS)
+    many = np.resize(boards, (BOARDS, 5, 7)).astype(np.int32)
+    found = ask_wide(jnp.asarray(many), jnp.asarray(number), jr.split(jr.key(0), BOARDS))
+    return jax.tree.map(lambda x: np.asarray(x)[: len(boards)], found)
 
 
 def some_boards(seed: int, number: int, rows: int, columns: int, num_mines: int) -> np.ndarray:
@@ -66,7 +81,7 @@ def check_against_enumeration(ask: Ask, boards: np.ndarray, num_mines: int) -> n
         exact, risk = oracle.posterior(board, num_mines)
         assert count[i] == pytest.approx(exact, rel=1e-5)
         np.testing.assert_allclose(probability[i], risk, rtol=1e-5, atol=0)
-        assert all(oracle.consistent(board, x, num_mines) for x in layouts[i])
+        assert oracle.consistent(board, layouts[i], num_mines)
         open_ = (risk > 0) & (risk < 1)
         spread = np.sqrt(risk * (1 - risk) / layouts.shape[1])[open_]
         scores.append((layouts[i].mean(axis=0) - risk)[open_] / spread)
@@ -80,9 +95,9 @@ def test_equals_enumeration(ask: Ask):
 
 
 @pytest.mark.slow
-def test_equals_enumeration_on_a_thousand_boards(ask: Ask):
+def test_equals_enumeration_on_a_thousand_boards():
     """And none of 50 000 layouts is inconsistent."""
-    boards = some_boards(1, 1000, 10, 10, 10)
+    ask, boards = asked(512), some_boards(1, 1000, 10, 10, 10)
     scores = [
         check_against_enumeration(ask, boards[i : i + BOARDS], 10)
         for i in range(0, len(boards), BOARDS)
@@ -148,10 +163,10 @@ def same_layouts(found: np.ndarray, expected: np.ndarray) -> bool:
 
 def test_all_layouts_are_listed():
     """End games, whose mines are next to numbers and elsewhere, against a choice of all mines."""
-    every = list(itertools.combinations(range(20), 5))
-    mines = np.stack([np.isin(np.arange(20), x) for x in every]).reshape(-1, 4, 5)
-    numbers = np.stack([oracle.shown(x, np.ones_like(x)) for x in mines])
-    run = jax.jit(jax.vmap(lambda x: list_mines(x, 5, 512, max_states=64)))
+    every = np.asarray(list(itertools.combinations(range(20), 5)))
+    mines = (every[:, :, None] == np.arange(20)).any(axis=1).reshape(-1, 4, 5)
+    numbers = oracle.shown(mines, np.ones_like(mines))
+    run = jax.jit(jax.vmap(lambda x: list_mines(x, 5, 512, max_states=32)))
     rng = np.random.default_rng(8)
     boards = np.stack([KINDS[i % 3](rng, 4, 5, 5) for i in range(60)]).astype(np.int32)
     layouts, listed, posterior = run(jnp.asarray(boards))
@@ -170,140 +185,99 @@ def test_all_layouts_are_listed():
 
 def test_a_long_list():
     """No two ranks fall together, to the end."""
-    empty = jnp.full((6, 6), -1)
+    empty = jnp.asarray(np.full((6, 6), -1))
     number = math.comb(36, 4)
-    layouts, listed, posterior = list_mines(empty, 4, number, max_states=32)
-    layouts = np.asarray(layouts)
+    layouts, listed, posterior = jax.device_get(list_mines(empty, 4, number, max_states=32))
     assert number == pytest.approx(float(posterior.count), rel=1e-6)
-    assert np.asarray(listed).all() and (layouts.sum(axis=(1, 2)) == 4).all()
+    assert listed.all() and (layouts.sum(axis=(1, 2)) == 4).all()
     assert len(np.unique(np.packbits(layouts.reshape(number, -1), axis=1), axis=0)) == number
-    with pytest.raises(ValueError, match="num=58904.*58905 layouts.*up to 65536, or.*sample_mines"):
-        list_mines(empty, 4, number - 1, max_states=32)
+    with pytest.raises(
+        ValueError, match="num=58905.*376992 layouts.*up to 65536, or.*sample_mines"
+    ):
+        list_mines(empty, 5, number, max_states=32)
     for bad in (0, 65537):
         with pytest.raises(ValueError, match=f"num={bad}.*from 1 to 65536"):
             list_mines(empty, 4, bad)
 
 
 def test_columns_are_swept_where_rows_overflow():
-    """Boards with more than 32 states row by row and not column by column."""
-    boards = some_boards(6, 3 * BOARDS, 10, 10, 10)[2::3]
-    _, count, probability = asked(10, 0, max_states=32)(boards)
-    swept = jax.jit(lambda x: forward(tables(x, 100), jnp.full(len(x), 10, jnp.int32), 32)[0].lost)
-    rows, columns = swept(boards), swept(boards.transpose(0, 2, 1))
-    assert np.array_equal(np.isnan(count), rows & columns)
-    assert np.isnan(probability[np.isnan(count)]).all()
-    turned = np.flatnonzero(rows & ~columns)
-    assert len(turned) >= 2 and (rows & columns).any()
-    for i in turned[:4]:
-        exact, risk = oracle.posterior(boards[i], 10)
-        assert count[i] == pytest.approx(exact, rel=1e-5)
-        np.testing.assert_allclose(probability[i], risk, rtol=1e-5, atol=0)
-
-
-def wide_board() -> np.ndarray:
-    """5 x 7 with 6 mines, every second cell open unless it is a mine."""
-    mines = oracle.random_mines(np.random.default_rng(7), 5, 7, 6)
-    return oracle.shown(mines, ~mines & (np.indices(mines.shape).sum(axis=0) % 2 == 0))
-
-
-def test_other_sizes_one_by_one():
-    board = wide_board()
-    exact, risk = oracle.posterior(board, 6)
-    layouts, found = sample_mines(jnp.asarray(board), 6, 20, key=jr.key(0), max_states=32)
-    assert float(found.count) == pytest.approx(exact, rel=1e-5)
-    assert float(found.log_count) == pytest.approx(math.log(exact), abs=1e-5)
-    np.testing.assert_allclose(found.probability, risk, rtol=1e-5, atol=0)
-    assert layouts.shape == (20, 5, 7) and not found.overflowed
-    assert all(oracle.consistent(board, np.asarray(x), 6) for x in layouts)
-    # The same through every transformation.
-    alone = mine_posterior(jnp.asarray(board), jnp.int32(6), max_states=32)
-    np.testing.assert_array_equal(alone.probability, found.probability)
+    """Boards with more than 8 states row by row and not column by column, and boards with more both
+    ways, which look like none. They are wider than high."""
+    boards = some_boards(6, 3 * BOARDS, 5, 7, 6)[2::3]
+    layouts, found = wide(boards)
+    square = np.pad(boards, ((0, 0), (0, 2), (0, 0)), constant_values=WALL)
+    swept = jax.jit(lambda x: forward(tables(x, 35), jnp.full(len(x), 6, jnp.int32), 8)[0].lost)
+    rows, columns = (np.asarray(swept(x)) for x in (square, square.transpose(0, 2, 1)))
+    lost = rows & columns
+    assert np.array_equal(found.overflowed, lost) and lost.any()
+    for x in (found.count, found.log_count, found.probability):
+        assert np.isnan(x[lost]).all()
+    assert layouts[lost].all() and (rows & ~columns).sum() >= 2
+    for i in np.flatnonzero(~lost):
+        exact, risk = oracle.posterior(boards[i], 6)
+        assert found.count[i] == pytest.approx(exact, rel=1e-5)
+        assert found.log_count[i] == pytest.approx(math.log(exact), abs=1e-5)
+        np.testing.assert_allclose(found.probability[i], risk, rtol=1e-5, atol=0)
+        assert oracle.consistent(boards[i], layouts[i], 6)
+    # One board whose values are known: the same, or the reason.
+    alone = mine_posterior(jnp.asarray(boards[~lost][0]), 6, max_states=8)
+    np.testing.assert_array_equal(alone.probability, found.probability[~lost][0])
+    with pytest.raises(ValueError, match="5 x 7 board.*6.*more than max_states=8 states"):
+        mine_posterior(jnp.asarray(boards[lost][0]), 6, max_states=8)
+    for bad in (0, 48, 2**16):
+        with pytest.raises(ValueError, match=f"max_states={bad}.*power of two up to 32768"):
+            mine_posterior(jnp.asarray(boards[0]), 6, max_states=bad)
 
 
 def test_transformations_compose():
-    """Nested `vmap`, over boards, numbers of mines and keys; each equals one call."""
-    boards = jnp.asarray(np.stack([wide_board(), np.full((5, 7), -1)]))
-    mines = jnp.int32([6, 7, 8])
+    """Nested `vmap` over boards, numbers of mines and keys, the boards split over two devices; each
+    equals one call. The loops carry one board, however many keys are mapped over."""
+    boards = np.full((4, 5, 7), -1, np.int32)
+    boards[1, 2, 3], boards[2, 0, 0], boards[3, 4, 5] = 2, 1, 3
+    mines, keys = np.asarray([6, 7, 8], np.int32), jr.split(jr.key(0), BOARDS)[:4]
 
-    def one(board, num_mines, key):
-        layouts, found = sample_mines(board, num_mines, 3, key=key, max_states=32)
-        return layouts, found.probability
+    def run(boards, mines, keys):
+        one = lambda board, number, key: sample_mines(board, number, 3, key=key, max_states=8)
+        by_key = jax.vmap(one, (None, None, 0))
+        by_mines = jax.vmap(by_key, (None, 0, None))
+        return jax.vmap(by_mines, (0, None, None))(boards, mines, keys)
 
-    by_key = jax.vmap(one, (None, None, 0))
-    by_mines = jax.vmap(by_key, (None, 0, None))
-    layouts, risk = jax.jit(jax.vmap(by_mines, (0, None, None)))(
-        boards, mines, jr.split(jr.key(0), 4)
-    )
-    assert layouts.shape == (2, 3, 4, 3, 5, 7) and risk.shape == (2, 3, 4, 5, 7)
-    alone = jax.jit(one)
-    for i, j, k in ((0, 0, 0), (0, 2, 3), (1, 1, 2)):
-        expected = alone(boards[i], mines[j], jr.split(jr.key(0), 4)[k])
-        np.testing.assert_array_equal(layouts[i, j, k], expected[0])
-        np.testing.assert_allclose(risk[i, j, k], expected[1], rtol=1e-6)
-
-
-def test_keys_alone_cost_no_further_sweep():
-    """The loops carry one board, however many keys are mapped over."""
-
-    def one(key):
-        return sample_mines(jnp.full((3, 3), -1), 2, 1, key=key, max_states=16)[0]
-
-    text = str(jax.make_jaxpr(jax.vmap(one))(jr.split(jr.key(0), 50)))
-    assert "f32[9,1,16]" in text and "f32[9,50,16]" not in text
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.shard_map(run, mesh=mesh, in_specs=(P("data"), P(), P()), out_specs=P("data"))
+    traced = jax.jit(split).trace(jnp.asarray(boards), jnp.asarray(mines), keys)
+    # 2 boards of each device with 3 numbers of mines, and not with 4 keys each.
+    text = str(traced.jaxpr)
+    assert "f32[35,6,8]" in text and "f32[35,24,8]" not in text
+    layouts, found = traced.lower().compile()(boards, mines, keys)
+    assert layouts.shape == (4, 3, 4, 3, 5, 7) and found.probability.shape == (4, 3, 4, 5, 7)
+    layouts, risk = np.asarray(layouts), np.asarray(found.probability)
+    for j, number in enumerate(mines):
+        # Key `k` is that of board `k` of the one call.
+        for i, board in enumerate(boards):
+            alone, posterior = wide(np.stack([board] * 4), number)
+            np.testing.assert_array_equal(layouts[i, j], alone)
+            np.testing.assert_allclose(risk[i, j], posterior.probability, rtol=1e-6)
 
 
-def test_runs_split_over_devices():
-    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    boards = jnp.asarray(np.stack([wide_board()] * 8))
-    keys = jr.split(jr.key(1), 8)
-
-    def run(boards, keys):
-        one = lambda board, key: sample_mines(board, 6, 2, key=key, max_states=32)
-        return jax.vmap(one)(boards, keys)
-
-    rows = P("data")
-    split = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(boards, keys)
-    whole = jax.jit(run)(boards, jr.clone(keys))
-    jax.tree.map(np.testing.assert_array_equal, split, whole)
+CONTRADICTIONS = [
+    ({(0, 0): 4}, 4, "the 4 in row 0, column 0 has 3 hidden neighbours"),
+    ({(1, 1): 9}, 4, "the 9 in row 1, column 1; numbers are 0 to 8"),
+    ({(2, 1): -2}, 4, "the -2 in row 2, column 1; numbers are 0 to 8, and -1 is a hidden cell"),
+    ({}, 36, "36 mines for 35 hidden cells"),
+    ({(0, 0): 3, (2, 2): 0}, 3, "2 numbers contradict 3 mines in 33 hidden cells"),
+]
 
 
-def test_too_many_states_cannot_be_missed():
-    board = jnp.asarray(wide_board())
-    with pytest.raises(ValueError, match="5 x 7 board.*6.*more than max_states=2 states"):
-        mine_posterior(board, 6, max_states=2)
-    solve = jax.jit(lambda x: sample_mines(x, 6, 2, key=jr.key(0), max_states=2))
-    layouts, found = solve(board)
-    assert found.overflowed and np.isnan(found.count) and np.isnan(found.probability).all()
-    assert layouts.all()
-    for bad in (0, 48, 2**16):
-        with pytest.raises(ValueError, match=f"max_states={bad}.*power of two up to 32768"):
-            mine_posterior(board, 6, max_states=bad)
-
-
-@jax.jit
-def jitted(board: jax.Array, num_mines: jax.Array):
-    return mine_posterior(board, num_mines, max_states=16)
-
-
-@pytest.mark.parametrize(
-    "cells, num_mines, reason",
-    [
-        ({(0, 0): 4}, 4, "the 4 in row 0, column 0 has 3 hidden neighbours"),
-        ({(1, 1): 9}, 4, "the 9 in row 1, column 1; numbers are 0 to 8"),
-        ({(2, 1): -2}, 4, "the -2 in row 2, column 1; numbers are 0 to 8, and -1 is a hidden cell"),
-        ({}, 10, "10 mines for 9 hidden cells"),
-        ({(0, 0): 3, (2, 2): 0}, 3, "2 numbers contradict 3 mines in 7 hidden cells"),
-    ],
-)
-def test_contradictions_are_named(cells: dict, num_mines: int, reason: str):
-    board = np.full((3, 3), -1, np.int32)
-    for cell, number in cells.items():
-        board[cell] = number
-    with pytest.raises(ValueError, match=reason):
-        mine_posterior(jnp.asarray(board), num_mines, max_states=16)
-    found = jitted(jnp.asarray(board), num_mines)
-    assert found.count == 0 and found.log_count == -np.inf and not found.overflowed
-    assert np.isnan(found.probability).all()
+def test_contradictions_are_named():
+    boards = np.full((len(CONTRADICTIONS), 5, 7), -1, np.int32)
+    for board, (cells, num_mines, reason) in zip(boards, CONTRADICTIONS, strict=True):
+        for cell, number in cells.items():
+            board[cell] = number
+        with pytest.raises(ValueError, match=reason):
+            mine_posterior(jnp.asarray(board), num_mines, max_states=8)
+    layouts, found = wide(np.resize(boards, (BOARDS, 5, 7)), [x[1] for x in CONTRADICTIONS])
+    assert (found.count == 0).all() and (found.log_count == -np.inf).all()
+    assert not found.overflowed.any() and np.isnan(found.probability).all() and layouts.all()
 
 
 @pytest.fixture
@@ -359,7 +333,8 @@ def test_layouts_are_not_drawn_without_a_key():
     "size, hint", [(2, "instance 8"), (16384, "instance 32768"), (32768, "no more are possible")]
 )
 def test_the_hint_of_an_overflow_is_allowed(size: int, hint: str):
-    nothing = jnp.float32(jnp.nan)
-    found = MinePosterior(nothing, nothing, jnp.full((3, 3), jnp.nan), jnp.bool_(True))
+    nothing = np.full((3, 3), np.nan, np.float32)
+    parts = nothing[0, 0], nothing[0, 0], nothing, np.bool_(True)
+    found = MinePosterior(*map(jnp.asarray, parts))
     with pytest.raises(ValueError, match=f"max_states={size} states.*{hint}"):
         _check_values("mine_posterior", HIDDEN, 2, found, size)

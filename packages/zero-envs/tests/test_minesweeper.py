@@ -31,6 +31,12 @@ def resample() -> Any:
     return jax.jit(jax.vmap(lambda s, k: ENV.resample(s, key=k)))
 
 
+def batch(*states: MinesweeperState) -> MinesweeperState:
+    """These states over and over, as many as there are games: so nothing new is compiled."""
+    stack = lambda *x: jnp.asarray(np.resize(np.stack(x), (GAMES, *np.shape(x[0]))))
+    return jax.tree.map(stack, *states)
+
+
 @pytest.fixture(scope="module")
 def games(step: Any) -> list[tuple[MinesweeperState, np.ndarray, MinesweeperState, Any]]:
     """(state, action, next state, transition) of games at random, some actions illegal."""
@@ -51,15 +57,14 @@ def test_rules_are_those_of_jumanji(games: Any):
     """The same deals, and the same boards, rewards and ends until the first end."""
     original = Original(generator=UniformSamplingGenerator(3, 4, 3))
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        keys = jax.vmap(jr.key_data)(jr.split(jr.key(0), GAMES))
-        theirs, _ = jax.vmap(original.reset)(keys)
+        theirs, _ = jax.jit(jax.vmap(original.reset))(jr.key_data(jr.split(jr.key(0), GAMES)))
         play = jax.jit(jax.vmap(original.step))
         locations = np.asarray(theirs.flat_mine_locations)
         dealt = [np.flatnonzero(x) for x in np.asarray(games[0][0].mines)]
         assert all(np.array_equal(np.sort(x), y) for x, y in zip(locations, dealt, strict=True))
         live, rewards = np.ones(GAMES, bool), np.zeros(GAMES)
         for _, action, after, transition in games:
-            theirs, seen = play(theirs, jnp.stack([action // 4, action % 4], axis=1))
+            theirs, seen = play(theirs, np.stack([action // 4, action % 4], axis=1))
             mask = live[:, None, None]
             assert np.array_equal(np.where(mask, after.board, 0), np.where(mask, theirs.board, 0))
             assert np.array_equal(transition.reward, np.where(live, seen.reward, 0))
@@ -68,7 +73,7 @@ def test_rules_are_those_of_jumanji(games: Any):
             assert np.array_equal(transition.discount, ~np.asarray(transition.last))
             rewards += transition.reward
             live &= ~last
-    wins = np.asarray(jax.vmap(ENV.won)(games[-1][2]))
+    wins = np.asarray(jax.jit(jax.vmap(ENV.won))(games[-1][2]))
     # Won, lost and spoilt games were seen; the return says which were won.
     assert np.array_equal(wins, rewards == 9) and 3 < wins.sum() < GAMES - 3 and not live.any()
 
@@ -96,33 +101,42 @@ def test_rules_in_numpy(games: Any):
 
 def test_actions_outside_the_board(step: Any):
     """Jumanji pays 1 for them for ever."""
-    state = ENV.init(key=jr.key(0))
-    for action in (12, -1, 10**6):
+    state = jax.jit(lambda: ENV.init(key=jr.key(0)))()
+    outside = (12, -1, 10**6)
+    for action in outside:
         with pytest.raises(ValueError, match=f"action {action} is outside the board of 3 x 4"):
             ENV.step(state, jnp.int32(action), key=jr.key(0))
-        batch = jax.tree.map(lambda x: jnp.stack([x] * GAMES), state)
-        after, transition = step(batch, jnp.full(GAMES, action, jnp.int32))
-        assert (transition.reward == 0).all() and transition.last.all()
-        assert np.array_equal(after.board, batch.board) and after.over.all()
+    before = batch(state)
+    after, transition = jax.device_get(
+        step(before, np.resize(np.asarray(outside, np.int32), GAMES))
+    )
+    assert (transition.reward == 0).all() and transition.last.all()
+    assert np.array_equal(after.board, before.board) and after.over.all()
 
 
-def test_dying_on_the_last_cell_is_not_winning():
-    mines = jnp.zeros((3, 4), bool).at[0, :3].set(True)
-    board = jnp.asarray(oracle.shown(np.asarray(mines), ~np.asarray(mines)), jnp.int8)
-    before = MinesweeperState(board.at[2, 3].set(-1), mines, jnp.bool_(False))
-    for action, won in ((0, False), (11, True)):
-        after, transition = ENV.step(before, jnp.int32(action), key=jr.key(0))
-        assert transition.last and float(transition.reward) == won and bool(ENV.won(after)) == won
-        # A final state may show what no layout shows; nobody asks for its layouts.
-        same = ENV.resample(after, key=jr.key(1))
-        assert np.array_equal(same.mines, after.mines) and same.over
-        assert ENV.text(after).startswith("* * *" if won else "X * *")
+def test_dying_on_the_last_cell_is_not_winning(step: Any, resample: Any):
+    mines = np.zeros((3, 4), bool)
+    mines[0, :3] = True
+    board = oracle.shown(mines, ~mines).astype(np.int8)
+    board[2, 3] = -1
+    before = batch(MinesweeperState(*map(jnp.asarray, (board, mines, np.bool_(False)))))
+    after, transition = step(before, np.resize(np.asarray([0, 11], np.int32), GAMES))
+    # A final state may show what no layout shows; nobody asks for its layouts.
+    same = resample(after, jr.split(jr.key(1), GAMES))
+    assert np.array_equal(same.mines, after.mines) and same.over.all()
+    for i, won in enumerate((False, True)):
+        one, (reward, last) = jax.tree.map(
+            lambda x, i=i: jnp.asarray(np.asarray(x)[i]),
+            (after, (transition.reward, transition.last)),
+        )
+        assert last and float(reward) == won and bool(ENV.won(one)) == won
+        assert ENV.text(one).startswith("* * *" if won else "X * *")
 
 
 @pytest.mark.parametrize(("pays", "each", "final"), [("fraction", 1 / 9, 1 / 9), ("win", 0, 1)])
 def test_what_is_paid(pays: str, each: float, final: float):
     env = Minesweeper(3, 4, 3, pays=pays, max_states=32)
-    state, rewards = env.init(key=jr.key(3)), []
+    state, rewards = jax.jit(lambda: env.init(key=jr.key(3)))(), []
     play = jax.jit(lambda s, a: env.step(s, a, key=jr.key(0)))
     hit = play(state, jnp.int32(np.argmax(state.mines)))[1]
     assert hit.last and hit.reward == 0
@@ -149,28 +163,21 @@ def test_what_is_refused(given: dict, message: str):
 
 def test_resampled_mines_fit_and_are_uniform(games: Any, resample: Any):
     """The player could not tell them apart, and each layout is as likely as any other."""
-    picked = [jax.tree.map(lambda x: x[:, None], games[i][0]) for i in range(4)]
-    keys = jr.split(jr.key(1), GAMES)
+    keys = jax.jit(lambda n: jr.split(jr.fold_in(jr.key(1), n), GAMES))
     boards = {}
-    for state in picked:
-        for i in np.flatnonzero(~np.asarray(state.over[:, 0])):
-            boards.setdefault(state.board[i, 0].tobytes(), np.asarray(state.board[i, 0]))
+    for state, *_ in games[:4]:
+        for board in np.asarray(state.board)[~np.asarray(state.over)]:
+            boards.setdefault(board.tobytes(), board)
     chi2 = freedom = 0.0
     for number, board in enumerate(list(boards.values())[:10]):
-        batch = MinesweeperState(
-            jnp.stack([jnp.asarray(board)] * GAMES),
-            jnp.zeros((GAMES, 3, 4), bool),
-            jnp.zeros(GAMES, bool),
-        )
+        parts = board, np.zeros((3, 4), bool), np.bool_(False)
+        hidden = batch(MinesweeperState(*map(jnp.asarray, parts)))
         drawn = [
-            np.asarray(
-                resample(batch, jax.vmap(jr.fold_in, (0, None))(keys, 100 * number + j)).mines
-            )
-            for j in range(16)
+            np.asarray(resample(hidden, keys(np.int32(100 * number + j))).mines) for j in range(16)
         ]
         layouts, often = np.unique(np.concatenate(drawn), axis=0, return_counts=True)
         count = oracle.posterior(board, 3)[0]
-        assert all(oracle.consistent(board, x, 3) for x in layouts)
+        assert oracle.consistent(board, layouts, 3)
         expected = 16 * GAMES / count
         often = np.concatenate([often, np.zeros(count - len(often))])
         chi2 += ((often - expected) ** 2).sum() / expected
@@ -185,7 +192,8 @@ def test_hidden_mines_decide_nothing(games: Any, resample: Any):
     for state, _, _, _ in games:
         twin = resample(state, jr.split(jr.key(2), GAMES))
         live = ~np.asarray(state.over)
-        changed += (np.asarray(twin.mines != state.mines).any(axis=(1, 2)) & live).sum()
+        differs = np.asarray(twin.mines) != np.asarray(state.mines)
+        changed += (differs.any(axis=(1, 2)) & live).sum()
         ours, theirs = observe(state), observe(twin)
         jax.tree.map(np.testing.assert_array_equal, ours, theirs)
         keys = jr.split(jr.key(3), GAMES)
@@ -209,10 +217,9 @@ def test_certainly_safe_cells_never_kill(games: Any):
 
 
 def test_keeps_every_promise():
-    env = Minesweeper(max_states=32)
-    report = check_environment(env, key=jr.key(0), num_steps=60)
+    report = check_environment(ENV, key=jr.key(0), num_steps=14)
     assert report.terminated == 8 and report.truncated == report.opponent == 0
-    assert report.state_bytes == 201
+    assert report.state_bytes == 25 and Minesweeper().num_actions == 100
 
 
 @pytest.mark.parametrize(

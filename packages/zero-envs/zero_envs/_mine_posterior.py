@@ -309,8 +309,7 @@ def _solve(
     zero = 0 * (board[:, 0, 0] + num_mines)
     zero += jnp.sum(numbers[..., 0] < 0, axis=1, dtype=jnp.int32)
     problem = _Problem(
-        by_row=tables(square, rows * columns),
-        by_column=tables(jnp.swapaxes(square, 1, 2), rows * columns),
+        both=tables(jnp.concatenate([square, jnp.swapaxes(square, 1, 2)]), rows * columns),
         num_mines=num_mines + zero,
         numbers=numbers,
     )
@@ -353,10 +352,9 @@ def _sizes(max_states: int) -> list[int]:
 
 
 class _Problem(NamedTuple):
-    """The tables and arguments of all boards."""
+    """The tables of all boards row by row, then of all of them column by column, and arguments."""
 
-    by_row: Tables
-    by_column: Tables
+    both: Tables
     num_mines: Int32[Array, " boards"]
     numbers: Float32[Array, "boards layouts n"]
 
@@ -375,12 +373,8 @@ def _try(
     index = jnp.argsort(attempts >= limit, stable=True)[:chunk]
     attempt, num_mines = attempts[index], problem.num_mines[index]
     turned = attempt % 2 == 1
-
-    def pick(by_row: Array, by_column: Array) -> Array:
-        across = turned.reshape(*(1 for _ in by_row.shape[1:]), -1)
-        return jnp.where(across, by_column[..., index], by_row[..., index])
-
-    known = jax.tree.map(pick, problem.by_row, problem.by_column)
+    sweep = index + jnp.where(turned, boards, 0)
+    known = jax.tree.map(lambda x: x[..., sweep], problem.both)
     states, history = forward(known, num_mines, size)
     ends = finish(known, num_mines, states)
 

@@ -82,24 +82,25 @@ def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
     )
 
 
-def _around(x: Array) -> dict[tuple[int, int], Array]:
-    """The neighbour of each cell in each direction, 0 beyond the edge."""
-    return {offset: _shifted(x, offset) for offset in _AROUND}
-
-
-def _shifted(x: Array, offset: tuple[int, int]) -> Array:
-    (rows, columns), (i, j) = x.shape[1:], offset
-    padded = jnp.pad(x, ((0, 0), (2, 2), (2, 2)))
-    return padded[:, 2 + i : 2 + i + rows, 2 + j : 2 + j + columns]
+def _around(x: Array, reach: int = 1) -> dict[tuple[int, int], Array]:
+    """What lies at each offset of up to `reach` from each cell, 0 beyond the edge."""
+    rows, columns = x.shape[1:]
+    padded = jnp.pad(x, ((0, 0), (reach, reach), (reach, reach)))
+    return {
+        (i - reach, j - reach): padded[:, i : i + rows, j : j + columns]
+        for i in range(2 * reach + 1)
+        for j in range(2 * reach + 1)
+        if (i, j) != (reach, reach)
+    }
 
 
 def _left(frontier: Bool[Array, "boards side side"]) -> dict[tuple[int, int], Array]:
     """For the neighbour in each direction, how many of its frontier cells come after this cell."""
     cells = frontier.astype(jnp.int32)
-    left = {}
+    around, left = _around(cells, 2), {}
     for i, j in _AROUND:
         later = [(i + k, j + m) for k, m in _AROUND if (i + k, j + m) > (0, 0)]
-        left[i, j] = sum((_shifted(cells, x) for x in later), jnp.zeros_like(cells))
+        left[i, j] = sum((around[x] for x in later), jnp.zeros_like(cells))
     return left
 
 
@@ -415,7 +416,7 @@ def _walk(
     need, end, share = (
         jnp.take_along_axis(x, state, axis=1) for x in (ends.elsewhere, total, ends.share)
     )
-    drawn = jnp.broadcast_to((first < 0)[None], (steps, *first.shape))
+    drawn = jnp.broadcast_to((aim < 0)[None], (steps, *aim.shape))
 
     def frontier(i: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         state, left, drawn = carry

@@ -23,16 +23,18 @@ class Row(eqx.Module):
 def rows(name, reward=None, discount=None, last=None) -> Row:
     """Items named by the integers in `name`; `grid` is a function of the name."""
     name = np.asarray(name, np.int32)
-    grid = name[..., None, None] + np.arange(6, dtype=np.float32).reshape(2, 3) / 8
+    grid = name[..., None, None] + np.arange(6).reshape(2, 3) / 8
 
+    # In NumPy: JAX would compile a conversion for each shape.
     def leaf(x, default, dtype):
-        return jnp.asarray(np.broadcast_to(default if x is None else x, name.shape), dtype)
+        x = np.broadcast_to(default if x is None else np.asarray(x), name.shape)
+        return jnp.asarray(x.astype(dtype))
 
     return Row(
         name=jnp.asarray(name),
-        grid=jnp.asarray(grid, jnp.float32),
-        reward=leaf(reward, np.nan, jnp.float32),
-        discount=leaf(discount, np.nan, jnp.float32),
+        grid=jnp.asarray(grid.astype(np.float32)),
+        reward=leaf(reward, np.nan, np.float32),
+        discount=leaf(discount, np.nan, np.float32),
         last=leaf(last, False, bool),
     )
 
@@ -40,6 +42,17 @@ def rows(name, reward=None, discount=None, last=None) -> Row:
 # What runs once is not worth optimising: compiling it so takes a third of the time.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
+
+def method(name):
+    """A method of buffers, called with the buffer first, and compiled once for all equal ones."""
+
+    def call(buffer, *args, **named):
+        return getattr(buffer, name)(*args, **named)
+
+    return jax.jit(call, compiler_options=QUICK)
+
+
+init, add, sample = (method(name) for name in ("init", "add", "sample"))
 
 COLLECTIVES = re.compile(r"all-reduce|all-gather|all-to-all|collective|reduce-scatter")
 
@@ -103,11 +116,11 @@ def reader(buffer):
     It asks for as many samples as there are slots, so it gets every finished entry, from outside.
     """
     size = buffer.num_envs * buffer.capacity
-    every = dataclasses.replace(buffer, batch_size=size)
-    sample = jax.jit(every.sample, compiler_options=QUICK)
+    # Sampling does not ask how many players there are.
+    every = dataclasses.replace(buffer, batch_size=size, num_players=1)
 
     def read(state) -> dict[int, tuple[int, float]]:
-        batch = jax.device_get(sample(state, key=jax.random.key(0)))
+        batch = jax.device_get(sample(every, state, key=jax.random.key(0)))
         counted = batch.weights == 1
         assert np.all(counted | (batch.weights == 0))
         items = jax.tree.map(lambda x: x[counted], batch.items)

@@ -8,7 +8,7 @@ import pytest
 
 from zero_memory import EpisodeBuffer
 
-from .helpers import expected, reader, Ring, rows
+from .helpers import add, expected, init, reader, Ring, rows
 
 
 ENVS, CAPACITY, TIME = 3, 9, 60
@@ -72,37 +72,34 @@ def read(buffer):
     return reader(buffer)
 
 
-@pytest.fixture(scope="module")
-def add(buffer):
-    return jax.jit(buffer.add, donate_argnums=0)
-
-
-def _window(items, start, size):
-    return jax.tree.map(lambda x: x[:, start : start + size], items)
+def _added(buffer, size, names, reward, discount, last=None):
+    """The state after all rows, in windows of a size."""
+    state = init(buffer, rows(0))
+    for start in range(0, TIME, size):
+        window = slice(start, start + size)
+        parts = [None if x is None else x[:, window] for x in (names, reward, discount, last)]
+        state = add(buffer, state, rows(*parts))
+    return state
 
 
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_outcomes_are_the_signed_returns(buffer, read, add, game, seed):
+def test_outcomes_are_the_signed_returns(buffer, read, game, seed):
     random = np.random.default_rng([seed, GAMES.index(game)])
     streams, rings = zip(*(_stream(random, game, env) for env in range(ENVS)), strict=True)
     reward, discount, last = np.moveaxis(np.array(streams), 2, 0)
     names = 1000 * np.arange(ENVS)[:, None] + np.arange(TIME)
-    items = rows(names, reward, discount, last)
-    by_window = {}
-    for size in (1, 12, TIME):
-        state = buffer.init(rows(0))
-        for start in range(0, TIME, size):
-            state = add(state, _window(items, start, size))
-        by_window[size] = jax.device_get(state)
-    assert read(state) == expected(list(rings)) != {}
+    by_window = {
+        size: _added(buffer, size, names, reward, discount, last) for size in (1, 12, TIME)
+    }
+    assert read(by_window[TIME]) == expected(list(rings)) != {}
     for size in (1, 12):  # a window's length is a matter of speed only
         jax.tree.map(np.testing.assert_array_equal, by_window[size], by_window[TIME])
 
 
-def _outcomes(buffer, read, add, reward, discount, last):
+def _outcomes(buffer, read, reward, discount, last):
     streams = (np.broadcast_to(x, (ENVS, TIME)) for x in (reward, discount, last))
-    state = add(buffer.init(rows(0)), rows(np.zeros((ENVS, TIME)), *streams))
+    state = _added(buffer, TIME, np.zeros((ENVS, TIME)), *streams)
     return [outcome for _, (_, outcome) in sorted(read(state).items())]
 
 
@@ -111,29 +108,29 @@ def _padded(*values):
     return np.array([*values] + [0.0] * (TIME - len(values)))
 
 
-def test_a_win_counts_for_every_move_of_the_winner(buffer, read, add):
+def test_a_win_counts_for_every_move_of_the_winner(buffer, read):
     # The first mover moves twice, the second passes back at once; the first mover wins.
     discount = _padded(1, -1, -1, 1, 0)
     last = np.arange(TIME) >= 5
-    outcomes = _outcomes(buffer, read, add, _padded(0, 0, 0, 0, 1), discount, last)
+    outcomes = _outcomes(buffer, read, _padded(0, 0, 0, 0, 1), discount, last)
     assert outcomes == [1.0, 1.0, -1.0, 1.0, 1.0] * ENVS
 
 
-def test_a_discount_of_0_on_the_way_ends_the_return_and_not_the_episode(buffer, read, add):
+def test_a_discount_of_0_on_the_way_ends_the_return_and_not_the_episode(buffer, read):
     # The return of rows 0 and 1 is known; the cut at row 4 leaves that of 2 and 3 unknown.
     reward, discount = _padded(1, 2, 4, 8), _padded(1, 0, 1, 1)
     last = np.arange(TIME) >= 4
-    outcomes = _outcomes(buffer, read, add, reward, discount, last)
+    outcomes = _outcomes(buffer, read, reward, discount, last)
     assert outcomes == [3.0, 2.0] * ENVS
 
 
-def test_copies_of_a_move_get_its_outcome(buffer, read, add):
+def test_copies_of_a_move_get_its_outcome(buffer, read):
     # Only the first copy's reward, discount and last count, whatever the others say.
     reward = np.array([[[0.0, 9.0], [2.0, 9.0], [-1.0, 9.0], [9.0, 9.0]]] * ENVS)
     discount = np.array([[[-1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]] * ENVS)
     last = np.array([[[False, True]] * 3 + [[True, False]]] * ENVS)
     names = 1000 * np.arange(ENVS)[:, None, None] + np.arange(8).reshape(4, 2)
-    state = add(buffer.init(rows(0)), rows(names, reward, discount, last))
+    state = add(buffer, init(buffer, rows(0)), rows(names, reward, discount, last))
     outcomes = [-3.0, -3.0, 3.0, 3.0, -1.0, -1.0]
     assert read(state) == {
         CAPACITY * env + slot: (1000 * env + slot, outcomes[slot])
@@ -159,25 +156,21 @@ def test_the_loop_that_carries_the_state_is_traced_once(buffer):
     assert traces == 1
 
 
-def test_discounts_between_the_signs_give_the_stated_return(buffer, read, add):
+def test_discounts_between_the_signs_give_the_stated_return(buffer, read):
     reward, discount = _padded(1, 2, 4), _padded(0.5, 0.5, 0)
-    assert _outcomes(buffer, read, add, reward, discount, np.arange(TIME) >= 3) == [3, 4, 4] * ENVS
+    assert _outcomes(buffer, read, reward, discount, np.arange(TIME) >= 3) == [3, 4, 4] * ENVS
 
 
 @pytest.mark.parametrize("size", [1, 12, TIME])
-def test_outcomes_are_the_returns_of_any_signed_discounts(buffer, read, add, size):
+def test_outcomes_are_the_returns_of_any_signed_discounts(buffer, read, size):
     """Rows of several episodes, whose players pass, move twice and look less far than the end."""
     random = np.random.default_rng(size)
     reward = random.normal(size=(ENVS, TIME)).astype(np.float32)
     discount = random.uniform(-1, 1, (ENVS, TIME)).astype(np.float32)
     discount[random.random((ENVS, TIME)) < 0.2] = 0.0
     discount[:, -1] = 0.0
-    state = buffer.init(rows(0))
     names = 1000 * np.arange(ENVS)[:, None] + np.arange(TIME)
-    items = rows(names, reward, discount)
-    for start in range(0, TIME, size):
-        state = add(state, _window(items, start, size))
-    found = dict(read(state).values())
+    found = dict(read(_added(buffer, size, names, reward, discount)).values())
     assert len(found) == ENVS * CAPACITY
     for env in range(ENVS):
         wanted = _returns(reward[env].tolist(), discount[env].tolist())

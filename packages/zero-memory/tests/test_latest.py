@@ -9,10 +9,11 @@ import scipy.stats
 
 from zero_memory import Latest
 
-from .helpers import assert_windows, QUICK, stream
+from .helpers import add, assert_windows, init, method, sample, stream
 
 
 ENVS = 4
+epoch = method("epoch")
 
 
 @pytest.fixture(scope="module")
@@ -21,32 +22,17 @@ def buffer():
     return Latest(capacity=10, num_envs=ENVS, batch_size=6, length=4, num_shards=2)
 
 
-@pytest.fixture(scope="module")
-def add(buffer):
-    return jax.jit(buffer.add, compiler_options=QUICK)
-
-
-@pytest.fixture(scope="module")
-def epoch(buffer):
-    return jax.jit(buffer.epoch, compiler_options=QUICK)
-
-
-@pytest.fixture(scope="module")
-def sample(buffer):
-    return jax.jit(buffer.sample, compiler_options=QUICK)
-
-
 def _all(first):
     return {(env, first + row) for env in range(ENVS) for row in (0, 3, 6)}
 
 
-def test_an_epoch_is_every_window_of_the_latest_rows_once(buffer, add, epoch):
-    state, orders = buffer.init(stream(0, 0, ENVS)), set()
+def test_an_epoch_is_every_window_of_the_latest_rows_once(buffer):
+    state, orders = init(buffer, stream(0, 0, ENVS)), set()
     for first in (0, 10, 19, 29):  # 19: the row that the last block ended with stays
         size = 9 if first == 10 else 10
-        state = add(state, stream(first, size, ENVS))
+        state = add(buffer, state, stream(first, size, ENVS))
         assert buffer.ready(state)
-        batch = epoch(state, key=jr.key(first))
+        batch = jax.device_get(epoch(buffer, state, key=jr.key(first)))
         assert batch.weights.shape == (2, 6, 4) and (batch.weights == 1).all()
         env, row = assert_windows(buffer, batch)
         oldest = first + size - 10
@@ -58,8 +44,8 @@ def test_an_epoch_is_every_window_of_the_latest_rows_once(buffer, add, epoch):
     assert len(orders) > 1
 
 
-def test_a_minibatch_is_different_windows_all_equally_likely(buffer, add, sample):
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 10, ENVS))
+def test_a_minibatch_is_different_windows_all_equally_likely(buffer):
+    state = add(buffer, init(buffer, stream(0, 0, ENVS)), stream(0, 10, ENVS))
     batches = jax.jit(jax.vmap(lambda key: buffer.sample(state, key=key)))(
         jr.split(jr.key(0), 2000)
     )
@@ -73,35 +59,35 @@ def test_a_minibatch_is_different_windows_all_equally_likely(buffer, add, sample
     assert scipy.stats.chi2.sf(statistic, df=10) > 1e-3
 
 
-def test_minibatches_deal_every_epoch_anew(buffer, add):
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 10, ENVS))
+def test_minibatches_deal_every_epoch_anew(buffer):
+    state = add(buffer, init(buffer, stream(0, 0, ENVS)), stream(0, 10, ENVS))
     draw = jax.jit(jax.vmap(lambda n: buffer.minibatch(state, n, key=jr.key(0))))
     assert buffer.num_minibatches == 2
-    env, row = assert_windows(buffer, draw(jnp.arange(8)))
+    env, row = assert_windows(buffer, draw(np.arange(8, dtype=np.int32)))
     windows = np.asarray(env * 10 + row).reshape(4, 12)
     whole = sorted(10 * env + row for env, row in _all(0))
     assert all(sorted(epoch) == whole for epoch in windows.tolist())
     assert len({tuple(epoch) for epoch in windows.tolist()}) > 2
 
 
-def test_until_it_is_full_the_windows_that_are_there_come_once(buffer, add, sample, epoch):
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 5, ENVS))
+def test_until_it_is_full_the_windows_that_are_there_come_once(buffer):
+    empty = init(buffer, stream(0, 0, ENVS))
+    state = add(buffer, empty, stream(0, 5, ENVS))
     assert not buffer.ready(state)
-    for batch, rows in ((sample(state, key=jr.key(0)), 6), (epoch(state, key=jr.key(0)), 12)):
+    for draw, rows in ((sample, 6), (epoch, 12)):
+        batch = draw(buffer, state, key=jr.key(0))
         counts = np.asarray(batch.weights).reshape(rows, 4)
         assert (counts == counts[:, :1]).all() and counts[:, 0].sum() == 4
         names = np.asarray(batch.items.name).reshape(rows, 4)[counts[:, 0] == 1]
         assert sorted(names.tolist()) == [[1000 * e + t for t in range(4)] for e in range(ENVS)]
-    empty = buffer.init(stream(0, 0, ENVS))
-    for batch in (sample(empty, key=jr.key(0)), epoch(empty, key=jr.key(0))):
-        assert not batch.weights.any()
+        assert not np.asarray(draw(buffer, empty, key=jr.key(0)).weights).any()
 
 
 @pytest.mark.parametrize("length, period, starts", [(1, None, 6), (2, 2, 3), (6, None, 1)])
 def test_windows_may_be_rows_pairs_or_whole_sequences(length, period, starts):
     buffer = Latest(capacity=6, num_envs=1, batch_size=1, length=length, period=period)
-    state = buffer.add(buffer.init(stream(0, 0, 1)), stream(0, 6, 1))
-    batch = buffer.epoch(state, key=jr.key(0))
+    state = add(buffer, init(buffer, stream(0, 0, 1)), stream(0, 6, 1))
+    batch = epoch(buffer, state, key=jr.key(0))
     _, first = assert_windows(buffer, batch)
     assert sorted(first.tolist()) == list(range(0, 6, 6 // starts))
     assert jnp.shape(batch.weights) == (starts, 1, length)

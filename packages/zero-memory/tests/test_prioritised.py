@@ -11,7 +11,7 @@ import scipy.stats
 
 from zero_memory import PrioritisedTrajectoryBuffer
 
-from .helpers import assert_windows, QUICK, stream
+from .helpers import add, assert_windows, init, method, sample, stream
 
 
 ENVS = 2
@@ -56,41 +56,50 @@ def _buffer(**changes: Any) -> PrioritisedTrajectoryBuffer:
     return PrioritisedTrajectoryBuffer(**(sizes | changes))
 
 
-def _jitted(buffer):
-    jit = lambda method: jax.jit(method, compiler_options=QUICK)
-    return jit(buffer.add), jit(buffer.sample), jit(buffer.update_priorities)
+update = method("update_priorities")
+
+
+def _filled(buffer, *sizes):
+    """The state after blocks of these sizes."""
+    state, row = init(buffer, stream(0, 0, buffer.num_envs)), 0
+    for size in sizes:
+        state, row = add(buffer, state, stream(row, size, buffer.num_envs)), row + size
+    return state
+
+
+def _leaves(state, windows):
+    """The priorities of the first windows of each environment."""
+    return np.asarray(state.priorities.leaves).reshape(ENVS, -1)[:, :windows].tolist()
 
 
 # Rings whose blocks of priorities are full or not, windows that overlap, meet, leave gaps, or
-# fill the ring.
+# fill the ring; blocks of rows of all sizes in the first, and of two in the others.
 @pytest.mark.parametrize(
-    "sizes",
+    "sizes, odds",
     [
-        {},
-        {"period": 2},
-        {"capacity": 10, "length": 2, "period": 5},
-        {"capacity": 7, "length": 7},
-        {"capacity": 7, "length": 1},
+        ({}, [0.3, 0.6, 0.1]),
+        ({"period": 2}, [0.8, 0.0, 0.2]),
+        ({"capacity": 10, "length": 2, "period": 5}, [0.0, 0.9, 0.1]),
+        ({"capacity": 7, "length": 7}, [0.0, 0.9, 0.1]),
+        ({"capacity": 7, "length": 1}, [0.8, 0.0, 0.2]),
     ],
 )
-def test_priorities_equal_the_table(sizes):
+def test_priorities_equal_the_table(sizes, odds):
     buffer = _buffer(**sizes)
-    (add, sample, update), table = _jitted(buffer), Table(buffer)
-    state = buffer.init(stream(0, 0, ENVS))
+    table, state = Table(buffer), _filled(buffer)
     random = np.random.default_rng(0)
-    blocks = (1, 3, buffer.capacity)
     for step in range(40):
-        size = int(random.choice(blocks, p=[0.3, 0.6, 0.1]))
-        state = add(state, stream(table.rows, size, ENVS))
+        size = int(random.choice((1, 3, buffer.capacity), p=odds))
+        state = add(buffer, state, stream(table.rows, size, ENVS))
         table.add(size)
-        batch = sample(state, key=jr.key(step))
+        batch = jax.device_get(sample(buffer, state, key=jr.key(step)))
         assert bool(buffer.ready(state)) == bool(table.windows)
         if table.windows:
             env, row = (x.tolist() for x in assert_windows(buffer, batch))
             assert set(zip(env, row, strict=True)) <= set(table.windows)
             # One value for each window, so that repeats do not matter here.
             values = np.exp(random.normal(scale=2.0, size=(ENVS, 1000)))[env, row]
-            state = update(state, batch.indices, jnp.asarray(values, jnp.float32))
+            state = update(buffer, state, batch.indices, values.astype(np.float32))
             table.update(env, row, values)
         tree = jax.device_get(state.priorities)
         leaves = tree.leaves[0].reshape(ENVS, -1)
@@ -106,17 +115,15 @@ def test_priorities_equal_the_table(sizes):
 def uneven():
     """A wrapped ring with priorities 1, 2, 3, ... and one of 0; what each window has by slot."""
     buffer = _buffer(alpha=0.5, beta=0.7)
-    add, sample, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 9, ENVS))
-    state = add(state, stream(9, 9, ENVS))
+    state = _filled(buffer, 9, 9)
     starts = np.array([12 * env + row % 12 for env in range(ENVS) for row in range(6, 15)])
-    indices = jnp.asarray(starts[:, None] + np.zeros(4, int), jnp.int32)
-    state = update(state, indices, jnp.arange(18, dtype=jnp.float32))
-    return buffer, sample, state, dict(zip(starts.tolist(), range(18), strict=True))
+    indices = (starts[:, None] + np.zeros(4, int)).astype(np.int32)
+    state = update(buffer, state, indices, np.arange(18, dtype=np.float32))
+    return buffer, state, dict(zip(starts.tolist(), range(18), strict=True))
 
 
 def test_windows_are_drawn_as_often_as_their_priority_says(uneven):
-    buffer, _, state, priorities = uneven
+    buffer, state, priorities = uneven
     keys = jr.split(jr.key(1), 2000)
     draws = jax.jit(jax.vmap(lambda key: buffer.sample(state, key=key).indices[:, 0]))(keys)
     starts, counts = np.unique(np.asarray(draws), return_counts=True)
@@ -129,8 +136,8 @@ def test_windows_are_drawn_as_often_as_their_priority_says(uneven):
 
 
 def test_weights_are_the_papers(uneven):
-    buffer, sample, state, priorities = uneven
-    batch = sample(state, key=jr.key(2))
+    buffer, state, priorities = uneven
+    batch = jax.device_get(sample(buffer, state, key=jr.key(2)))
     powers = np.sqrt([priorities[start] for start in batch.indices[:, 0].tolist()])
     probability = powers / np.sqrt(list(priorities.values())).sum()
     weights = (len(priorities) * probability) ** -0.7
@@ -139,94 +146,90 @@ def test_weights_are_the_papers(uneven):
 
 def test_strata_share_the_draws_out(uneven):
     """Each of 16 equal parts of the sum gets one draw, so an environment's count hardly varies."""
-    buffer, sample, state, priorities = uneven
+    buffer, state, _ = uneven
     share = 16 * np.sqrt(range(9)).sum() / np.sqrt(range(18)).sum()
     for seed in range(20):
-        env = np.asarray(sample(state, key=jr.key(seed)).indices[:, 0]) // 12
+        env = np.asarray(sample(buffer, state, key=jr.key(seed)).indices)[:, 0] // 12
         assert abs((env == 0).sum() - share) < 1
 
 
 def test_beta_may_follow_a_schedule(uneven):
-    _, _, state, _ = uneven
+    buffer, state, _ = uneven
     asked = _buffer(alpha=0.5, beta=lambda updates: jnp.where(updates < 2, 0.0, 1.0))
-    _, sample, update = _jitted(asked)
-    batch = sample(state, key=jr.key(3))
+    batch = jax.device_get(sample(asked, state, key=jr.key(3)))
     assert (batch.weights == 1).all()  # one update so far
-    state = update(state, batch.indices, jnp.arange(1.0, 17.0))
-    assert sample(state, key=jr.key(3)).weights.min() < 1
+    indices = np.concatenate([batch.indices, batch.indices[:2]])
+    state = update(buffer, state, indices, np.arange(1, 19, dtype=np.float32))
+    assert np.asarray(sample(asked, state, key=jr.key(3)).weights).min() < 1
+
+
+def _padded(starts, priorities):
+    """Indices and priorities of the windows that start there: 6, of which others are of none."""
+    indices, new = np.full((6, 1), -1, np.int32), np.full(6, 9, np.float32)
+    indices[: len(starts), 0], new[: len(starts)] = starts, priorities
+    return indices, new
 
 
 def test_a_new_window_gets_the_highest_priority_and_not_its_floor():
     # flashbax 0.1.3 gives 2.
     buffer = _buffer(alpha=1.0)
-    add, _, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 4, ENVS))
-    state = update(state, jnp.arange(4, dtype=jnp.int32)[None], jnp.asarray([2.75]))
-    state = add(state, stream(4, 1, ENVS))
-    leaves = np.asarray(state.priorities.leaves).reshape(ENVS, -1)[:, :3]
-    assert leaves.tolist() == [[2.75, 2.75, 0.0], [1.0, 2.75, 0.0]]
+    state = _filled(buffer, 4)
+    state = update(buffer, state, *_padded([0], [2.75]))
+    state = add(buffer, state, stream(4, 1, ENVS))
+    assert _leaves(state, 3) == [[2.75, 2.75, 0.0], [1.0, 2.75, 0.0]]
 
 
 def test_sums_do_not_drift():
     """flashbax 0.1.3's sum falls below 0 here, and one window gets every draw."""
     buffer = _buffer(num_envs=1, alpha=1.0)
-    add, sample, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, 1)), stream(0, 12, 1))
+    state = _filled(buffer, 12)
     random = np.random.default_rng(0)
     windows = random.integers(0, 9, (500, 4))
     priorities = np.exp(6 * random.normal(size=(500, 4)))
 
     @jax.jit
-    def all_updates(state):
+    def all_updates(state, windows, priorities):
         def one(state, given):
             window, priority = given
             return buffer.update_priorities(state, window[:, None], priority), None
 
-        given = jnp.asarray(windows, jnp.int32), jnp.asarray(priorities, jnp.float32)
-        return jax.lax.scan(one, state, given)[0]
+        return jax.lax.scan(one, state, (windows, priorities))[0]
 
-    state = all_updates(state)
-    every = jnp.arange(9, dtype=jnp.int32)[:, None]
-    state = update(state, every, jnp.full(9, 1e-3))
-    np.testing.assert_allclose(state.priorities.sums.sum(), 9e-3, rtol=1e-6)
-    draws = [sample(state, key=jr.key(seed)).indices[:, 0].tolist() for seed in range(20)]
-    assert {start for draw in draws for start in draw} == set(range(9))
+    state = all_updates(state, windows.astype(np.int32), priorities.astype(np.float32))
+    every = np.arange(9, dtype=np.int32)[:, None]
+    state = update(buffer, state, every, np.full(9, 1e-3, np.float32))
+    np.testing.assert_allclose(np.asarray(state.priorities.sums).sum(), 9e-3, rtol=1e-6)
+    draws = [np.asarray(sample(buffer, state, key=jr.key(seed)).indices) for seed in range(20)]
+    assert set(np.stack(draws)[..., 0].flat) == set(range(9))
 
 
 def test_the_sum_of_priorities_as_high_as_a_float_is_finite():
     # The sum of two would be infinite, and every weight 0; the reciprocal of one would be 0.
     buffer = _buffer(alpha=1.0, num_envs=1)
-    add, sample, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, 1)), stream(0, 12, 1))
-    every = jnp.arange(9, dtype=jnp.int32)[:, None]
-    for priorities, least, most in (jnp.full(9, 3e38), 5, 9), (jnp.ones(9).at[4].set(3e38), 1, 1):
-        batch = sample(update(state, every, priorities), key=jr.key(0))
+    state = _filled(buffer, 12)
+    every = np.arange(9, dtype=np.int32)[:, None]
+    for low, least, most in (3e38, 5, 9), (1.0, 1, 1):
+        priorities = np.where(every[:, 0] == 4, 3e38, low).astype(np.float32)
+        batch = sample(buffer, update(buffer, state, every, priorities), key=jr.key(0))
+        batch = jax.device_get(batch)
         assert (batch.weights == 1).all()
         assert least <= len(set(batch.indices[:, 0].tolist())) <= most
 
 
 def test_of_a_window_that_comes_twice_the_higher_priority_counts():
     buffer = _buffer(alpha=1.0)
-    add, _, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 6, ENVS))
-    indices = jnp.asarray([[1], [1], [1], [13]], jnp.int32)
-    state = update(state, indices, jnp.asarray([0.5, 0.75, 0.25, 4.0]))
-    assert state.priorities.leaves.reshape(ENVS, -1)[:, :4].tolist() == [
-        [1.0, 0.75, 1.0, 0.0],
-        [1.0, 4.0, 1.0, 0.0],
-    ]
+    state = _filled(buffer, 4, 1, 1)
+    state = update(buffer, state, *_padded([1, 1, 1, 13], [0.5, 0.75, 0.25, 4.0]))
+    assert _leaves(state, 4) == [[1.0, 0.75, 1.0, 0.0], [1.0, 4.0, 1.0, 0.0]]
 
 
 def test_what_is_no_window_or_no_priority_is_left_alone():
     buffer = _buffer(alpha=1.0)
-    add, _, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 12, ENVS))
-    state = add(state, stream(12, 2, ENVS))
+    state = _filled(buffer, 4, 4, 4, 1, 1)
     before = jax.device_get(state.priorities)
     # Rows 11 to 13 start no complete window: 11, 0 and 1 by slot. Then bad numbers.
-    indices = jnp.asarray([[11], [0], [1], [4], [5], [6]], jnp.int32)
-    bad = jnp.asarray([9.0, 9.0, 9.0, jnp.nan, -1.0, jnp.inf])
-    after = jax.device_get(update(state, indices, bad).priorities)
+    bad = _padded([11, 0, 1, 4, 5, 6], [9.0, 9.0, 9.0, np.nan, -1.0, np.inf])
+    after = jax.device_get(update(buffer, state, *bad).priorities)
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
@@ -234,12 +237,10 @@ def test_what_is_no_window_or_no_priority_is_left_alone():
 @pytest.mark.parametrize("place", [-1, -13, 24, 25, 2**31 - 1, -(2**31), 3])
 def test_an_index_of_no_window_changes_no_priority(place):
     buffer = _buffer(alpha=1.0, period=2)
-    add, _, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 12, ENVS))
-    indices = jnp.asarray([[2], [place]], jnp.int32)
-    after = update(state, indices, jnp.asarray([5.0, 9.0]))
-    leaves = np.asarray(after.priorities.leaves).reshape(ENVS, -1)[:, :5]
-    assert leaves.tolist() == [[1.0, 5.0, 1.0, 1.0, 1.0], [1.0] * 5]
+    state = _filled(buffer, 12)
+    indices = jnp.asarray(np.array([[2], [place]], np.int32))
+    after = update(buffer, state, indices, np.array([5.0, 9.0], np.float32))
+    assert _leaves(after, 5) == [[1.0, 5.0, 1.0, 1.0, 1.0], [1.0] * 5]
     assert after.priorities.highest.tolist() == [5.0]
     message = rf"an index of {place}: give `Batch.indices`, .* from 0 to 23.* period=2"
     with pytest.raises(ValueError, match=message):
@@ -248,21 +249,20 @@ def test_an_index_of_no_window_changes_no_priority(place):
 
 def test_with_an_alpha_of_0_all_windows_stay_alike():
     buffer = _buffer(alpha=0.0)
-    add, _, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 6, ENVS))
-    state = update(state, jnp.asarray([[0], [1]], jnp.int32), jnp.asarray([0.0, 9.0]))
-    leaves = state.priorities.leaves.reshape(ENVS, -1)
-    assert leaves[:, :3].tolist() == [[1.0] * 3] * 2 and state.priorities.highest.tolist() == [1.0]
+    state = update(buffer, _filled(buffer, 6), *_padded([0, 1], [0.0, 9.0]))
+    assert _leaves(state, 3) == [[1.0] * 3] * 2 and state.priorities.highest.tolist() == [1.0]
 
 
 def test_without_a_window_or_a_priority_all_weights_are_0():
     buffer = _buffer()
-    add, sample, update = _jitted(buffer)
-    state = add(buffer.init(stream(0, 0, ENVS)), stream(0, 3, ENVS))
-    assert not sample(state, key=jr.key(0)).weights.any()
-    state = add(state, stream(3, 1, ENVS))
-    state = update(state, jnp.asarray([[0], [12]], jnp.int32), jnp.zeros(2))
-    assert not sample(state, key=jr.key(0)).weights.any() and not buffer.ready(state)
+    state = _filled(buffer, 3)
+    assert not np.asarray(sample(buffer, state, key=jr.key(0)).weights).any()
+    state = add(buffer, state, stream(3, 1, ENVS))
+    # As many as the first test updates.
+    indices = np.resize(np.array([[0], [12]], np.int32), (16, 1)) + np.zeros(4, np.int32)
+    state = update(buffer, state, indices, np.zeros(16, np.float32))
+    assert not np.asarray(sample(buffer, state, key=jr.key(0)).weights).any()
+    assert not buffer.ready(state)
 
 
 def test_a_weight_of_0_is_never_picked():
@@ -272,11 +272,11 @@ def test_a_weight_of_0_is_never_picked():
     random = np.random.default_rng(0)
     weights = np.exp(random.normal(scale=4, size=(200, 1000))).astype(np.float32)
     weights[random.random(weights.shape) < 0.5] = 0.0
-    prefix = np.asarray(jax.vmap(jnp.cumsum)(jnp.asarray(weights)))
+    prefix = np.asarray(jax.jit(jax.vmap(jnp.cumsum))(weights))
     # Numbers just below such a rise, and both ends.
     row, at = np.nonzero((weights[:, 1:] == 0) & (np.diff(prefix, axis=1) > 0))
     assert len(row) > 100
     uniform = np.concatenate([prefix[row, at] / prefix[row, -1], np.zeros(200), np.ones(200)])
     row = np.concatenate([row, np.arange(200), np.arange(200)])
-    picked = jax.jit(jax.vmap(_pick))(jnp.asarray(weights[row]), jnp.asarray(uniform, jnp.float32))
+    picked = jax.jit(jax.vmap(_pick))(weights[row], uniform.astype(np.float32))
     assert (weights[row, np.asarray(picked)] > 0).all()

@@ -19,7 +19,8 @@ def random(constructor: Callable, *args, **kwargs) -> Any:
     """A network with NumPy's numbers for parameters, which compiles nothing; none is zero."""
     draws = np.random.default_rng(kwargs.pop("seed", 0))
     shapes = eqx.filter_eval_shape(ft.partial(constructor, *args, **kwargs), key=jr.key(0))
-    return jax.tree.map(lambda x: jnp.asarray(0.5 * draws.normal(size=x.shape), x.dtype), shapes)
+    number = lambda x: jnp.asarray((0.5 * draws.normal(size=x.shape)).astype(x.dtype))
+    return jax.tree.map(number, shapes)
 
 
 def build(constructor: Callable, *args, **kwargs) -> Any:
@@ -27,6 +28,18 @@ def build(constructor: Callable, *args, **kwargs) -> Any:
     key = kwargs.pop("key", None)
     make = ft.partial(constructor, *args, **kwargs)
     return jax.jit(make, compiler_options=QUICK)(key=jr.key(0) if key is None else key)
+
+
+@eqx.filter_jit
+def one(module: Callable, x: Any) -> Any:
+    """What a module makes of one example: a program for it, not one for each of its operations."""
+    return module(x)
+
+
+@eqx.filter_jit
+def batch(module: Callable, x: Any) -> Any:
+    """What a module makes of a batch."""
+    return jax.vmap(module)(x)
 
 
 def normal(*shape: int, seed: int = 1) -> np.ndarray:

@@ -11,6 +11,8 @@ import pytest
 
 import zero_nets
 
+from . import nets
+
 
 BOARD = (3, 5, 2)
 ACTIONS = 16
@@ -33,38 +35,37 @@ def _net(*, key=None, **kwargs) -> zero_nets.AlphaZeroNet:
     return _constructor(**(SIZES | kwargs))(key=jr.key(0) if key is None else key)
 
 
-def _random(constructor, *args, seed: int = 0, **kwargs):
+def _random(constructor, *args, seed: int = 0, size: float = 0.3, **kwargs):
     """A module with NumPy's numbers for parameters, which compiles nothing; none is zero."""
     draws = np.random.default_rng(seed)
     shapes = eqx.filter_eval_shape(constructor, *args, key=jr.key(0), **kwargs)
-    return jax.tree.map(lambda x: jnp.asarray(0.3 * draws.normal(size=x.shape), x.dtype), shapes)
+    number = lambda x: jnp.asarray((size * draws.normal(size=x.shape)).astype(x.dtype))
+    return jax.tree.map(number, shapes)
 
 
 def _random_net(**kwargs) -> zero_nets.AlphaZeroNet:
     return _random(zero_nets.AlphaZeroNet, BOARD, ACTIONS, **(SIZES | kwargs))
 
 
-def _inputs(batch: int, *, key):
-    return jr.bernoulli(key, 0.4, (batch, *BOARD))
-
-
-@pytest.fixture(scope="module")
-def forward():
-    return eqx.filter_jit(lambda net, x: jax.vmap(net)(x))
+def _inputs(batch: int) -> np.ndarray:
+    return np.random.default_rng(3).random((batch, *BOARD)) < 0.4
 
 
 @pytest.mark.parametrize(("size", "board"), ((1, (3, 5)), (3, (3, 5)), (3, (8, 8))))
-def test_conv_is_equinox_conv(size, board, getkey):
+def test_conv_is_equinox_conv(size, board):
     ours = _random(zero_nets.Conv, 4, 6, size)
     theirs = _random(eqx.nn.Conv2d, 4, 6, size, padding="SAME")
     theirs = eqx.tree_at(
         lambda conv: (conv.weight, conv.bias),
         theirs,
-        (ours.weight.transpose(3, 2, 0, 1), ours.bias[:, None, None]),
+        (
+            jnp.asarray(np.asarray(ours.weight).transpose(3, 2, 0, 1)),
+            jnp.asarray(np.asarray(ours.bias)[:, None, None]),
+        ),
     )
-    x = jr.normal(getkey(), (*board, 4))
-    expected = theirs(x.transpose(2, 0, 1)).transpose(1, 2, 0)
-    np.testing.assert_allclose(ours(x), expected, atol=1e-5)
+    x = nets.normal(*board, 4)
+    expected = np.asarray(nets.one(theirs, jnp.asarray(x.transpose(2, 0, 1)))).transpose(1, 2, 0)
+    np.testing.assert_allclose(nets.one(ours, jnp.asarray(x)), expected, atol=1e-5)
 
 
 def test_vmap_is_one_convolution_in_value_and_gradient():
@@ -81,21 +82,21 @@ def test_vmap_is_one_convolution_in_value_and_gradient():
     assert text.count("feature_group_count=1") == 3
 
 
-def test_channel_norm_is_equinox_layer_norm(getkey):
+def test_channel_norm_is_equinox_layer_norm():
     draws = np.random.default_rng(0)
     ours = jax.tree.map(lambda x: jnp.float32(draws.normal(size=x.shape)), zero_nets.ChannelNorm(6))
     theirs = eqx.tree_at(
         lambda norm: (norm.weight, norm.bias), eqx.nn.LayerNorm(6), (ours.scale, ours.offset)
     )
-    x = 5 + 3 * jr.normal(getkey(), (3, 5, 6))
-    np.testing.assert_allclose(ours(x), jax.vmap(jax.vmap(theirs))(x), atol=1e-5)
+    x = jnp.asarray(5 + 3 * nets.normal(3, 5, 6))
+    np.testing.assert_allclose(nets.one(ours, x), nets.batch(jax.vmap(theirs), x), atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ("none", "layer"))
 def test_a_block_starts_as_the_identity(norm, getkey):
-    block = zero_nets.ResidualBlock(8, norm, key=getkey())
-    x = jr.normal(getkey(), (3, 5, 8))
-    np.testing.assert_array_equal(block(x), x)
+    block = nets.build(zero_nets.ResidualBlock, 8, norm, key=getkey())
+    x = jnp.asarray(nets.normal(3, 5, 8))
+    np.testing.assert_array_equal(nets.one(block, x), x)
 
 
 def test_parameters_are_the_arrays_and_their_number_is_known():
@@ -114,10 +115,11 @@ def test_parameters_are_the_arrays_and_their_number_is_known():
 
 
 @pytest.mark.parametrize(
-    ("norm", "dtype"), (("none", bool), ("none", jnp.int8), ("layer", jnp.float32))
+    ("norm", "dtype"), (("none", bool), ("none", np.int8), ("layer", np.float32))
 )
-def test_starts_near_uniform_and_near_zero(norm, dtype, forward, getkey):
-    logits, value = forward(_net(norm=norm, key=getkey()), _inputs(4, key=getkey()).astype(dtype))
+def test_starts_near_uniform_and_near_zero(norm, dtype, getkey):
+    x = jnp.asarray(_inputs(4).astype(dtype))
+    logits, value = nets.batch(_net(norm=norm, key=getkey()), x)
     assert logits.shape == (4, ACTIONS) and logits.dtype == jnp.float32
     assert value.shape == (4,) and value.dtype == jnp.float32
     np.testing.assert_allclose(jax.nn.softmax(logits), 1 / ACTIONS, rtol=0.1)
@@ -125,32 +127,32 @@ def test_starts_near_uniform_and_near_zero(norm, dtype, forward, getkey):
 
 
 @pytest.mark.parametrize("norm", ("none", "layer"))
-def test_a_row_does_not_depend_on_its_neighbours(norm, forward, getkey):
+def test_a_row_does_not_depend_on_its_neighbours(norm):
     net = _random_net(norm=norm)
-    x = _inputs(4, key=getkey())
-    logits, value = forward(net, x)
-    others = jnp.concatenate([x[:1], ~x[1:]])
-    other_logits, other_value = forward(net, others)
+    x = _inputs(4)
+    logits, value = map(np.asarray, nets.batch(net, jnp.asarray(x)))
+    others = np.concatenate([x[:1], ~x[1:]])
+    other_logits, other_value = map(np.asarray, nets.batch(net, jnp.asarray(others)))
     np.testing.assert_allclose(other_logits[0], logits[0], atol=1e-4)
     np.testing.assert_allclose(other_value[0], value[0], atol=1e-4)
     # ... and vmap is a loop over single calls.
-    single = eqx.filter_jit(net)
     for i in range(4):
-        one_logits, one_value = single(x[i])
+        one_logits, one_value = nets.one(net, jnp.asarray(x[i]))
         np.testing.assert_allclose(one_logits, logits[i], atol=1e-4)
         np.testing.assert_allclose(one_value, value[i], atol=1e-4)
-    assert np.ptp(np.asarray(logits), axis=0).max() > 1e-2
+    assert np.ptp(logits, axis=0).max() > 1e-2
 
 
-def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
+def test_half_precision_keeps_parameters_and_results_wide():
     wide = _random_net(norm="layer")
     half = zero_nets.MixedPrecision(wide, jnp.bfloat16)
-    x = _inputs(64, key=getkey())
-    expected, result = forward(wide, x), forward(half, x)
+    x = jnp.asarray(_inputs(64))
+    expected, result = nets.batch(wide, x), nets.batch(half, x)
     for a, b in zip(result, expected, strict=True):
         assert a.dtype == jnp.float32
         # Values near zero are differences of larger numbers, so single ones may be far off.
-        assert jnp.linalg.norm(a - b) < 0.15 * jnp.linalg.norm(b)
+        a, b = np.asarray(a), np.asarray(b)
+        assert np.linalg.norm(a - b) < 0.15 * np.linalg.norm(b)
     assert "bf16" in str(jax.make_jaxpr(half)(x[0]))
     gradient = jax.eval_shape(jax.grad(lambda net: jnp.sum(net(x[0])[0])), half)
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype(jnp.float32)}
@@ -161,7 +163,7 @@ def test_half_precision_keeps_parameters_and_results_wide(forward, getkey):
 def test_gradient_is_the_difference_quotient(norm):
     small = {"norm": norm, "channels": 4, "blocks": 1}
     net, along = (
-        jax.tree.map(lambda x: x.astype(jnp.float64), _random_net(seed=seed, **small))
+        jax.tree.map(lambda x: jnp.asarray(np.float64(x)), _random_net(seed=seed, **small))
         for seed in (1, 4)
     )
     draws = np.random.default_rng(2)
@@ -184,7 +186,7 @@ def test_gradient_is_the_difference_quotient(norm):
 
 
 def test_the_tower_learns_from_the_first_step(getkey):
-    x = _inputs(8, key=getkey())
+    x = jnp.asarray(_inputs(8))
 
     def loss(net):
         logits, value = jax.vmap(net)(x)
@@ -197,19 +199,19 @@ def test_the_tower_learns_from_the_first_step(getkey):
         gradient.policy_out.weight,
         gradient.value_out.weight,
     ):
-        assert float(jnp.abs(leaf).max()) > 0
+        assert np.abs(np.asarray(leaf)).max() > 0
 
 
-def test_values_reach_the_largest_and_no_further(forward, getkey):
+def test_values_reach_the_largest_and_no_further():
     """Policy and value are those of the usual network, the value times `max_value`."""
-    x = _inputs(8, key=getkey())
+    x = jnp.asarray(_inputs(8))
     (policy, value), (same, larger) = (
-        forward(jax.tree.map(lambda w: 5 * w, _random_net(**options)), x)
+        map(np.asarray, nets.batch(_random_net(size=1.5, **options), x))
         for options in ({}, {"max_value": 3.0})
     )
     np.testing.assert_array_equal(policy, same)
     np.testing.assert_allclose(larger, 3 * value, rtol=1e-6)
-    assert 2.9 < float(jnp.abs(larger).max()) <= 3
+    assert 2.9 < np.abs(larger).max() <= 3
 
 
 def test_refuses_what_does_not_fit(getkey):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -35,10 +36,14 @@ def _kl(p, q):
     return np.sum(p[p > 0] * np.log(p[p > 0] / q[p > 0]))
 
 
+@eqx.filter_jit
+def _drawn(distribution, keys):
+    return jax.vmap(lambda key: distribution.sample(key=key))(keys)
+
+
 def _frequencies(distribution, num, *, seed=0):
     """How often each value is drawn, and the values."""
-    keys = jr.split(jr.key(seed), num)
-    samples = jax.jit(jax.vmap(lambda key: distribution.sample(key=key)))(keys)
+    samples = _drawn(distribution, jr.split(jr.key(seed), num))
     return np.unique(np.asarray(samples), axis=0, return_counts=True)
 
 
@@ -122,8 +127,17 @@ def test_categorical_samples():
         _check_frequencies(Categorical(jnp.asarray(logits)), expected)
     np.testing.assert_array_equal(_frequencies(Categorical(jnp.asarray(LOGITS[4])), 9)[0], [0])
     # distreqx would say -76: its actions are int8.
-    many = Categorical(jnp.zeros(200).at[180].set(99.0))
-    assert many.mode() == 180 and many.sample(key=jr.key(0)) == 180
+    many = Categorical(jnp.asarray(np.where(np.arange(200) == 180, 99, 0).astype(np.float32)))
+    draw = jax.jit(lambda d: (d.mode(), d.sample(key=jr.key(0))))
+    np.testing.assert_array_equal(draw(many), 180)
+
+
+@eqx.filter_jit
+def _greedy(distribution, other):
+    """Log-probabilities of both, and what else the first one says."""
+    actions = jnp.arange(distribution.qvalues.size)
+    mine, theirs = (jax.vmap(x.log_prob)(actions) for x in (distribution, other))
+    return mine, theirs, distribution.mode(), distribution.entropy(), distribution.kl(other)
 
 
 @pytest.mark.parametrize(
@@ -136,24 +150,25 @@ def test_categorical_samples():
     ],
 )
 def test_epsilon_greedy(epsilon, probs):
-    qvalues = jnp.array([2.0, -jnp.inf, -1.0, 2.0, -jnp.inf])
+    qvalues = jnp.asarray(np.array([2.0, -np.inf, -1.0, 2.0, -np.inf], np.float32))
+    different = jnp.asarray(np.array([-np.inf, 0.5, 0.1, -np.inf, 2.0], np.float32))
     distribution = EpsilonGreedy(qvalues, epsilon)
-    log_probs = jax.vmap(distribution.log_prob)(jnp.arange(5))
+    other = EpsilonGreedy(different, 0.5)
+    log_probs, theirs, mode, entropy, kl = _greedy(distribution, other)
     np.testing.assert_allclose(np.exp(log_probs), probs, rtol=1e-6)
-    assert distribution.mode() == 0
-    assert distribution.entropy() == pytest.approx(scipy.stats.entropy(probs), rel=1e-6)
-    other = EpsilonGreedy(qvalues[::-1].at[1].set(0.5).at[2].set(0.1), 0.5)
-    theirs = np.exp(jax.vmap(other.log_prob)(jnp.arange(5)))
-    mine = np.array(probs)
+    assert mode == 0
+    assert entropy == pytest.approx(scipy.stats.entropy(probs), rel=1e-6)
+    theirs, mine = np.exp(theirs), np.array(probs)
     expected = np.inf if np.any((mine > 0) & (theirs == 0)) else _kl(mine, theirs)
-    assert distribution.kl(other) == pytest.approx(expected, rel=1e-5)
+    assert kl == pytest.approx(expected, rel=1e-5)
     _check_frequencies(distribution, {(i,): p for i, p in enumerate(probs) if p > 0})
 
 
 def test_epsilon_greedy_of_filler():
-    distribution = EpsilonGreedy(jnp.full(3, -jnp.inf), jnp.array(0.1))
-    assert distribution.mode() == 0 and distribution.sample(key=jr.key(0)) == 0
-    assert distribution.entropy() == 0 and distribution.log_prob(jnp.array(1)) == -jnp.inf
+    distribution = EpsilonGreedy(jnp.asarray(np.full(5, -np.inf, np.float32)), jnp.asarray(0.1))
+    log_probs, _, mode, entropy, _ = _greedy(distribution, distribution)
+    assert mode == 0 and entropy == 0 and np.asarray(log_probs)[1] == -np.inf
+    np.testing.assert_array_equal(_frequencies(distribution, 4000)[0], [0])
 
 
 SIZES = (2, 1, 4)
@@ -187,8 +202,10 @@ def test_multi_discrete():
         _check_frequencies(distribution, {a: p for a, p in zip(JOINT, joint, strict=True) if p > 0})
     p, q = (MultiDiscrete(jnp.asarray(logits), SIZES) for logits in given)
     # The second cannot do what the first can, the other way round it is finite.
-    np.testing.assert_array_equal(np.isinf(p.kl(q)), [True, False, False])
-    kl = q.kl(MultiDiscrete(p.logits.at[4].set(0.3), SIZES))
+    kl = eqx.filter_jit(lambda p, q: p.kl(q))
+    np.testing.assert_array_equal(np.isinf(kl(p, q)), [True, False, False])
+    third = np.where(np.arange(7) == 4, np.float32(0.3), given[0])
+    kl = kl(q, MultiDiscrete(jnp.asarray(third), SIZES))
     parts = (([-np.inf, 1.0], [0.5, -0.5]), ([0.0, 0.2, -0.3, 0.6], [0.1, 0.3, 1.0, 0.4]))
     expected = [_kl(_softmax(mine), _softmax(theirs)) for mine, theirs in parts]
     np.testing.assert_allclose(kl, [expected[0], 0, expected[1]], rtol=1e-5)
@@ -201,7 +218,7 @@ def test_multi_discrete_gradients():
         d = MultiDiscrete(logits, SIZES)
         return jnp.stack([d.log_prob(jnp.array([1, 0, 2])), d.entropy(), jnp.sum(d.kl(d))])
 
-    logits = jnp.array([0.5, -0.5, 3.0, 0.1, -jnp.inf, 1.0, 0.4])
+    logits = np.array([0.5, -0.5, 3.0, 0.1, -np.inf, 1.0, 0.4], np.float32)
     jacobian = jax.jit(jax.jacobian(functions))(logits)
     parts = [_softmax(part) for part in np.split(np.asarray(logits), np.cumsum(SIZES)[:-1])]
     expected = np.array([0, 1, 1, 0, 0, 1, 0]) - np.concatenate(parts)

@@ -1,5 +1,6 @@
 """The symmetries: a group, the one NumPy means, and one that Othello has."""
 
+import functools as ft
 import itertools
 from typing import Any
 
@@ -106,19 +107,21 @@ def othello():
             state = step(state, choose(state, jr.fold_in(jr.key(1), ply)))
             kept.append(state)
         # Row i stops after i plies (at most 58), so the beginning is there too.
-        rows = [jax.tree.map(lambda x, i=i: x[i], kept[min(i, 58)]) for i in range(64)]
-        state = jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+        pick = np.minimum(np.arange(64), 58), np.arange(64)
+        state = jax.tree.map(
+            lambda *x: jnp.asarray(np.stack(list(map(np.asarray, x)))[pick]), *kept
+        )
         action = choose(state, jr.key(2))
         return step, state, action, step(state, action)
 
 
-@pytest.mark.parametrize("index", range(8))
-def test_othello_steps_commute(index, othello):
+def test_othello_steps_commute(othello):
     step, state, action, after = othello
     symmetries = _symmetries(8, 8, 65)
 
-    @jax.vmap
-    def turned(state):
+    @jax.jit
+    @ft.partial(jax.vmap, in_axes=(0, None))
+    def turned(state, index):
         board = symmetries.features(state._x.board.reshape(8, 8), index).reshape(64)
         return state.replace(
             _x=state._x._replace(board=board),
@@ -126,14 +129,15 @@ def test_othello_steps_commute(index, othello):
             legal_action_mask=symmetries.actions(state.legal_action_mask, index),
         )
 
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        moved = jax.vmap(lambda a: symmetries.action(a, index))(action)
-        result = step(turned(state), moved)
-    expected = turned(after)
-    jax.tree.map(np.testing.assert_array_equal, result, expected)
-    # The positions are not all symmetric themselves, or this would hold for any table.
-    if index:
-        assert np.any(np.asarray(expected.observation) != np.asarray(after.observation))
+    move = jax.jit(jax.vmap(symmetries.action, (0, None)))
+    for index in np.arange(8, dtype=np.int32):
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            result = step(turned(state, index), move(action, index))
+        expected = turned(after, index)
+        jax.tree.map(np.testing.assert_array_equal, result, expected)
+        # The positions are not all symmetric themselves, or this would hold for any table.
+        if index:
+            assert np.any(np.asarray(expected.observation) != np.asarray(after.observation))
 
 
 def test_refuses_what_does_not_fit():
@@ -208,6 +212,8 @@ def test_all_of_a_window_turns_alike(getkey):
     )(jnp.arange(8))
     drawn = jax.jit(jax.vmap(lambda key: board(window, key=key)))(jr.split(getkey(), 20))
     indices = []
+    drawn, boards, weights, window = jax.device_get((drawn, boards, weights, window))
+    obs, record = window.obs, window.record
     for found in (jax.tree.map(lambda x, n=n: x[n], drawn) for n in range(20)):
         (index,) = [i for i in range(8) if (boards[i] == found.obs["board"]).all()]
         indices.append(index)

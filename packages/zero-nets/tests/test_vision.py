@@ -27,16 +27,19 @@ def equinox_conv(conv: zero_nets.Conv, x: np.ndarray) -> np.ndarray:
     theirs = eqx.tree_at(
         lambda conv: (conv.weight, conv.bias),
         theirs,
-        (conv.weight.transpose(3, 2, 0, 1), conv.bias[:, None, None]),
+        (
+            jnp.asarray(np.asarray(conv.weight).transpose(3, 2, 0, 1)),
+            jnp.asarray(np.asarray(conv.bias)[:, None, None]),
+        ),
     )
-    return np.moveaxis(np.asarray(jax.vmap(theirs)(np.moveaxis(x, -1, 1))), 1, -1)
+    return np.moveaxis(np.asarray(nets.batch(theirs, jnp.asarray(np.moveaxis(x, -1, 1)))), 1, -1)
 
 
 @pytest.mark.parametrize(("size", "stride", "padding"), ((3, 2, "SAME"), (4, 3, "VALID")))
 def test_strided_conv_is_equinox_conv(size, stride, padding):
     conv = nets.random(zero_nets.Conv, 2, 3, size, stride=stride, padding=padding)
     x = nets.normal(2, 7, 8, 2)
-    result = jax.vmap(conv)(x)
+    result = nets.batch(conv, jnp.asarray(x))
     rows, columns = (
         -(-n // stride) if padding == "SAME" else (n - size) // stride + 1 for n in (7, 8)
     )
@@ -55,7 +58,7 @@ def test_cnn_is_its_parts_in_order():
         expected = np.tanh(nets.norm(cnn.norms[i], equinox_conv(conv, expected)))
     flat = expected.reshape(3, -1)
     expected = np.tanh(nets.norm(cnn.mlp.norms[0], nets.linear(cnn.mlp.layers[0], flat)))
-    np.testing.assert_allclose(jax.vmap(cnn)(x), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(nets.batch(cnn, jnp.asarray(x)), expected, rtol=1e-4, atol=1e-4)
     assert cnn.out_size == 5
     bare = eqx.filter_eval_shape(zero_nets.CNN, (9, 7, 2), **SMALL | {"widths": ()}, key=jr.key(0))
     assert bare.out_size == flat.shape[1]
@@ -96,7 +99,7 @@ def test_downsampling(kind, shape):
     else:
         expected = equinox_conv(down.conv, x[None])[0]
     assert expected.shape == (-(-shape[0] // 2), -(-shape[1] // 2), 2)
-    np.testing.assert_allclose(down(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(nets.one(down, jnp.asarray(x)), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(6, 5, 2), (1, 2, 2)])
@@ -126,23 +129,23 @@ def test_visual_resnet_activates_what_leaves_the_last_block(norm):
     x = jnp.asarray(nets.normal(5, 6, 2))
     (first, none), (second, (block,)) = resnet.groups
     assert none == ()
-    last = np.asarray(block(second(first(x))))[None]
+    last = np.asarray(nets.one(lambda x: block(second(first(x))), x))[None]
     assert last.shape == (1, 2, 2, 3) and last.min() < 0
     last = nets.norm(resnet.final_norm, last) if norm == "layer" else last
     expected = nets.relu(nets.linear(resnet.linear, nets.relu(last).reshape(1, -1)))[0]
-    np.testing.assert_allclose(resnet(x), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(nets.one(resnet, x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_initial_weights(getkey):
     cnn = nets.build(zero_nets.CNN, (5, 5, 2), channels=(3,), sizes=(3,), strides=(1,), widths=(4,))
-    nets.assert_orthogonal(cnn.convs[0].weight.reshape(-1, 3), 2**0.5)
+    nets.assert_orthogonal(np.asarray(cnn.convs[0].weight).reshape(-1, 3), 2**0.5)
     nets.assert_orthogonal(cnn.mlp.layers[0].weight, 2**0.5)
     resnet = nets.build(
         zero_nets.VisualResNet, (4, 4, 2), channels=(3,), blocks=(1,), width=4, key=getkey()
     )
     nets.assert_orthogonal(resnet.linear.weight, 2**0.5)
     x = jnp.asarray(nets.normal(2, 2, 3))
-    np.testing.assert_array_equal(resnet.groups[0][1][0](x), x)
+    np.testing.assert_array_equal(nets.one(resnet.groups[0][1][0], x), x)
 
 
 @pytest.mark.parametrize("kind", KINDS)

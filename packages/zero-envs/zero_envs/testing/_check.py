@@ -1,6 +1,5 @@
 """Checks that an environment satisfies its interface."""
 
-import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -132,9 +131,9 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
             check_signature("step", state, next_state)
             _check_transition(transition, num_envs)
             check_same("step", (next_state, transition), step(state, action, jr.clone(skeys)))
-            check_pure("init", ft.partial(batched, env, "init"), ikeys)
-            check_pure("step", ft.partial(batched, env, "step"), state, action, skeys)
-            check_pure("observe", ft.partial(batched, env, "observe"), state)
+            check_pure("init", init, batched(env, "init"), ikeys)
+            check_pure("step", step, batched(env, "step"), state, action, skeys)
+            check_pure("observe", observe, batched(env, "observe"), state)
         if i in (0, num_steps // 2, num_steps - 1):
             looked.append((state, action, over))
         if isinstance(env, AbstractHiddenEnvironment):

@@ -1,6 +1,5 @@
 """Checks of chance environments: the outcomes agree with `step`."""
 
-import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -42,14 +41,15 @@ def check_chance(
         )
     check_same("afterstate", after, afterstate(state, action))
     each = jnp.arange(number, dtype=jnp.int32)
-    probs = _probabilities(number, jax.jit(batched(env, "outcome_logits"))(after))
-    landed = jax.jit(_resolver(env))(after, each)
+    outcome_logits, resolve = jax.jit(batched(env, "outcome_logits")), jax.jit(_resolver(env))
+    probs = _probabilities(number, outcome_logits(after))
+    landed = resolve(after, each)
     keys = jr.split(key, (len(action), _SAMPLES))
     step = jax.vmap(lambda s, a, k: env.step(s, a, key=k), (None, None, 0))
     stepped = jax.jit(jax.vmap(step))(state, action, keys)
-    check_pure("afterstate", ft.partial(batched, env, "afterstate"), state, action)
-    check_pure("outcome_logits", ft.partial(batched, env, "outcome_logits"), after)
-    check_pure("resolve", ft.partial(_resolver, env), after, each)
+    check_pure("afterstate", afterstate, batched(env, "afterstate"), state, action)
+    check_pure("outcome_logits", outcome_logits, batched(env, "outcome_logits"), after)
+    check_pure("resolve", resolve, _resolver(env), after, each)
     _check_signature(stepped, landed)
     possible = probs > 0
     finished = np.broadcast_to(np.asarray(over)[:, None], possible.shape)

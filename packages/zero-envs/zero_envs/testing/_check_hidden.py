@@ -1,6 +1,5 @@
 """Checks of hidden environments: nothing hidden is observed, and signals are sufficient."""
 
-import functools as ft
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -56,8 +55,8 @@ def check_hidden(
             check_signature("resample", state, twin)
             check_same("resample", twin, resample(state, jr.clone(twin_key)))
             check_same("signal", signal(*args), signal(*args))
-            check_pure("resample", ft.partial(batched, env, "resample"), state, twin_key)
-            check_pure("signal", ft.partial(batched, env, "signal"), *args)
+            check_pure("resample", resample, batched(env, "resample"), state, twin_key)
+            check_pure("signal", signal, batched(env, "signal"), *args)
         real = look(state, action, next(keys))
         _check_signal(i, real.signal, len(action), number)
         for _ in range(_TWINS):

@@ -97,10 +97,11 @@ def check_laws(where: str, over: np.ndarray, transition: Transition) -> np.ndarr
     return np.asarray([row.sum() for row in rows])
 
 
-def check_pure(name: str, fresh: Callable[[], Callable], *args: Any) -> None:
+def check_pure(name: str, compiled: Any, again: Callable, *args: Any) -> None:
     """Checks that two traces of a method result in the same program, so that no Python state is
-    part of it. `fresh` returns a new function of the method for each trace."""
-    one, two = (jax.jit(fresh()).lower(*args).as_text() for _ in range(2))
+    part of it. `compiled` was traced with such arguments, and `again` is a new function of the
+    method."""
+    one, two = (jitted.lower(*args).as_text() for jitted in (compiled, jax.jit(again)))
     # The text of a host callback contains an address.
     if one != two and "callback" not in one:
         fail(
