@@ -28,6 +28,8 @@ class Cluster:
     - `turn`: beyond its kernels, of a turn of a loop whose length is not known.
     - `latency`, `bandwidth`: of a sum over all devices, which takes
         `latency + 2 * bytes / bandwidth`.
+    - `near`: the latency of a gather from the other devices of a host.
+    - `memory`: bytes a second that a device reads or writes.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Cluster:
     turn: float
     latency: float
     bandwidth: float
+    near: float
+    memory: float
 
 
 def nccl_latency(hosts: int, per_host: int = 8) -> float:
@@ -46,12 +50,15 @@ def nccl_latency(hosts: int, per_host: int = 8) -> float:
     return 1e-6 * (4.4 + 2 * (1.2 * (per_host - 1) + 8.5 * (hosts.bit_length() - 1)))
 
 
-_H200 = {"peak": 494e12, "launch": 3e-6, "turn": 8e-6}
+_H200: dict[str, float] = {
+    **{"peak": 494e12, "launch": 3e-6, "turn": 8e-6},
+    **{"near": nccl_latency(1), "memory": 4.8e12},
+}
 CLUSTERS = (
     Cluster("8 H200s", 8, 1, latency=nccl_latency(1), bandwidth=450e9, **_H200),
     Cluster("256 H200s", 256, 32, latency=nccl_latency(32), bandwidth=400e9, **_H200),
     # 1 us a hop, half a ring of 16 along both axes, there and back; four links of 45 GB/s.
-    Cluster("v5e:16x16", 256, 32, 197e12, 1e-6, 1e-6, latency=32e-6, bandwidth=180e9),
+    Cluster("v5e:16x16", 256, 32, 197e12, 1e-6, 1e-6, 32e-6, 180e9, near=4e-6, memory=819e9),
 )
 
 
@@ -112,6 +119,9 @@ SHARDS = {
     16: Shards((1.13, 1.13, 1.19), _UNEVEN),
     128: Shards((1.29, 1.29, 1.35), _UNEVEN),
 }
+
+#: All-gathers of an update of Othello, standard, in the program for a v5e:2x2.
+ARRAYS = 15
 
 #: Search time over update time: what `train_apart.py` found, and 21.7 of the preset large.
 RATIOS = 0.1, 0.5, 1.0, 4.8, 21.7
@@ -231,6 +241,37 @@ def saved_on_weaker(ratio: float, price: float) -> float:
     return (ratio + 1) / (ratio / price + 1)
 
 
+# Parameters in parts, which the devices of a host hold together.
+
+
+def kept_whole(cluster: Cluster, size: float) -> float:
+    """The seconds of an update beside the network's own, of a gradient of so many bytes: its two
+    sums, and AdamW on every device, which reads parameters, gradient and two moments, and writes
+    all but the gradient."""
+    return all_reduce(cluster, 0) + all_reduce(cluster, size) + 7 * size / cluster.memory
+
+
+def kept_in_parts(
+    cluster: Cluster, size: float, *, arrays: int, updates: int, targets: bool = False
+) -> float:
+    """The same where the devices of a host hold all together.
+
+    **Arguments:**
+
+    - `arrays`: that the parameters have. Each is gathered for itself: in an update, and once in a
+        step for the search.
+    - `updates`: of a step.
+    - `targets`: whether a target network evaluates the batch, which is gathered as well.
+    """
+    together = cluster.devices // cluster.hosts
+    gathers = 1 + targets + 1 / updates
+    gathered = gathers * (arrays * cluster.near + size / cluster.bandwidth)
+    scattered = cluster.near + size / cluster.bandwidth
+    among_hosts = all_reduce(cluster, size / together) if cluster.hosts > 1 else 0.0
+    own = 7 * size / together / cluster.memory
+    return all_reduce(cluster, 0) + gathered + scattered + among_hosts + own
+
+
 def work_of(preset: str) -> Work:
     """The work of Othello, read off its configuration."""
     import jax
@@ -320,7 +361,8 @@ def main() -> None:
     parser.add_argument("--preset", default="standard", help="of Othello")
     work = work_of(parser.parse_args().preset)
     print(work)
-    for rows in (_parts(work), _changes(work), _apart(work), _weaker()):
+    tables = _parts(work), _changes(work), _apart(work), _weaker(), _together(work.updates)
+    for rows in tables:
         print("\n" + table(*rows))
 
 
@@ -366,6 +408,37 @@ def _weaker() -> Table:
         saved = (f"{saved_on_weaker(ratio, price):.2f}" for price in PRICES)
         rows.append((ratio, f"{most:.2f}", *saved))
     return ("search over update", "at most", *(f"price {price}" for price in PRICES)), rows
+
+
+def _together(updates: int) -> Table:
+    """An update whole and in parts, in milliseconds. Below them, the gradient in MB from which on
+    parts are faster: both times are a constant and something for each byte."""
+    rows = []
+    for size in (7.1e6, 1e8, 1e9, 1e10):
+        row = []
+        for cluster in CLUSTERS:
+            row.append(_ms(kept_whole(cluster, size)))
+            for targets in (False, True):
+                row.append(_ms(_kept(cluster, size, updates, targets)))
+        rows.append((_number(size / 1e6), *row))
+    least = ["faster from"]
+    for cluster in CLUSTERS:
+        least.append("")
+        for targets in (False, True):
+            loses = [
+                _kept(cluster, size, updates, targets) - kept_whole(cluster, size)
+                for size in (0.0, 1e9)
+            ]
+            slope = (loses[0] - loses[1]) / 1e9
+            least.append(_number(loses[0] / slope / 1e6) if slope > 0 else "never")
+    head = (
+        f"{cluster.name}, {how}" for cluster in CLUSTERS for how in ("whole", "parts", "targets")
+    )
+    return ("gradient, MB", *head), [*rows, tuple(least)]
+
+
+def _kept(cluster: Cluster, size: float, updates: int, targets: bool) -> float:
+    return kept_in_parts(cluster, size, arrays=ARRAYS, updates=updates, targets=targets)
 
 
 def _step(cluster: Cluster, work: Work, assumed: Assumed = ASSUMED) -> dict[str, float]:

@@ -23,7 +23,7 @@ def model() -> Any:
 
 def test_a_step_is_the_sum_of_its_parts(model):
     """Two devices of 100 operations a second at half of that, a second a launch, four a turn."""
-    cluster = model.Cluster("two", 2, 1, 100.0, 1.0, 4.0, latency=3.0, bandwidth=8.0)
+    cluster = model.Cluster("two", 2, 1, 100.0, 1.0, 4.0, 3.0, bandwidth=8.0, near=0, memory=1)
     compiled = model.Compiled(once=5, move=2, simulation=10, loops=(1, 2), update=7)
     shards = model.Shards(turns=(2.0, 0.5), straggler={2: 1.5})
     work = model.Work(
@@ -74,6 +74,19 @@ def test_devices_that_only_act_gain_where_not_all_is_shared(model):
     assert model.saved_on_weaker(20, 2) == pytest.approx(21 / 11)
 
 
+def test_parameters_in_parts_save_the_optimisers_memory_and_cost_gathers(model):
+    """80 bytes on two hosts of two devices, 10 bytes a second by memory and 4 by the links."""
+    near = dict(latency=3.0, bandwidth=4.0, near=1.0, memory=10.0)
+    cluster = model.Cluster("two hosts", 4, 2, 1.0, 1.0, 1.0, **near)
+    assert model.kept_whole(cluster, 80) == 3 + (3 + 2 * 80 / 4) + 7 * 80 / 10
+    # Five arrays: a gather of each in an update, and in one of two for the search.
+    gathers, scatter, among = 1.5 * (5 * 1 + 80 / 4), 1 + 80 / 4, 3 + 2 * 40 / 4
+    parts = 3 + gathers + scatter + among + 7 * 40 / 10
+    assert model.kept_in_parts(cluster, 80, arrays=5, updates=2) == parts
+    targets = model.kept_in_parts(cluster, 80, arrays=5, updates=2, targets=True)
+    assert targets == parts + 5 * 1 + 80 / 4
+
+
 def test_the_latency_of_nccl(model):
     assert model.nccl_latency(1) == pytest.approx(21.2e-6)
     assert model.nccl_latency(32) == pytest.approx((21.2 + 2 * 5 * 8.5) * 1e-6)
@@ -86,6 +99,7 @@ def test_the_command_of_the_page_prints_its_tables(model, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(pathlib.Path(model.__file__).parent))
     model.main()
     printed = capsys.readouterr().out
-    page = pathlib.Path(__file__).parents[1] / "docs" / "cluster-model.md"
-    shown = [line for line in page.read_text().splitlines() if line.startswith("| a step")]
-    assert shown and all(line in printed for line in shown)
+    docs = pathlib.Path(__file__).parents[1] / "docs"
+    for page, start in (("cluster-model.md", "| a step"), ("devices.md", "| faster from")):
+        shown = [line for line in (docs / page).read_text().splitlines() if line.startswith(start)]
+        assert shown and all(line in printed for line in shown)

@@ -2,7 +2,8 @@
 something at a step: `AT_STEP="4 SIGTERM"` sends itself a signal after it,
 `AT_STEP="9 SIGKILL collecting"` within it, also while `updating` or when its checkpoint is
 `writing`. `AT_STEP="5 SIGXFSZ writing"` has it fail to write that checkpoint's files of more than
-8 KB. `SLEEP=0.3` makes every step that long, and `VERSION=0` has all packages of that version."""
+8 KB. `SLEEP=0.3` makes every step that long, `VERSION=0` has all packages of that version, and
+`CACHE=FOLDER` keeps compiled programs there."""
 
 import dataclasses
 import functools as ft
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import resource
+import runpy
 import select
 import signal
 import sys
@@ -29,6 +31,10 @@ from zero_train import Loop
 from zero_train.app import AbstractConfig, App, main, network_alone, View
 
 from .nim_agent import nim_agent, nim_loop
+
+
+#: The first word of a run of Nim.
+NIM = "nim"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +109,8 @@ def _disturbed() -> None:
         patches.append((halves, "learn_half", struck(halves.learn_half)))
     if place == "writing":
         patches.append((checkpoint, "_write", write))
+    if "CACHE" in os.environ:  # JAX reads its own variable when it is imported
+        jax.config.update("jax_compilation_cache_dir", os.environ["CACHE"])
     if "VERSION" in os.environ:
         patches.append((processes, "_version", lambda name: os.environ["VERSION"]))
     for owner, what, patch in patches:
@@ -112,7 +120,8 @@ def _disturbed() -> None:
 def _fork() -> None:
     """Forks a process for every line of its input, `[words, log, code, environment]` as JSON, says
     its number, and writes its exit code when it has ended. It returns in each of the processes,
-    which have nothing left to import; JAX has not started anything there."""
+    which have little left to import; JAX has not started anything there. The first word is the
+    module to run."""
     # It takes seconds to import; commands that need no checkpoint should not wait for it.
     assert "orbax.checkpoint" not in sys.modules
     importlib.import_module("orbax.checkpoint")
@@ -127,7 +136,7 @@ def _fork() -> None:
             pid = os.fork()
             if pid == 0:
                 os.environ.update(environment)
-                sys.argv[1:] = words
+                sys.argv[:] = words
                 file = os.open(log, os.O_WRONLY | os.O_CREAT)
                 os.dup2(file, 1)
                 os.dup2(file, 2)
@@ -141,4 +150,7 @@ def _fork() -> None:
 if __name__ == "__main__":
     _fork()
     _disturbed()
-    main(App("nim", "Nim.", {"tiny": Config()}, build, ft.partial(network_alone, players=2)))
+    if sys.argv[0] == NIM:
+        main(App("nim", "Nim.", {"tiny": Config()}, build, ft.partial(network_alone, players=2)))
+    else:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

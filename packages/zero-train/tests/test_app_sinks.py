@@ -44,6 +44,18 @@ def test_a_resumed_run_purges_what_it_writes_again(tmp_path):
     assert [e.step for e in starts] == [21]
 
 
+def test_a_log_that_has_grown_goes_on_in_another_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("zero_train.app._sinks.PART", 100)
+    sink = TensorBoardSink(tmp_path)
+    for step in range(40):
+        sink.log(step, {"loss": float(step)})
+    sink.close()
+    files = list(tmp_path.iterdir())
+    assert len(files) > 3 and all("tfevents" in path.name for path in files)
+    # TensorBoard reads the files of a run in the order of their names.
+    assert _scalars(_events(tmp_path)) == [(step, "loss", step) for step in range(40)]
+
+
 def _full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,7 +1,9 @@
-"""A run that is killed at random moments ends as one that was left alone."""
+"""A run that is killed, and told to stop, at random moments ends as one that was left alone."""
 
+import itertools
 import os
 import random
+import signal
 import time
 from collections.abc import Callable
 
@@ -13,51 +15,99 @@ from zero_train import Checkpoints
 from zero_train.app import App, load
 
 from .processes import build, Config
-from .test_processes import Run
+from .test_processes import Run, SMALLEST
 
 
-#: How often the run is killed. Each kill costs the start of a process.
+#: How often the run of Nim is killed; those of the apps a tenth of it. After each fourth kill it is
+#: told to stop as well. Each costs the start of a process.
 KILLS = int(os.environ.get("KILLS", "100"))
+_EVERY = 5  # steps between two evaluations
+_LIFE = 40  # steps that a process may do before it is killed
+
+
+def app_of(name: str) -> App:
+    """The app; those besides Nim are not installed where this package is tested alone."""
+    if name == "nim":
+        return App("nim", "Nim.", {"tiny": Config()}, build)
+    return pytest.importorskip("zero_cli._apps").APPS[name]
+
+
+def _steps(run: Run) -> int:
+    """How many steps the run has logged."""
+    file = run.folder / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def _trains(run: Run) -> Callable[[], bool]:
     return lambda: "the first step begins" in run.said(0)
 
 
+def _logged(run: Run, steps: int) -> Callable[[], bool]:
+    return lambda: _steps(run) >= steps
+
+
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_random_moments_is_bitwise_the_same(tmp_path):
-    """In starting, collecting, updating, evaluating and saving, which every step does here."""
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_path, name):
+    """In starting and compiling, collecting, updating, evaluating, and saving, which every step
+    does here."""
+    app, (program, flags) = app_of(name), SMALLEST[name]
+    kills = KILLS if name == "nim" else max(1, KILLS // 10)
+    stops = itertools.cycle([signal.SIGTERM, signal.SIGINT])
+    signals = [[signal.SIGKILL] + [next(stops)] * (kill % 4 == 3) for kill in range(kills)]
+    lives = list(itertools.chain.from_iterable(signals))
+    # `spo` counts the steps of all environments.
+    steps = _LIFE * len(lives) * (8 * 8 if name == "spo" else 1)
+    cache = {"CACHE": str(tmp_path / "cache")}
 
-    def begin(name: str, *flags: str, **disturb: str) -> Run:
-        again = ["--resume"] if (tmp_path / name / "config.json").exists() else []
-        flags = (f"--steps={30 * KILLS}", "--evaluate-every=50", *again, *flags)
-        return Run(tmp_path / name, 1, *flags, devices=1, disturb={0: disturb})
+    def begin(folder: str, *own: str) -> Run:
+        again = ["--resume"] if (tmp_path / folder / "config.json").exists() else []
+        words = "--preset=tiny", f"--steps={steps}", f"--evaluate-every={_EVERY}", *flags.split()
+        given = {"devices": 1, "disturb": {0: cache}, "program": program}
+        return Run(tmp_path / folder, 1, *words, *again, *own, **given)
 
-    randomly, starting, half_written = random.Random(0), 0.0, 0
-    stores = [Checkpoints(tmp_path / "run" / name) for name in ("checkpoints", "parameters")]
-    for kill in range(KILLS):
+    randomly, starting, hit = random.Random(0), 10.0, dict.fromkeys(("start", "eval", "save"), 0)
+    stores = [Checkpoints(tmp_path / "run" / kind) for kind in ("checkpoints", "parameters")]
+    for life, number in enumerate(lives):
         began = time.monotonic()
-        run = begin("run", "--checkpoint-every=1", SLEEP="0.03")
-        if kill % 4:
-            run.until(_trains(run))
-            starting = time.monotonic() - began
-            time.sleep(randomly.uniform(0, 1))
-        else:
+        run = begin("run", "--checkpoint-every=1")
+        before = randomly.randrange(1, 20)
+        if life % 3 == 0:
             time.sleep(randomly.uniform(0, starting))
+        else:
+            run.until(_trains(run))
+            starting, done = time.monotonic() - began, _steps(run)
+            until = done + before
+            if life % 3 == 1:  # when it is about to evaluate
+                until = _EVERY * (until // _EVERY + 1)
+            run.until(_logged(run, until))
+            time.sleep(randomly.uniform(0, 0.2))
+        trained = _trains(run)()
+        run.processes[0].send_signal(number)
+        code = run.processes[0].wait(600)
         run.kill()
-        assert run.processes[0].wait() == -9, run.everything()
         assert "damaged" not in run.everything()
         newest = stores[0].latest
         assert newest is None or newest in stores[1].steps()
-        half_written += any(list(store.directory.glob(".*.tmp")) for store in stores)
-    print(f"{KILLS} kills, {half_written} of them in writing, before step {stores[0].latest}")
+        if number == signal.SIGKILL:
+            assert code == -number, run.everything()
+            hit["start"] += not trained
+            evaluated = run.folder / "evaluations.jsonl"
+            lines = f'"step": {_steps(run)},'
+            due = trained and _steps(run) % _EVERY == 0
+            hit["eval"] += due and lines not in evaluated.read_text()
+            hit["save"] += any(list(store.directory.glob(".*.tmp")) for store in stores)
+        elif trained:
+            assert (code, newest) == (0, _steps(run)), run.everything()
+        else:  # Python itself may not have started
+            assert code in (0, 130, -number), run.everything()
+    print(f"{name}: {kills} kills, of them {hit}, before step {stores[0].latest}")
     runs = begin("run", "--checkpoint-every=0"), begin("whole")
     for run in runs:
         assert run.ended(3600) == [0], run.everything()
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
-        one, other = ((run.folder / name).read_bytes() for run in runs)
-        assert one == other
-    app = App("nim", "Nim.", {"tiny": Config()}, build)
+    for file in ("metrics.jsonl", "evaluations.jsonl"):
+        one, other = ((run.folder / file).read_bytes() for run in runs)
+        assert one == other and one.count(b"\n") >= _LIFE * len(lives) // _EVERY
     found, wanted = (jax.tree.leaves(load(app, run.folder).player) for run in runs)
     for x, y in zip(found, wanted, strict=True):
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()

@@ -19,8 +19,34 @@ import zero_train.app._processes as processes
 from zero_train import Checkpoints, read_lines
 from zero_train.app import Launch, UsageError
 
+from .processes import NIM
+
 
 FOLDER = pathlib.Path(__file__).parents[1]
+#: What most tests run, a module and its words: Nim, with something that happens.
+PROGRAM = f"{NIM} train"
+#: The smallest run of each app: what is run, and with which flags besides `--preset=tiny`.
+SMALLEST = {
+    "nim": (PROGRAM, ""),
+    "othello": (
+        "zero_othello train",
+        "--envs=8 --unroll=4 --updates=1 --batch=8 --capacity=256 --simulations=4 --nodes=10 "
+        "--blocks=1 --ladder-games=2",
+    ),
+    "monsters": (
+        "zero_monsters train",
+        "--envs=8 --unroll=2 --batch=8 --length=4 --n-steps=2 --capacity=16 --simulations=5 "
+        "--player-simulations=5 --width=8 --layers=1 --rollouts=4",
+    ),
+    "minesweeper": (
+        "zero_minesweeper train",
+        "--rows=3 --columns=4 --mines=2 --max-states=32 --envs=8 --unroll=4 --batch=8 --updates=1 "
+        "--length=5 --n-steps=4 --capacity=32 --simulations=8 --player-simulations=8 --layouts=16 "
+        "--channels=4 --blocks=1 --boards=8",
+    ),
+    "spo": ("zero_spo train", ""),
+    "zero": ("zero_cli train pgx/tic_tac_toe", "--envs=8 --updates=1 --batch=8 --games=4"),
+}
 DEVICES = 4
 SLOW = pytest.mark.slow
 
@@ -82,11 +108,13 @@ class Process:
 class Run:
     """The processes of a run, started at once; of each its own flags and environment."""
 
-    def __init__(self, folder, number, *flags, devices=DEVICES, own=(), disturb=()):
+    def __init__(
+        self, folder, number, *flags, program=PROGRAM, devices=DEVICES, own=(), disturb=()
+    ):
         self.folder = folder
         port, self.logs, self.processes = free_port(), [], []
         for i in range(number):
-            words = ["train", f"--out={folder}", f"--devices={devices}", *flags]
+            words = [*program.split(), f"--out={folder}", f"--devices={devices}", *flags]
             if number > 1:
                 words += [f"--coordinator=127.0.0.1:{port}", f"--num-processes={number}"]
                 words += [f"--process-id={i}", *dict(own).get(i, [])]
@@ -128,7 +156,12 @@ def check_equal(folder, expected) -> None:
         rows, wanted = read_lines(folder / name), read_lines(expected / name)
         assert len(rows) == len(wanted)
         for row, other in zip(rows, wanted, strict=True):
-            assert row == pytest.approx(other, rel=1e-3, abs=1e-4, nan_ok=True)
+            assert row.keys() == other.keys()
+            for key, value in other.items():
+                near = value  # words, such as the name of an opponent
+                if isinstance(value, int | float):
+                    near = pytest.approx(value, rel=1e-3, abs=1e-4, nan_ok=True)
+                assert row[key] == near, key
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +235,30 @@ def test_no_coordinator(monkeypatch):
         processes.join(nobody)
 
 
+@SLOW
+def test_what_processes_hand_to_the_first_arrives_in_order_and_does_not_stay():
+    code = (
+        "import sys, time, jax\n"
+        "address, me = sys.argv[1], int(sys.argv[2])\n"
+        "jax.distributed.initialize(address, 3, me, cluster_detection_method='deactivate')\n"
+        "from zero_train._disk import global_state, to_writer\n"
+        "for late, given in (0, b'one'), (1, b''), (2, bytes([me]) * 3):\n"
+        "    time.sleep(0.3 * (late == me))\n"
+        "    print(to_writer('test', given))\n"
+        "if not me: print(global_state.client.key_value_dir_get_bytes('zero_train'))\n"
+        "jax.distributed.shutdown()"
+    )
+    command = [sys.executable, "-c", code, f"127.0.0.1:{free_port()}"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    started = [
+        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, text=True, env=environment)
+        for i in range(3)
+    ]
+    first, *others = [process.communicate(timeout=600)[0].splitlines() for process in started]
+    wanted = [[b"one"] * 3, [b""] * 3, [b"\0\0\0", b"\1\1\1", b"\2\2\2"], []]
+    assert first == list(map(str, wanted)) and others == [["[]"] * 3] * 2
+
+
 @pytest.mark.parametrize(
     "given, message",
     [
@@ -232,6 +289,24 @@ def test_launchers_say_how_many_there_are(monkeypatch):
     monkeypatch.setenv("SLURM_STEP_NODELIST", "node[1-2]")
     assert Launch().processes == 8
     assert Launch(coordinator="a:1", process_id=0, num_processes=2).processes == 2
+
+
+@SLOW
+@pytest.mark.parametrize("name", [name for name in SMALLEST if name != "nim"])
+def test_an_app_in_two_processes_does_what_it_does_in_one(tmp_path, name):
+    """Evaluations included, which some apps split over all devices."""
+    program, flags = SMALLEST[name]
+    pytest.importorskip(program.split()[0])  # not there where this package is tested alone
+    steps = 6 * (8 * 8 if name == "spo" else 1)  # `spo` counts those of all environments
+    words = "--preset=tiny", f"--steps={steps}", "--evaluate-every=3", *flags.split()
+    runs = [Run(tmp_path / f"{n}", n, *words, program=program, devices=8) for n in (1, 2)]
+    for number, run in enumerate(runs, start=1):
+        assert run.ended(1800) == [0] * number, run.everything()
+    one, two = (run.folder for run in runs)
+    assert len(read_lines(one / "metrics.jsonl")) == 6
+    assert {row["step"] for row in read_lines(one / "evaluations.jsonl")} == {3, 6}
+    check_equal(two, one)
+    assert (two / "report.html").exists()
 
 
 @SLOW

@@ -18,6 +18,7 @@ from zero_train import (
     RunFolder,
     StopSignal,
 )
+from zero_train._lines import last_line
 
 
 CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}
@@ -62,6 +63,36 @@ def test_rewinding_leaves_every_step_once(tmp_path):
     for name in _names(tmp_path / "killed"):
         left, right = (tmp_path / run / name for run in ("killed", "undisturbed"))
         assert left.read_bytes() == right.read_bytes()
+
+
+@pytest.mark.parametrize("killed_at", [1, 6, 7, 8, 20])
+def test_a_log_that_has_grown_is_several_files_and_reads_as_one(tmp_path, monkeypatch, killed_at):
+    """Rewound to any step and written again, it is the same files."""
+    monkeypatch.setattr("zero_train._lines.PART", 100)
+
+    def run(steps, folder):
+        for step in steps:
+            folder.log(step, {"loss": 1 / step}, {"seconds": step})
+
+    folders = [tmp_path / name for name in ("undisturbed", "killed")]
+    for path in folders:
+        with RunFolder.create(path, CONFIG) as folder:
+            run(range(1, 21), folder)
+    with RunFolder.create(folders[1], CONFIG, resume=True) as folder:
+        folder.rewind(killed_at)
+        log = folders[1] / "metrics.jsonl"
+        assert [row["step"] for row in read_lines(log)] == [*range(1, killed_at + 1)]
+        last = last_line(log)
+        assert last is not None and last["step"] == killed_at
+        run(range(killed_at + 1, 21), folder)
+    names = _names(folders[0])
+    assert "metrics.00001.jsonl" in names and len(names) > 8 and _names(folders[1]) == names
+    for name in names:
+        one, other = ((folder / name).read_bytes() for folder in folders)
+        assert one == other and len(one) < 200
+    cut_lines(log, 0)
+    assert read_lines(log) == [] and last_line(log) is None
+    assert [path.name for path in folders[1].glob("metrics*")] == ["metrics.jsonl"]
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
@@ -195,6 +226,9 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 def test_a_full_disk_while_logging(tmp_path, monkeypatch):
     class Full:
+        def tell(self):
+            return 0
+
         def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -73,6 +73,13 @@ from ._learning import (
     per_update as per_update,
     update_target as update_target,
 )
+from ._lines import (
+    cut_lines as cut_lines,
+    JsonLines as JsonLines,
+    read_json as read_json,
+    read_lines as read_lines,
+    RunError as RunError,
+)
 from ._loop import (
     act as act,
     draw as draw,
@@ -107,12 +114,7 @@ from ._policies import (
 from ._results import Result as Result, ResultKey as ResultKey, Results as Results
 from ._run import (
     check_finite as check_finite,
-    cut_lines as cut_lines,
-    JsonLines as JsonLines,
     NonFiniteError as NonFiniteError,
-    read_json as read_json,
-    read_lines as read_lines,
-    RunError as RunError,
     RunFolder as RunFolder,
     Sink as Sink,
     StopSignal as StopSignal,

@@ -48,6 +48,29 @@ def of_writer(name: str, value: Any) -> Any:
     return json.loads(client.blocking_key_value_get(key, 1000 * LONGEST_WAIT))
 
 
+def to_writer(name: str, value: bytes) -> list[bytes]:
+    """Hands a value to the process that writes files. All processes must call it.
+
+    It is no collective of the devices, and compiles nothing.
+
+    **Returns:** there, the values of all processes, in their order; in the others, none.
+    """
+    client: Any = global_state.client
+    if client is None or jax.process_count() == 1:
+        return [value]
+    folder = _meeting(name)
+    if not is_writer():
+        client.key_value_set_bytes(f"{folder}/{jax.process_index()}", value)
+        return []
+    keys = [f"{folder}/{process}" for process in range(1, jax.process_count())]
+    found: dict[str, bytes] = {}
+    while missing := [key for key in keys if key not in found]:
+        client.blocking_key_value_get_bytes(missing[0], 1000 * LONGEST_WAIT)
+        found = dict(client.key_value_dir_get_bytes(folder))
+    client.key_value_delete(folder)  # the whole folder: a long run must not fill the memory
+    return [value, *(found[key] for key in keys)]
+
+
 def _meeting(name: str) -> str:
     return f"zero_train/{name}/{next(_meetings[name])}"
 

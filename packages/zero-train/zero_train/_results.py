@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from ._disk import write_whole
-from ._run import plain, RunError
+from ._lines import plain, RunError
 
 
 _ABSOLUTE = "absolute_metrics"

@@ -1,10 +1,8 @@
-"""A run: its folder, its log files, and signals to stop."""
+"""A run: its folder, its metrics, and signals to stop."""
 
-import contextlib
 import errno
 import itertools
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -15,15 +13,11 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
 from ._disk import children, is_writer, temporary, together, write_whole
-
-
-class RunError(ValueError):
-    """A run folder cannot be used. The message is one line for the user."""
+from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, read_json, RunError
 
 
 class NonFiniteError(ValueError):
@@ -47,129 +41,12 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
     **Raises:** [`zero_train.NonFiniteError`][] with the step and every metric that is NaN or
     infinite.
     """
-    wrong = [f"{k}={float(v)}" for k, v in metrics.items() if not np.all(np.isfinite(_numpy(v)))]
+    wrong = [f"{k}={float(v)}" for k, v in metrics.items() if not np.all(np.isfinite(numpy_of(v)))]
     if wrong:
         raise NonFiniteError(
             f"Step {step} gave {', '.join(wrong)}, which is not finite; the run stops here. "
             "Resume from its last checkpoint, or start anew with a lower learning rate."
         )
-
-
-def plain(value: Any) -> Any:
-    """Converts a value to what JSON can hold: arrays to numbers, NaN and infinities to null.
-
-    A float of 32 bits or fewer becomes the shortest decimal that rounds back to it.
-    """
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
-        array = _numpy(value)
-        if array.ndim:
-            return [plain(x) for x in array]
-        value = array.item()
-        if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= 4:
-            value = float(str(np.float32(array)))
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-class JsonLines:
-    """A [`zero_train.Sink`][] with one JSON object per line, each flushed when it is written.
-
-    An existing file is continued.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = pathlib.Path(path)
-        try:
-            self._file = self.path.open("a")
-        except OSError as e:
-            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
-
-    def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
-        """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
-        as in `json`. Several are written at once.
-
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
-        """
-        rows = (plain({"step": step, **row}) for row in metrics)
-        lines = [json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows]
-        try:
-            self._file.write("".join(lines))
-            self._file.flush()
-        except OSError as e:
-            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
-
-    def close(self) -> None:
-        """Closes the file."""
-        # What a full disk refused is still in the file's own memory, and `log` has complained.
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file.
-
-    **Raises:** [`zero_train.RunError`][] where it cannot be read or is not JSON.
-    """
-    try:
-        return _parsed(pathlib.Path(path).read_bytes())
-    except (OSError, ValueError) as e:
-        raise RunError(f"{path} cannot be read: {e}.") from e
-
-
-def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Reads the objects of a [`zero_train.JsonLines`][] file, in order; none if it does not exist.
-
-    A last line that a crash cut short is left out.
-
-    **Raises:** [`zero_train.RunError`][] where another line is damaged.
-    """
-    return [row for _, row in _rows(pathlib.Path(path))]
-
-
-def cut_lines(path: str | os.PathLike[str], after: int) -> None:
-    """Removes all lines of steps after `after`, and a line that was cut short, atomically."""
-    path = pathlib.Path(path)
-    if path.exists():
-        kept = [line for line, row in _rows(path) if row["step"] <= after]
-        write_whole(path, "".join(f"{line}\n" for line in kept))
-
-
-def _rows(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
-    rows = []
-    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    for number, line in enumerate([*lines, last], start=1):
-        try:
-            row = _parsed(line)
-            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError("it is no object with a step")
-        except ValueError as e:
-            if number > len(lines):
-                break
-            raise RunError(
-                f"line {number} of {path} is damaged: {e}. Put a copy of the file back, or remove "
-                "the line to go on without it."
-            ) from e
-        rows.append((line.decode(), row))
-    return rows
-
-
-def _parsed(text: bytes) -> Any:
-    """**Raises:** `ValueError`, whatever is wrong with the text."""
-    try:
-        return json.loads(text.decode())
-    except RecursionError as e:
-        raise ValueError("it is nested too deeply") from e
-
-
-def _numpy(value: Any) -> np.ndarray:
-    array = np.asarray(value)
-    # NumPy's own checks do not know bfloat16 and its like.
-    return array.astype(np.float32) if jnp.issubdtype(array.dtype, jnp.bfloat16) else array
 
 
 _CONFIG = "config.json"
@@ -184,6 +61,8 @@ class RunFolder:
         writes the same bytes as one that was not.
     - `timings.jsonl`: the duration of each step.
     - `evaluations.jsonl`: one line per evaluation.
+
+    A log that has grown goes on in another file, as [`zero_train.JsonLines`][] says.
 
     `create` makes one. Close it at the end, or use it in a `with` statement.
 
@@ -271,7 +150,8 @@ class RunFolder:
         been written and nothing was moved.
         """
         aside = None
-        if any(lines.path.stat().st_size for lines in self._lines.values()):
+        files = [file for lines in self._lines.values() for file in files_of(lines.path)]
+        if any(file.stat().st_size for file in files):
             aside = self._put_aside()
         together("RunFolder.begin_again")
         return aside

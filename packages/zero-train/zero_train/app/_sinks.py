@@ -1,6 +1,7 @@
 """Sinks of metrics besides the run folder: TensorBoard and Weights & Biases."""
 
 import contextlib
+import functools as ft
 import os
 import pathlib
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import RunError
+from .._lines import PART
 from ._errors import UsageError
 
 
@@ -18,7 +20,8 @@ _FLUSH_SECONDS = 5
 
 
 class TensorBoardSink:
-    """Writes scalars as TensorBoard events: a [`zero_train.Sink`][]."""
+    """Writes scalars as TensorBoard events: a [`zero_train.Sink`][]. Each 64 MB are a file, which
+    TensorBoard shows as one run."""
 
     def __init__(self, folder: str | os.PathLike[str], *, resumed_at: int | None = None):
         """**Arguments:**
@@ -35,7 +38,8 @@ class TensorBoardSink:
         # dies, and whoever logs after it waits for ever.
         with self._complaining():
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._writer = EventsWriter(str(self._folder / "events"))
+            self._new_file = ft.partial(EventsWriter, str(self._folder / "events"))
+            self._writer, self._files, self._size = self._new_file(), 1, 0
             if resumed_at is not None:
                 event = self._event(resumed_at + 1)
                 event.session_log.status = self._proto.SessionLog.START
@@ -51,7 +55,13 @@ class TensorBoardSink:
         for name, value in metrics.items():
             event.summary.value.add(tag=name, simple_value=float(value))
         with self._complaining():
+            if self._size >= PART:
+                self._writer.close()
+                # Files made in the same second would have the same name.
+                self._writer = self._new_file(f".{self._files}")
+                self._files, self._size = self._files + 1, 0
             self._writer.write_event(event)
+            self._size += event.ByteSize()
             if time.monotonic() - self._flushed > _FLUSH_SECONDS:
                 self._flush()
 

@@ -36,6 +36,7 @@ from .. import (
     template,
 )
 from .._disk import of_writer, together
+from .._lines import last_line
 from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
@@ -333,8 +334,8 @@ class _Record:
         self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
         self._pacing = Pacing(self.config.checkpoint_every, self.done)
         path = self._folder.path
-        before = read_lines(path / "metrics.jsonl")
-        self._totals = {name: int(before[-1][name]) if before else 0 for name in _COUNTS}
+        before = last_line(path / "metrics.jsonl")
+        self._totals = {name: int(before[name]) if before else 0 for name in _COUNTS}
         evaluations = of_writer("evaluations", read_lines(path / "evaluations.jsonl"))
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}

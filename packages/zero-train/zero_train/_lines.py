@@ -1,0 +1,180 @@
+"""Log files with one JSON object per line."""
+
+import collections
+import contextlib
+import json
+import math
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._disk import write_whole
+
+
+#: A log that has so many bytes goes on in another file: about 100 000 steps of most agents.
+PART = 64 * 2**20
+
+
+class RunError(ValueError):
+    """A run folder cannot be used. The message is one line for the user."""
+
+
+def plain(value: Any) -> Any:
+    """Converts a value to what JSON can hold: arrays to numbers, NaN and infinities to null.
+
+    A float of 32 bits or fewer becomes the shortest decimal that rounds back to it.
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        array = numpy_of(value)
+        if array.ndim:
+            return [plain(x) for x in array]
+        value = array.item()
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= 4:
+            value = float(str(np.float32(array)))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def numpy_of(value: Any) -> np.ndarray:
+    """A number or an array in NumPy, whose own checks do not know bfloat16 and its like."""
+    array = np.asarray(value)
+    return array.astype(np.float32) if jnp.issubdtype(array.dtype, jnp.bfloat16) else array
+
+
+class JsonLines:
+    """A [`zero_train.Sink`][] with one JSON object per line, each flushed when it is written.
+
+    An existing file is continued. Where `metrics.jsonl` has 64 MB, it becomes
+    `metrics.00001.jsonl`, the next time `metrics.00002.jsonl`, and a new `metrics.jsonl` begins.
+    [`zero_train.read_lines`][] and [`zero_train.cut_lines`][] take all of them for one. No line is
+    ever removed for lack of room.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = pathlib.Path(path)
+        self._open()
+
+    def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
+        """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
+        as in `json`. Several are written at once.
+
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
+        """
+        rows = (plain({"step": step, **row}) for row in metrics)
+        lines = [json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows]
+        try:
+            if self._file.tell() >= PART:
+                self._set_aside()
+            self._file.write("".join(lines))
+            self._file.flush()
+        except OSError as e:
+            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+
+    def close(self) -> None:
+        """Closes the file."""
+        # What a full disk refused is still in the file's own memory, and `log` has complained.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _set_aside(self) -> None:
+        self._file.close()
+        number = len(files_of(self.path))
+        self.path.rename(self.path.with_suffix(f".{number:05d}{self.path.suffix}"))
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            self._file = self.path.open("a")
+        except OSError as e:
+            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+
+
+def files_of(path: pathlib.Path) -> list[pathlib.Path]:
+    """The files of a log that are there, in the order of their lines; `path` itself is the last."""
+    grown = path.parent.glob(f"{path.stem}.{5 * '[0-9]'}{path.suffix}")
+    return [*sorted(grown), *([path] if path.exists() else [])]
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Reads a JSON file.
+
+    **Raises:** [`zero_train.RunError`][] where it cannot be read or is not JSON.
+    """
+    try:
+        return _parsed(pathlib.Path(path).read_bytes())
+    except (OSError, ValueError) as e:
+        raise RunError(f"{path} cannot be read: {e}.") from e
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Reads the objects of a [`zero_train.JsonLines`][] log, in order; none if it does not exist.
+
+    A last line that a crash cut short is left out.
+
+    **Raises:** [`zero_train.RunError`][] where another line is damaged.
+    """
+    return [row for file in files_of(pathlib.Path(path)) for _, row in _rows(file)]
+
+
+def last_line(path: pathlib.Path) -> dict[str, Any] | None:
+    """The last object of a log, or `None` where there is none. A log may be too long to be held."""
+    for file in reversed(files_of(path)):
+        for _, row in collections.deque(_rows(file), maxlen=1):
+            return row
+    return None
+
+
+def cut_lines(path: str | os.PathLike[str], after: int) -> None:
+    """Removes all lines of steps after `after`, and a line that was cut short, atomically. Lines
+    that are logged then make the same files as if those had never been there."""
+    path = pathlib.Path(path)
+    for file in reversed(files_of(path)):
+        kept = [line for line, row in _rows(file) if row["step"] <= after]
+        if kept or file == path:
+            write_whole(file, "".join(f"{line}\n" for line in kept))
+        else:
+            file.unlink()
+        if kept:
+            file.replace(path)
+            return
+
+
+def _rows(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = _parsed(line)
+                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                    raise ValueError("it is no object with a step")
+            except ValueError as e:
+                if not line.endswith(b"\n"):
+                    return
+                raise RunError(
+                    f"line {number} of {path} is damaged: {e}. Put a copy of the file back, or "
+                    "remove the line to go on without it."
+                ) from e
+            yield line.decode().removesuffix("\n"), row
+
+
+def _parsed(text: bytes) -> Any:
+    """**Raises:** `ValueError`, whatever is wrong with the text."""
+    try:
+        return json.loads(text.decode(), object_pairs_hook=_with_shared_names)
+    except RecursionError as e:
+        raise ValueError("it is nested too deeply") from e
+
+
+def _with_shared_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are stored once for all lines: they would take more than the rest."""
+    return {sys.intern(name): value for name, value in pairs}
