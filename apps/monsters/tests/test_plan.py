@@ -1,6 +1,7 @@
 """`monsters plan`: what it measures is what the exact oracle says, and bad input ends in a line."""
 
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -116,7 +117,9 @@ def test_simulations_are_those_of_all_trees(name, trees, number, outcomes):
 
 
 def test_playouts_judge_leaves_and_nothing_else_does():
-    models = [planning_actor(Monsters(), name, 10).model for name in ("chance", "chance+playout")]
+    models: list[Any] = [
+        planning_actor(Monsters(), name, 10).model for name in ("chance", "chance+playout")
+    ]
 
     @jax.jit
     def predicted():

@@ -85,6 +85,8 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     trained = load(APP, tiny_run)
     assert trained.step == 4 and trained.config == small_config
     params = eqx.filter(trained.player, eqx.is_array)
+    # Else acting would be compiled once for a game's first state and once for the others.
+    assert not any(x.committed for x in jax.tree.leaves(params))
     like = jax.eval_shape(lambda: params)
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
     for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
