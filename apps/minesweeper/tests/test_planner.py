@@ -32,7 +32,7 @@ def planner(simulations: int, layouts: int) -> SolverSearch:
 
 
 #: With every layout a particle, and room to look at every end.
-PLANNER = planner(300, 256)
+PLANNER = planner(300, 28)
 
 
 def every_layout(env: Minesweeper) -> MinesweeperState:
