@@ -21,8 +21,13 @@ def test_the_networks_of_the_page():
         ("policies", "carry"),
     )
     for block, found in zip(blocks, names, strict=True):
-        exec(compile(block, "docs/networks.md", "exec"), scope)
-        leaves = jax.tree.leaves([scope[name] for name in found])
+
+        @jax.jit
+        def run(block=block, found=found):
+            exec(compile(block, "docs/networks.md", "exec"), scope)
+            return [scope[name] for name in found]
+
+        leaves = jax.tree.leaves(run())
         assert all(np.all(np.isfinite(leaf)) for leaf in leaves)
         shapes.append([leaf.shape for leaf in leaves])
     assert shapes[0] == [(32, 4), (32,)] and shapes[1] == [(32, 6), (32, 2)]

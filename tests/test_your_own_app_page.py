@@ -4,7 +4,6 @@ import re
 import runpy
 import sys
 
-import jax
 import pytest
 
 from zero_train import read_lines
@@ -29,13 +28,11 @@ def nim(tmp_path, monkeypatch):
 
 def test_the_program_of_the_page(nim, tmp_path, capsys):
     folder = tmp_path / "run"
-    # (optax's update needs it, in every program.)
-    with jax.numpy_dtype_promotion("standard"):
-        nim("train", "--preset", "tiny", "--out", folder)
-        assert "% against random" in capsys.readouterr().out
-        page = (folder / "report.html").read_text()
-        assert page.count("<svg") == 8 and "nothing yet" not in page
-        nim("train", "--preset", "tiny", "--out", folder, "--resume")
+    nim("train", "--preset", "tiny", "--out", folder)
+    assert "% against random" in capsys.readouterr().out
+    page = (folder / "report.html").read_text()
+    assert page.count("<svg") == 8 and "nothing yet" not in page
+    nim("train", "--preset", "tiny", "--out", folder, "--resume")
     assert [row["step"] for row in read_lines(folder / "metrics.jsonl")] == [1, 2, 3, 4]
     assert [row["step"] for row in read_lines(folder / "evaluations.jsonl")] == [2, 4]
     with pytest.raises(SystemExit):

@@ -86,7 +86,8 @@ def test_forced_playouts_equal_a_search_in_numpy(page, bandits):
     planner = TreeSearch(SIMULATIONS, selection, rules.ForcedPlayouts(), readout)
     state = jnp.arange(GAMES, dtype=jnp.int32)
     carry, key = planner.init(bandits, state), jr.split(jr.key(0), GAMES)
-    plan, _ = workspace.quick_jit(planner.plan)(bandits, state, carry, key=key)
+    planned = workspace.quick_jit(planner.plan)(bandits, state, carry, key=key)
+    (plan, _), bandits = jax.device_get((planned, bandits))
     assert not np.any(plan.weights[0]) and np.all(np.isfinite(plan.value))
     changed = 0
     for game in range(1, GAMES):
@@ -108,7 +109,8 @@ def test_a_decided_move_is_that_of_the_full_search(page):
 
     def plan(planner):
         carry, keys = planner.init(model, heaps), jr.split(jr.key(1), 5)
-        return workspace.quick_jit(planner.plan)(model, heaps, carry, key=keys)[0]
+        planned = workspace.quick_jit(planner.plan)(model, heaps, carry, key=keys)
+        return jax.device_get(planned)[0]
 
     tree = functools.partial(TreeSearch, selection=PUCT(1.0), readout=VisitCounts())
     early, full = plan(rules.UntilDecided()), plan(tree(800))

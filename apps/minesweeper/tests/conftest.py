@@ -45,10 +45,22 @@ def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     with pytest.MonkeyPatch.context() as patch:
-        # Each agent more is a program more.
-        patch.setattr("zero_minesweeper._eval.COMPARED", ("tiebreak",))
+        # Each agent more is a program more, and this one the smallest.
+        patch.setattr("zero_minesweeper._eval.COMPARED", ("random",))
         train(APP, small_config, Options(out=folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def judge():
+    """A network that has not learned yet."""
+    import equinox as eqx
+    import jax.random as jr
+
+    from zero_minesweeper._network import MineNet
+    from zero_train import FeatureEvaluator
+
+    return FeatureEvaluator(eqx.filter_jit(MineNet)(4, 1, key=jr.key(0)))
 
 
 @pytest.fixture

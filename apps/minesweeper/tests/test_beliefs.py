@@ -1,12 +1,15 @@
 """Beliefs about mines: the same law as any belief's, and what follows from it."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+from scipy import special
 
 from zero_envs import list_mines, Minesweeper, MinesweeperState, Observation
 from zero_minesweeper._beliefs import MineBelief, MineBeliefs
@@ -48,22 +51,29 @@ HIDDEN = (BOARDS < 0).reshape(ROWS, -1)
 @pytest.fixture(scope="module")
 def belief() -> MineBelief:
     """Of each board the exact one."""
-    run = jax.jit(jax.vmap(lambda x: list_mines(x, 3, 100, max_states=32)))
-    layouts, listed, posterior = run(jnp.asarray(BOARDS))
-    assert posterior.count[3] == 2 and jnp.sum(listed[3]) == 2
-    particles = MinesweeperState(
-        board=jnp.broadcast_to(jnp.asarray(BOARDS)[:, None], layouts.shape),
-        mines=layouts,
-        over=jnp.zeros(layouts.shape[:2], jnp.bool_),
-    )
-    weights = jnp.where(listed, 1.0 / posterior.count[:, None], 0.0)
-    risk = posterior.probability.reshape(ROWS, -1)
-    return MineBelief(Belief(particles, weights, jnp.zeros(ROWS, jnp.uint32)), risk)
+
+    @jax.jit
+    def exact(boards):
+        run = jax.vmap(lambda x: list_mines(x, 3, 100, max_states=32))
+        layouts, listed, posterior = run(boards)
+        particles = MinesweeperState(
+            board=jnp.broadcast_to(boards[:, None], layouts.shape),
+            mines=layouts,
+            over=jnp.zeros(layouts.shape[:2], jnp.bool_),
+        )
+        weights = jnp.where(listed, 1.0 / posterior.count[:, None], 0.0)
+        risk = posterior.probability.reshape(ROWS, -1)
+        belief = MineBelief(Belief(particles, weights, jnp.zeros(ROWS, jnp.uint32)), risk)
+        return belief, listed, posterior.count
+
+    belief, listed, count = jax.device_get(exact(BOARDS))
+    assert count[3] == 2 and listed[3].sum() == 2
+    return belief
 
 
 def judged(belief: MineBelief, judge: Says) -> tuple[np.ndarray, np.ndarray]:
-    logits, value = _predict(belief, judge)
-    return np.asarray(logits), np.asarray(value)
+    # Arrays, so that all judges are one program.
+    return jax.device_get(_predict(belief, jax.tree.map(jnp.float32, judge)))
 
 
 @eqx.filter_jit
@@ -72,21 +82,27 @@ def _predict(belief: MineBelief, judge: Says):
     return model.predict(belief, key=jr.split(jr.key(0), ROWS))
 
 
+MODEL = MineBeliefs(BeliefModel(build_model(ENV, Says())))
+
+
+@jax.jit
+def _afterstates(belief: MineBelief, action: Int[Array, " rows"]) -> tuple[Any, Any]:
+    return MODEL.beliefs.afterstate(belief.belief, action), MODEL.afterstate(belief, action)
+
+
+def afterstates(belief: MineBelief, action: np.ndarray) -> tuple[Any, Any]:
+    """Of a move, without and with what is known of the mines."""
+    return jax.device_get(_afterstates(belief, action))
+
+
 def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
     """What follows is worth as much as to the belief itself, if a mine is worth nothing."""
-    plain_model = BeliefModel(build_model(ENV, Says()))
     rng = np.random.default_rng(0)
-
-    @jax.jit
-    def both(cell):
-        action = jnp.full(ROWS, cell, jnp.int32)
-        plain = plain_model.afterstate(belief.belief, action)
-        return plain, MineBeliefs(plain_model).afterstate(belief, action)
-
     for cell in (0, 4, 8):
-        plain, after = both(cell)
+        action = np.full(ROWS, cell, np.int32)
+        plain, after = afterstates(belief, action)
         worth = rng.uniform(size=plain.logits.shape).astype(np.float32)
-        probs, numbers = (np.asarray(jax.nn.softmax(x.logits)) for x in (plain, after))
+        probs, numbers = (special.softmax(x.logits, axis=1) for x in (plain, after))
         risk = probs[:, -1]
         expected = (probs * (plain.reward + plain.discount * worth)).sum(axis=1)
         found = (numbers * (after.reward + after.discount * worth)).sum(axis=1)
@@ -110,20 +126,20 @@ def test_what_is_safe_is_opened_and_a_guess_is_not_overrated(belief):
 
 def test_at_the_root_a_sample_proves_nothing(belief):
     """What is no mine in any particle may be one elsewhere; one step on the particles count."""
-    one = jnp.zeros_like(belief.belief.weights).at[:, 0].set(1.0)
+    one = np.zeros_like(belief.belief.weights)
+    one[:, 0] = 1.0
     root = eqx.tree_at(lambda b: b.belief.weights, belief, one)
     logits, value = judged(root, Says())
     legal = np.isfinite(logits)
     np.testing.assert_array_equal(legal[:2], HIDDEN[:2])
     np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
-    model, last = MineBeliefs(BeliefModel(build_model(ENV, Says()))), jnp.full(ROWS, 8, jnp.int32)
-    after = eqx.filter_jit(model.afterstate)(root, last)
+    _, after = afterstates(root, np.full(ROWS, 8, np.int32))
     layout = np.ravel(root.belief.particles.mines[0, 0])
     assert not layout[8]
-    shown = np.asarray(after.logits[0, :-1]) > -np.inf
+    shown = after.logits[0, :-1] > -np.inf
     np.testing.assert_allclose(after.discount[0, :-1], shown * 2 / 3, atol=1e-6)
-    number = jnp.argmax(after.logits, axis=1).astype(jnp.int32)
-    below, *_ = eqx.filter_jit(model.resolve)(after, number)
+    number = np.argmax(after.logits, axis=1).astype(np.int32)
+    below, *_ = eqx.filter_jit(MODEL.resolve)(after, number)
     np.testing.assert_array_equal(np.asarray(below.risk[0]), layout)
 
 
@@ -140,9 +156,9 @@ def test_what_is_not_finite_stays_so(belief, judge):
 
 
 def test_a_belief_in_nothing_is_the_end(belief):
-    nothing = eqx.tree_at(lambda b: b.belief.weights, belief, 0 * belief.belief.weights)
+    none = np.zeros_like(belief.belief.weights)
+    nothing = eqx.tree_at(lambda b: b.belief.weights, belief, none)
     logits, value = judged(nothing, Says())
     assert np.isneginf(logits).all() and (value == 0).all()
-    model = MineBeliefs(BeliefModel(build_model(ENV, Says())))
-    after = eqx.filter_jit(model.afterstate)(nothing, jnp.zeros(ROWS, jnp.int32))
+    _, after = afterstates(nothing, np.zeros(ROWS, np.int32))
     assert not np.isnan(after.reward).any() and not np.isnan(after.discount).any()

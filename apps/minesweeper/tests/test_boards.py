@@ -3,6 +3,7 @@
 import json
 import re
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -10,8 +11,6 @@ import pytest
 
 from zero_envs import Minesweeper
 from zero_minesweeper._boards import FILE, guesses, opinions, pictures
-from zero_minesweeper._network import MineNet
-from zero_train import FeatureEvaluator
 
 
 ENV = Minesweeper(3, 4, 3, max_states=32)
@@ -30,11 +29,11 @@ def test_nothing_is_known_to_be_safe_there(found):
         assert risk.sum() == pytest.approx(3, abs=1e-5)
 
 
-def test_opinions_are_the_networks(found, tmp_path):
-    net = MineNet(4, 1, key=jr.key(1))
-    rows = opinions(ENV, found, FeatureEvaluator(net))
+def test_opinions_are_the_networks(found, judge, tmp_path):
+    rows = opinions(ENV, found, judge)
+    says = eqx.filter_jit(judge.network)
     for (board, risk), row in zip(found, rows, strict=True):
-        logits, value, mines = net({"board": jnp.asarray(board), "num_mines": jnp.int32(3)})
+        logits, value, mines = says({"board": jnp.asarray(board), "num_mines": jnp.int32(3)})
         believed = np.where(board < 0, 1 / (1 + np.exp(-np.asarray(mines))), 0)
         np.testing.assert_allclose(row["believed"], believed, atol=1e-4)
         np.testing.assert_allclose(row["exact"], risk, atol=1e-4)

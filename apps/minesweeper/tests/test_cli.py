@@ -5,7 +5,8 @@ import json
 import pytest
 
 
-SMALL = ["--rows", 3, "--columns", 4, "--mines", 2, "--max-states", 32, "--boards", 20]
+#: So that their programs are those of test_measure.py.
+SMALL = ["--rows", 3, "--columns", 4, "--mines", 2, "--max-states", 32, "--boards", 50]
 
 
 def test_one_line_of_json(minesweeper):
@@ -23,12 +24,12 @@ def test_one_line_of_json(minesweeper):
         "needless_risks",
         "moves_per_second",
     ]
-    assert row["agent"] == "rules" and row["boards"] == 20 and row["moves_per_second"] > 0
+    assert row["agent"] == "rules" and row["boards"] == 50 and row["moves_per_second"] > 0
 
 
 def test_figures_to_read(minesweeper):
     code, out, _ = minesweeper("eval", "--agent", "random", *SMALL)
-    assert code == 0 and "random, 20 boards of 3 x 4 with 2 mines:" in out
+    assert code == 0 and "random, 50 boards of 3 x 4 with 2 mines:" in out
     assert "wins" in out and "(95 %: " in out and "of 10" in out and "needless risks" in out
 
 
@@ -82,7 +83,7 @@ def test_agents_beside_each_other(minesweeper):
         more = row["win_rate"] - rows[0]["win_rate"]
         assert row["wins_more"] == pytest.approx(more, abs=1e-6) and row["wins_more_se"] > 0
     code, out, _ = minesweeper(*words)
-    assert code == 0 and "20 boards of 3 x 4 with 2 mines" in out
+    assert code == 0 and "50 boards of 3 x 4 with 2 mines" in out
     assert [line.split()[0] for line in out.splitlines()[3:]] == ["tiebreak", "random", "rules"]
 
 

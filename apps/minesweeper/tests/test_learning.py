@@ -37,52 +37,50 @@ def windows() -> Experience:
         jnp.asarray(layouts),
         jnp.zeros(number, jnp.bool_),
     )
-    known = jax.jit(jax.vmap(lambda b: mine_posterior(b, MINES, max_states=32).probability))
-    step = jax.jit(jax.vmap(lambda s, a: ENV.step(s, a, key=jr.key(0))))
-    rows, last = [], np.zeros(number, bool)
-    for _ in range(LENGTH):
-        risk = known(state.board)
-        flat = np.where(np.asarray(state.board) < 0, risk, 2.0).reshape(number, -1)
-        action = jnp.asarray(np.argmin(np.where(np.isnan(flat), 1.0, flat), axis=1), jnp.int32)
-        obs = jax.vmap(ENV.observe)(state)
-        state, done = step(state, action)
-        reward, discount = (jnp.where(last, 0, x) for x in (done.reward, done.discount))
-        record = Record(jnp.asarray(flat, jnp.float32), risk)
-        rows.append(Experience(obs, action, reward, discount, jnp.asarray(last), record))
-        last = np.asarray(done.last)
-    return jax.tree.map(lambda *xs: jnp.stack(xs, axis=1), *rows)
+
+    @jax.jit
+    def play(state):
+        def move(carry, _):
+            state, last = carry
+            known = jax.vmap(lambda b: mine_posterior(b, MINES, max_states=32).probability)
+            risk = known(state.board)
+            flat = jnp.where(state.board < 0, risk, 2.0).reshape(number, -1)
+            action = jnp.argmin(jnp.where(jnp.isnan(flat), 1.0, flat), axis=1).astype(jnp.int32)
+            obs = jax.vmap(ENV.observe)(state)
+            step = jax.vmap(lambda s, a: ENV.step(s, a, key=jr.key(0)))
+            after, done = step(state, action)
+            reward, discount = (jnp.where(last, 0, x) for x in (done.reward, done.discount))
+            row = Experience(obs, action, reward, discount, last, Record(flat, risk))
+            return (after, done.last), row
+
+        rows = jax.lax.scan(move, (state, state.over), length=LENGTH)[1]
+        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+
+    return jax.device_get(play(state))
+
+
+#: `paid_for(windows)`: their rewards without luck.
+paid_for = jax.jit(jax.vmap(rewards_without_luck))
 
 
 def test_without_luck_a_game_is_worth_what_it_is_on_average(windows):
     """The sum over all layouts is that of wins, and every game costs its risks alone."""
-    paid = jax.vmap(rewards_without_luck)(windows)
-    before = (
-        np.arange(LENGTH)[None] <= np.argmax(np.asarray(windows.discount) == 0, axis=1)[:, None]
-    )
+    paid = np.asarray(paid_for(windows))
+    before = np.arange(LENGTH)[None] <= np.argmax(windows.discount == 0, axis=1)[:, None]
     won = np.sum(np.where(before, windows.reward, 0), axis=1)
     worth = np.sum(np.where(before, paid, 0), axis=1)
     assert 0 < won.sum() < len(won)
     assert worth.sum() == pytest.approx(won.sum(), abs=1e-5)
     assert worth.std() < 0.8 * won.std()
     # The first move risks a third; nobody is paid before the end, nor after it.
-    first = np.asarray(paid[:, 0]) - np.asarray(windows.discount[:, 0] == 0)
-    np.testing.assert_allclose(first, -1 / 3, atol=1e-6)
-    assert (np.asarray(paid)[np.asarray(windows.last)] == 0).all()
+    np.testing.assert_allclose(paid[:, 0] - (windows.discount[:, 0] == 0), -1 / 3, atol=1e-6)
+    assert (paid[windows.last] == 0).all()
 
 
 def test_where_the_risk_is_not_known_luck_is_left_in(windows):
-    unknown = jax.tree.map(lambda x: x, windows)
-    nothing = jnp.full_like(windows.record.probability, jnp.nan)
-    unknown = Experience(
-        windows.obs,
-        windows.action,
-        windows.reward,
-        windows.discount,
-        windows.last,
-        Record(windows.record.weights, nothing),
-    )
-    paid = jax.vmap(rewards_without_luck)(unknown)
-    np.testing.assert_array_equal(paid, windows.reward)
+    nothing = np.full_like(windows.record.probability, np.nan)
+    unknown = eqx.tree_at(lambda x: x.record.probability, windows, nothing)
+    np.testing.assert_array_equal(paid_for(unknown), windows.reward)
 
 
 def test_turned_windows_are_those_of_turned_mines():
@@ -91,13 +89,13 @@ def test_turned_windows_are_those_of_turned_mines():
     for rows, columns in ((3, 3), (2, 4)):
         env = Minesweeper(rows, columns, 2, max_states=32)
         board = BoardSymmetries(rows, columns, rows * columns)
-        state = env.init(key=jr.key(0))
-        action = jnp.int32(np.flatnonzero(~np.asarray(state.mines))[1])
-        weights = jr.uniform(jr.key(1), (rows * columns,), jnp.float32)
+        state = eqx.filter_jit(env.init)(key=jr.key(0))
+        action = np.int32(np.flatnonzero(~np.asarray(state.mines))[1])
+        weights = np.random.default_rng(1).uniform(size=rows * columns).astype(np.float32)
         for index in range(board.size):
             jax.tree.map(
                 np.testing.assert_array_equal,
-                *_both(env, board, state, action, weights, jnp.int32(index)),
+                *_both(env, board, state, action, weights, np.int32(index)),
             )
 
 
@@ -122,22 +120,22 @@ def _row(env: Minesweeper, state: MinesweeperState, action, weights) -> Experien
 
 
 def test_mine_loss_is_a_divergence():
-    board = jnp.asarray([[-1, 1, -1], [-1, -1, 0]], jnp.int8)
-    exact = jnp.asarray([[0.25, 0.0, 1.0], [0.5, jnp.nan, 0.0]], jnp.float32)
-    logits = jr.normal(jr.key(0), (2, 3))
-    obs = Observation({"board": board, "num_mines": jnp.int32(2)}, (board < 0).reshape(-1))
-    nothing = jnp.float32(0)
-    record = Record(jnp.zeros(6), exact)
+    board = np.asarray([[-1, 1, -1], [-1, -1, 0]], np.int8)
+    exact = np.asarray([[0.25, 0.0, 1.0], [0.5, np.nan, 0.0]], np.float32)
+    logits = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    legal, nothing = jnp.asarray((board < 0).reshape(-1)), jnp.float32(0)
+    obs = Observation({"board": jnp.asarray(board), "num_mines": jnp.int32(2)}, legal)
+    record = Record(jnp.zeros(6), jnp.asarray(exact))
     row = Experience(obs, jnp.int32(0), nothing, nothing, jnp.bool_(False), record)
-    p, q = np.asarray([0.25, 1.0, 0.5]), 1 / (1 + np.exp(-np.asarray(logits, float)))
+    loss_and_gradient = jax.jit(jax.value_and_grad(mine_loss))
+    loss, grads = loss_and_gradient(logits, row)
+    p, q = np.asarray([0.25, 1.0, 0.5]), 1 / (1 + np.exp(-logits.astype(float)))
     q = np.asarray([q[0, 0], q[0, 2], q[1, 0]])
     with np.errstate(divide="ignore", invalid="ignore"):
         both = [np.where(x > 0, x * np.log(x / y), 0) for x, y in ((p, q), (1 - p, 1 - q))]
-    assert float(mine_loss(logits, row)) == pytest.approx(
-        float(np.sum(both, axis=0).mean()), rel=1e-5
-    )
-    right = jnp.log(exact) - jnp.log1p(-exact)
-    right = jnp.clip(jnp.nan_to_num(right), -20.0, 20.0)
-    assert float(mine_loss(right, row)) == pytest.approx(0, abs=1e-6)
-    grads = jax.grad(mine_loss)(logits, row)
+    assert float(loss) == pytest.approx(float(np.sum(both, axis=0).mean()), rel=1e-5)
+    with np.errstate(divide="ignore"):
+        right = np.log(exact) - np.log1p(-exact)
+    right = np.clip(np.nan_to_num(right), -20.0, 20.0)
+    assert float(loss_and_gradient(right, row)[0]) == pytest.approx(0, abs=1e-6)
     assert np.isfinite(grads).all() and (np.asarray(grads)[board >= 0] == 0).all()

@@ -1,6 +1,7 @@
 """What agents are worth: against the boards themselves, figures that are known, and each other."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,14 +10,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import Minesweeper
+from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import AGENTS, build_agent
-from zero_minesweeper._config import Config
 from zero_minesweeper._eval import doubts
+from zero_minesweeper._game import _plan
 from zero_minesweeper._measure import boards_at_once, mean_and_error, measure, Measured, Played
-from zero_minesweeper._network import MineNet
-from zero_train import FeatureEvaluator
+from zero_train import AbstractActor
 from zero_train.app import UsageError
+
+from . import helpers
 
 
 # A short list of states compiles in a third of the time.
@@ -24,22 +26,22 @@ SMALL, BOARDS = Minesweeper(3, 4, 2, max_states=32), 250
 SAFE = 10
 
 
-#: Of belief trees.
-QUICK = Config(layouts=8, player_simulations=8)
 #: Those that need no network and are quick.
 SOLVERS = ("tiebreak", "minprob", "rules", "random", "hindsight")
-#: Boards of the agent that plans for many futures, which is slow.
-FEW = 60
+#: Boards of the agent that plans for many futures, which is slow; and of a batch.
+FEW = 50
 
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, Measured]:
+    """In batches, so that `minesweeper eval` of so few boards runs the same programs."""
     return {
         name: measure(
             SMALL,
             build_agent(name, SMALL, layouts=64),
             boards=FEW if name == "hindsight" else BOARDS,
             key=jr.key(0),
+            at_once=FEW,
         )
         for name in SOLVERS
     }
@@ -100,14 +102,16 @@ def test_a_few_games_that_ended_alike_prove_no_certainty(won):
     assert wild.win_error == pytest.approx(math.sqrt(11 / 12 / 12 / 10))
 
 
-def test_batches_change_nothing_but_the_clock():
-    agent, heard = build_agent("rules", SMALL), []
-    whole = measure(SMALL, agent, boards=30, key=jr.key(0), timed=False)
-    parts = measure(SMALL, agent, boards=30, key=jr.key(0), at_once=13, progress=heard.append)
-    for x, y in zip(jax.tree.leaves(whole.games), jax.tree.leaves(parts.games), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-6)
+def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
+    """Batches change nothing but the clock."""
+    agent, heard = build_agent("random", SMALL, layouts=1), []
+    options = {"at_once": 13, "timed": False, "progress": heard.append}
+    few = measure(SMALL, agent, boards=30, key=jr.key(0), **options)
+    many = measured["random"]
+    for x, y in zip(jax.tree.leaves(few.games), jax.tree.leaves(many.games), strict=True):
+        np.testing.assert_allclose(x, y[:30], rtol=1e-6)
     assert heard == [10, 20, 30]
-    assert math.isnan(whole.moves_per_second) and parts.moves_per_second > 0
+    assert math.isnan(few.moves_per_second) and many.moves_per_second > 0
 
 
 @pytest.mark.parametrize(
@@ -159,29 +163,31 @@ def test_many_layouts_are_worth_the_least_likely_mine(measured):
     assert abs(mean) < 4 * error + 0.02
 
 
+@eqx.filter_jit
+def acted(agent: AbstractActor, env: Minesweeper, state: MinesweeperState) -> tuple[Any, Any]:
+    """What an agent does in each state, and the record of it."""
+    obs, keys = jax.vmap(env.observe)(state), jr.split(jr.key(2), state.over.shape[0])
+    return agent.act(state, obs, agent.init(state), key=keys)[:2]
+
+
+@eqx.filter_jit
+def boards(env: Minesweeper) -> tuple[MinesweeperState, MinesweeperState, MinesweeperState]:
+    """Boards as they are dealt; the same with one cell open; and these with other mines."""
+    new = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(1), 40))
+    opened = jax.vmap(lambda s: env.step(s, jnp.int32(5), key=jr.key(0))[0])(new)
+    twin = jax.vmap(lambda s, k: env.resample(s, key=k))(opened, jr.split(jr.key(3), 40))
+    return new, opened, twin
+
+
 def test_hindsight_takes_any_of_equally_good_cells():
     """With one layout all its safe cells are; always the first would be a rule of its own."""
-    agent = build_agent("hindsight-1", SMALL)
-    state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 40))
-
-    @jax.jit
-    def act(state):
-        obs = jax.vmap(SMALL.observe)(state)
-        return agent.act(state, obs, agent.init(state), key=jr.split(jr.key(2), 40))[0]
-
-    assert len(set(np.asarray(act(state)).tolist())) > SMALL.num_actions / 2
-
-
-def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
-    few = measure(SMALL, build_agent("random", SMALL, layouts=1), boards=20, key=jr.key(0)).games
-    many = measured["random"].games
-    np.testing.assert_array_equal(few.safe, many.safe[:20])
-    np.testing.assert_allclose(few.win_estimate, many.win_estimate[:20], rtol=1e-6)
+    action, _ = acted(build_agent("hindsight-1", SMALL), SMALL, boards(SMALL)[0])
+    assert len(set(np.asarray(action).tolist())) > SMALL.num_actions / 2
 
 
 def test_a_risk_that_is_not_known_counts_as_what_came_of_it():
     tight = Minesweeper(3, 4, 2, max_states=1)
-    games = measure(tight, build_agent("rules", tight), boards=40, key=jr.key(0)).games
+    games = measure(tight, build_agent("rules", tight), boards=FEW, key=jr.key(0)).games
     assert games.unknown.any() and not games.unknown.all()
     assert np.isfinite(games.win_estimate).all()
     hidden = games.unknown == games.moves - 1  # of the first move the risk is known
@@ -189,35 +195,33 @@ def test_a_risk_that_is_not_known_counts_as_what_came_of_it():
     np.testing.assert_allclose(games.win_estimate[lost], 0 - 2 / 12, atol=1e-6)
 
 
-# "belief-constant" is "belief" with a judge who looks at nothing.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name == "belief-constant" else name
-        for name in AGENTS
-    ],
-)
-def test_no_agent_sees_the_mines(name):
+def one_at_a_time(agent: Any, state: MinesweeperState, rows: np.ndarray) -> Any:
+    """The plans of these rows, by the program of `minesweeper watch`."""
+    one = lambda row: _plan(agent, jax.tree.map(lambda x: jnp.asarray(x[row]), state), jr.key(2))
+    return jax.tree.map(lambda *xs: np.concatenate(xs), *map(one, rows))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_agent_sees_the_mines(name, judge):
     """Other mines that show the same board: the same move, bit for bit, from the same keys of the
     agent. States hold no key that could be swapped besides."""
-    evaluate = FeatureEvaluator(MineNet(4, 1, key=jr.key(0)))
-    agent = build_agent(name, SMALL, config=QUICK, layouts=8, evaluate=evaluate)
-    state = jax.vmap(lambda key: SMALL.init(key=key))(jr.split(jr.key(1), 6))
-    assert {type(x).__name__ for x in jax.tree.leaves(state)} == {"ArrayImpl"}
-    assert not any(jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in jax.tree.leaves(state))
-    open_one = lambda s: SMALL.step(s, jnp.int32(5), key=jr.key(0))[0]
-    state = jax.vmap(open_one)(state)
-
-    @jax.jit
-    def act(state):
-        obs = jax.vmap(SMALL.observe)(state)
-        return agent.act(state, obs, agent.init(state), key=jr.split(jr.key(2), 6))[:2]
-
-    twin = jax.vmap(lambda s, k: SMALL.resample(s, key=k))(state, jr.split(jr.key(3), 6))
-    going = ~np.asarray(state.over)
-    assert going.any() and (np.asarray(twin.mines) != np.asarray(state.mines))[going].any()
-    for x, y in zip(jax.tree.leaves(act(state)), jax.tree.leaves(act(twin)), strict=True):
-        np.testing.assert_array_equal(np.asarray(x)[going], np.asarray(y)[going])
+    searches = name.startswith("belief")
+    table, env = helpers.TABLE, helpers.SMALL if searches else SMALL
+    agent = build_agent(name, env, config=table.config, layouts=1, evaluate=judge)
+    _, state, twin = boards(env)
+    for x in jax.tree.leaves(state):
+        assert isinstance(x, jax.Array) and not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    state, twin = jax.tree.map(np.asarray, (state, twin))
+    going = np.flatnonzero(~state.over)
+    if searches:
+        other = (twin.mines != state.mines).any(axis=(1, 2))
+        going = going[other[going]][:4]
+        found = [one_at_a_time(agent, x, going) for x in (state, twin)]
+        assert found[0].extra.searched.any()
+    else:
+        found = [jax.tree.map(lambda x: x[going], acted(agent, env, x)) for x in (state, twin)]
+    assert (twin.mines != state.mines)[going].any()
+    jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The network: any board, and nothing but what the player sees."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,16 +18,20 @@ def seen(board: np.ndarray, mines: int) -> dict:
 @pytest.fixture(scope="module")
 def net() -> MineNet:
     """Not as it starts, when its blocks do nothing."""
-    net = MineNet(8, 2, key=jr.key(0))
-    leaves, tree = jax.tree.flatten(net)
-    shaken = [x + 0.1 * jr.normal(jr.key(i), x.shape) for i, x in enumerate(leaves)]
-    return jax.tree.unflatten(tree, shaken)
+    net = eqx.filter_jit(MineNet)(8, 2, key=jr.key(0))
+    rng = np.random.default_rng(0)
+    shake = lambda x: jnp.asarray(x + 0.1 * rng.normal(size=x.shape), jnp.float32)
+    return jax.tree.map(shake, jax.device_get(net))
+
+
+#: What a network says, compiled.
+said = eqx.filter_jit(lambda net, features: net(features))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (4, 7)])
 def test_one_network_for_all_boards(net, rows, columns):
     board = np.full((rows, columns), -1)
-    logits, value, mines = net(seen(board, 2))
+    logits, value, mines = said(net, seen(board, 2))
     assert logits.shape == (rows * columns,) and mines.shape == (rows, columns)
     assert value.shape == () and 0 < value < 1
 
@@ -36,7 +41,8 @@ def test_every_cell_hears_of_every_other_and_of_the_number_of_mines(net):
     board = np.full((3, 20), -1)
     changed = board.copy()
     changed[1, 19] = 2
-    outputs = [net(seen(*x)) for x in ((board, 5), (changed, 5), (board, 6))]
+    seen_by_it = [seen(*x) for x in ((board, 5), (changed, 5), (board, 6))]
+    outputs = [jax.device_get(said(net, x)) for x in seen_by_it]
     for other in outputs[1:]:
         assert abs(other[0][0] - outputs[0][0][0]) > 1e-6
         assert abs(other[2][0, 0] - outputs[0][2][0, 0]) > 1e-6
@@ -48,9 +54,19 @@ def test_the_policy_is_of_cells_row_by_row(net):
     mirror = BoardSymmetries(3, 4, 12)
     board = np.asarray([[-1, 1, -1, -1], [-1, 2, -1, 0], [-1, -1, 1, -1]])
     flipped = jax.tree.map(lambda w: w[:, ::-1] if w.ndim == 4 else w, net)
-    logits, value, mines = net(seen(board, 3))
+    logits, value, mines = said(net, seen(board, 3))
     index = mirror.size // 2
-    other = flipped(seen(np.asarray(mirror.features(jnp.asarray(board), index)), 3))
-    np.testing.assert_allclose(other[0], mirror.actions(logits, index), atol=1e-5)
+
+    @jax.jit
+    def turned(board, logits, mines):
+        return [
+            mirror.features(board, index),
+            mirror.actions(logits, index),
+            mirror.features(mines, index),
+        ]
+
+    turned_board, turned_logits, turned_mines = turned(jnp.asarray(board), logits, mines)
+    other = said(flipped, seen(np.asarray(turned_board), 3))
+    np.testing.assert_allclose(other[0], turned_logits, atol=1e-5)
     np.testing.assert_allclose(other[1], value, atol=1e-5)
-    np.testing.assert_allclose(other[2], mirror.features(mines, index), atol=1e-5)
+    np.testing.assert_allclose(other[2], turned_mines, atol=1e-5)

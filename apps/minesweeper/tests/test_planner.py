@@ -1,7 +1,10 @@
 """The solver with a belief tree inside: what is safe is opened, and guesses are as good as any."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -13,7 +16,7 @@ from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import Judge
 from zero_minesweeper._build import build_model, build_planner
 from zero_minesweeper._config import Config
-from zero_minesweeper._planner import SolverSearch
+from zero_minesweeper._planner import Judgement, SolverSearch
 from zero_minesweeper._solvers import proven
 from zero_search import Plan
 
@@ -29,19 +32,20 @@ def planner(simulations: int, layouts: int) -> SolverSearch:
 
 
 #: With every layout a particle, and room to look at every end.
-PLANNER = planner(300, 256)
+PLANNER = planner(300, 28)
 
 
 def every_layout(env: Minesweeper) -> MinesweeperState:
     """A board a layout, with nothing open."""
     cells, mines = env.num_actions, env.num_mines
     layouts = [np.isin(np.arange(cells), x) for x in itertools.combinations(range(cells), mines)]
-    mined = jnp.asarray(np.stack(layouts).reshape(-1, env.rows, env.columns))
+    mined = np.stack(layouts).reshape(-1, env.rows, env.columns)
     over = jnp.zeros(len(layouts), jnp.bool_)
-    return MinesweeperState(jnp.full(mined.shape, -1, jnp.int8), mined, over)
+    state = MinesweeperState(jnp.full(mined.shape, -1, jnp.int8), jnp.asarray(mined), over)
+    return jax.device_get(state)
 
 
-def planning(env: Minesweeper, planner: SolverSearch):
+def planning(env: Minesweeper, planner: SolverSearch) -> Callable[..., Plan]:
     """`plan(state, key)` for every layout at once, compiled once."""
     model = build_model(env, Judge())
 
@@ -49,7 +53,7 @@ def planning(env: Minesweeper, planner: SolverSearch):
     def plan(state: MinesweeperState, key: PRNGKeyArray) -> Plan:
         return planner.plan(model, state, None, key=jr.split(key, state.over.shape[0]))[0]
 
-    return plan
+    return lambda state, key: jax.device_get(plan(state, key))
 
 
 @pytest.fixture(scope="module")
@@ -57,36 +61,44 @@ def planned():
     return planning(ENV, PLANNER)
 
 
+@eqx.filter_jit
+def stepped(env: Minesweeper, state: MinesweeperState, action: Any) -> tuple[Any, Any]:
+    """Every board after a move, and whether it is won."""
+    after, _ = jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0)))(state, action)
+    return after, jax.vmap(env.won)(after)
+
+
 @pytest.fixture(scope="module")
 def states() -> MinesweeperState:
     """Boards on which nothing, one cell and three cells were opened; some are over."""
     state = every_layout(ENV)
-    step = jax.jit(jax.vmap(lambda s, a: ENV.step(s, a, key=jr.key(0))))
     number = state.over.shape[0]
     for move in range(3):
-        played, _ = step(state, jnp.full(number, 2 * move, jnp.int32))
-        some = jnp.arange(number) % 4 > move
-        choose = lambda x, y, some=some: jnp.where(jnp.expand_dims(some, range(1, x.ndim)), x, y)
+        played = jax.device_get(stepped(ENV, state, np.full(number, 2 * move, np.int32))[0])
+        some = np.arange(number) % 4 > move
+        choose = lambda x, y, some=some: np.where(
+            np.expand_dims(some, tuple(range(1, x.ndim))), x, y
+        )
         state = jax.tree.map(choose, played, state)
     return state
 
 
 def pick(state: MinesweeperState, rows: np.ndarray) -> MinesweeperState:
-    return jax.tree.map(lambda x: x[jnp.asarray(rows)], state)
+    return jax.tree.map(lambda x: x[rows], state)
 
 
 def test_what_is_safe_is_opened(planned, states):
     """All safe cells alike, and nothing is searched; elsewhere the risk is exact."""
     plan = planned(states, jr.key(0))
     number = states.over.shape[0]
-    risk = np.asarray(plan.extra.probability).reshape(number, -1)
-    hidden = (np.asarray(states.board) < 0).reshape(number, -1)
+    risk = plan.extra.probability.reshape(number, -1)
+    hidden = (states.board < 0).reshape(number, -1)
     safe = hidden & (risk == 0)
     kinds = set()
     for row in range(number):
         kind = "over" if states.over[row] else "safe" if safe[row].any() else "guess"
         kinds.add(kind)
-        weights = np.asarray(plan.weights[row])
+        weights = plan.weights[row]
         assert plan.stats["invalid"][row] == 0
         assert plan.extra.searched[row] == (kind == "guess")
         if kind == "safe":
@@ -105,37 +117,42 @@ def test_a_plan_does_not_depend_on_the_rows_beside_it(planned, states):
     order = np.random.default_rng(0).permutation(states.over.shape[0])
     other = planned(pick(states, order), jr.key(1))
     for name in ("weights", "qvalues", "value"):
-        np.testing.assert_array_equal(getattr(other, name), getattr(plan, name)[jnp.asarray(order)])
+        np.testing.assert_array_equal(getattr(other, name), getattr(plan, name)[order])
     (guess, *_) = np.flatnonzero(plan.extra.searched)
     same = planned(pick(states, np.full_like(order, guess)), jr.key(2))
-    assert (np.asarray(same.weights) == np.asarray(plan.weights)[guess]).all()
+    assert (same.weights == plan.weights[guess]).all()
 
 
-def test_where_the_posterior_does_not_fit_numbers_and_the_network_play(states):
-    """What a single number proves safe comes first."""
+def test_where_the_posterior_does_not_fit_numbers_and_the_network_play(states, monkeypatch):
+    """What a single number proves safe comes first, and nothing is searched."""
+
+    def unsearched(self, model, board, risk):
+        nothing = jnp.full_like(risk, jnp.nan)
+        return Judgement(nothing, nothing, nothing, nothing[:, 0], jnp.zeros(len(board), jnp.int32))
+
+    monkeypatch.setattr(SolverSearch, "_search", unsearched)  # which takes seconds to compile
     tight = Minesweeper(2, 4, 2, max_states=1)
     plan = planning(tight, planner(1, 1))(states, jr.key(0))
-    lost = np.isnan(plan.extra.probability).all(axis=(1, 2)) & ~np.asarray(states.over)
-    assert lost.any()
-    hidden = np.asarray(states.board[lost] < 0).reshape(lost.sum(), -1)
-    proved, _ = jax.vmap(proven)(states.board)
+    lost = np.isnan(plan.extra.probability).all(axis=(1, 2)) & ~states.over
+    assert lost.any() and not plan.extra.searched[lost].any()
+    hidden = (states.board[lost] < 0).reshape(lost.sum(), -1)
+    proved, _ = jax.jit(jax.vmap(proven))(states.board)
     safe = np.asarray(proved)[lost]
     simple = safe.any(axis=1, keepdims=True)
     assert simple.any() and not simple.all() and not (safe & ~hidden).any()
     either = np.where(simple, safe, hidden)
     uniform = either / either.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(np.asarray(plan.weights)[lost], uniform, atol=1e-6)
-    mined = np.asarray(states.mines[lost]).reshape(hidden.shape)
+    np.testing.assert_allclose(plan.weights[lost], uniform, atol=1e-6)
+    mined = states.mines[lost].reshape(hidden.shape)
     assert not (safe & mined).any()
 
 
-def won_of_all(env: Minesweeper, plan) -> int:
+def won_of_all(env: Minesweeper, plan: Callable[..., Plan]) -> int:
     """How many layouts are won by a planner, which plays the same on the same board."""
-    state = every_layout(env)
-    step = jax.jit(jax.vmap(lambda s, a: env.step(s, a, key=jr.key(0))[0]))
+    state, won = every_layout(env), np.zeros(0)
     while not state.over.all():
-        state = step(state, plan(state, jr.key(0)).action)
-    return int(jax.vmap(env.won)(state).sum())
+        state, won = jax.device_get(stepped(env, state, plan(state, jr.key(0)).action))
+    return int(won.sum())
 
 
 def best_of_all(rows: int, columns: int, mines: int) -> int:

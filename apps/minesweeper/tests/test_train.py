@@ -39,11 +39,10 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
 
 def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run, scalars):
     rows = read_lines(tiny_run / "evaluations.jsonl")
-    assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, "tiebreak"]
+    assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, "random"]
     assert [row["boards"] for row in rows] == [8, 8, 32, 32, 32]
-    for row in rows:
-        if row["agent"] != "network":
-            assert row["needless_risks"] == 0
+    assert [row["needless_risks"] for row in rows if row["agent"] == "belief"] == [0, 0]
+    assert rows[-1]["needless_risks"] > 0
     shown = scalars(tiny_run)
     for name, first in (("network_win_rate", 0), ("win_rate", 1)):
         rates = {2: rows[first]["win_rate"], 4: rows[2 + first]["win_rate"]}
@@ -58,7 +57,7 @@ def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path, monkeyp
     checkpoints = Checkpoints(folder / "checkpoints")
     assert checkpoints.latest == 4
     shutil.rmtree(folder / "checkpoints" / "00000004")
-    monkeypatch.setattr("zero_minesweeper._eval.COMPARED", ("tiebreak",))
+    monkeypatch.setattr("zero_minesweeper._eval.COMPARED", ("random",))
     train(APP, small_config, Options(out=folder, resume=True))
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()

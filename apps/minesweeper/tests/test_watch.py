@@ -13,6 +13,7 @@ from rich.console import Console
 
 from zero_envs import Minesweeper
 from zero_minesweeper import _watch
+from zero_minesweeper._agents import build_agent
 from zero_minesweeper._game import Game
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
@@ -189,10 +190,11 @@ def test_agents_are_shown_no_mines():
     assert game.won
 
 
-def test_what_a_search_weighed_is_shown():
+def test_what_a_search_weighed_is_shown(judge):
     """Where it searched its visits are those of all simulations, and nothing where a cell is
     known to be safe; the risk is of the exact posterior either way."""
-    actor, searched, known = TABLE.agent("belief-constant"), 0, 0
+    actor = build_agent("belief-constant", SMALL, config=TABLE.config, evaluate=judge)
+    searched, known = 0, 0
     for number in range(4):
         game = Game(SMALL, number, key=jr.key(0))
         while not game.over:

@@ -97,7 +97,7 @@ def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     largest.write_bytes(content)
-    code, out, err = monsters("eval", folder, "--rollouts", 2)
+    code, out, err = monsters("eval", folder, "--rollouts", 4)
     assert code == 0 and "step 2" in out
     assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
     assert err.count("\n") == 1

@@ -7,6 +7,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 
@@ -14,24 +15,25 @@ from zero_envs import Monsters, MonstersState
 from zero_monsters.oracle import MonstersEpisode, MonstersOracle
 
 
-def states(pieces: np.ndarray, held: np.ndarray) -> MonstersState:
+def states(pieces: np.ndarray, held: np.ndarray, over: bool = False) -> MonstersState:
     number = len(pieces)
+    put = lambda x, dtype: jax.device_put(x.astype(dtype))
     return MonstersState(
-        jnp.asarray(pieces.astype(np.int16)),
-        jnp.asarray(held.astype(np.int8)),
-        jnp.zeros(number, jnp.int32),
-        jnp.zeros(number, jnp.bool_),
+        put(pieces, np.int16),
+        put(held, np.int8),
+        put(np.zeros(number), np.int32),
+        put(np.full(number, over), np.bool_),
     )
 
 
 @pytest.fixture(scope="module")
-def moving() -> MonstersOracle:
-    return MonstersOracle(Monsters())
+def moving(oracle_of) -> MonstersOracle:
+    return oracle_of(Monsters())
 
 
 @pytest.fixture(scope="module")
-def stationary() -> MonstersOracle:
-    return MonstersOracle(Monsters(moving=False))
+def stationary(oracle_of) -> MonstersOracle:
+    return oracle_of(Monsters(moving=False))
 
 
 # By exact dynamic programming on the rules of the original engine, to the digits printed.
@@ -108,14 +110,13 @@ def random_states(rng: np.random.Generator, env: Monsters, number: int) -> Monst
     ],
     ids=str,
 )
-def test_bellmans_equation_holds_through_the_environment(request, options):
+def test_bellmans_equation_holds_through_the_environment(oracle_of, options):
     """`Q(s, a) = E[r + gamma max_b Q(s', b)]`, with the environment's outcomes and rewards.
 
     Only the optimal values satisfy it, so this is a check of both, written apart from each other.
     """
     env, gamma = Monsters(**options), 0.9
-    known = {"{}": "moving", "{'moving': False}": "stationary"}.get(str(options))
-    oracle = request.getfixturevalue(known) if known else MonstersOracle(env)
+    oracle = oracle_of(env)
     before = random_states(np.random.default_rng(0), env, 400)
 
     def turn(state, action):
@@ -124,14 +125,17 @@ def test_bellmans_equation_holds_through_the_environment(request, options):
         landed = jax.vmap(lambda i: env.resolve(after, i))(each)
         return env.outcome_logits(after), landed
 
-    turns = jax.vmap(jax.vmap(turn, in_axes=(None, 0)), in_axes=(0, None))
-    logits, (landed, transition) = jax.jit(turns)(before, jnp.arange(5, dtype=jnp.int32))
+    @jax.jit
+    def turns(before):
+        every = jax.vmap(jax.vmap(turn, in_axes=(None, 0)), in_axes=(0, None))
+        return every(before, jnp.arange(5, dtype=jnp.int32)), jax.vmap(env.observe)(before).legal
+
+    (logits, (landed, transition)), legal = jax.device_get(turns(before))
     probs = np.exp(np.asarray(logits, np.float64))
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:])[probs.ravel() > 0], landed)
     values = np.zeros(probs.shape)
     values[probs > 0] = oracle.qvalues(flat, gamma=gamma).max(axis=1)
-    returns = np.asarray(transition.reward) + gamma * np.asarray(transition.discount) * values
-    legal = np.asarray(jax.vmap(env.observe)(before).legal)
+    returns = transition.reward + gamma * transition.discount * values
     expected = np.where(legal, (probs * returns).sum(axis=2), -np.inf)
     found = oracle.qvalues(before, gamma=gamma)
     np.testing.assert_allclose(found, expected, atol=2e-6)
@@ -174,12 +178,12 @@ def test_regret(moving: MonstersOracle):
     qvalues = moving.qvalues(before)
     best = qvalues.argmax(axis=1)
     assert (moving.regret(before, best) == 0).all()
-    legal = np.asarray(jax.vmap(env.observe)(before).legal)
+    legal = np.asarray(jax.jit(jax.vmap(env.observe))(before).legal)
     assert np.array_equal(np.isfinite(qvalues), legal)
     worst = np.where(legal, qvalues, np.inf).argmin(axis=1)
     lost = moving.regret(before, worst)
     assert np.isfinite(lost).all() and lost.max() > 1.0
-    over = MonstersState(before.pieces, before.held, before.time, jnp.ones(200, jnp.bool_))
+    over = states(np.asarray(before.pieces), np.asarray(before.held), over=True)
     assert (moving.qvalues(over) == 0).all() and (moving.regret(over, worst) == 0).all()
 
 
@@ -187,16 +191,24 @@ def test_the_greedy_policy_is_the_one_that_plays_its_values():
     """On 2 x 2 cells, against rollouts of the environment itself."""
     env = Monsters(4, distractor=False, bad_item=False)
     oracle, number, steps = MonstersOracle(env), 4000, 8
-    init = jax.jit(jax.vmap(lambda key: env.init(key=key)))
-    step = jax.jit(jax.vmap(lambda state, action, key: env.step(state, action, key=key)))
     choose = jax.vmap(lambda last, *states: jax.tree.map(ft.partial(jnp.where, last), *states))
-    keys = iter(jax.random.split(jax.random.key(0), 2 * steps + 1))
-    state, total = init(jax.random.split(next(keys), number)), np.zeros(number)
-    for _ in range(steps):
+
+    @jax.jit
+    def init(seed):
+        return jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(seed), number))
+
+    @jax.jit
+    def play(state, action, seed):
+        keys = jr.split(jr.fold_in(jr.key(0), seed), number)
+        step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
+        after, transition = step(state, action, keys)
+        return choose(transition.last, init(seed), after), transition.reward
+
+    state, total = init(0), np.zeros(number)
+    for turn in range(1, steps + 1):
         action = np.argmax(oracle.qvalues(state, gamma=0.5), axis=1).astype(np.int32)
-        after, transition = step(state, jnp.asarray(action), jax.random.split(next(keys), number))
-        total += np.asarray(transition.reward)
-        state = choose(transition.last, init(jax.random.split(next(keys), number)), after)
+        state, reward = play(state, action, turn)
+        total += np.asarray(reward)
     exact = oracle.rollout(steps, "greedy", gamma=0.5)
     assert total.mean() == pytest.approx(exact, abs=4 * total.std() / number**0.5)
     # It does not know that the end is near.

@@ -89,12 +89,12 @@ def window(request):
     env = Monsters(observation=request.param)
     states = played(env, games=10, steps=6)
     rng = np.random.default_rng(0)
-    obs = jax.vmap(env.observe)(states)
+    obs = jax.device_get(jax.jit(jax.vmap(env.observe))(states))
     assert obs.legal is not None
-    weights = rng.uniform(size=obs.legal.shape) * np.asarray(obs.legal)
+    weights = rng.uniform(size=obs.legal.shape) * obs.legal
     number = len(states.time)
     rows = Experience(
-        obs=obs,
+        obs=jax.device_put(obs),
         action=jnp.asarray(np.argmax(weights, axis=1), jnp.int32),
         reward=jnp.asarray(rng.normal(size=number), jnp.float32),
         discount=jnp.ones(number, jnp.float32),
@@ -104,21 +104,24 @@ def window(request):
             value=jnp.asarray(rng.normal(size=number), jnp.float32),
         ),
     )
-    return env, states, rows
+    return env, states, jax.device_get(rows)
+
+
+#: What is seen in states of an environment, and a window turned by one of the symmetries.
+observed = eqx.filter_jit(lambda env, states: jax.vmap(env.observe)(states))
+turned = eqx.filter_jit(lambda symmetries, rows, index: symmetries.turned(rows, index))
 
 
 def check(window, symmetries=SYMMETRIES) -> None:
     env, states, rows = window
-    observe = jax.jit(jax.vmap(env.observe))
-    turned = jax.jit(lambda rows, index: symmetries.turned(rows, index))
     for index in range(8):
-        found, moves = turned(rows, jnp.int32(index)), new_moves(index)
+        found, moves = turned(symmetries, rows, np.int32(index)), new_moves(index)
         back = np.argsort(moves)
         expected = eqx.tree_at(
             lambda w: (w.obs, w.action, w.record.weights),
             rows,
             (
-                observe(turned_states(states, index)),
+                observed(env, turned_states(states, index)),
                 moves[rows.action],
                 rows.record.weights[:, back],
             ),
@@ -142,14 +145,14 @@ def test_moves_that_do_not_turn_with_the_board_are_noticed(window, wrong):
 
 def test_each_is_drawn_as_often_and_for_the_whole_window(window):
     _, _, rows = window
-    draw = jax.jit(jax.vmap(lambda key: SYMMETRIES(rows, key=key)))
-    drawn = draw(jr.split(jr.key(0), 400))
+    draw = jax.jit(jax.vmap(lambda key: SYMMETRIES(rows, key=key).obs.features))
+    drawn = jax.device_get(draw(jr.split(jr.key(0), 400)))
     found = []
     for index in range(8):
-        of_one = jax.tree.leaves(SYMMETRIES.turned(rows, index).obs.features)
+        of_one = jax.tree.leaves(turned(SYMMETRIES, rows, np.int32(index)).obs.features)
         same = [
-            np.all(np.asarray(x) == np.asarray(y), axis=tuple(range(1, x.ndim)))
-            for x, y in zip(jax.tree.leaves(drawn.obs.features), of_one, strict=True)
+            np.all(x == np.asarray(y), axis=tuple(range(1, x.ndim)))
+            for x, y in zip(jax.tree.leaves(drawn), of_one, strict=True)
         ]
         found.append(int(np.all(same, axis=0).sum()))
     assert sum(found) == 400

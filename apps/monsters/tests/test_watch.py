@@ -120,16 +120,17 @@ def test_scenes_follow_the_rules(tiny_run, oracle_of):
     """Each state comes of the one before by the move that was shown, and the end of its rewards."""
     trained = load(APP, tiny_run)
     actor, env = named_player(trained, "network", None)[0], build_env(trained.config)
+    moved = jax.jit(lambda state, move: (env.afterstate(state, move), env.observe(state).legal))
     for episode in range(3):
         key = jr.fold_in(jr.key(7), episode)
         scenes = list(_watch._scenes(env, oracle_of(env), actor, 0.85, key))
         *before, last = scenes
         for now, then in zip(before, scenes[1:], strict=True):
-            after = env.afterstate(now.state, jnp.int32(now.thought.action))
+            after, legal = moved(now.state, jnp.int32(now.thought.action))
             assert then.state.pieces[0] in (int(after.pieces[0]), -1)
             assert int(then.state.time) == int(now.state.time) + 1
             assert now.gained == 0 and now.end is None
-            np.testing.assert_array_equal(now.thought.legal, env.observe(now.state).legal)
+            np.testing.assert_array_equal(now.thought.legal, legal)
         over = bool(last.state.over)
         assert last.end is not None
         assert last.gained == (0 if not over else 1 if last.end.startswith("won") else -1)

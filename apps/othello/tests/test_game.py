@@ -44,11 +44,12 @@ def test_whole_games_agree_with_the_rules():
 
 def test_both_engines_think_the_same():
     game, other = new_game(), new_game(env=PgxEnvironment("othello"))
-    for move in random_game(341):
+    for number, move in enumerate(random_game(341)):
         assert game.legal == other.legal and game.mover == other.mover
         np.testing.assert_array_equal(game.features, other.features)
-        jax.tree.map(np.testing.assert_array_equal, game.plan, other.plan)
-        np.testing.assert_array_equal(game.prior, other.prior)
+        if number % 3 == 0 or game.must_pass:
+            jax.tree.map(np.testing.assert_array_equal, game.plan, other.plan)
+            np.testing.assert_array_equal(game.prior, other.prior)
         game, other = game.play(move), other.play(move)
     assert game.over and other.over
 

@@ -6,12 +6,15 @@ import math
 import os
 import shutil
 import signal
+from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 import pytest
 
 from zero_othello.__main__ import APP, main
+from zero_othello._eval import Eval
 from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import Launch, load, Options, train, View
 
@@ -78,8 +81,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(
     like = jax.eval_shape(lambda: params)
     folders = [folder / "parameters" for folder in (tmp_path, tiny_run)]
     first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
-    for x, y in zip(*map(jax.tree.leaves, first), strict=True):
-        assert (x == y).all()
+    jax.tree.map(np.testing.assert_array_equal, *first)
 
 
 def test_the_newest_player_is_loaded(tiny_run, small_config):
@@ -88,18 +90,22 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
     params = eqx.filter(trained.player, eqx.is_array)
     like = jax.eval_shape(lambda: params)
     stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=24)
-    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
-        assert (x == y).all()
+    jax.tree.map(np.testing.assert_array_equal, params, stored)
 
 
 def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_main):
-    """Its config.json names none. It can be loaded, and play against a run with ours."""
+    """Its config.json names none. It can be loaded, and play against a run with ours, which then
+    plans with its engine."""
     stored = json.loads((tiny_run / "config.json").read_text())
     assert stored.pop("env_engine") == "zero"
     (tmp_path / "config.json").write_text(json.dumps(stored))
     shutil.copytree(tiny_run / "parameters", tmp_path / "parameters")
-    assert load(APP, tmp_path).config == dataclasses.replace(small_config, env_engine="pgx")
-    words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 2, "--json"]
+    before = load(APP, tmp_path)
+    assert before.config == dataclasses.replace(small_config, env_engine="pgx")
+    env: Any = before.loop.env
+    other: Any = Eval(str(tmp_path), opponent=str(tiny_run))._opponent(APP, env, 2)
+    assert other.model.env == env and other.planner.num_simulations == 2
+    words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 0, "--json"]
     code, out, _ = run_main(main, "othello")(*words)
     assert code == 0 and json.loads(out.splitlines()[-1])["games"] == 2
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):

@@ -131,9 +131,10 @@ def test_a_start_says_what_it_is_going_to_do(small_config):
     assert much.startswith("4 blocks of 8 environments x 4 rows are 128 (--steps 123 in whole")
     assert re.search(r"2 gradient steps and [\d.]+ [kMG]FLOP of matrix products", work)
     side_by_side = dataclasses.replace(loop, mesh=data_mesh(8), actor_devices=4)
-    assert describe(small_config, side_by_side) == [who, much, work]
     whole = dataclasses.replace(small_config, steps=128)
-    assert describe(whole, loop)[1].startswith("4 blocks of 8 environments x 4 rows are 128;")
+    also, even, too = describe(whole, side_by_side)
+    assert even.startswith("4 blocks of 8 environments x 4 rows are 128;")
+    assert (also, too) == (who, work)
 
 
 def test_a_run_prints_how_long_compiling_took(tiny_run, printed):
@@ -146,7 +147,7 @@ def test_a_run_prints_how_long_compiling_took(tiny_run, printed):
 
 
 def test_eval_prints_one_json_line(spo, tiny_run):
-    code, out, err = spo("eval", tiny_run, "--episodes", 3, "--json")
+    code, out, err = spo("eval", tiny_run, "--episodes", 2, "--json")
     assert (code, err) == (0, "") and out.count("\n") == 1
     row = json.loads(out)
     assert list(row) == [
@@ -160,7 +161,7 @@ def test_eval_prints_one_json_line(spo, tiny_run):
         "steps_trained",
         "train_steps_per_second",
     ]
-    assert (row["env"], row["episodes"], row["length_mean"]) == ("pendulum", 3, 200)
+    assert (row["env"], row["episodes"], row["length_mean"]) == ("pendulum", 2, 200)
     assert row["steps_trained"] == 128 and row["train_steps_per_second"] > 0
     assert row["return_mean"] < 0 < row["return_se"]
 

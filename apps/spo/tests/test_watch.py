@@ -38,7 +38,7 @@ def numbers(pattern: str, text: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def pendulum(tiny_run):
-    return watched(tiny_run)
+    return watched(tiny_run, episodes=1)
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +49,22 @@ def cartpole(cartpole_run):
 def test_every_twentieth_step_is_shown(pendulum):
     """In plain letters."""
     assert pendulum.isascii()
-    assert numbers(r"^step (\d+)", pendulum) == 2 * [*range(0, 201, 20)]
+    assert numbers(r"^step (\d+)", pendulum) == [*range(0, 201, 20)]
     assert "spo on pendulum, 4 particles, 2 deep" in pendulum.splitlines()[0]
 
 
 def test_each_episode_and_the_mean_have_a_line(pendulum, cartpole):
-    for text in (pendulum, cartpole):
+    for text, number in ((pendulum, 1), (cartpole, 2)):
         line = rf"^episode \d: return {NUMBER}, (\d+) steps, (terminated|truncated)$"
         ends = re.findall(line, text, re.M)
         returns, steps = ([float(end[i]) for end in ends] for i in (0, 1))
-        assert len(ends) == 2
-        (mean,) = re.findall(rf"^mean of 2: return {NUMBER}, {NUMBER} steps$", text, re.M)
+        assert len(ends) == number
+        (mean,) = re.findall(rf"^mean of {number}: return {NUMBER}, {NUMBER} steps$", text, re.M)
         assert float(mean[0]) == pytest.approx(np.mean(returns), abs=0.011)
         assert float(mean[1]) == np.mean(steps)
-        assert len(re.findall(r"^end +(?:terminated|truncated)$", text, re.M)) == 2
+        assert len(re.findall(r"^end +(?:terminated|truncated)$", text, re.M)) == number
     # It ends by itself only where it can.
-    assert pendulum.count(", 200 steps, truncated") == 2
+    assert pendulum.count(", 200 steps, truncated") == 1
     assert "cut off" not in cartpole
 
 
@@ -99,8 +99,9 @@ def test_scenes_follow_the_rules(tiny_run):
     *scenes, end = _watch._scenes(env, trained.player, jr.key(3))
     assert [scene.step for scene in scenes] == list(range(200)) and end.step == 200
     state, gained = jax.device_put(scenes[0].state), 0.0
+    step = jax.jit(lambda state, action: env.step(state, action, key=jr.key(0)))
     for now, then in zip(scenes[:20], scenes[1:], strict=False):
-        state, transition = env.step(state, jnp.asarray(now.action), key=jr.key(0))
+        state, transition = step(state, jnp.asarray(now.action))
         gained += float(transition.reward)
         assert then.gained == pytest.approx(gained, abs=1e-3)
         assert float(then.state.angle) == pytest.approx(float(state.angle), abs=1e-3)

@@ -15,11 +15,11 @@ from jaxtyping import PyTree
 from zero_train import (
     AbstractActor,
     data_mesh,
-    init,
     Loop,
     matrix_flops,
     read_lines,
     step as run_step,
+    template,
 )
 from zero_train.app import (
     AbstractCommand,
@@ -117,7 +117,7 @@ def describe(config: Config, loop: Loop) -> list[str]:
     rows = config.envs * config.unroll
     # The arithmetic of a step does not depend on the devices.
     loop = dataclasses.replace(loop, mesh=data_mesh(1), actor_devices=0)
-    shape = jax.eval_shape(lambda key: init(loop, key=key), jax.random.key(0))
+    shape = template(loop)
     online = shape.agent.online
     sizes = {name: _size(getattr(online, name)) for name in ("policy", "critic")}
     flops = matrix_flops(lambda state: run_step(loop, state), shape)

@@ -182,7 +182,10 @@ def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
 def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
     """The player with these arrays, on a device of this process."""
     here = lambda x: x if getattr(x, "is_fully_addressable", True) else x.addressable_data(0)
-    return with_arrays(lambda: _fresh(loop), jax.device_put(jax.tree.map(here, arrays)))
+    # By way of the host, so that they are committed to no device: else so would be the states after
+    # the first move, and acting would be compiled once for the first state and once for the others.
+    arrays = jax.device_get(jax.tree.map(here, arrays))
+    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
 
 
 def _fresh(loop: Loop) -> AbstractActor:

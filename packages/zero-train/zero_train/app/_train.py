@@ -94,7 +94,9 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
                 view.note(f"the run has no checkpoint yet and begins again{had}")
-            prepared = _prepare(config, loop, state, like, stop, view)
+            prepared = state
+            if state is None or record.done < record.num_steps:
+                prepared = _prepare(config, loop, state, like, stop, view)
             if prepared is None:
                 then = "begins the run again"
                 if state is not None:
