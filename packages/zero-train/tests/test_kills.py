@@ -46,6 +46,15 @@ def _logged(run: Run, steps: int) -> Callable[[], bool]:
     return lambda: _steps(run) >= steps
 
 
+def _at_a_step(run: Run, randomly: random.Random, *, evaluated: bool) -> None:
+    """Waits for a random moment after some more steps, the last of which may be evaluated."""
+    last = _steps(run) + randomly.randrange(1, 20)
+    if evaluated:
+        last = _EVERY * (last // _EVERY + 1)
+    run.until(_logged(run, last))
+    time.sleep(randomly.uniform(0, 0.2))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_path, name):
@@ -71,17 +80,12 @@ def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_pat
     for life, number in enumerate(lives):
         began = time.monotonic()
         run = begin("run", "--checkpoint-every=1")
-        before = randomly.randrange(1, 20)
         if life % 3 == 0:
             time.sleep(randomly.uniform(0, starting))
         else:
             run.until(_trains(run))
-            starting, done = time.monotonic() - began, _steps(run)
-            until = done + before
-            if life % 3 == 1:  # when it is about to evaluate
-                until = _EVERY * (until // _EVERY + 1)
-            run.until(_logged(run, until))
-            time.sleep(randomly.uniform(0, 0.2))
+            starting = time.monotonic() - began
+            _at_a_step(run, randomly, evaluated=life % 3 == 1)
         trained = _trains(run)()
         run.processes[0].send_signal(number)
         code = run.processes[0].wait(600)

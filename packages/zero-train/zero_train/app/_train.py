@@ -163,6 +163,7 @@ def _evaluate(
         if not ended(evaluating, stop):
             return
     result = evaluating.result()
+    together("an evaluation")
     record.keep(result)
     sinks.log(record.done, result.metrics)
     view.evaluation(result.figures, result.headline)
@@ -215,10 +216,12 @@ def _first_games(
     """The state after them, played as soon as what collects is compiled."""
     if compiled is not None and jax.process_count() > 1:
         compiled.result()
-    together("the first games")
-    state = init(loop, key=jr.fold_in(jr.key(config.seed), 0))
+    together("the first state")
+    state = jax.block_until_ready(init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
     if compiled is not None:
         compiled.result()
+    # Sums over devices wait for 30 s at most with gloo, and processes compile at different speeds.
+    together("the first games")
     return fill(loop, state)
 
 
