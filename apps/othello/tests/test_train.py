@@ -21,6 +21,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
     assert {
         "config.json",
         "metrics.jsonl",
+        "starts.jsonl",
         "timings.jsonl",
         "evaluations.jsonl",
         "elo.json",

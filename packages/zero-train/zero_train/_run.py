@@ -173,7 +173,7 @@ def _numpy(value: Any) -> np.ndarray:
 
 
 _CONFIG = "config.json"
-_LINES = ("metrics", "timings", "evaluations")
+_LINES = ("metrics", "timings", "evaluations", "starts")
 
 
 class RunFolder:
@@ -184,6 +184,7 @@ class RunFolder:
         writes the same bytes as one that was not.
     - `timings.jsonl`: the duration of each step.
     - `evaluations.jsonl`: one line per evaluation.
+    - `starts.jsonl`: what the run was started with, and resumed with.
 
     `create` makes one. Close it at the end, or use it in a `with` statement.
 
@@ -267,11 +268,12 @@ class RunFolder:
     def begin_again(self) -> pathlib.Path | None:
         """Moves the files of a run that has to start again into a folder inside this one.
 
-        **Returns:** this folder, with everything but the configuration; `None` where no line had
-        been written and nothing was moved.
+        **Returns:** this folder, with everything but the configuration; `None` where no step was
+        logged and nothing was moved.
         """
         aside = None
-        if any(lines.path.stat().st_size for lines in self._lines.values()):
+        logs = [lines.path for name, lines in self._lines.items() if name != "starts"]
+        if any(path.stat().st_size for path in logs):
             aside = self._put_aside()
         together("RunFolder.begin_again")
         return aside
@@ -304,6 +306,10 @@ class RunFolder:
     def log_evaluation(self, step: int, *rows: Mapping[str, Any]) -> None:
         """Writes the rows of one evaluation."""
         self._append("evaluations", step, *rows)
+
+    def log_start(self, step: int, origin: Mapping[str, Any]) -> None:
+        """Writes what the run goes on with after `step`."""
+        self._append("starts", step, origin)
 
     def _append(self, name: str, step: int, *rows: Mapping[str, Any]) -> None:
         if name in self._lines:

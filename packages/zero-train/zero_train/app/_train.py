@@ -36,6 +36,7 @@ from .. import (
     template,
 )
 from .._disk import of_writer, together
+from .._origin import origin_of
 from .._step import collect_half, learn_half
 from ._app import App, built, player_arrays, player_of, player_shapes, write_report
 from ._background import ended, in_background
@@ -86,6 +87,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
+        folder.log_start(record.done, _origin(config))
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
             _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
@@ -105,6 +107,11 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
             if record.done == record.num_steps:
                 folder.write(_FINISHED, f"{record.done} steps\n")
     return True
+
+
+def _origin(config: AbstractConfig) -> dict[str, Any]:
+    package = type(config).__module__.partition(".")[0]
+    return origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
 
 
 def _run_steps(
