@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -342,9 +343,9 @@ def handover_of(loop: Loop, state: LoopState) -> Any:
 # A state before anything has been collected.
 
 
-def fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
+def fresh(loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
     akey, ekey, lkey = jr.split(key, 3)
-    agent = loop.agent.init(key=akey)
+    agent = fresh_agent(loop, akey, player)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
     keys = row_keys(ekey, indices)
@@ -360,6 +361,18 @@ def fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
         return state
     handover = Handover(actor_arrays(loop, agent), rows, lkey, zero)
     return dataclasses.replace(state, handover=handover)
+
+
+def fresh_agent(
+    loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None
+) -> PyTree[Array]:
+    if player is None:
+        return loop.agent.init(key=key)
+    begin: Any = loop.agent.init
+    if "actor" not in inspect.signature(begin).parameters:
+        name = type(loop.agent).__name__
+        raise ValueError(f"{name} cannot start from a trained player: its `init` takes no `actor`.")
+    return begin(key=key, actor=player)
 
 
 def shapes_of(loop: Loop) -> LoopState:

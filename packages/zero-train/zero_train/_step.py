@@ -12,7 +12,7 @@ import jax.random as jr
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from ._agent import Experience
+from ._agent import AbstractActor, Experience
 from ._collect import Episodes
 from ._learning import with_arrays
 from ._loop import (
@@ -38,15 +38,23 @@ from ._mesh import by_rows, places, send, split_places
 _MAX_FILLS = 1_000
 
 
-def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
+def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
     """Fresh parameters and environments and an empty buffer, laid out over the mesh.
 
     With `loop.actor_devices`, the first rows are collected as well.
+
+    **Arguments:**
+
+    - `player`: an actor of the loop's agent, whose networks the agent begins with.
+
+    **Raises:** `ValueError` where the player's networks do not fit the agent's.
     """
     # One program has one set of devices: all is made where it is learned from, then sent.
     learner = dataclasses.replace(loop, mesh=loop.learner_mesh, actor_devices=0)
-    build = ft.partial(fresh, loop)
-    state = jax.jit(build, out_shardings=shardings(learner, shapes_of(loop)))(key)
+    arrays, static = eqx.partition(player, eqx.is_array)
+    arrays = jax.device_get(arrays)  # which may be on another device than those of the mesh
+    build = lambda key, arrays: fresh(loop, key, eqx.combine(arrays, static))
+    state = jax.jit(build, out_shardings=shardings(learner, shapes_of(loop)))(key, arrays)
     if not loop.actor_devices:
         return state
     return _act_ahead(loop, send(state, shardings(loop, state)))
