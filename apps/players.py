@@ -9,7 +9,6 @@ configuration, the command and the commit of its run, and its strength: what eac
 import contextlib
 import io
 import json
-import pathlib
 import shlex
 import sys
 from typing import Any

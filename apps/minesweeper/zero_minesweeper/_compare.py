@@ -51,10 +51,11 @@ class Compare(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(self.load(app))
+        agents = self.agents or _EVERYBODY
+        seat = self.table.at(app, self, agents)
         env = seat.env
         # Unknown names raise an error before the first agent plays.
-        players = seat.agents(self.agents or _EVERYBODY)
+        players = seat.agents(agents)
         known = KNOWN if is_usual(env) else {}
         if not self.json:
             print(f"{self.boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")

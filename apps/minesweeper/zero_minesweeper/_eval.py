@@ -49,7 +49,7 @@ class Eval(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(self.load(app))
+        seat = self.table.at(app, self, [self.agent])
         name, env = self.agent, seat.env
         actor = seat.agent(name)
         measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)

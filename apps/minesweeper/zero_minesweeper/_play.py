@@ -42,7 +42,7 @@ class Play(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = TABLE_BOUNDS
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(self.load(app))
+        seat = self.table.at(app, self, [self.agent])
         seed = secrets.randbits(32) if self.seed is None else self.seed
         Session(seat, self.agent, Console(), seed=seed).run()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, PlanningActor
-from zero_train.app import Bounds, Trained, UsageError
+from zero_train.app import AbstractPlayerCommand, App, Bounds, PRETRAINED, Trained, UsageError
 
-from ._agents import build_agent, PLANNING
+from ._agents import build_agent, NETWORKED, PLANNING
 from ._build import build_env
 from ._config import Config, MOST_LAYOUTS, SIDES, SIMULATIONS
 
@@ -89,14 +89,19 @@ class TableArguments:
     simulations: int | None = None
     """belief: simulations per searched move; by default the run's."""
 
-    def at(self, trained: Trained[Config]) -> Table:
-        """The table of a trained player: other flags are as in its configuration.
+    def at(self, app: App[Config], command: AbstractPlayerCommand, agents: Sequence[str]) -> Table:
+        """The table of the run of a command: other flags are as in its configuration. Where none is
+        named and no agent needs a network, none is loaded.
 
-        **Raises:** [`zero_train.app.UsageError`][] for an impossible board.
+        **Raises:** see [`zero_train.app.load`][]; also [`zero_train.app.UsageError`][] for an
+        impossible board.
         """
+        needed = command.run != PRETRAINED or set(agents) & set(NETWORKED)
+        trained = command.load(app) if needed else None
+        usual = Config() if trained is None else trained.config
         given = dataclasses.asdict(self)
         layouts, simulations = given["layouts"], given.pop("simulations")
         given["player_simulations"] = simulations
         chosen = {name: value for name, value in given.items() if value is not None}
-        config = dataclasses.replace(trained.config, **chosen)
+        config = dataclasses.replace(usual, **chosen)
         return Table(build_env(config), config, trained, layouts, simulations)

@@ -41,7 +41,7 @@ class Watch(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": (1, 10**8), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config]) -> None:
-        seat, console = self.table.at(self.load(app)), Console(highlight=False)
+        seat, console = self.table.at(app, self, [self.agent]), Console(highlight=False)
         numbers = {"boards": self.boards, "seed": self.seed}
         look_on(seat, self.agent, **numbers, delay=self.delay, console=console)
 

@@ -14,7 +14,7 @@ from zero_monsters._config import Config, PRESETS
     [
         (
             ["trian"],
-            "no command is called 'trian'; choose one of train, plan, eval, watch, report.",
+            "no command is called 'trian'; choose one of train, plan, eval, watch, report, export.",
         ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
@@ -43,7 +43,6 @@ from zero_monsters._config import Config, PRESETS
             "--shards 8 does not divide over the 7 of 8 devices that learn; give",
         ),
         (["train", "--devices", "2", "--actor-devices", "2"], "actor_devices=2 of 2 device(s)"),
-        (["eval"], "run"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (
             ["eval", "nowhere", "--rollouts", "1"],

@@ -69,6 +69,7 @@ from ._players import (
     has_player as has_player,
     load as load,
     player_file as player_file,
+    PRETRAINED as PRETRAINED,
     save_player as save_player,
     Trained as Trained,
 )

@@ -370,10 +370,11 @@ def complete(kind: type[Any], stored: Any) -> dict[str, Any]:
     known = set(inspect.signature(kind).parameters)
     absent = {name: value for name, value in inherited(kind, "absent").items() if name in known}
     stored = {**absent, **stored}
-    if lacking := known - set(stored):
-        raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
-    if more := set(stored) - known:
-        raise ValueError(f"it has {', '.join(sorted(more))}, which this version does not know")
+    lacking, unknown = (", ".join(sorted(x)) for x in (known - set(stored), set(stored) - known))
+    faults = [f"lacks {lacking}"] if lacking else []
+    faults += [f"has {unknown}, which this version does not know"] if unknown else []
+    if faults:
+        raise ValueError(f"it {', and '.join(faults)}")
     return stored
 
 

@@ -32,6 +32,7 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: What a file of a player is called after its name.
 SUFFIX = ".safetensors"
+#: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"
 
 
@@ -136,10 +137,10 @@ def player_file(
         found = getattr(usual, "env", PRETRAINED)
     known = player_names(app)
     if app.players is None or found not in known:
-        has = f"players of {', '.join(known)}" if known else "no trained player"
+        has = f"players of {', '.join(known)}, and none of {found}"
         raise UsageError(
-            f"`{app.name}` comes with {has}, and none of {found}; give the folder of a run, as "
-            f"`{app.name} train --out` made it."
+            f"`{app.name}` comes with {has if known else 'no trained player'}; give the folder of "
+            f"a run, as `{app.name} train --out` made it."
         )
     return app.players / f"{found}{SUFFIX}"
 
