@@ -103,7 +103,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "compare", "watch", "play"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, minesweeper, command):
-    from zero_minesweeper.__main__ import APP
+    from zero_minesweeper._app import APP
 
     kind = APP.commands[command]
     check_every_number(minesweeper, command, kind)

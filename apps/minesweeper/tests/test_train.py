@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from zero_minesweeper.__main__ import APP
 from zero_minesweeper._agents import FOLLOWED
+from zero_minesweeper._app import APP
 from zero_minesweeper._eval import Eval
 from zero_minesweeper._table import TableArguments
 from zero_train import Checkpoints, read_lines

@@ -147,7 +147,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["plan", "eval", "watch"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, monsters, command):
-    from zero_monsters.__main__ import APP
+    from zero_monsters._app import APP
 
     kind = APP.commands[command]
     check_every_number(monsters, command, kind)

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_monsters.__main__ import APP
+from zero_monsters._app import APP
 from zero_monsters._build import build_env
 from zero_monsters._eval import named_player
 from zero_search import read_tree

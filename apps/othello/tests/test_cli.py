@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from zero_othello.__main__ import APP, main
+from zero_othello.__main__ import main
+from zero_othello._app import APP
 
 
 @pytest.fixture

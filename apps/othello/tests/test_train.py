@@ -11,7 +11,8 @@ import equinox as eqx
 import jax
 import pytest
 
-from zero_othello.__main__ import APP, main
+from zero_othello.__main__ import main
+from zero_othello._app import APP
 from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import Launch, load, Options, train, View
 
