@@ -1,9 +1,10 @@
 """Makes the trained players that come with the apps: `uv run python apps/players.py NAME RUN`.
 
 NAME is a line of the table below, and RUN the folder of a run of it: the table has the command that
-trains one. The player is rounded to 16 bits and written into the source of its app, with its
-configuration, the command and the commit of its run, and its strength: what each of the commands of
-`eval` prints about it. What they print of the run itself, without rounding, is kept beside it.
+trains one, `uv run zero train ... --out runs/NAME` from a clean checkout. The player is rounded to
+16 bits and written into the source of its app, with its configuration, the command and the commit
+of its run, and its strength: what each of the commands of `eval` prints about it. What they print
+of the run itself, without rounding, is kept beside it.
 """
 
 import contextlib
@@ -18,24 +19,24 @@ from zero_train.app import App, errors_of, load, run, save_player, start_jax, Us
 
 
 APPS = zero.APPS
-#: By name: the app, its player, the flags of `train`, and those of `eval`.
+#: By name: the app, its player, the command of `zero` that trains it, and the flags of `eval`.
 PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
         "pretrained",
-        "--steps 150",
+        "train othello --preset quick --steps 12000",  # two hours on two cores
         ["--opponent positional --games 400 --simulations 0", "--opponent uct --games 40"],
     ),
     "connect_four": (
         "zero",
         "pgx/connect_four",
-        "pgx/connect_four",
+        "train pgx/connect_four --preset quick --steps 2000",
         ["--games 400 --simulations 0"],
     ),
-    "minesweeper": ("minesweeper", "pretrained", "--steps 40", ["--boards 500"]),
-    "monsters": ("monsters", "pretrained", "--steps 150", ["--rollouts 500"]),
-    "cartpole": ("spo", "cartpole", "--env cartpole --steps 10240", ["--episodes 128"]),
-    "pendulum": ("spo", "pendulum", "--env pendulum --steps 30720", ["--episodes 128"]),
+    "minesweeper": ("minesweeper", "pretrained", "train minesweeper", ["--boards 200"]),
+    "monsters": ("monsters", "pretrained", "train monsters", ["--rollouts 500"]),
+    "cartpole": ("spo", "cartpole", "train cartpole", ["--episodes 128"]),
+    "pendulum": ("spo", "pendulum", "train pendulum", ["--episodes 128"]),
 }
 
 
