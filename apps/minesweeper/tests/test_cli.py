@@ -39,12 +39,11 @@ def test_figures_to_read(minesweeper):
         (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
         (["eval", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
-        (["eval", "--mines", 100], "100 cells hold 0 to 99 mines"),
+        (["eval", "--agent", "rules", "--mines", 100], "100 cells hold 0 to 99 mines"),
         (["eval", "--rows", 1], "--rows 1 was given; give 2 to 100."),
         (["eval", "--rows", 100000, "--columns", 100000], "--rows 100000 was given; give 2 to"),
         (["train", "--rows", 100000, "--columns", 100000], "--rows 100000 was given; give 2 to"),
-        (["eval", "--max-states", 100], "max_states=100"),
-        (["eval", "--agent", "network"], "network needs a trained network"),
+        (["eval", "--agent", "rules", "--max-states", 100], "max_states=100"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
         (["compare", "--agents", "tiebreak", "cheat"], "agent 'cheat' is unknown"),
         (["train", "--mines", 200], "100 cells hold 0 to 99 mines"),
@@ -53,7 +52,10 @@ def test_figures_to_read(minesweeper):
         (["train", "--devices", 3], "--shards 8 does not divide over 3 devices"),
         (["eval", "--layouts", 0], "--layouts 0 was given; give 1 to 65536."),
         (["eval", "--boards", 10**12], "--boards 1000000000000 was given; give 2 to 100000000."),
-        (["eval", "--layouts", 8], "--layouts does not apply to tiebreak; it is for belief,"),
+        (
+            ["eval", "--agent", "tiebreak", "--layouts", 8],
+            "--layouts does not apply to tiebreak; it is for belief,",
+        ),
         (
             ["compare", "--agents", "rules", "hindsight-8", "--simulations", 8],
             "--simulations does not apply to rules, hindsight-8; it is for belief, belief-constant",
@@ -102,7 +104,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "compare", "watch", "play"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, minesweeper, command):
-    from zero_minesweeper.__main__ import APP
+    from zero_minesweeper._app import APP
 
     kind = APP.commands[command]
     check_every_number(minesweeper, command, kind)

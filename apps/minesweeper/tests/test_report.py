@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from zero_minesweeper.__main__ import APP
+from zero_minesweeper._app import APP
 from zero_train.app import write_report
 
 

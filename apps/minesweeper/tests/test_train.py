@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from zero_minesweeper.__main__ import APP
 from zero_minesweeper._agents import FOLLOWED
+from zero_minesweeper._app import APP
+from zero_minesweeper._eval import Eval
 from zero_minesweeper._table import TableArguments
 from zero_train import Checkpoints, read_lines
 from zero_train.app import load, Options, train
@@ -21,6 +22,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
     assert {
         "config.json",
         "metrics.jsonl",
+        "starts.jsonl",
         "timings.jsonl",
         "evaluations.jsonl",
         "events",
@@ -75,18 +77,18 @@ def test_the_newest_player_is_loaded(tiny_run, small_config):
 
 def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):
     """One network serves boards of every size."""
-    seat = TableArguments().at(APP, str(tiny_run))
+    command = Eval(str(tiny_run))
+    seat = TableArguments().at(APP, command, ["network"])
     assert (seat.env.rows, seat.env.columns, seat.env.num_mines, seat.env.max_states) == (
         3,
         4,
         2,
         32,
     )
-    assert (
-        seat.config.player_simulations == small_config.player_simulations
-        and seat.usual_agent == "belief"
-    )
-    other = TableArguments(rows=4, mines=3).at(APP, str(tiny_run))
+    assert seat.config.player_simulations == small_config.player_simulations
+    # Also where no agent needs its network.
+    assert TableArguments().at(APP, command, ["rules"]).env == seat.env
+    other = TableArguments(rows=4, mines=3).at(APP, command, ["network"])
     assert (other.env.rows, other.env.columns, other.env.num_mines) == (4, 4, 3)
     state = other.env.init(key=jax.random.key(0))
     agent = other.agent("network")

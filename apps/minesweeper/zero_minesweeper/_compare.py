@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import tyro
 
-from zero_train.app import AbstractCommand, App, Bounds
+from zero_train.app import AbstractPlayerCommand, App, Bounds
 
 from ._config import Config
 from ._eval import BOARDS, measure_agent, result_row
@@ -24,6 +24,8 @@ _EVERYBODY = (
     "hindsight-32",
     "hindsight-128",
     "belief-constant",
+    "network",
+    "belief",
 )
 _HEADER = (
     f"{'agent':>16} {'wins':>17} {'raw':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
@@ -32,14 +34,11 @@ _HEADER = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Compare(AbstractCommand):
+class Compare(AbstractPlayerCommand):
     """Compare agents on the same boards, and with known results."""
 
-    run: tyro.conf.Positional[str | None] = None
-    """The folder of a run, for the agents that need its network."""
     agents: tuple[str, ...] = ()
-    """As for eval; hindsight-32 has 32 layouts. By default all agents, network and belief only with
-    a run."""
+    """As for eval; hindsight-32 has 32 layouts. By default all agents."""
     boards: int = 2000
     """The number of boards."""
     seed: int = 0
@@ -52,11 +51,11 @@ class Compare(AbstractCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(app, self.run)
+        agents = self.agents or _EVERYBODY
+        seat = self.table.at(app, self, agents)
         env = seat.env
-        every = _EVERYBODY if self.run is None else (*_EVERYBODY, "network", "belief")
         # Unknown names raise an error before the first agent plays.
-        players = seat.agents(self.agents or every)
+        players = seat.agents(agents)
         known = KNOWN if is_usual(env) else {}
         if not self.json:
             print(f"{self.boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")

@@ -11,7 +11,7 @@ import tyro
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, Loop
-from zero_train.app import AbstractCommand, App, Bounds, Evaluate, EvaluationResult, RunFiles
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Evaluate, EvaluationResult, RunFiles
 
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
@@ -31,14 +31,12 @@ _PICTURED = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractCommand):
+class Eval(AbstractPlayerCommand):
     """Measure an agent. It observes the visible board and the number of mines only."""
 
-    run: tyro.conf.Positional[str | None] = None
-    """The folder of a run, for the agents that need its network."""
-    agent: str | None = None
-    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random; by default
-    belief with a run and tiebreak without one."""
+    agent: str = "belief"
+    """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random. The first
+    three have the network of the run."""
     boards: int = 2000
     """The number of boards, which are the same for every agent."""
     seed: int = 0
@@ -51,8 +49,8 @@ class Eval(AbstractCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(app, self.run)
-        name, env = self.agent or seat.usual_agent, seat.env
+        seat = self.table.at(app, self, [self.agent])
+        name, env = self.agent, seat.env
         actor = seat.agent(name)
         measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
         row = result_row(name, measured)

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from zero_train import AbstractActor
-from zero_train.app import AbstractCommand, App, Bounds, Dialogue
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Dialogue
 
 from ._config import Config
 from ._game import Game
@@ -30,12 +30,10 @@ _OVER = 'This game is over; "new" starts another'
 
 
 @dataclasses.dataclass(frozen=True)
-class Play(AbstractCommand):
+class Play(AbstractPlayerCommand):
     """Play in the terminal. Hints and a map of the risks are available."""
 
-    run: tyro.conf.Positional[str | None] = None
-    """The folder of a run, for the agents that need its network."""
-    agent: str | None = None
+    agent: str = "belief"
     """The agent that gives hints; as for eval."""
     seed: int | None = None
     """The seed of the boards, which are those of eval; by default a random one, which is shown."""
@@ -44,9 +42,9 @@ class Play(AbstractCommand):
     bounds: ClassVar[Bounds] = TABLE_BOUNDS
 
     def __call__(self, app: App[Config]) -> None:
-        seat = self.table.at(app, self.run)
+        seat = self.table.at(app, self, [self.agent])
         seed = secrets.randbits(32) if self.seed is None else self.seed
-        Session(seat, self.agent or seat.usual_agent, Console(), seed=seed).run()
+        Session(seat, self.agent, Console(), seed=seed).run()
 
 
 class Session:

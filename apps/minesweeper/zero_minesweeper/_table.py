@@ -6,9 +6,9 @@ from typing import Any
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, PlanningActor
-from zero_train.app import App, Bounds, load, Trained, UsageError
+from zero_train.app import AbstractPlayerCommand, App, Bounds, PRETRAINED, Trained, UsageError
 
-from ._agents import build_agent, PLANNING
+from ._agents import build_agent, NETWORKED, PLANNING
 from ._build import build_env
 from ._config import Config, MOST_LAYOUTS, SIDES, SIMULATIONS
 
@@ -30,11 +30,6 @@ class Table:
     trained: Trained[Config] | None = None
     layouts: int | None = None
     simulations: int | None = None
-
-    @property
-    def usual_agent(self) -> str:
-        """The default agent."""
-        return "tiebreak" if self.trained is None else "belief"
 
     def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
         """The agents of these names.
@@ -81,27 +76,28 @@ class TableArguments:
     """The board and the budget of agents."""
 
     rows: int | None = None
-    """Rows of the board; by default the run's, or 10."""
+    """Rows of the board; by default the run's."""
     columns: int | None = None
-    """Columns of the board; by default the run's, or 10."""
+    """Columns of the board; by default the run's."""
     mines: int | None = None
-    """Mines on the board; by default the run's, or 10. The first cell may be a mine."""
+    """Mines on the board; by default the run's. The first cell may be a mine."""
     max_states: int | None = None
-    """Maximum number of states of the exact posterior, a power of two; by default the run's, or
-    512."""
+    """Maximum number of states of the exact posterior, a power of two; by default the
+    run's."""
     layouts: int | None = None
-    """hindsight, belief: layouts per move; by default 128 for hindsight, the run's or 256 for
-    belief."""
+    """hindsight, belief: layouts per move; by default 128 for hindsight, the run's for belief."""
     simulations: int | None = None
-    """belief: simulations per searched move; by default the run's, or 512."""
+    """belief: simulations per searched move; by default the run's."""
 
-    def at(self, app: App[Config], run: str | None) -> Table:
-        """The table of a run or of none: other flags are as in its configuration, or `Config()`.
+    def at(self, app: App[Config], command: AbstractPlayerCommand, agents: Sequence[str]) -> Table:
+        """The table of the run of a command: other flags are as in its configuration. Where none is
+        named and no agent needs a network, none is loaded.
 
         **Raises:** see [`zero_train.app.load`][]; also [`zero_train.app.UsageError`][] for an
         impossible board.
         """
-        trained = None if run is None else load(app, run)
+        needed = command.run != PRETRAINED or set(agents) & set(NETWORKED)
+        trained = command.load(app) if needed else None
         usual = Config() if trained is None else trained.config
         given = dataclasses.asdict(self)
         layouts, simulations = given["layouts"], given.pop("simulations")

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from zero_train.app import AbstractCommand, App, Bounds, is_plain, screen
+from zero_train.app import AbstractPlayerCommand, App, Bounds, is_plain, screen
 
 from ._config import Config
 from ._game import Advice, Game
@@ -24,12 +24,10 @@ _Moment = tuple[str, Game, Advice | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch(AbstractCommand):
+class Watch(AbstractPlayerCommand):
     """Watch an agent play, with the probability of a mine in each cell."""
 
-    run: tyro.conf.Positional[str | None] = None
-    """The folder of a run, for the agents that need its network."""
-    agent: str | None = None
+    agent: str = "belief"
     """As for eval."""
     boards: int = 5
     """The number of boards: the first ones that eval plays with this seed."""
@@ -43,9 +41,9 @@ class Watch(AbstractCommand):
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": (1, 10**8), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config]) -> None:
-        seat, console = self.table.at(app, self.run), Console(highlight=False)
-        name, numbers = self.agent or seat.usual_agent, {"boards": self.boards, "seed": self.seed}
-        look_on(seat, name, **numbers, delay=self.delay, console=console)
+        seat, console = self.table.at(app, self, [self.agent]), Console(highlight=False)
+        numbers = {"boards": self.boards, "seed": self.seed}
+        look_on(seat, self.agent, **numbers, delay=self.delay, console=console)
 
 
 def look_on(

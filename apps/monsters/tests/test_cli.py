@@ -14,7 +14,7 @@ from zero_monsters._config import Config, PRESETS
     [
         (
             ["trian"],
-            "no command is called 'trian'; choose one of train, plan, eval, watch, report.",
+            "no command is called 'trian'; choose one of train, plan, eval, watch, report, export.",
         ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
@@ -43,7 +43,6 @@ from zero_monsters._config import Config, PRESETS
             "--shards 8 does not divide over the 7 of 8 devices that learn; give",
         ),
         (["train", "--devices", "2", "--actor-devices", "2"], "actor_devices=2 of 2 device(s)"),
-        (["eval"], "run"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (
             ["eval", "nowhere", "--rollouts", "1"],
@@ -148,7 +147,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["plan", "eval", "watch"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, monsters, command):
-    from zero_monsters.__main__ import APP
+    from zero_monsters._app import APP
 
     kind = APP.commands[command]
     check_every_number(monsters, command, kind)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zero_envs import Monsters
-from zero_monsters.__main__ import APP
+from zero_monsters._app import APP
 from zero_monsters._report import OPTIMUM
 from zero_train.app import write_report
 

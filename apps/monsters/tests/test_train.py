@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_monsters.__main__ import APP
+from zero_monsters._app import APP
 from zero_monsters._build import build_env
 from zero_monsters._eval import named_player
 from zero_search import read_tree
@@ -26,6 +26,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
     assert {
         "config.json",
         "metrics.jsonl",
+        "starts.jsonl",
         "timings.jsonl",
         "evaluations.jsonl",
         "events",

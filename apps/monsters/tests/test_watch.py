@@ -14,7 +14,7 @@ from rich.console import Console
 
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
-from zero_monsters.__main__ import APP
+from zero_monsters._app import APP
 from zero_monsters._build import build_env
 from zero_monsters._eval import named_player
 from zero_monsters._scene import COLOURS, draw, ending, MOVES, Scene, Thought

@@ -5,19 +5,17 @@ import json as json_text
 from typing import Any, ClassVar
 
 import jax.random as jr
-import tyro
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import Monsters
 from zero_train import AbstractActor, Loop
 from zero_train.app import (
-    AbstractCommand,
+    AbstractPlayerCommand,
     App,
     as_usage_error,
     Bounds,
     Evaluate,
     EvaluationResult,
-    load,
     RunFiles,
     Trained,
 )
@@ -36,11 +34,9 @@ HEADER = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractCommand):
+class Eval(AbstractPlayerCommand):
     """Measure the player of a run."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     planner: str = "chance"
     """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
@@ -55,7 +51,7 @@ class Eval(AbstractCommand):
     bounds: ClassVar[Bounds] = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
 
     def __call__(self, app: App[Config]) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         actor, number = named_player(trained, self.planner, self.simulations)
         env = build_env(trained.config)
         row = result_row(

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 import numpy as np
-import tyro
 from jaxtyping import Float, PRNGKeyArray
 from rich.console import Console
 
 from zero_envs import Monsters
 from zero_search import Plan
 from zero_train import AbstractActor, PlanRecord
-from zero_train.app import AbstractCommand, App, Bounds, Episode, is_plain, load, screen
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Episode, is_plain, screen
 
 from ._build import build_env
 from ._config import Config, SIMULATIONS
@@ -27,15 +26,13 @@ from .oracle import MonstersOracle
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch(AbstractCommand):
+class Watch(AbstractPlayerCommand):
     """Watch the player of a run, with the plan's Q-values and the exact ones for every move.
 
     In a terminal the picture is updated in place. Otherwise the pictures are printed one after
     another, as plain text and without delay.
     """
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     planner: str = "chance"
     """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
@@ -54,7 +51,7 @@ class Watch(AbstractCommand):
     }
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         actor, number = named_player(trained, self.planner, self.simulations)
         console = console or Console(highlight=False)
         alone = self.planner == "network"

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from zero_othello.__main__ import APP, main
+from zero_othello.__main__ import main
+from zero_othello._app import APP
 
 
 @pytest.fixture
@@ -20,7 +21,6 @@ def othello(run_main):
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
-        (["eval"], "run"),
         (["train", "--simulation", "8"], "--simulation is no flag of othello train; did you mean"),
         (["train", "--seed", 2**70], "--seed 1180591620717411303424 was given; give 0 to 4294967"),
         (

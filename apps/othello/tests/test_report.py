@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from zero_othello.__main__ import APP
+from zero_othello._app import APP
 from zero_train.app import write_report
 
 

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from zero_othello.__main__ import APP, main
+from zero_othello.__main__ import main
+from zero_othello._app import APP
 from zero_othello._eval import Eval
 from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import Launch, load, Options, train, View
@@ -24,6 +25,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
     assert {
         "config.json",
         "metrics.jsonl",
+        "starts.jsonl",
         "timings.jsonl",
         "evaluations.jsonl",
         "elo.json",

@@ -2,20 +2,18 @@
 
 import dataclasses
 import json as json_text
-import pathlib
 from typing import Any, ClassVar
 
 import jax.random as jr
-import tyro
 
 from zero_envs import AbstractDiscreteEnvironment
 from zero_train import AbstractActor
 from zero_train.app import (
-    AbstractCommand,
+    AbstractPlayerCommand,
     App,
     as_usage_error,
     Bounds,
-    load,
+    has_player,
     measure,
     UsageError,
     with_simulations,
@@ -27,13 +25,11 @@ from ._ladder import OPENING_PLIES
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractCommand):
+class Eval(AbstractPlayerCommand):
     """Play a match against a fixed opponent or another run."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     opponent: str = "random"
-    """random, greedy, positional, uct, or the folder of another run."""
+    """random, greedy, positional, uct, or another run, file or name of a player."""
     games: int = 100
     """An even number, because each opening of 6 random plies is played with both colours."""
     simulations: int | None = None
@@ -49,7 +45,7 @@ class Eval(AbstractCommand):
     def __call__(self, app: App[Config]) -> None:
         if self.games % 2:
             raise UsageError(f"--games {self.games} was given; give an even number.")
-        trained = load(app, self.run)
+        trained = self.load(app)
         number = trained.config.player_simulations if self.simulations is None else self.simulations
         env: Any = trained.loop.env  # whose actions are discrete
         player, other = with_simulations(trained.player, number), self._opponent(app, env, number)
@@ -79,11 +75,11 @@ class Eval(AbstractCommand):
         self, app: App[Config], env: AbstractDiscreteEnvironment, simulations: int
     ) -> AbstractActor:
         name = self.opponent
-        if name not in OPPONENTS and pathlib.Path(name).is_dir():
-            other: Any = load(app, name).player
+        if name not in OPPONENTS and has_player(app, name):
+            other: Any = self.load(app, name).player
             # Its run may have the other engine, but the states are those of this run's.
             model = dataclasses.replace(other.model, env=env)
             return with_simulations(dataclasses.replace(other, model=model), simulations)
         with as_usage_error():
-            # Where it is not a folder either, the error lists the names.
+            # Where it is no player either, the error lists the names.
             return opponent(name, env)

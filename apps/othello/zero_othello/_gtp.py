@@ -14,10 +14,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-import tyro
-
 from zero_train import NonFiniteError
-from zero_train.app import AbstractCommand, App, Bounds, Game
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Game
 
 from ._board import Board, Colour, draw, PASS, position_of, SIZE
 from ._config import Config, SIMULATIONS
@@ -31,11 +29,9 @@ _SYNTAX = "syntax error"
 
 
 @dataclasses.dataclass(frozen=True)
-class Gtp(AbstractCommand):
+class Gtp(AbstractPlayerCommand):
     """Serve a trained player over the Go Text Protocol, version 2, on stdin and stdout."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration."""
@@ -43,7 +39,7 @@ class Gtp(AbstractCommand):
     bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
 
     def __call__(self, app: App[Config]) -> None:
-        start = new_game(app, self.run, self.simulations, 0)
+        start = new_game(self.load(app), self.simulations, 0)
         # Compiles everything: controllers wait longer for the first answer than for a move.
         start.play(int(start.plan.action))
         serve(GtpEngine(start), sys.stdin, ft.partial(print, end="", flush=True))

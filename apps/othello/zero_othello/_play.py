@@ -4,21 +4,26 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax.random as jr
-import tyro
 from rich.console import Console
 
-from zero_train.app import AbstractCommand, App, Bounds, Game, load, Session, with_simulations
+from zero_train.app import (
+    AbstractPlayerCommand,
+    App,
+    Bounds,
+    Game,
+    Session,
+    Trained,
+    with_simulations,
+)
 
 from ._board import Board, Colour
 from ._config import Config, SIMULATIONS
 
 
 @dataclasses.dataclass(frozen=True)
-class Play(AbstractCommand):
+class Play(AbstractPlayerCommand):
     """Play against a trained player in the terminal."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration."""
@@ -30,18 +35,17 @@ class Play(AbstractCommand):
     bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
 
     def __call__(self, app: App[Config]) -> None:
-        start = new_game(app, self.run, self.simulations, self.seed)
+        start = new_game(self.load(app), self.simulations, self.seed)
         Session(start, Console(), first=self.colour == "black").run()
 
 
-def new_game(app: App[Config], run: str, simulations: int | None, seed: int) -> Game:
-    """A game with the player of a run.
+def new_game(trained: Trained[Config], simulations: int | None, seed: int) -> Game:
+    """A game with a trained player.
 
     **Arguments:**
 
     - `simulations`: simulations a move, 0 for the network without a search; by default those of the
         run's configuration.
     """
-    trained = load(app, run)
     actor: Any = with_simulations(trained.player, simulations)
     return Game.start(trained.loop.env, actor, Board(), key=jr.key(seed))

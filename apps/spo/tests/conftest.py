@@ -42,7 +42,7 @@ def small_config():
 @pytest.fixture(scope="session")
 def _finished(small_config, tmp_path_factory) -> tuple[pathlib.Path, str]:
     """A folder, and what was printed meanwhile."""
-    from zero_spo.__main__ import APP
+    from zero_spo._app import APP
     from zero_train.app import Options, train
 
     folder, said = tmp_path_factory.mktemp("runs") / "pendulum", io.StringIO()

@@ -16,7 +16,10 @@ REFERENCE = ["train", "--preset", "reference"]
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, watch, report."),
+        (
+            ["trian"],
+            "no command is called 'trian'; choose one of train, eval, watch, report, export.",
+        ),
         (
             ["train", "--env", "pendulm"],
             "no such environment. Did you mean pendulum?",
@@ -47,7 +50,6 @@ REFERENCE = ["train", "--preset", "reference"]
             ["train", "--env", "cartpole", "--player-readout", "mean"],
             "--player-readout mean was given for --env cartpole, whose actions are discrete",
         ),
-        (["eval"], "run"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (["eval", "nowhere", "--episodes", "1"], "--episodes 1 was given; give at least 2."),
         (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
@@ -154,7 +156,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, spo, command):
-    from zero_spo.__main__ import APP
+    from zero_spo._app import APP
 
     kind = APP.commands[command]
     check_every_number(spo, command, kind)

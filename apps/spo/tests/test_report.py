@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from zero_spo.__main__ import APP
+from zero_spo._app import APP
 from zero_train.app import write_report
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from zero_spo.__main__ import APP
+from zero_spo._app import APP
 from zero_spo._build import build_loop
 from zero_spo._eval import describe
 from zero_train import Checkpoints, data_mesh, read_lines
@@ -24,6 +24,7 @@ def test_the_folder_holds_what_it_should(tiny_run, small_config):
     assert {
         "config.json",
         "metrics.jsonl",
+        "starts.jsonl",
         "timings.jsonl",
         "evaluations.jsonl",
         "events",

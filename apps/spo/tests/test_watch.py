@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from zero_spo import _watch
-from zero_spo.__main__ import APP
+from zero_spo._app import APP
 from zero_train.app import load
 
 

@@ -1,30 +1,14 @@
 """The command line: `spo train|eval|watch|report`."""
 
 import dataclasses
-import operator
 import sys
 from collections.abc import Sequence
 from typing import Literal
 
-from zero_train.app import App, errors_of, peek, run
+from zero_train.app import errors_of, peek, run
 
-from ._build import build_loop
+from ._app import APP
 from ._config import Config, presets
-from ._eval import Eval, evaluation
-from ._report import page
-from ._watch import Watch
-
-
-APP = App(
-    name="spo",
-    about="Sequential Monte Carlo policy optimisation, continuous and discrete.",
-    presets=presets(Config.env, Config.agent),
-    build=build_loop,
-    evaluation=evaluation,
-    page=page,
-    commands={"eval": Eval, "watch": Watch},
-    num_steps=operator.attrgetter("blocks"),
-)
 
 
 @dataclasses.dataclass(frozen=True)

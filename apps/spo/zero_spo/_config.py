@@ -136,6 +136,7 @@ class Config(AbstractConfig):
         **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
         "target_rate": (0, 1),
     }
+    code: ClassVar[tuple[str, ...]] = ("env",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.random as jr
-import tyro
 from jaxtyping import PyTree
 
 from zero_train import (
@@ -22,12 +21,11 @@ from zero_train import (
     template,
 )
 from zero_train.app import (
-    AbstractCommand,
+    AbstractPlayerCommand,
     App,
     Bounds,
     Evaluate,
     EvaluationResult,
-    load,
     measure,
     RunFiles,
 )
@@ -37,11 +35,9 @@ from ._worlds import longest_episode
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractCommand):
+class Eval(AbstractPlayerCommand):
     """Measure the player of a run."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     episodes: int = 128
     """The number of whole episodes, which are played in parallel."""
     seed: int = 0
@@ -53,7 +49,7 @@ class Eval(AbstractCommand):
     bounds: ClassVar[Bounds] = {"episodes": (2, math.inf)}
 
     def __call__(self, app: App[Config]) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         env: Any = trained.loop.env
         row = {
             "env": trained.config.env,
@@ -71,12 +67,14 @@ class Eval(AbstractCommand):
             print(json_text.dumps(row))
             return
         steps, rate = row["steps_trained"], row["train_steps_per_second"]
-        print(f"{self.run}, {row['env']} after {steps:,} steps, {row['episodes']} episodes:")
+        said = f"after {steps:,} steps" if rate else f"after block {trained.step}"
+        print(f"{self.run}, {row['env']} {said}, {row['episodes']} episodes:")
         print(f"  return  {row['return_mean']:.2f} ± {row['return_se']:.2f} (standard error)")
         print(f"  length  {row['length_mean']:.1f} steps")
         if row["failed"]:
             print(f"  excluded {row['failed']} further episodes, in which the simulation failed")
-        print(f"  trained at {rate:.0f} environment steps a second")
+        if rate:
+            print(f"  trained at {rate:.0f} environment steps a second")
 
 
 def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:

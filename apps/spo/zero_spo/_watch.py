@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 import numpy as np
-import tyro
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
 
 from zero_envs import BraxEnvironment, Fallible, Transition
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
-from zero_train.app import AbstractCommand, App, Bounds, Episode, is_plain, load, screen, Trained
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Episode, is_plain, screen, Trained
 
 from ._config import Config
 from ._scene import draw, Scene
@@ -30,7 +29,7 @@ _EVERY = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch(AbstractCommand):
+class Watch(AbstractPlayerCommand):
     """Watch the player of a run plan and play.
 
     In a terminal the picture is updated in place. Otherwise some of the pictures are printed one
@@ -38,8 +37,6 @@ class Watch(AbstractCommand):
     the run's folder.
     """
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     episodes: int = 1
     """The number of episodes."""
     delay: float = 0.05
@@ -50,7 +47,7 @@ class Watch(AbstractCommand):
     bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, math.inf)}
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         env: Any = trained.loop.env
         console = console or Console(highlight=False)
         console.print(_title(self.run, trained), soft_wrap=True, markup=False)
@@ -66,7 +63,7 @@ class Watch(AbstractCommand):
                 said = f"episode {episode + 1}: return {end.gained:.2f}, {end.step:,} steps, "
                 said += end.end or ""
                 if isinstance(env, BraxEnvironment):
-                    said += f"; {_write_page(pathlib.Path(self.run), env, played)}"
+                    said += f"; {_write_page(self.folder, env, played)}"
                 console.print(said, soft_wrap=True, markup=False)
         console.print(_summary(ends), soft_wrap=True)
 

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from zero_cli._apps import APP, app_of
+from zero_cli._apps import APP, APPS, player_of
 from zero_cli._config import presets
+from zero_train.app import player_file
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ from zero_cli._config import presets
             ["train", "cartpole", "--particle", "8"],
             "no flag of spo train; did you mean --particles",
         ),
-        (["eval"], "`zero eval RUN [flags]` needs the folder of a run first."),
+        (["eval"], "`zero eval RUN [flags]` needs the folder of a run first, or the name"),
         (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
         (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train; "),
         (["train", "zero_envs:TimeLimit"], "missing"),
@@ -136,10 +137,26 @@ def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):
     from zero_othello._config import Config as Othello
     from zero_spo._config import Config as SPO
 
-    assert app_of(str(tiny_run)) is APP
+    assert player_of(str(tiny_run)) == (APP, str(tiny_run))
     for app, config in (("othello", Othello()), ("spo", SPO())):
         (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-        assert app_of(str(tmp_path)).name == app
+        assert player_of(str(tmp_path)) == (APPS[app], str(tmp_path))
+
+
+def test_players_are_known_by_their_games(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert player_of("pgx/connect_four") == (APP, "pgx/connect_four")
+    assert player_of("cartpole") == (APPS["spo"], "cartpole")
+    for name in ("othello", "minesweeper", "monsters"):
+        assert player_of(name) == (APPS[name], "pretrained")
+    file = str(player_file(APPS["spo"], "pendulum"))
+    assert player_of(file) == (APPS["spo"], file)
+
+
+def test_the_name_of_a_game_is_enough_to_play(zero):
+    code, out, _ = zero("eval", "pgx/connect_four", "--games", 2, "--simulations", 0)
+    assert code == 0 and out.startswith("pgx/connect_four (pgx/connect_four, step ")
+    assert "of an environment that has" in zero("play", "--seed", 1)[2]
 
 
 def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
@@ -147,4 +164,25 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
 
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(SPO())))
     code, _, err = zero("play", tmp_path)
-    assert code == 2 and "is a run of `spo`, which has eval, watch, report, and no play." in err
+    assert (
+        code == 2
+        and "is a run of `spo`, which has eval, watch, report, export, and no play." in err
+    )
+
+
+@pytest.mark.parametrize("field", ["network", "env"])
+@pytest.mark.parametrize("command", ["eval", "play", "serve", "watch", "compare", "export"])
+def test_code_in_a_strangers_run_is_not_imported(zero, tmp_path, monkeypatch, command, field):
+    """Of `zero` itself and of SPO, whose environments may be one's own too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("import os\nos.mkdir('loot')\n")
+    (tmp_path / "run").mkdir()
+    stored = dataclasses.asdict(APP.presets["tiny"]) | {field: "evil.py:Net"}
+    if field == "env" and command in APPS["spo"].commands:
+        stored = dataclasses.asdict(APPS["spo"].presets["tiny"]) | {"env": "evil.py:Net"}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(stored))
+    code, out, err = zero(command, "run")
+    assert code == 2 and out == "" and err.count("\n") == 1
+    assert "names code, evil.py:Net, which may do anything" in err and "--run-code" in err
+    code, _, _ = zero("report", "run")
+    assert code == 0 and not (tmp_path / "loot").exists()

@@ -1,4 +1,4 @@
-"""The command line: `zero train|eval|play|serve|watch|compare|list|report`."""
+"""The command line: `zero train|eval|play|serve|watch|compare|list|report|export`."""
 
 import dataclasses
 import sys
@@ -8,9 +8,18 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from zero_spo.__main__ import run_command as run_spo
-from zero_train.app import errors_of, expects_accelerator, Launch, peek, run, start_jax, UsageError
+from zero_train.app import (
+    COMMANDS,
+    errors_of,
+    expects_accelerator,
+    Launch,
+    peek,
+    run,
+    start_jax,
+    UsageError,
+)
 
-from ._apps import APP, app_of, APPS
+from ._apps import APP, APPS, player_of
 from ._config import presets
 from ._worlds import build_world, OWN_APPS, TUNED
 
@@ -35,19 +44,24 @@ def _run(words: Sequence[str]) -> None:
         _train(rest[:-1])
     elif name in ("list", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)
-    elif name in (*APP.commands, "report") and (not rest[0] or rest[0].startswith("-")):
-        raise UsageError(f"`zero {name} RUN [flags]` needs the folder of a run first.")
+    elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
+        raise UsageError(
+            f"`zero {name} RUN [flags]` needs the folder of a run first, or the name of an "
+            "environment that has a trained player, such as pgx/connect_four."
+        )
     else:
         _of_run(name, rest[0], words)
 
 
 def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
-    app = app_of(folder) if name in (*APP.commands, "report") else APP
+    if name not in (*APP.commands, *COMMANDS):
+        return run(APP, words)
+    app, player = player_of(folder)
     if name in APP.commands and name not in app.commands:
-        has = ", ".join([*app.commands, "report"])
+        has = ", ".join([*app.commands, *COMMANDS])
         raise UsageError(f"{folder} is a run of `{app.name}`, which has {has}, and no {name}.")
-    run(app, words)
+    run(app, [name, player, *words[2:]])
 
 
 def _train(words: list[str]) -> None:

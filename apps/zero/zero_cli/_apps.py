@@ -4,12 +4,24 @@ import contextlib
 import pathlib
 from typing import Any
 
-import zero_minesweeper.__main__ as minesweeper
-import zero_monsters.__main__ as monsters
-import zero_othello.__main__ as othello
-import zero_spo.__main__ as spo
+import zero_minesweeper._app as minesweeper
+import zero_monsters._app as monsters
+import zero_othello._app as othello
+import zero_spo._app as spo
 from zero_train import Loop
-from zero_train.app import App, Evaluate, load_config, network_alone, RunFiles, UsageError
+from zero_train.app import (
+    App,
+    app_of_file,
+    Evaluate,
+    has_player,
+    load,
+    network_alone,
+    player_file,
+    RunFiles,
+    stored_config,
+    Trained,
+    UsageError,
+)
 
 from ._build import build_loop
 from ._config import Config, presets
@@ -18,7 +30,7 @@ from ._list import List
 from ._play import Play
 from ._serve import Serve
 from ._watch import Watch
-from ._worlds import build_world
+from ._worlds import build_world, OWN_APPS
 
 
 def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
@@ -44,6 +56,7 @@ APP = App(
         "list": List,
     },
     preset="quick",
+    players=pathlib.Path(__file__).with_name("players"),
     operands="ENV",
 )
 
@@ -52,16 +65,32 @@ APPS: dict[str, App[Any]] = {
 }
 
 
-def app_of(run: str) -> App[Any]:
-    """The app that made a run: the one whose configuration config.json fits.
+def player_of(run: str) -> tuple[App[Any], str]:
+    """The app of a player, and what the player is called there: the app whose configuration
+    config.json of its run fits, or that its file names, or that it comes with. A game with an app
+    of its own stands for the player that comes with that.
 
-    **Raises:** [`zero_train.app.UsageError`][] where the folder has no run of any.
+    **Raises:** [`zero_train.app.UsageError`][] where there is none.
     """
+    path = pathlib.Path(run)
+    if path.is_file() and (name := app_of_file(path)) in APPS:
+        return APPS[name], run
+    if not path.exists() and run in OWN_APPS:
+        return APPS[OWN_APPS[run][0]], "pretrained"
     for app in APPS.values():
+        if not path.exists() and has_player(app, run):
+            return app, run
         with contextlib.suppress(UsageError):
-            load_config(app.config, run, app.name)
-            return app
-    path = pathlib.Path(run) / "config.json"
-    if path.is_file():
-        raise UsageError(f"{path} is the configuration of no app; give the folder of a run.")
+            stored_config(app.config, run, app.name)
+            return app, run
+    if (path / "config.json").is_file():
+        raise UsageError(
+            f"{path / 'config.json'} is the configuration of no app; give the folder of a run."
+        )
     raise UsageError(f"{run} holds no run (no config.json); give the folder of a run.")
+
+
+def pretrained(env: str = "pgx/connect_four") -> Trained[Any]:
+    """The trained player of an environment that comes with its app."""
+    app, name = (APPS[OWN_APPS[env][0]], "pretrained") if env in OWN_APPS else (APP, env)
+    return load(app, player_file(app, name))

@@ -52,6 +52,7 @@ class Config(AbstractTreeSearchConfig):
         "window": (2, math.inf),
         "gamma": (0, 1),
     }
+    code: ClassVar[tuple[str, ...]] = ("env", "network")
 
     def __post_init__(self) -> None:
         super().__post_init__()

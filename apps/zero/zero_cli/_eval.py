@@ -2,7 +2,6 @@
 
 import dataclasses
 import json as json_text
-import pathlib
 from typing import Any, ClassVar
 
 import jax.random as jr
@@ -10,10 +9,10 @@ import tyro
 
 from zero_train import AbstractActor, RandomActor
 from zero_train.app import (
-    AbstractCommand,
+    AbstractPlayerCommand,
     App,
     Bounds,
-    load,
+    has_player,
     measure,
     sentence,
     UsageError,
@@ -25,13 +24,11 @@ from ._worlds import build_world
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractCommand):
+class Eval(AbstractPlayerCommand):
     """Play games and print the score (games of two players) or the mean return (others)."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     opponent: str = "random"
-    """random, or the folder of another run of the same game."""
+    """random, or another player of the same game: a run, a file or pretrained."""
     games: int = 200
     """An even number, because each opening of 2 random plies is played from both seats."""
     simulations: int | None = None
@@ -47,7 +44,7 @@ class Eval(AbstractCommand):
     def __call__(self, app: App[Config]) -> None:
         if self.games % 2:
             raise UsageError(f"--games {self.games} was given; give an even number.")
-        trained = load(app, self.run)
+        trained = self.load(app)
         config, name = trained.config, trained.config.env
         number = config.player_simulations if self.simulations is None else self.simulations
         players = build_world(name).players
@@ -76,24 +73,22 @@ class Eval(AbstractCommand):
         name = self.opponent
         if name == "random":
             return RandomActor()
-        if not pathlib.Path(name).is_dir():
+        if not has_player(app, name):
             raise UsageError(
-                f"--opponent {name} is unknown; give random, or the folder of another run."
+                f"--opponent {name} is unknown; give random, another run, or pretrained."
             )
-        other = load(app, name)
+        other = self.load(app, name)
         if other.config.env != env:
             raise UsageError(f"--opponent {name} plays {other.config.env}, and not {env}.")
         return with_simulations(other.player, simulations)
 
 
 @dataclasses.dataclass(frozen=True)
-class Compare(AbstractCommand):
-    """Play a match of two runs of the same game."""
+class Compare(AbstractPlayerCommand):
+    """Play a match of two players of the same game, and print the score of the first."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run, whose score is printed."""
-    other: tyro.conf.Positional[str]
-    """The folder of the other run."""
+    other: tyro.conf.Positional[str] = "pretrained"
+    """The other player, given as the first is."""
     games: int = 200
     """An even number, because each opening of 2 random plies is played from both seats."""
     simulations: int | None = None

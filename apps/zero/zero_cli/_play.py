@@ -1,14 +1,12 @@
 """`zero play`: a game against a trained player in the terminal."""
 
 import dataclasses
-import pathlib
 from typing import ClassVar, Literal
 
 import jax.random as jr
-import tyro
 from rich.console import Console
 
-from zero_train.app import AbstractCommand, App, Bounds, Game, load, Session, with_simulations
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Game, Session, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
@@ -16,11 +14,9 @@ from ._worlds import world_of_two
 
 
 @dataclasses.dataclass(frozen=True)
-class Play(AbstractCommand):
+class Play(AbstractPlayerCommand):
     """Play against a trained player in the terminal."""
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration."""
@@ -32,10 +28,10 @@ class Play(AbstractCommand):
     bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
 
     def __call__(self, app: App[Config]) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         world = world_of_two(trained.config.env, self.run)
         actor = with_simulations(trained.player, self.simulations)
-        board = Board(world, pathlib.Path(self.run) / "play.svg")
+        board = Board(world, self.folder / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))
         print(world.name)
         Session(start, Console(), first=self.seat == "first").run()

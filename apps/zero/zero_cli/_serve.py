@@ -1,7 +1,6 @@
 """`zero serve`: a game against a trained player in the browser."""
 
 import dataclasses
-import pathlib
 from typing import Any
 
 from zero_train.app import AbstractServe, Page, Trained, UsageError
@@ -29,7 +28,7 @@ class Serve(AbstractServe):
 
     def page(self, trained: Trained[Config]) -> Page:
         world = world_of_two(trained.config.env, self.run)
-        board = Board(world, pathlib.Path(self.run) / "play.svg")
+        board = Board(world, self.folder / "play.svg")
         env: Any = world.env  # of which some can draw a state
         if board.shape is None and not hasattr(env, "render"):
             raise UsageError(f"{world.name} cannot be drawn; `zero play {self.run}` may do.")

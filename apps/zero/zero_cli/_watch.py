@@ -2,14 +2,12 @@
 
 import dataclasses
 import math
-import pathlib
 import time
 from typing import ClassVar
 
 import jax.random as jr
-import tyro
 
-from zero_train.app import AbstractCommand, App, Bounds, Game, load, with_simulations
+from zero_train.app import AbstractPlayerCommand, App, Bounds, Game, with_simulations
 
 from ._board import Board
 from ._config import Config, SIMULATIONS
@@ -17,15 +15,13 @@ from ._worlds import build_world
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch(AbstractCommand):
+class Watch(AbstractPlayerCommand):
     """Watch a trained player alone, or against itself.
 
     Pictures are numbered files in the folder `watch` of the run, where there is no board for a
     terminal.
     """
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration."""
@@ -43,10 +39,10 @@ class Watch(AbstractCommand):
     }
 
     def __call__(self, app: App[Config]) -> None:
-        trained = load(app, self.run)
+        trained = self.load(app)
         world = build_world(trained.config.env)
         actor = with_simulations(trained.player, self.simulations)
-        board = Board(world, pathlib.Path(self.run) / "watch" / "{:04}.svg")
+        board = Board(world, self.folder / "watch" / "{:04}.svg")
         game = Game.start(world.env, actor, board, key=jr.key(self.seed))
         moves = trained.config.max_moves if self.max_moves is None else self.max_moves
         print(board.draw(game, plain=True))

@@ -71,7 +71,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
         return CartPoleState(motion, steps), transition
 
     def observe(self, state: CartPoleState) -> Observation:
-        """The motion; both actions are always legal."""
+        """Position, velocity, angle and angular velocity; both actions are always legal."""
         return Observation(features=state.motion.astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
 
     def render(self, state: CartPoleState, *, scale: float = 1.0) -> str:

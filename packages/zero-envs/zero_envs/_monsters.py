@@ -260,7 +260,8 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         return self.resolve(after, outcome)
 
     def observe(self, state: MonstersState) -> Observation:
-        """The board and the held item. Moves into walls are illegal, except in a final state."""
+        """Planes of the five pieces, the two held items and the walls, `[size, size, 8]`; or the
+        words of every cell. Moves into walls are illegal, except in a final state."""
         features = _planes if self.observation == "planes" else _tokens
         legal = moves_open(state.pieces[0], self.size - 2) | state.over
         return Observation(features(state.pieces, state.held, self.size), legal)

@@ -140,7 +140,8 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         return PgxState(_strip(after)), transition
 
     def observe(self, state: PgxState) -> Observation:
-        """pgx's observation, from the view of the player to move.
+        """pgx's observation, from the view of the player to move; https://sotets.uk/pgx/ describes
+        that of each game.
 
         In a final state every action is legal.
         """

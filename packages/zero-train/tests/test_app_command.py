@@ -291,7 +291,9 @@ def test_other_ends(capsys):
     with pytest.raises(SystemExit):
         run(None, "og")
     said = capsys.readouterr().err
-    assert said == "app: no command is called 'og'; choose one of train, go, come, report.\n"
+    assert (
+        said == "app: no command is called 'og'; choose one of train, go, come, report, export.\n"
+    )
     run(None)
     assert capsys.readouterr().out.splitlines()[4:8] == [
         "  train        train a player; --out is its run folder, by default in runs/",

@@ -1,9 +1,11 @@
 """A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 import math
 import os
+import re
 import shutil
 import signal
 import threading
@@ -27,6 +29,7 @@ from zero_train import (
     step,
     template,
 )
+from zero_train._origin import origin_of
 from zero_train.app import (
     AbstractAdamWConfig,
     AbstractConfig,
@@ -147,6 +150,22 @@ def test_the_folder_holds_the_run(undisturbed):
     assert len(list(undisturbed.glob("*tfevents*"))) == 1
 
 
+def test_the_folder_says_what_made_the_run(undisturbed):
+    (start,) = read_lines(undisturbed / "starts.jsonl")
+    assert start["step"] == 0 and "pytest" in start["command"]
+    versions = {name: importlib.metadata.version(name) for name in ("jax", "zero_train")}
+    assert start["versions"] == versions
+    # None where git does not know the tests, as beside a wheel.
+    commit = start["commit"]
+    assert commit is None or re.fullmatch("[0-9a-f]{40}(-dirty)?", commit)
+
+
+def test_no_commit_is_said_of_what_git_does_not_know():
+    assert origin_of(dataclasses.dataclass, ["jax"])["commit"] is None
+    unknown = origin_of(Config, ["of-nobody"])
+    assert unknown["versions"] == {}
+
+
 def test_the_player_is_the_newest_at_full_strength(app, undisturbed):
     """Its network is that which acts in the last checkpoint: the moving average, and not what the
     gradient acts on. It searches as the planner of the loop, or as often as it is told."""
@@ -222,6 +241,7 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     # How often it is saved may change on the way.
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
+    assert [row["step"] for row in read_lines(tmp_path / "run" / "starts.jsonl")] == [0, 5]
     assert (tmp_path / "run" / "finished").read_text() == "8 steps\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
 

@@ -15,6 +15,7 @@ from zero_memory import Batch
 
 from ._agent import AbstractActor, AbstractBlockAgent, Experience, Metrics
 from ._learning import (
+    adopted,
     check_windows,
     gradient_step,
     if_finite,
@@ -112,14 +113,23 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     def observed(self, rows: Experience) -> Metrics:
         """Metrics of rows that were just collected."""
 
-    def init(self, *, key: PRNGKeyArray) -> ActorCriticState:
+    def init(self, *, key: PRNGKeyArray, actor: AbstractActor | None = None) -> ActorCriticState:
+        """Fresh parameters, or with an `actor` of this agent those of the networks that it has and
+        its statistics, and fresh duals and optimisers."""
         pkey, ckey = jax.random.split(key)
         policy, critic = parameters(self.policy, key=pkey), parameters(self.critic, key=ckey)
+        statistics: Any = self.statistics
+        if actor is not None:
+            # One that plans has them in its model, another one in itself, without a critic.
+            given: Any = getattr(getattr(actor, "model", None), "evaluate", actor)
+            policy = adopted(policy, given.policy)
+            critic = adopted(critic, given.critic) if hasattr(given, "critic") else critic
+            statistics = adopted(statistics, given.statistics)
         # Copies: a donated state may not hold one buffer twice, nor one of the agent's own.
         copy = lambda tree: jax.tree.map(jnp.copy, tree)
         duals = copy(self.region.duals())
         return ActorCriticState(
-            online=ActorCritic(policy, critic, duals, copy(self.statistics)),
+            online=ActorCritic(policy, critic, duals, copy(statistics)),
             target_policy=copy(policy),
             target_critic=copy(critic),
             optimiser=init_optimiser(self._optimiser(), (policy, critic, duals)),

@@ -67,7 +67,8 @@ class AbstractActor(eqx.Module, Generic[Carry]):
 class AbstractAgent(eqx.Module, Generic[AgentState]):
     """A learning algorithm: three methods, no environments, devices, logging or files.
 
-    [`zero_train.AbstractBlockAgent`][] has a fourth, for agents that want it.
+    [`zero_train.AbstractBlockAgent`][] has a fourth, for agents that want it. An `init` that also
+    takes an `actor` lets training start from the networks of a trained player.
     """
 
     @abc.abstractmethod

@@ -88,24 +88,30 @@ def check_leaves(
     folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
 ) -> None:
     """**Raises:** `CheckpointError` where the leaves in `folder` are not those wanted by name."""
-    problem = None
-    for saved, (name, leaf) in zip(stored, wanted, strict=False):
-        if saved["path"] != name:
-            problem = f"it has {saved['path']} where {name} is expected"
-        elif (saved["shape"], saved["dtype"]) != tuple(spec(leaf).values()):
-            problem = f"{name} is {_words(saved)} in it and {_words(spec(leaf))} is expected"
-        if problem:
-            break
-    else:
-        if len(stored) > len(wanted):
-            problem = f"it has {stored[len(wanted)]['path']}, which is not expected"
-        elif len(stored) < len(wanted):
-            problem = f"it lacks {wanted[len(stored)][0]}"
-    if problem:
+    if problem := difference(stored, wanted):
         raise CheckpointError(
             f"{folder} is a checkpoint of another configuration: {problem}. "
             "Use the configuration it was saved with."
         )
+
+
+def difference(stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> str | None:
+    """Describes the first leaf that is not the one wanted by name; `None` where there is none.
+
+    **Arguments:**
+
+    - `stored`: the `path` and `spec` of each leaf.
+    """
+    for saved, (name, leaf) in zip(stored, wanted, strict=False):
+        if saved["path"] != name:
+            return f"it has {saved['path']} where {name} is expected"
+        if (saved["shape"], saved["dtype"]) != tuple(spec(leaf).values()):
+            return f"{name} is {_words(saved)} in it and {_words(spec(leaf))} is expected"
+    if len(stored) > len(wanted):
+        return f"it has {stored[len(wanted)]['path']}, which is not expected"
+    if len(stored) < len(wanted):
+        return f"it lacks {wanted[len(stored)][0]}"
+    return None
 
 
 def _words(spec: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from zero_search import AbstractModel, AbstractPlanner, Plan
 from ._actors import PlanningActor, policy_and_value
 from ._agent import AbstractAgent, Experience, Metrics
 from ._learning import (
+    adopted,
     bind,
     check_windows,
     gradient_step,
@@ -228,8 +229,15 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             target_acts=True,
         )
 
-    def init(self, *, key: PRNGKeyArray) -> ExpertIterationState:
+    def init(
+        self, *, key: PRNGKeyArray, actor: PlanningActor | None = None
+    ) -> ExpertIterationState:
+        """Fresh parameters, or with an `actor` of this agent those of its network, and a fresh
+        optimiser."""
         params = parameters(self.network, key=key)
+        if actor is not None:
+            model: Any = actor.model
+            params = adopted(params, model.evaluate.network)
         # A copy: a donated state may not hold one buffer twice.
         target = jax.tree.map(jnp.copy, params)
         optimiser = init_optimiser(self.optimiser, params)

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import keystr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import Observation
@@ -14,6 +15,7 @@ from zero_memory import Batch
 
 from ._agent import Experience, Metrics
 from ._arrays import log_softmax
+from ._checkpoint import difference, spec
 from ._mesh import select_rows, whole
 
 
@@ -24,6 +26,19 @@ Tree = TypeVar("Tree", bound=PyTree)
 def parameters(network: Callable[..., Any], *, key: PRNGKeyArray) -> PyTree[Array]:
     """The arrays of a fresh `network(key=key)`, which the gradient acts on."""
     return eqx.filter(network(key=key), eqx.is_array)
+
+
+def adopted(params: PyTree[Array], network: Any) -> PyTree[Array]:
+    """The arrays of a trained network, in place of the fresh `params`.
+
+    **Raises:** `ValueError` where their names, shapes or dtypes differ.
+    """
+    wanted, treedef = jax.tree_util.tree_flatten_with_path(params)
+    arrays, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(network, eqx.is_array))
+    given = [{"path": keystr(path), **spec(x)} for path, x in arrays]
+    if problem := difference(given, [(keystr(path), x) for path, x in wanted]):
+        raise ValueError(f"the network of the actor does not fit: {problem}")
+    return jax.tree.unflatten(treedef, [x for _, x in arrays])
 
 
 def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:

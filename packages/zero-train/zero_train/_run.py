@@ -50,7 +50,7 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
 
 
 _CONFIG = "config.json"
-_LINES = ("metrics", "timings", "evaluations")
+_LINES = ("metrics", "timings", "evaluations", "starts")
 
 
 class RunFolder:
@@ -61,6 +61,7 @@ class RunFolder:
         writes the same bytes as one that was not.
     - `timings.jsonl`: the duration of each step.
     - `evaluations.jsonl`: one line per evaluation.
+    - `starts.jsonl`: what the run was started with, and resumed with.
 
     A log that has grown goes on in another file, as [`zero_train.JsonLines`][] says.
 
@@ -146,12 +147,12 @@ class RunFolder:
     def begin_again(self) -> pathlib.Path | None:
         """Moves the files of a run that has to start again into a folder inside this one.
 
-        **Returns:** this folder, with everything but the configuration; `None` where no line had
-        been written and nothing was moved.
+        **Returns:** this folder, with everything but the configuration; `None` where no step was
+        logged and nothing was moved.
         """
         aside = None
-        files = [file for lines in self._lines.values() for file in files_of(lines.path)]
-        if any(file.stat().st_size for file in files):
+        logs = [lines.path for name, lines in self._lines.items() if name != "starts"]
+        if any(file.stat().st_size for path in logs for file in files_of(path)):
             aside = self._put_aside()
         together("RunFolder.begin_again")
         return aside
@@ -184,6 +185,10 @@ class RunFolder:
     def log_evaluation(self, step: int, *rows: Mapping[str, Any]) -> None:
         """Writes the rows of one evaluation."""
         self._append("evaluations", step, *rows)
+
+    def log_start(self, step: int, origin: Mapping[str, Any]) -> None:
+        """Writes what the run goes on with after `step`."""
+        self._append("starts", step, origin)
 
     def _append(self, name: str, step: int, *rows: Mapping[str, Any]) -> None:
         if name in self._lines:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax.random as jr
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from ._agent import Experience
+from ._agent import AbstractActor, Experience
 from ._collect import collect, Episodes, start
 from ._learning import with_arrays
 from ._loop import (
@@ -37,12 +38,20 @@ from ._mesh import by_rows, places, row_keys, send, split_places
 _MAX_FILLS = 1_000
 
 
-def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
+def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
     """Fresh parameters and environments and an empty buffer, laid out over the mesh.
 
     With `loop.actor_devices`, the first rows are collected as well.
+
+    **Arguments:**
+
+    - `player`: an actor of the loop's agent, whose networks the agent begins with.
+
+    **Raises:** `ValueError` where the player's networks do not fit the agent's.
     """
-    state = _fresh(loop, key)
+    arrays, static = eqx.partition(player, eqx.is_array)
+    # They may be on another device than those of the mesh.
+    state = _fresh((loop, eqx.combine(jax.device_get(arrays), static)), key)
     if not loop.actor_devices:
         return state
     return _act_ahead(loop, send(state, shardings(loop, state)))
@@ -50,7 +59,7 @@ def init(loop: Loop, *, key: PRNGKeyArray) -> LoopState:
 
 def template(loop: Loop) -> LoopState:
     """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
-    shapes = _fresh.eval_shape(loop, jr.key(0))
+    shapes = _fresh.eval_shape((loop, None), jr.key(0))
     place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
     return jax.tree.map(place, shapes, shardings(loop, shapes))
 
@@ -131,12 +140,29 @@ def _dispatched(function: Callable[..., Any]) -> Any:
     return named
 
 
+def fresh_agent(
+    loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None
+) -> PyTree[Array]:
+    """The agent's first state, with the networks of a player if one is given.
+
+    **Raises:** `ValueError` where the player's networks do not fit.
+    """
+    if player is None:
+        return loop.agent.init(key=key)
+    begin: Any = loop.agent.init
+    if "actor" not in inspect.signature(begin).parameters:
+        name = type(loop.agent).__name__
+        raise ValueError(f"{name} cannot start from a trained player: its `init` takes no `actor`.")
+    return begin(key=key, actor=player)
+
+
 @_dispatched
-def _fresh(loop: Loop, key: PRNGKeyArray) -> LoopState:
+def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopState:
     """A state before anything has been collected, with `loop.actor_devices` on those that learn:
     one program has one set of devices."""
+    loop, player = fixed
     akey, ekey, lkey = jr.split(key, 3)
-    agent = loop.agent.init(key=akey)
+    agent = fresh_agent(loop, akey, player)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
     keys = row_keys(ekey, indices)

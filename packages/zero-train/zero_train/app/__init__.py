@@ -8,7 +8,7 @@ import importlib.util
 
 _MISSING = [
     name
-    for name in ("matplotlib", "rich", "tensorboardX", "tyro")
+    for name in ("flatbuffers", "matplotlib", "rich", "safetensors", "tensorboardX", "tyro")
     if importlib.util.find_spec(name) is None
 ]
 if _MISSING:
@@ -17,11 +17,10 @@ if _MISSING:
 from ._app import (
     AbstractCommand as AbstractCommand,
     App as App,
-    load as load,
-    Trained as Trained,
     write_report as write_report,
 )
 from ._command import (
+    COMMANDS as COMMANDS,
     errors_of as errors_of,
     expects_accelerator as expects_accelerator,
     main as main,
@@ -36,6 +35,7 @@ from ._config import (
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
     load_config as load_config,
+    stored_config as stored_config,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
@@ -62,6 +62,16 @@ from ._options import (
 from ._play import (
     Dialogue as Dialogue,
     Session as Session,
+)
+from ._players import (
+    AbstractPlayerCommand as AbstractPlayerCommand,
+    app_of_file as app_of_file,
+    has_player as has_player,
+    load as load,
+    player_file as player_file,
+    PRETRAINED as PRETRAINED,
+    save_player as save_player,
+    Trained as Trained,
 )
 from ._report import (
     chart as chart,

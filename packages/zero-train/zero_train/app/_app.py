@@ -1,4 +1,4 @@
-"""What an app is, and the trained player of one of its runs."""
+"""What an app is, and the report of one of its runs."""
 
 import abc
 import dataclasses
@@ -8,16 +8,11 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-import equinox as eqx
 import jax
-import jax.random as jr
-from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
 
-from .. import AbstractActor, Checkpoints, data_mesh, Loop
-from .._learning import with_arrays
-from ._config import AbstractConfig, Bounds, load_config
-from ._errors import as_usage_error, UsageError, warn
+from .. import data_mesh, Loop
+from ._config import AbstractConfig, Bounds
+from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, RunFiles
 from ._report import Axis, page_of, StoredRun, write_page
 
@@ -61,6 +56,9 @@ class App(Generic[Config]):
     - `page`: the report's own figures and sections.
     - `commands`: others than `train` and `report`.
     - `preset`: the name of the default preset; by default the first.
+    - `players`: a folder of trained players that come with the app, files that `apps/players.py`
+        makes. The one that is meant by `pretrained` has the name of the environment, where the
+        configuration has a field `env`, and otherwise this one.
     - `operands`: those of `train`, where the app's command line takes some before the flags.
     - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
     """
@@ -73,6 +71,7 @@ class App(Generic[Config]):
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
+    players: pathlib.Path | None = None
     operands: str = ""
     num_steps: Callable[[Config], int] = operator.attrgetter("steps")
 
@@ -80,39 +79,6 @@ class App(Generic[Config]):
     def config(self) -> type[Config]:
         """The class of the configurations."""
         return type(next(iter(self.presets.values())))
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained(Generic[Config]):
-    """A trained player.
-
-    **Attributes:**
-
-    - `config`: the configuration of its run.
-    - `loop`: what was built from it, for one device.
-    - `player`: the player at full strength.
-    - `step`: the number of training steps so far.
-    """
-
-    config: Config
-    loop: Loop
-    player: AbstractActor
-    step: int
-
-
-def load(app: App[Config], run: str | os.PathLike[str]) -> Trained[Config]:
-    """The newest player of a run. Where its parameters are damaged a warning says so, and the ones
-    before are loaded.
-
-    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run of this app;
-    [`zero_train.CheckpointError`][] where all parameters are damaged, there are none, or they do
-    not fit config.json.
-    """
-    config = load_config(app.config, run, app.name)
-    loop = built(app, config)
-    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
-    step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
-    return Trained(config, loop, player_of(loop, arrays), step)
 
 
 def write_report(
@@ -159,34 +125,3 @@ def built(app: App[Config], config: Config, devices: int | None = None, fsdp: in
         acting = config.actor_devices
         mesh = data_mesh(devices, fsdp=fsdp)
         return dataclasses.replace(loop, mesh=mesh, actor_devices=acting)
-
-
-# A player is saved as the arrays of the agent's actor at full strength.
-
-
-def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
-    """What is saved of a player, on one device: the state is on all devices of the mesh, and an
-    evaluation would run on all of them. Of several processes each has all of it."""
-    arrays = eqx.filter(loop.agent.actor(agent, explore=False), eqx.is_array)
-    alone = jax.process_count() == 1
-    where = jax.devices()[0] if alone else NamedSharding(loop.learner_mesh, PartitionSpec())
-    return jax.device_put(arrays, where)
-
-
-def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
-    """Shapes and dtypes of [`player_arrays`]."""
-    shapes = eqx.filter_eval_shape(lambda: _fresh(loop))
-    return eqx.filter(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
-
-
-def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
-    """The player with these arrays, on a device of this process."""
-    here = lambda x: x if getattr(x, "is_fully_addressable", True) else x.addressable_data(0)
-    # By way of the host, so that they are committed to no device: else so would be the states after
-    # the first move, and acting would be compiled once for the first state and once for the others.
-    arrays = jax.device_get(jax.tree.map(here, arrays))
-    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
-
-
-def _fresh(loop: Loop) -> AbstractActor:
-    return loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=False)

@@ -20,8 +20,9 @@ from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
-from ._config import check_bounds, flag, load_config
+from ._config import check_bounds, flag, stored_config
 from ._errors import UsageError
+from ._export import Export
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
@@ -87,8 +88,12 @@ class _Report(AbstractCommand):
     """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
 
     def __call__(self, app: App[Any]) -> None:
-        load_config(app.config, self.run, app.name)
+        stored_config(app.config, self.run, app.name)
         print(f"The report is {write_report(app, self.run, self.axis)}")
+
+
+#: The commands of every app.
+COMMANDS: Mapping[str, type[AbstractCommand]] = {"report": _Report, "export": Export}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +158,7 @@ def run(app: App[Any], words: Sequence[str]) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
-    commands = {**app.commands, "report": _Report}
+    commands = {**app.commands, **COMMANDS}
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):
         print(_help(app, commands))

@@ -1,6 +1,8 @@
 """The configuration of a run."""
 
+import contextlib
 import dataclasses
+import importlib.metadata
 import inspect
 import math
 import os
@@ -13,7 +15,7 @@ import optax
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
-from .. import ExpertIteration, read_json
+from .. import ExpertIteration, read_json, read_lines
 from ._errors import UsageError
 
 
@@ -36,7 +38,9 @@ class AbstractConfig:
 
     A class may have `bounds`: the least and the greatest value of its fields. By default an integer
     is from 0 to the greatest of 32 bits, and other numbers are finite. It may also have `absent`:
-    what newer fields are in runs whose config.json lacks them.
+    what newer fields are in runs whose config.json lacks them; and `code`: the fields in which
+    `module:Class` and `file.py:Class` name code of the user's own, which is not run for
+    somebody else's configuration without being asked. Each adds to those of the classes above it.
     """
 
     seed: int = 0
@@ -62,16 +66,19 @@ class AbstractConfig:
     checkpoint_every: int = 0
     """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that training
     stands still for at most 5 % of the time. Writing them may slow its steps in addition."""
+    init: str = ""
+    """A trained player to begin with the parameters of, and a fresh optimiser: the folder of a run,
+    a file of a player, or pretrained for the one that comes with the command."""
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
         "evaluate_every": (1, math.inf),
     }
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
+    code: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        inherited = [vars(kind).get("bounds", {}) for kind in reversed(type(self).__mro__)]
-        check_bounds(self, {name: pair for bounds in inherited for name, pair in bounds.items()})
+        check_bounds(self, inherited(type(self), "bounds"))
         for name, divisor in (
             ("envs", "shards"),
             ("batch", "shards"),
@@ -107,6 +114,9 @@ class AbstractAdamWConfig(AbstractConfig):
         **dict.fromkeys(("learning_rate", "decay"), (0, 1)),
         **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
     }
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
+        {"schedule": "cosine", "warmup": 0}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -293,13 +303,27 @@ def _refused(name: str, value: Any, allowed: str) -> UsageError:
     return UsageError(f"{name} {shown} was given; {allowed}.")
 
 
-def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -> Config:
+def load_config(
+    kind: type[Config], folder: str | os.PathLike[str], prog: str, *, run_code: bool = False
+) -> Config:
     """The configuration of the run in `folder`.
 
     **Arguments:**
 
     - `kind`: the class of the configuration, a [`zero_train.app.AbstractConfig`][].
     - `prog`: the app's command.
+    - `run_code`: whether code that the configuration names may be run.
+
+    **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's, or
+    its configuration names code and `run_code` is false.
+    """
+    stored = stored_config(kind, folder, prog)
+    return config_of(kind, stored, pathlib.Path(folder) / "config.json", prog, run_code=run_code)
+
+
+def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) -> dict[str, Any]:
+    """The fields of the configuration of the run in `folder`. Their values are not checked, and
+    nothing is made of them.
 
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
     """
@@ -310,19 +334,73 @@ def load_config(kind: type[Config], folder: str | os.PathLike[str], prog: str) -
             f"as `{prog} train --out` made it."
         )
     try:
-        stored = read_json(path)
-        if not isinstance(stored, dict):
-            raise ValueError("it is no JSON object")
-        stored = {**getattr(kind, "absent", {}), **stored}
-        lacking = set(inspect.signature(kind).parameters) - set(stored)
-        if lacking:
-            raise ValueError(f"it lacks {', '.join(sorted(lacking))}")
+        return complete(kind, read_json(path))
+    except ValueError as e:
+        raise _not_of(prog, path, e, written_by(kind, path.parent)) from e
+
+
+def config_of(
+    kind: type[Config],
+    stored: Mapping[str, Any],
+    path: pathlib.Path,
+    prog: str,
+    *,
+    run_code: bool = False,
+) -> Config:
+    """The configuration of these fields, as `load_config` returns it; they were found in `path`."""
+    named = [str(stored[name]) for name in getattr(kind, "code", ()) if ":" in str(stored[name])]
+    if named and not run_code:
+        raise UsageError(
+            f"{path} names code, {' and '.join(named)}, which may do anything on this machine; "
+            "give --run-code to run it, if you trust whoever made it."
+        )
+    try:
         return kind(**stored)
     except (ValueError, TypeError) as e:
-        raise UsageError(
-            f"{path} is not the configuration of a run of `{prog} train`: "
-            f"{str(e).removeprefix(f'{path} ').rstrip('.')}; give the folder of one."
-        ) from e
+        raise _not_of(prog, path, e) from e
+
+
+def complete(kind: type[Any], stored: Any) -> dict[str, Any]:
+    """A stored configuration, with what older runs lack.
+
+    **Raises:** `ValueError` where its fields are not those of the class.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError("it is no JSON object")
+    known = set(inspect.signature(kind).parameters)
+    absent = {name: value for name, value in inherited(kind, "absent").items() if name in known}
+    stored = {**absent, **stored}
+    lacking, unknown = (", ".join(sorted(x)) for x in (known - set(stored), set(stored) - known))
+    faults = [f"lacks {lacking}"] if lacking else []
+    faults += [f"has {unknown}, which this version does not know"] if unknown else []
+    if faults:
+        raise ValueError(f"it {', and '.join(faults)}")
+    return stored
+
+
+def inherited(kind: type, name: str) -> dict[str, Any]:
+    """The entries of a mapping of a class, such as its `bounds`, and of those of its bases."""
+    parts = (vars(base).get(name, {}) for base in reversed(kind.__mro__))
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def written_by(kind: type[Any], folder: pathlib.Path) -> str:
+    """Which version of the package of `kind` wrote a run, where it is another than this one."""
+    package = kind.__module__.partition(".")[0]
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+        then = read_lines(folder / "starts.jsonl")[-1]["versions"][package]
+        here = importlib.metadata.version(package)
+        if then != here:
+            return f"; {package} {then} wrote it, and this is {here}"
+    return ""
+
+
+def _not_of(prog: str, path: pathlib.Path, error: Exception, by: str = "") -> UsageError:
+    reason = str(error).removeprefix(f"{path} ").rstrip(".")
+    return UsageError(
+        f"{path} is not the configuration of a run of `{prog} train`: {reason}; give the folder "
+        f"of one{by}."
+    )
 
 
 def flag(name: str) -> str:

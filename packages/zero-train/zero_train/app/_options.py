@@ -12,7 +12,7 @@ import jax
 import tyro
 
 from .. import read_json, RunError
-from ._config import Bounds, check_bounds, flag
+from ._config import Bounds, check_bounds, flag, inherited
 from ._errors import UsageError
 from ._sinks import NO_WANDB
 
@@ -97,6 +97,8 @@ class Options:
     """Save and stop so many minutes after the first step began; --resume goes on."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
+    run_code: bool = False
+    """Run code that the configuration of --init's run names."""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
     """The devices, and the processes that they belong to."""
 
@@ -114,7 +116,7 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
         "path": options.out,
         "config": dataclasses.asdict(config),
         "resume": options.resume,
-        "absent": getattr(config, "absent", {}),
+        "absent": inherited(type(config), "absent"),
         # A resumed run may save more or less often; everything else must be as it was.
         "may_differ": ("checkpoint_every",),
     }

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.random as jr
 from jaxtyping import Array, PyTree
@@ -37,14 +38,23 @@ from .. import (
 )
 from .._disk import of_writer, together
 from .._lines import last_line
-from .._step import collect_half, learn_half
-from ._app import App, built, player_arrays, player_of, player_shapes, write_report
+from .._origin import origin_of
+from .._step import collect_half, fresh_agent, learn_half
+from ._app import App, built, write_report
 from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._options import folder_of, Options
 from ._pacing import Pacing
+from ._players import (
+    load,
+    player_arrays,
+    player_file,
+    player_of,
+    player_shapes,
+    PRETRAINED,
+)
 from ._sinks import TensorBoardSink, WandbSink
 from ._view import View
 
@@ -77,6 +87,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     _check_memory(like)
+    first = _first_player(app, config, loop, options)
     with (
         StopSignal() as stop,
         RunFolder.create(**folder_of(config, options)) as folder,
@@ -87,6 +98,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
+        folder.log_start(record.done, _origin(config))
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
             _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
@@ -96,7 +108,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                 view.note(f"the run has no checkpoint yet and begins again{had}")
             prepared = state
             if state is None or record.done < record.num_steps:
-                prepared = _prepare(config, loop, state, like, stop, view)
+                prepared = _prepare(config, loop, state, like, stop, view, first)
             if prepared is None:
                 then = "begins the run again"
                 if state is not None:
@@ -108,6 +120,29 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
             if record.done == record.num_steps:
                 folder.write(_FINISHED, f"{record.done} steps\n")
     return True
+
+
+def _first_player(
+    app: App[Config], config: Config, loop: Loop, options: Options
+) -> AbstractActor | None:
+    """The player of `--init`, where the run begins with it.
+
+    **Raises:** [`zero_train.app.UsageError`][] where its networks do not fit.
+    """
+    if not config.init or Checkpoints(options.out / "checkpoints").steps():
+        return None
+    where = player_file(app, PRETRAINED, config) if config.init == PRETRAINED else config.init
+    player = load(app, where, run_code=options.run_code).player
+    try:
+        eqx.filter_eval_shape(fresh_agent, loop, jr.key(0), player)
+    except ValueError as e:
+        raise UsageError(f"--init {config.init}: {e}; give a player of this configuration.") from e
+    return player
+
+
+def _origin(config: AbstractConfig) -> dict[str, Any]:
+    package = type(config).__module__.partition(".")[0]
+    return origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
 
 
 def _run_steps(
@@ -176,6 +211,7 @@ def _prepare(
     like: LoopState,
     stop: StopSignal,
     view: View,
+    player: AbstractActor | None,
 ) -> LoopState | None:
     """The state after the first games, when a step is compiled; `None` if a signal came meanwhile.
 
@@ -189,7 +225,7 @@ def _prepare(
         first = in_background(lambda: collect_half.lower(loop, None, like).compile())
         second = in_background(ft.partial(_compile_learning, loop, like, first))
     if fresh:
-        games = in_background(ft.partial(_first_games, config, loop, first))
+        games = in_background(ft.partial(_first_games, config, loop, first, player))
     what = "compiling and playing the first games" if fresh else "compiling"
     with view.waiting(what, last_time.seconds if fresh else None):
         for task in filter(None, (first, games, second)):
@@ -211,13 +247,17 @@ def _compile_learning(loop: Loop, like: LoopState, first: concurrent.futures.Fut
 
 
 def _first_games(
-    config: AbstractConfig, loop: Loop, compiled: concurrent.futures.Future | None
+    config: AbstractConfig,
+    loop: Loop,
+    compiled: concurrent.futures.Future | None,
+    player: AbstractActor | None,
 ) -> LoopState:
     """The state after them, played as soon as what collects is compiled."""
     if compiled is not None and jax.process_count() > 1:
         compiled.result()
     together("the first state")
-    state = jax.block_until_ready(init(loop, key=jr.fold_in(jr.key(config.seed), 0)))
+    key = jr.fold_in(jr.key(config.seed), 0)
+    state = jax.block_until_ready(init(loop, key=key, player=player))
     if compiled is not None:
         compiled.result()
     # Sums over devices wait for 30 s at most with gloo, and processes compile at different speeds.

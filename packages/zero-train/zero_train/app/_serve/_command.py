@@ -6,24 +6,21 @@ import secrets
 import socket
 from typing import Any, ClassVar
 
-import tyro
-
-from .._app import AbstractCommand, App, load, Trained
+from .._app import App
 from .._config import Bounds
 from .._errors import UsageError
+from .._players import AbstractPlayerCommand, Trained
 from ._service import Page, Question, Service
 
 
 @dataclasses.dataclass(frozen=True)
-class AbstractServe(AbstractCommand):
+class AbstractServe(AbstractPlayerCommand):
     """The command `serve` of an app, which says how its game is shown.
 
     Bound to another address than the machine's own it demands a token, which is a part of the
     address that it prints. Needs the extra `serve` of zero-train.
     """
 
-    run: tyro.conf.Positional[str]
-    """The folder of a run."""
     host: str = "127.0.0.1"
     """The address to listen at: by default this machine alone; 0.0.0.0 for the network."""
     port: int = 8000
@@ -44,7 +41,7 @@ class AbstractServe(AbstractCommand):
             from ._http import address, application, is_loopback, run
         except ModuleNotFoundError as e:
             raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
-        trained = load(app, self.run)
+        trained = self.load(app)
         env: Any = trained.loop.env  # whose actions are discrete
         player: Any = trained.player  # which searches
         service = Service(env, player, self.page(trained))

@@ -1,0 +1,32 @@
+"""What `othello` is made of, and the player that comes with it."""
+
+import pathlib
+
+from zero_train.app import App, expects_accelerator, load, player_file, Trained
+
+from ._build import build_loop
+from ._config import Config, PRESETS
+from ._eval import Eval
+from ._gtp import Gtp
+from ._ladder import evaluation
+from ._play import Play
+from ._report import page
+from ._serve import Serve
+
+
+APP = App(
+    name="othello",
+    about="Train an AlphaZero player of Othello and play against it.",
+    presets=PRESETS,
+    build=build_loop,
+    evaluation=evaluation,
+    page=page,
+    players=pathlib.Path(__file__).with_name("players"),
+    commands={"eval": Eval, "play": Play, "serve": Serve, "gtp": Gtp},
+    preset="standard" if expects_accelerator() else "quick",
+)
+
+
+def pretrained() -> Trained[Config]:
+    """The trained player that comes with this package."""
+    return load(APP, player_file(APP))

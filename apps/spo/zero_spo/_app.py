@@ -1,0 +1,30 @@
+"""What `spo` is made of, and the players that come with it."""
+
+import operator
+import pathlib
+
+from zero_train.app import App, load, player_file, Trained
+
+from ._build import build_loop
+from ._config import Config, presets
+from ._eval import Eval, evaluation
+from ._report import page
+from ._watch import Watch
+
+
+APP = App(
+    name="spo",
+    about="Sequential Monte Carlo policy optimisation, continuous and discrete.",
+    presets=presets(Config.env, Config.agent),
+    build=build_loop,
+    evaluation=evaluation,
+    page=page,
+    players=pathlib.Path(__file__).with_name("players"),
+    commands={"eval": Eval, "watch": Watch},
+    num_steps=operator.attrgetter("blocks"),
+)
+
+
+def pretrained(env: str = Config.env) -> Trained[Config]:
+    """The trained player of an environment that comes with this package: cartpole or pendulum."""
+    return load(APP, player_file(APP, env))

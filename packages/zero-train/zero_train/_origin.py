@@ -1,0 +1,51 @@
+"""What made a run: the command, the commit of the source, and the versions."""
+
+import importlib.metadata
+import pathlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+
+def origin_of(source: Any, distributions: Iterable[str]) -> dict[str, Any]:
+    """The command of this process, the `versions` of distributions, and the commit of the source.
+
+    **Arguments:**
+
+    - `source`: a class or a function, whose file git is asked about. The commit ends in `-dirty`
+        where files differ from it, and is `None` where git does not know the file.
+    - `distributions`: names; those that are not installed are left out.
+    """
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    program, *words = sys.argv or [""]
+    command = shlex.join([pathlib.Path(program).name, *words])
+    return {"command": command, "commit": _commit(source), "versions": versions}
+
+
+def _commit(source: Any) -> str | None:
+    file = getattr(sys.modules.get(source.__module__), "__file__", None)
+    if file is None:
+        return None
+    path = pathlib.Path(file).resolve()
+    # An environment inside of another repository is none of its files.
+    known = _git(path.parent, "ls-files", "--error-unmatch", path.name)
+    return known and _git(
+        path.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"
+    )
+
+
+def _git(folder: pathlib.Path, *words: str) -> str | None:
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip() or None if said.returncode == 0 else None

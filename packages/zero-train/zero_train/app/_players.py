@@ -1,0 +1,289 @@
+"""Trained players: of runs, in files, and those that come with an app."""
+
+import abc
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import tyro
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.tree_util import keystr, tree_flatten_with_path
+from jaxtyping import Array, PyTree
+from safetensors import safe_open, SafetensorError
+from safetensors.numpy import save
+
+from .. import AbstractActor, Checkpoints, Loop, read_lines
+from .._checkpoint import check_leaves, spec
+from .._learning import with_arrays
+from ._app import AbstractCommand, App, built
+from ._config import AbstractConfig, complete, config_of, load_config
+from ._errors import UsageError, warn
+
+
+Config = TypeVar("Config", bound=AbstractConfig)
+
+#: What a file of a player is called after its name.
+SUFFIX = ".safetensors"
+#: The name of the player that is meant where none is given.
+PRETRAINED = "pretrained"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained(Generic[Config]):
+    """A trained player.
+
+    **Attributes:**
+
+    - `config`: the configuration of its run.
+    - `loop`: what was built from it, for one device.
+    - `player`: the player at full strength.
+    - `step`: the number of training steps so far.
+    - `origin`: the command, the commit and the versions that made it, as far as that is known.
+    - `strength`: what was measured of a player that comes with an app: each time the `command` and
+        its `result`, and the `before` of the same parameters with all their digits.
+    """
+
+    config: Config
+    loop: Loop
+    player: AbstractActor
+    step: int
+    origin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    strength: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractPlayerCommand(AbstractCommand):
+    """A command about a trained player."""
+
+    run: tyro.conf.Positional[str] = PRETRAINED
+    """The folder of a run, a file of a player, or the name of one that comes with the command; by
+    default such a one."""
+    run_code: bool = False
+    """Run code that the configuration of the run names, if you trust whoever made it."""
+
+    @abc.abstractmethod
+    def __call__(self, app: App[Any]) -> None:
+        """Runs the command of an app, after JAX has started."""
+
+    def load(self, app: App[Config], name: str | None = None) -> Trained[Config]:
+        """The player, or another one of this name; see [`zero_train.app.load`][]."""
+        return load(app, self.run if name is None else name, run_code=self.run_code)
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """Where files about the player are written: into its run, or else here."""
+        path = pathlib.Path(self.run)
+        return path if path.is_dir() else pathlib.Path()
+
+
+def load(
+    app: App[Config], run: str | os.PathLike[str] = PRETRAINED, *, run_code: bool = False
+) -> Trained[Config]:
+    """A trained player: the newest of a run. Where its parameters are damaged a warning says so,
+    and the ones before are loaded.
+
+    **Arguments:**
+
+    - `run`: the folder of a run, a file that `export` wrote, or the name of a player that comes
+        with the app, as [`zero_train.app.player_file`][] takes it.
+    - `run_code`: whether code that its configuration names may be run. Nothing else that is loaded
+        is run.
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none of this app, or it names code
+    and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
+    there are none, or they do not fit the configuration.
+    """
+    file = file_of(app, run)
+    if file is not None:
+        return _read(app, file, run_code)
+    config = load_config(app.config, run, app.name, run_code=run_code)
+    loop = built(app, config)
+    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
+    step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
+    return Trained(config, loop, player_of(loop, arrays), step, _origin(pathlib.Path(run), step))
+
+
+def player_names(app: App[Any]) -> list[str]:
+    """The names of the trained players that come with an app."""
+    if app.players is None:
+        return []
+    files = sorted(app.players.rglob(f"*{SUFFIX}"))
+    return [path.relative_to(app.players).as_posix().removesuffix(SUFFIX) for path in files]
+
+
+def player_file(
+    app: App[Any], name: str = PRETRAINED, config: AbstractConfig | None = None
+) -> pathlib.Path:
+    """The file of a trained player that comes with an app.
+
+    **Arguments:**
+
+    - `config`: the configuration whose player `pretrained` is; by default that of the default
+        preset.
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none of this name.
+    """
+    found = name
+    if name == PRETRAINED:
+        usual = app.presets[app.preset or next(iter(app.presets))] if config is None else config
+        found = getattr(usual, "env", PRETRAINED)
+    known = player_names(app)
+    if app.players is None or found not in known:
+        has = f"players of {', '.join(known)}, and none of {found}"
+        raise UsageError(
+            f"`{app.name}` comes with {has if known else 'no trained player'}; give the folder of "
+            f"a run, as `{app.name} train --out` made it."
+        )
+    return app.players / f"{found}{SUFFIX}"
+
+
+def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
+    """The file of a player that is meant, this one or one that comes with the app; `None` for the
+    folder of a run."""
+    path = pathlib.Path(run)
+    if path.exists():
+        return path if path.is_file() else None
+    return player_file(app, str(run)) if has_player(app, str(run)) else None
+
+
+def has_player(app: App[Any], name: str) -> bool:
+    """Whether [`zero_train.app.load`][] has something to look into: a path that exists, or the name
+    of a player that comes with the app."""
+    return pathlib.Path(name).exists() or name in (*player_names(app), PRETRAINED)
+
+
+def save_player(
+    path: pathlib.Path,
+    app: App[Any],
+    trained: Trained[Any],
+    *,
+    half: bool = False,
+    strength: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Writes a player into a file that [`zero_train.app.load`][] reads: its arrays by their paths,
+    with what is known of it in the metadata.
+
+    **Arguments:**
+
+    - `half`: whether arrays of two and more axes are rounded to 16 bits, as far as these can hold
+        them.
+    """
+    about = {
+        "app": app.name,
+        "config": dataclasses.asdict(trained.config),
+        "step": trained.step,
+        "origin": dict(trained.origin),
+        "strength": list(strength),
+    }
+    arrays = {name: _stored(x, half) for name, x in named(_arrays(trained.player))}
+    path.write_bytes(save(arrays, {name: json.dumps(value) for name, value in about.items()}))
+
+
+def app_of_file(file: pathlib.Path) -> str | None:
+    """The name of the app of a file of a player; `None` where it is none."""
+    try:
+        with safe_open(file, framework="np") as stored:
+            return json.loads((stored.metadata() or {}).get("app", "null"))
+    except (OSError, ValueError, SafetensorError):
+        return None
+
+
+def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Config]:
+    try:
+        with safe_open(file, framework="np") as stored:
+            about = {name: json.loads(text) for name, text in (stored.metadata() or {}).items()}
+            arrays = {name: stored.get_tensor(name) for name in stored.keys()}
+        fields = complete(app.config, about["config"])
+        if about["app"] != app.name:
+            raise ValueError(f"it is of `{about['app']}`")
+        step, origin, strength = int(about["step"]), dict(about["origin"]), [*about["strength"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as e:
+        raise UsageError(
+            f"{file} is no file of a player of `{app.name}`: {' '.join(str(e).split())[:200]}; "
+            f"give one that `{app.name} export` wrote."
+        ) from e
+    config = config_of(app.config, fields, file, app.name, run_code=run_code)
+    loop = built(app, config)
+    shapes = player_shapes(loop)
+    wanted = sorted(named(shapes), key=lambda entry: entry[0])
+    dtypes = {name: x.dtype for name, x in wanted}
+    found = [
+        {"path": name, **spec(x), "dtype": str(_restored_dtype(x.dtype, dtypes.get(name)))}
+        for name, x in sorted(arrays.items())
+    ]
+    check_leaves(file, found, wanted)
+    leaves = [jnp.asarray(arrays[name]).astype(x.dtype) for name, x in named(shapes)]
+    player = player_of(loop, jax.tree.unflatten(jax.tree.structure(shapes), leaves))
+    return Trained(config, loop, player, step, origin, strength)
+
+
+def named(tree: PyTree) -> list[tuple[str, Any]]:
+    """The leaves of a tree, each with its path, such as `model.evaluate.network.stem.weight`."""
+    leaves, _ = tree_flatten_with_path(tree)
+    return [(keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
+
+
+def _stored(array: Array, half: bool) -> np.ndarray:
+    stored = np.array(array, order="C")
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return stored
+    if stored.dtype.name not in ("float16", "float32", "float64"):
+        return stored.astype(np.float32)  # NumPy has no such type, and the format none of NumPy's
+    if half and stored.ndim > 1 and np.all(np.abs(stored) < np.finfo(np.float16).max):
+        return stored.astype(np.float16)
+    return stored
+
+
+def _restored_dtype(stored: Any, wanted: Any) -> Any:
+    """Numbers may have been rounded, or widened."""
+    floats = [x is not None and jnp.issubdtype(x, jnp.floating) for x in (stored, wanted)]
+    return wanted if all(floats) else stored
+
+
+def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:
+    """What the player of this step was trained with."""
+    starts = [row for row in read_lines(folder / "starts.jsonl") if row["step"] <= step]
+    return {name: value for name, value in starts[-1].items() if name != "step"} if starts else {}
+
+
+# A player is saved as the arrays of the agent's actor at full strength.
+
+
+def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
+    """What is saved of a player, on one device: the state is on all devices of the mesh, and an
+    evaluation would run on all of them. Of several processes each has all of it."""
+    arrays = _arrays(loop.agent.actor(agent, explore=False))
+    alone = jax.process_count() == 1
+    where = jax.devices()[0] if alone else NamedSharding(loop.learner_mesh, PartitionSpec())
+    return jax.device_put(arrays, where)
+
+
+def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
+    """Shapes and dtypes of [`player_arrays`]."""
+    shapes = eqx.filter_eval_shape(lambda: _fresh(loop))
+    return eqx.filter(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+
+
+def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
+    """The player with these arrays, on a device of this process."""
+    here = lambda x: x if getattr(x, "is_fully_addressable", True) else x.addressable_data(0)
+    # By way of the host, so that they are committed to no device: else so would be the states after
+    # the first move, and acting would be compiled once for the first state and once for the others.
+    arrays = jax.device_get(jax.tree.map(here, arrays))
+    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
+
+
+def _fresh(loop: Loop) -> AbstractActor:
+    return loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=False)
+
+
+def _arrays(player: AbstractActor) -> PyTree[Array]:
+    return eqx.filter(player, eqx.is_array)

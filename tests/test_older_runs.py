@@ -1,0 +1,42 @@
+"""Configurations of runs of earlier commits, in tests/configurations.json as these wrote them: for
+each app that of its `quick`, `default` or `tuned` preset."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from zero_cli._apps import APPS
+from zero_train.app import load_config, UsageError
+
+from . import workspace
+
+
+STORED: dict[str, dict[str, Any]] = json.loads(
+    (workspace.ROOT / "tests" / "configurations.json").read_text(encoding="utf-8")
+)
+#: What newer fields are in these runs: as they were trained before there was a choice.
+ADDED = {
+    "init": "",
+    "actor_devices": 0,
+    "schedule": "cosine",
+    "warmup": 0,
+    "env_engine": "pgx",
+}
+
+
+@pytest.mark.parametrize("app", list(APPS))
+@pytest.mark.parametrize("commit", list(STORED))
+def test_a_run_of_an_earlier_commit_is_loaded_or_refused(app, commit, tmp_path):
+    """Every stored value is kept, or one line says by name what is in the way."""
+    stored = STORED[commit][app]
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    if "ladder_every" in stored:
+        with pytest.raises(UsageError, match="it lacks evaluate_every, and has ladder_every"):
+            load_config(APPS[app].config, tmp_path, app)
+        return
+    config = dataclasses.asdict(load_config(APPS[app].config, tmp_path, app))
+    newer = {name: value for name, value in config.items() if name not in stored}
+    assert newer == {name: ADDED[name] for name in newer} and "init" in newer
+    assert {name: config[name] for name in stored} == stored
