@@ -1,4 +1,4 @@
-"""The command line: `minesweeper train|eval|compare|watch|play|report`."""
+"""The command line: `minesweeper train|eval|compare|watch|play|serve|report`."""
 
 import functools as ft
 
@@ -10,6 +10,7 @@ from ._config import PRESETS
 from ._eval import Eval, evaluation
 from ._play import Play
 from ._report import page
+from ._serve import Serve
 from ._watch import Watch
 
 
@@ -20,7 +21,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
-    commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play},
+    commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play, "serve": Serve},
 )
 
 main = ft.partial(run_main, APP)

@@ -1,4 +1,4 @@
-"""The command line: `zero train|eval|play|serve|watch|compare|list|report`."""
+"""The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report`."""
 
 import dataclasses
 import sys
