@@ -40,12 +40,13 @@ _GO_LETTERS = _LETTERS.replace("i", "")
 
 class Board(AbstractBoard):
     """How the states of an environment are shown, and its moves called: by a cell such as b3, a
-    column, two squares such as e2e4, or a number. Cells of Go are called as its books do: a1 is the
+    column, two squares such as e2e4, a point and a die, or a number. Cells of Go are called as its books do: a1 is the
     lower left one, and no column is called i.
 
     **Attributes:**
 
     - `shape`: rows and columns of a board of stones, `None` for others.
+    - `chance`: whether chance decides what happens in a game.
     - `pieces`: how the board of a game of pieces is shown, `None` for others.
     """
 
@@ -61,6 +62,7 @@ class Board(AbstractBoard):
         self.sides = _SIDES.get(world.name, ("first", "second"))
         self._hex = world.name == "pgx/hex"
         self._go = world.name.startswith("pgx/go_")
+        self.chance = world.name == "pgx/backgammon"
         self.pieces = PIECES.get(world.name)
         self.shape = _STONES.get(world.name)
         # A move is the column that a stone falls into.
@@ -85,6 +87,8 @@ class Board(AbstractBoard):
     def _named(self, action: int, first: bool) -> str:
         if self.pieces is not None:
             return self.pieces.name(action, first)
+        if self.chance:
+            return _backgammon_move(action)
         if self.shape is None:
             return str(action)
         rows, columns = self.shape
@@ -142,6 +146,13 @@ class Board(AbstractBoard):
         if self.sides != _SIGNS:
             lines.append("   " + "   ".join(map("{} {}".format, _SIGNS, self.sides)))
         return "\n".join(lines)
+
+
+def _backgammon_move(action: int) -> str:
+    """The point that a checker leaves, counted down to 1 as its side sees them, and the number of
+    the die: `24-3`, `bar-3`; `none-1` where no checker can move."""
+    start, die = divmod(action, 6)
+    return f"{('none', 'bar')[start] if start < 2 else 26 - start}-{die + 1}"
 
 
 def _area_score(game: Game, komi: float) -> str:

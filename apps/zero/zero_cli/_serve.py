@@ -70,5 +70,5 @@ def page_of(world: World, run: str) -> Page:
         shape=board.shape,
         style=style,
         svg=getattr(env, "render", None),
-        chance=world.name == "pgx/backgammon",
+        chance=board.chance,
     )

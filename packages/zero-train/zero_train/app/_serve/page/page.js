@@ -338,7 +338,6 @@ function draw() {
   const flagged = about.style === "mines" ? `, ${flags.size} flags` : "";
   $("note").hidden = !shown.note;
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
-  $("seed").placeholder = `random (this is ${seed})`;
   $("undo").disabled = !moves.length;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
@@ -583,7 +582,7 @@ $("by-name").addEventListener("submit", (event) => {
 try {
   games = await fetched("api/games");
   about = games[0];
-  $("game").replaceChildren(...games.map((game, i) => new Option(game.title, i)));
+  $("game").replaceChildren(...games.map((game, i) => new Option(games.length > 1 ? game.title.replace(/^\S+ /, "") : game.title, i)));
   $("game-label").hidden = games.length < 2;
   build();
   newGame();
