@@ -40,8 +40,8 @@ _GO_LETTERS = _LETTERS.replace("i", "")
 
 class Board(AbstractBoard):
     """How the states of an environment are shown, and its moves called: by a cell such as b3, a
-    column, two squares such as e2e4, a point and a die, or a number. Cells of Go are called as its books do: a1 is the
-    lower left one, and no column is called i.
+    column, two squares such as e2e4, a point and a die, or a number. Cells of Go are called as its
+    books do: a1 is the lower left one, and no column is called i.
 
     **Attributes:**
 

@@ -61,8 +61,8 @@ class Pieces:
     glyphs: tuple[str, str]
     name: Callable[[int, bool], str]
     squares: Callable[[np.ndarray, int], Sequence[int]]
-    board: Callable[[Any], np.ndarray]
-    hand: Callable[[Any], np.ndarray] | None = None
+    board: Callable[[Any], Any]
+    hand: Callable[[Any], Any] | None = None
 
     def cell(self, square: int, first: bool) -> int:
         """The cell of a square, row by row from the upper left corner as the first side sees it."""
@@ -109,7 +109,7 @@ class Pieces:
 
     def places(self, game: Game, action: int) -> list[int]:
         """The cells of a legal move: from where and to where, or where a piece is dropped."""
-        squares = self.squares(self.board(game.state.position), action)
+        squares = self.squares(np.asarray(self.board(game.state.position)), action)
         return [self.cell(square, game.first_moves) for square in squares]
 
     def in_hand(self, game: Game) -> str:
@@ -135,7 +135,7 @@ class Pieces:
         ).tolist()
 
 
-def _chess(size: int, board: Callable[[Any], np.ndarray]) -> Pieces:
+def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:
     return Pieces(
         rows=size,
         columns=size,
