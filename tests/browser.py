@@ -52,7 +52,9 @@ def minefields() -> list[Service]:
 def served(services: list[Service]) -> Iterator[str]:
     """Where their page is."""
     for service in services:
-        service.answer(Question(think=True))
+        # Also at the strength that the page begins with, so that nothing is compiled meanwhile.
+        for simulations in service.about()["strengths"][:3]:
+            service.answer(Question(think=True, simulations=simulations))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         served = application(services, "127.0.0.1", port, TOKEN)

@@ -20,6 +20,7 @@ _SHOGI_PIECES = (
     *("pawn", "lance", "knight", "silver", "bishop", "rook", "gold", "king"),
     *("promoted pawn", "promoted lance", "promoted knight", "promoted silver", "horse", "dragon"),
 )
+_SHOGI_LETTERS = (*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R")
 _ANIMALS = ("chick", "elephant", "giraffe", "lion", "hen")
 #: What a direction is called (up, left, right, down, and the jumps of the knight), and the steps of
 #: columns and rows to the place that a piece comes from.
@@ -46,7 +47,8 @@ class Pieces:
     - `rows`, `columns`: of the board.
     - `chess`: whether squares are called as in chess, not as in shogi.
     - `kinds`: what the pieces are called, by the number on the board.
-    - `glyphs`: their signs, of the side that moves first and of the other one.
+    - `glyphs`: their signs, of the side that moves first and of the other one. Those of shogi are
+        the letters of its books, which every machine has.
     - `name`: what an action is called when whoever moves first makes it, or the other side.
     - `squares`: of an action, where it begins and ends, or where a piece is dropped. Squares are
         pgx's own, from the side to move; the board is that before the move.
@@ -58,7 +60,7 @@ class Pieces:
     columns: int
     chess: bool
     kinds: Sequence[str]
-    glyphs: tuple[str, str]
+    glyphs: tuple[Sequence[str], Sequence[str]]
     name: Callable[[int, bool], str]
     squares: Callable[[np.ndarray, int], Sequence[int]]
     board: Callable[[Any], Any]
@@ -238,7 +240,7 @@ _PIECES_OF_SHOGI = Pieces(
     columns=9,
     chess=False,
     kinds=_SHOGI_PIECES,
-    glyphs=("歩香桂銀角飛金玉と杏圭全馬龍", "歩香桂銀角飛金玉と杏圭全馬龍"),
+    glyphs=(_SHOGI_LETTERS, _SHOGI_LETTERS),
     name=_shogi_name,
     squares=_shogi_squares,
     board=lambda position: position._x.board,
@@ -249,7 +251,7 @@ _ANIMAL_PIECES = Pieces(
     columns=3,
     chess=False,
     kinds=_ANIMALS,
-    glyphs=("ひぞきらに", "ひぞきらに"),
+    glyphs=("CEGLH", "CEGLH"),
     name=_animal_name,
     squares=_animal_squares,
     board=lambda position: position._board,
