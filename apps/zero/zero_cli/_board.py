@@ -4,8 +4,6 @@ import functools as ft
 import pathlib
 from typing import Any
 
-import jax.random as jr
-import numpy as np
 import scipy.ndimage
 
 from zero_train.app import AbstractBoard, Game, Stones
@@ -31,6 +29,14 @@ _SIDES = {
     **dict.fromkeys(("pgx/go_9x9", "pgx/go_19x19"), ("black", "white")),
     **dict.fromkeys(("pgx/chess", "pgx/gardner_chess"), ("white", "black")),
     **dict.fromkeys(("pgx/shogi", "pgx/animal_shogi"), ("black", "white")),
+}
+#: Moves that open games whose first action does not.
+_EXAMPLES = {
+    "pgx/chess": "a2a3",
+    "pgx/gardner_chess": "a2a3",
+    "pgx/shogi": "7fu",
+    "pgx/animal_shogi": "2c2b",
+    "pgx/backgammon": "24-3",
 }
 _SIGNS = ("X", "O")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -80,8 +86,7 @@ class Board(AbstractBoard):
             first: {name: action for action, name in enumerate(names)}
             for first, names in self._names.items()
         }
-        opening = env.observe(env.init(key=jr.key(0))).legal
-        self.example = self._names[True][int(np.argmax(opening))]
+        self.example = _EXAMPLES.get(world.name, self._names[True][0])
         self.about = "play that move"
 
     def _named(self, action: int, first: bool) -> str:
