@@ -1,11 +1,14 @@
 import functools as ft
 import importlib.metadata
 import io
+import random
 from collections.abc import Sequence
 
 import pytest
 
+from zero_othello._board import Board
 from zero_train.app._gtp import GtpEngine, serve_lines
+from zero_train.app._record import read_record
 
 from .helpers import BEFORE_PASS, name, new_game, parse, WIPE_OUT
 from .oracle import Game
@@ -338,6 +341,23 @@ def test_games_are_saved_and_loaded(engine, tmp_path):
         "? cannot save file",
     ]
     assert session(engine, "showboard") == before
+
+
+def test_a_damaged_file_is_a_game_or_is_refused():
+    text = "(;FF[4]GM[2]SZ[8];B[cd]C[a \\] b](;W[cc];B[ef])(;W[]))"
+    draws, refused = random.Random(0), 0
+    for _ in range(3000):
+        damaged = list(text)
+        for _ in range(draws.randint(1, 6)):
+            damaged[draws.randrange(1, len(damaged))] = draws.choice("([;])\\Bzt\u00e9\n")
+        try:
+            moves, seed = read_record(Board(), "".join(damaged))
+        except ValueError as e:
+            assert "\n" not in str(e)
+            refused += 1
+        else:
+            assert seed == 0 and all(Board().action(move) <= 64 for move in moves)
+    assert 500 < refused < 3000
 
 
 def test_the_main_variation_is_read_and_a_pass_that_was_left_out(engine, tmp_path):
