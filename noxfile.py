@@ -313,6 +313,16 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session
+def gtp(session: nox.Session) -> None:
+    """Lets a client that people use, the npm package @sabaki/gtp, play over GTP."""
+    sync(session, "tests")
+    packages = str(cache() / "npm")
+    client = ("install", "--no-audit", "--no-fund", "--prefix", packages, "@sabaki/gtp@3.0.0")
+    session.run_install("npm", *client, external=True)
+    session.run("python", str(ROOT / "tests" / "gtp.py"), packages)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Every benchmark, or those named after `--`: JSON lines, beside a peer.
 

@@ -1,6 +1,6 @@
 """Plays games in a real browser: `uv run nox -s browser`, or `-- --shots FOLDER` for pictures.
 
-The browser is the system's chromium; nothing is downloaded. The players have random parameters.
+The browser is the system's chromium; nothing is downloaded. The players search and know nothing.
 """
 
 import argparse
@@ -15,13 +15,17 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 from playwright.sync_api import Browser, Error, expect, Page, sync_playwright
 
-import zero_cli._apps as zero
-import zero_othello.__main__ as othello
-from zero_cli._config import presets
-from zero_train.app import AbstractConfig, AbstractServe, App, Question, Service, Trained
+import zero_minesweeper._serve as minesweeper
+from zero_cli._serve import page_of
+from zero_cli._worlds import build_world
+from zero_envs import Minesweeper
+from zero_minesweeper._table import Table
+from zero_othello._serve import PAGE as OTHELLO
+from zero_search import TreeSearch
+from zero_train import EnvironmentModel, indifferent, PlanningActor
+from zero_train.app import Page as Shown, Question, Service
 from zero_train.app._serve._http import address, application, run
 
 
@@ -29,20 +33,31 @@ SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}
 TOKEN = "a-token"
 
 
+def game_of(name: str) -> Service:
+    """A game of pgx, or Othello, with a player that searches and knows nothing."""
+    world = build_world(name)
+    env: Any = world.env
+    shown: Shown = OTHELLO if name == "othello" else page_of(world, pathlib.Path())
+    player = PlanningActor(TreeSearch.alphazero(16), EnvironmentModel(env, indifferent))
+    return Service.of_search(env, player, shown)
+
+
+def minefields() -> list[Service]:
+    """Two boards, of which a person chooses one."""
+    boards = [Minesweeper(9, 9, 10, pays="win"), Minesweeper(5, 6, 4, pays="win")]
+    return [minesweeper.service(Table(board), board) for board in boards]
+
+
 @contextlib.contextmanager
-def served(app: App, config: AbstractConfig) -> Iterator[str]:
-    """Where the page of a player with random parameters is."""
-    loop = app.build(config)
-    player: Any = loop.agent.actor(loop.agent.init(key=jax.random.key(0)), explore=False)
-    command = app.commands["serve"]
-    assert issubclass(command, AbstractServe)
-    trained = Trained(config, loop, player, 0)
-    env: Any = loop.env
-    service = Service(env, player, command("run").page(trained))
-    service.answer(Question(think=True))
+def served(services: list[Service]) -> Iterator[str]:
+    """Where their page is."""
+    for service in services:
+        # Also at the strength that the page begins with, so that nothing is compiled meanwhile.
+        for simulations in service.about()["strengths"][:3]:
+            service.answer(Question(think=True, simulations=simulations))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        served = application(service, "127.0.0.1", port, TOKEN)
+        served = application(services, "127.0.0.1", port, TOKEN)
         threading.Thread(target=run, args=(served, listening), daemon=True).start()
         yield address("127.0.0.1", port, TOKEN)
 
@@ -59,11 +74,14 @@ def opened(browser: Browser, url: str, size: str, scheme: str) -> Iterator[Page]
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     page.goto(url)
-    page.select_option("#strength", "0")
+    if page.locator("#strength").is_visible():
+        page.select_option("#strength", "0")
     expect(page.locator("#status")).to_contain_text("Your move")
     yield page
     # What is refused, and searches that have to wait, are errors to the browser alone.
-    assert [error for error in errors if "503" not in error and "422" not in error] == [], errors
+    assert [
+        error for error in errors if not any(code in error for code in ("503", "422", "429"))
+    ] == [], errors
     page.close()
 
 
@@ -105,22 +123,31 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     """Its end, its text, and what is taken back."""
     play_by_keyboard(page, draws)
     assert "The game is over: " in status(page)
-    moves = page.locator("#text").input_value().split()
-    assert page.locator("#moves li").count() == len(moves)
+    text = page.locator("#text").input_value()
+    number = page.locator("#moves li").count()
+    assert number == (text.count(";") - 1 if text.startswith("(") else len(text.split()))
     stones = page.locator(".stone").count()
     # Every position gets its value, also those that nobody looked at.
     points = page.locator("#curve polyline")
-    expect(points).to_have_attribute("points", _of(len(moves) + 1))
+    expect(points).to_have_attribute("points", _of(number + 1))
 
     page.keyboard.press("n")
-    expect(page.locator("#text")).to_have_value("")
-    page.locator("#text").fill(" ".join(moves))
+    expect(page.locator("#moves li")).to_have_count(0)
+    page.locator("#text").fill(text)
     page.locator("#load").click()
     expect(page.locator("#status")).to_contain_text("The game is over")
     assert page.locator(".stone").count() == stones
+    # The same by files.
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    file = download.value.path()
     page.locator("#undo").click()
     expect(page.locator("#status")).to_contain_text("Taken back")
-    assert len(page.locator("#text").input_value().split()) < len(moves)
+    expect(page.locator("#moves li")).not_to_have_count(number)
+    page.locator("#file").set_input_files(file)
+    expect(page.locator("#moves li")).to_have_count(number)
+    page.locator("#undo").click()
+    expect(page.locator("#moves li")).not_to_have_count(number)
 
     before = page.locator("#text").input_value()
     page.locator("#text").fill("nonsense")
@@ -149,16 +176,116 @@ def check_what_is_read_out(page: Page) -> None:
     assert wide <= 0, f"{wide} pixels too wide"
 
 
+def check_pieces(page: Page) -> None:
+    """A move by two presses, with the mouse and then with the keyboard, and what is heard."""
+    legal = page.locator(".cell[data-legal]")
+    legal.first.click()
+    expect(page.locator("#status")).to_contain_text("where to?")
+    page.keyboard.press("Escape")
+    expect(page.locator(".selected")).to_have_count(0)
+    legal.first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".selected")).to_have_count(1)
+    page.locator(".cell[data-legal]").first.click()
+    expect(page.locator("#moves li")).to_have_count(2)  # with the reply
+    status(page)
+    page.keyboard.press("u")
+    expect(page.locator("#moves li")).to_have_count(0)
+
+
+def check_minesweeper(page: Page, shots: pathlib.Path | None) -> None:
+    """Cells, flags, risks, the end and what is taken back, on a board that a seed chooses."""
+    page.locator("#seed").fill("7")
+    page.keyboard.press("Tab")
+    page.locator("#new").click()
+    expect(page.locator("#text")).to_have_value("seed:7")
+    assert page.locator(".risk").count() == 0, "risks are shown although nobody asked"
+    page.locator("#analysis").check()
+    expect(page.locator(".risk")).to_have_count(81)
+    expect(page.locator(".cell.best")).to_have_count(1)
+    assert "12\u00a0% a mine" in str(page.locator(".cell").nth(40).get_attribute("aria-label"))
+
+    # Flags by the keyboard, the other mouse button, and the button for fingers.
+    page.locator(".cell").nth(0).focus()
+    page.keyboard.press("f")
+    page.locator(".cell").nth(1).click(button="right")
+    page.locator("#flag").click()
+    page.locator(".cell").nth(2).click()
+    page.locator("#flag").click()
+    expect(page.locator(".flag")).to_have_count(3)
+    page.locator(".cell").nth(0).click()
+    expect(page.locator("#status")).to_contain_text("a1 has a flag")
+    for cell in range(3):
+        page.locator(".cell").nth(cell).click(button="right")
+    expect(page.locator(".flag")).to_have_count(0)
+
+    # Always the recommended cell, until the end; whoever loses takes it back and goes on.
+    for _ in range(200):
+        said = page.locator("#status").inner_text()
+        if "You win" in said:
+            break
+        if "You lose" in said:
+            page.keyboard.press("u")
+            expect(page.locator("#status")).to_contain_text("Your move")
+            bad = _worst(page)
+            page.locator(".cell").nth(bad).click(button="right")
+        before = page.locator("#moves li").count()
+        expect(page.locator(".cell.best, .cell[data-word=mine]").first).to_be_visible()
+        best = page.locator(".cell.best")
+        if best.count():
+            if best.locator(".flag").count():
+                _open_another(page)
+            else:
+                best.focus()
+                page.keyboard.press("Enter")
+            expect(page.locator("#moves li")).not_to_have_count(before)
+        if shots and before < 30 <= page.locator("#moves li").count():
+            page.wait_for_timeout(500)
+            page.screenshot(path=shots / "minesweeper-midgame.png", full_page=True)
+        _settled(page)
+    assert "You win" in page.locator("#status").inner_text()
+    expect(page.locator(".cell[data-word=mine]")).to_have_count(10)
+    if shots:
+        page.screenshot(path=shots / "minesweeper-won.png", full_page=True)
+
+    # Another board.
+    page.select_option("#game", "1")
+    expect(page.locator(".cell")).to_have_count(30)
+    expect(page.locator("#title")).to_contain_text("5 x 6")
+
+
+def _settled(page: Page) -> None:
+    """Waits until the thoughts about the position are there."""
+    over = page.locator("#status").filter(has_text="over")
+    expect(page.locator(".cell.best").or_(over).first).to_be_visible()
+
+
+def _worst(page: Page) -> int:
+    """The mine that was opened before it was taken back: what was the recommended cell."""
+    _settled(page)
+    return int(page.locator(".cell.best").get_attribute("data-cell") or 0)
+
+
+def _open_another(page: Page) -> None:
+    """Opens the cell of the least risk that has no flag."""
+    cells = page.locator(".cell:not(:has(.flag)):has(.risk)").all()
+    risk = lambda cell: int(cell.locator(".risk").inner_text().replace("<", ""))
+    min(cells, key=risk).click()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium")
     parser.add_argument("--shots", type=pathlib.Path)
+    parser.add_argument("--games", nargs="*", help="those alone, such as pgx/go_9x9")
     options = parser.parse_args()
-    games = {
-        "connect-four": (zero.APP, presets("pgx/connect_four", "alphazero", 84)["tiny"]),
-        "othello": (othello.APP, othello.APP.presets["tiny"]),
-    }
     expect.set_options(timeout=60_000)  # the first search is compiled
+    checks = {
+        "pgx/connect_four": lambda page: check_a_game(page, random.Random(0)),
+        "othello": lambda page: check_a_game(page, random.Random(0)),
+        "pgx/animal_shogi": check_pieces,
+        "minesweeper": lambda page: check_minesweeper(page, options.shots),
+    }
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(
@@ -166,31 +293,35 @@ def main() -> None:
             )
         except Error as e:
             sys.exit(f"{options.chromium} cannot be started ({e}): install chromium")
-        for name, (app, config) in games.items():
-            with served(app, config) as url:
-                grounds = set()
-                for size in SIZES:
-                    for scheme in ("light", "dark"):
-                        with opened(browser, url, size, scheme) as page:
-                            page.locator("#analysis").check()
-                            expect(page.locator("#candidates tr").first).to_be_visible()
-                            check_what_is_read_out(page)
-                            body = page.locator("body")
-                            grounds.add(body.evaluate("e => getComputedStyle(e).backgroundColor"))
-                            if options.shots:
-                                page.screenshot(
-                                    path=options.shots / f"{name}-{size}-{scheme}.png",
-                                    full_page=True,
-                                )
-                assert len(grounds) == 2, grounds
+        for name in options.games or checks:
+            services = minefields() if name == "minesweeper" else [game_of(name)]
+            with served(services) as url:
+                check_looks(browser, url, name, options.shots)
                 with opened(browser, url, "desktop", "light") as page:
-                    check_a_game(page, random.Random(0))
+                    checks.get(name, status)(page)
                 stranger = browser.new_page()
                 stranger.goto(url.partition("#")[0])
                 expect(stranger.locator("#status")).to_contain_text("open the whole address")
                 stranger.close()
-            print(f"{name}: a game was played, taken back and loaded", flush=True)
+            print(f"{name}: looked at and played", flush=True)
         browser.close()
+
+
+def check_looks(browser: Browser, url: str, name: str, shots: pathlib.Path | None) -> None:
+    """Every size in dark and in light."""
+    grounds = set()
+    for size in SIZES:
+        for scheme in ("light", "dark"):
+            with opened(browser, url, size, scheme) as page:
+                page.locator("#analysis").check()
+                expect(page.locator("#candidates tr").first).to_be_visible()
+                check_what_is_read_out(page)
+                body = page.locator("body")
+                grounds.add(body.evaluate("e => getComputedStyle(e).backgroundColor"))
+                if shots:
+                    file = f"{name.replace('/', '-')}-{size}-{scheme}.png"
+                    page.screenshot(path=shots / file, full_page=True)
+    assert len(grounds) == 2, grounds
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
     check_every_field(PRESETS["tiny"])
 
 
-@pytest.mark.parametrize("command", ["eval", "compare", "watch", "play"])
+@pytest.mark.parametrize("command", ["eval", "compare", "watch", "play", "serve"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, minesweeper, command):
     from zero_minesweeper._app import APP
 

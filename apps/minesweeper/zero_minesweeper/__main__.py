@@ -1,4 +1,4 @@
-"""The command line: `minesweeper train|eval|compare|watch|play|report`."""
+"""The command line: `minesweeper train|eval|compare|watch|play|serve|report`."""
 
 import functools as ft
 

@@ -10,6 +10,7 @@ from ._config import Config, PRESETS
 from ._eval import Eval, evaluation
 from ._play import Play
 from ._report import page
+from ._serve import Serve
 from ._watch import Watch
 
 
@@ -21,7 +22,7 @@ APP = App(
     evaluation=evaluation,
     page=page,
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play},
+    commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play, "serve": Serve},
 )
 
 

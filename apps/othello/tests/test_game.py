@@ -5,10 +5,10 @@ import pytest
 
 from zero_envs import PgxEnvironment
 from zero_othello._board import PASS, position_of
-from zero_othello._gtp import GtpEngine
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, NonFiniteError, PlanningActor, PolicyActor
 from zero_train.app import Game as Played
+from zero_train.app._gtp import GtpEngine
 
 from .helpers import BEFORE_PASS, new_game, othello, parse, TRACES, WIPE_OUT
 from .oracle import Game, random_game
@@ -107,9 +107,11 @@ def test_a_network_that_returns_nan_has_no_plan():
         game = new_game(actor)
         with pytest.raises(NonFiniteError, match="NaN or infinity in the position after 0 moves"):
             _ = game.plan
-    engine = GtpEngine(game)
-    assert str(engine.respond("7 genmove b")).startswith("?7 The player's network returned NaN")
-    assert engine.respond("play b d3") == "=\n\n"
+    engine = GtpEngine(game, "zero-othello", "1")
+    for command in ("genmove b", "lz-analyze"):
+        (answer,) = engine.respond(f"7 {command}")
+        assert answer.startswith("?7 The player's network returned NaN") and answer[-2:] == "\n\n"
+    assert list(engine.respond("play b d3")) == ["=\n\n"]
 
 
 def test_plans():

@@ -1,18 +1,22 @@
 import functools as ft
 import importlib.metadata
 import io
+import random
 from collections.abc import Sequence
 
 import pytest
 
-from zero_othello._gtp import GtpEngine, serve
+from zero_othello._board import Board
+from zero_train.app._gtp import GtpEngine, serve_lines
+from zero_train.app._record import read_record
 
-from .helpers import BEFORE_PASS, new_game, parse, WIPE_OUT
+from .helpers import BEFORE_PASS, name, new_game, parse, WIPE_OUT
 from .oracle import Game
 
 
-COMMANDS = """boardsize clear_board final_score genmove known_command komi list_commands name play
-protocol_version quit reg_genmove showboard time_left time_settings undo version""".split()
+COMMANDS = """boardsize clear_board final_score genmove kata-analyze kata-genmove_analyze
+kgs-time_settings known_command komi list_commands loadsgf lz-analyze lz-genmove_analyze name play
+printsgf protocol_version quit reg_genmove showboard time_left time_settings undo version""".split()
 
 
 VERSION = importlib.metadata.version("zero-othello")
@@ -20,23 +24,24 @@ VERSION = importlib.metadata.version("zero-othello")
 
 @pytest.fixture
 def engine():
-    return GtpEngine(new_game())
+    return GtpEngine(new_game(), "zero-othello", VERSION)
 
 
 def session(engine: GtpEngine, *lines: str) -> list[str]:
     """Responses without the empty line that ends each."""
     responses = []
     for line in lines:
-        response = engine.respond(line)
-        assert response is not None and response.endswith("\n\n")
+        response = "".join(engine.respond(line))
+        assert response.endswith("\n\n")
         body = response[:-2]
         assert body and "\n\n" not in body and not body.endswith("\n")
         responses.append(body)
     return responses
 
 
-def into(stdout: io.StringIO) -> ft.partial:
-    return ft.partial(print, end="", flush=True, file=stdout)
+def serve(stdin, stdout: io.StringIO) -> None:
+    say = ft.partial(print, end="", flush=True, file=stdout)
+    serve_lines(new_game(), "zero-othello", VERSION, stdin, say)
 
 
 def alternately(moves: Sequence[str]) -> list[str]:
@@ -52,7 +57,7 @@ def test_administration(engine):
     assert session(engine, "list_commands") == ["= " + "\n".join(COMMANDS)]
     for command in COMMANDS:
         assert session(engine, f"known_command {command}") == ["= true"]
-    assert session(engine, "known_command loadsgf", "3 known_command PLAY") == [
+    assert session(engine, "known_command gogui-play", "3 known_command PLAY") == [
         "= false",
         "=3 false",
     ]
@@ -69,7 +74,8 @@ def test_setting_up_and_clocks_are_accepted(engine):
 @pytest.mark.parametrize(
     "line",
     [
-        "boardsize", "boardsize eight", "boardsize 8 8", "komi", "komi much", "time_settings 1 2",
+        "boardsize", "loadsgf", "loadsgf x y", "boardsize eight", "boardsize 8 8", "komi",
+        "komi much", "time_settings 1 2",
         "time_settings 1 2 x", "time_settings -1 2 3", "time_left b 1", "time_left red 1 1",
         "time_left b one 1", "time_left b 1 -1", "known_command", "play b", "play d3",
         "play b d3 x", "play red d3", "play b i9", "play b d33", "genmove", "genmove red",
@@ -85,7 +91,7 @@ def test_syntax_errors_change_nothing(engine, line):
 
 
 def test_unknown_commands(engine):
-    assert session(engine, "loadsgf x.sgf", "12 Genmove b", "5") == [
+    assert session(engine, "kata-search x", "12 Genmove b", "5") == [
         "? unknown command",
         "?12 unknown command",
         "?5 unknown command",
@@ -94,7 +100,7 @@ def test_unknown_commands(engine):
 
 def test_lines_are_cleaned_before_they_are_read(engine):
     for line in ("", "\n", "   \t ", "# a comment", "  # 1 name", "\x07\r\n"):
-        assert engine.respond(line) is None
+        assert list(engine.respond(line)) == []
     assert session(engine, "8\tpl\x00ay\tB  d3 # the usual\r\n", " komi\t0\n") == ["=8", "="]
     assert session(engine, "play w \u00b2\u00b2", "\u00b2 name") == [
         "? syntax error",
@@ -196,25 +202,24 @@ def test_the_end_before_the_board_is_full(engine):
     assert answers == ["= pass", "= B+13", "? illegal move", "=9", "="]
 
 
-def test_serving_stops_at_quit_and_at_the_end_of_input(engine):
+def test_serving_stops_at_quit_and_at_the_end_of_input():
     stdout = io.StringIO()
-    serve(engine, io.StringIO("1 name\n\n# nothing\n2 quit\n3 name\n"), into(stdout))
-    assert stdout.getvalue() == "=1 zero-othello\n\n=2\n\n" and not engine.running
+    serve(io.StringIO("1 name\n\n# nothing\n2 quit\n3 name\n"), stdout)
+    assert stdout.getvalue() == "=1 zero-othello\n\n=2\n\n"
     stdout = io.StringIO()
-    serve(GtpEngine(new_game()), io.StringIO("name\nversion\n"), into(stdout))
+    serve(io.StringIO("name\nversion\n"), stdout)
     assert stdout.getvalue() == f"= zero-othello\n\n= {VERSION}\n\n"
 
 
-def test_a_controller_that_has_gone_ends_it(engine):
+def test_a_controller_that_has_gone_ends_it():
     class Broken(io.StringIO):
         def flush(self):
             raise BrokenPipeError
 
-    serve(engine, iter(["name", "genmove b"]), into(Broken()))
-    assert engine.respond("undo") == "? cannot undo\n\n"
+    serve(iter(["name", "genmove b"]), Broken())
 
 
-def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error(engine):
+def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error():
     class Pipe(io.StringIO):
         seen: list[str] = []
 
@@ -223,8 +228,152 @@ def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error(engine)
 
     stdin = io.TextIOWrapper(io.BytesIO(b"1 play b \xff\xfe\n2 name\n"), encoding="utf-8")
     stdout = Pipe()
-    serve(engine, stdin, into(stdout))
+    serve(stdin, stdout)
     assert stdout.seen == [
         "?1 syntax error\n\n",
         "?1 syntax error\n\n=2 zero-othello\n\n",
     ]
+
+
+def lines_of(answer: list[str]) -> list[dict[str, dict[str, str]]]:
+    """By line and move, the figures of an analysis, whose ends are checked."""
+    assert answer[0] == "=\n" and answer[-1] == "\n"
+    lines = []
+    for line in answer[1:-1]:
+        assert line.endswith("\n") and line.startswith("info move ")
+        moves = {}
+        for info in line.split("info ")[1:]:
+            figures, _, pv = info.partition(" pv ")
+            words = figures.split()
+            figures = dict(zip(words[::2], words[1::2], strict=True))
+            moves[figures["move"]] = {**figures, "pv": pv.strip()}
+        lines.append(moves)
+    return lines
+
+
+@pytest.mark.parametrize("style", ["lz", "kata"])
+def test_an_analysis_grows_until_a_command_comes(style):
+    waiting = iter([False, False, True])
+    engine = GtpEngine(new_game(), "zero-othello", VERSION, pending=lambda: next(waiting))
+    session(engine, "play b d3")
+    lines = lines_of(list(engine.respond(f"{style}-analyze w 0")))
+    visits = [sum(int(move["visits"]) for move in line.values()) for line in lines]
+    assert len(lines) == 3 and visits == sorted(set(visits)), "each line is of a longer search"
+    first = list(lines[-1].values())[0]
+    assert first["order"] == "0" and first["pv"].split()[0] == first["move"]
+    # The principal variation is a game.
+    for ply, move in enumerate(first["pv"].split()):
+        assert session(engine, f"play {'wb'[ply % 2]} {move}") == ["="]
+    shares = [float(move["prior"]) for move in lines[-1].values()]
+    whole, wins = (10_000, 10_000) if style == "lz" else (1.0, 1.0)
+    assert sum(shares) == pytest.approx(whole, rel=0.01)
+    assert all(0 <= float(move["winrate"]) <= wins for move in lines[-1].values())
+
+
+def test_an_analysis_says_of_whom_and_how_much(engine):
+    every = lines_of(list(engine.respond("kata-analyze B interval 50 minmoves 4")))[0]
+    assert set(every) == {"D3", "C4", "E6", "F5"}
+    assert set(lines_of(list(engine.respond("lz-analyze 50 maxmoves 1")))[0]) < set(every)
+    assert session(engine, "3 lz-analyze w", "kata-analyze b ownership true", "lz-analyze x") == [
+        "?3 black is to move",
+        "? unsupported: ownership",
+        "? syntax error",
+    ]
+    assert lines_of(list(engine.respond("kata-analyze ownership false")))
+    *said, move, end = engine.respond("lz-genmove_analyze b 100")
+    assert said[0] == "=\n" and end == "\n" and move.startswith("play ")
+    best = next(iter(lines_of([*said, end])[-1]))
+    assert move == f"play {best}\n"
+    assert session(engine, "genmove b") == ["? white is to move"]
+    session(engine, "clear_board", *alternately(WIPE_OUT))
+    assert list(engine.respond("kata-genmove_analyze w")) == ["=\n", "play pass\n", "\n"]
+    assert list(engine.respond("kata-analyze w")) == ["=\n", "\n"]
+
+
+@pytest.mark.parametrize(
+    "settings, left, share",
+    [
+        ("time_settings 300 0 0", None, 0.9 * 10),
+        ("time_settings 0 30 10", None, 0.9 * 3),
+        ("time_settings 300 30 10", "time_left b 60 0", 0.9 * 2),
+        ("time_settings 300 30 10", "time_left b 20 5", 0.9 * 4),
+        ("kgs-time_settings absolute 300", None, 0.9 * 10),
+        ("kgs-time_settings canadian 300 30 10", "time_left b 20 5", 0.9 * 4),
+        # Of five periods of ten seconds each is for one move.
+        ("kgs-time_settings byoyomi 300 10 5", "time_left b 10 5", 0.9 * 10),
+        ("kgs-time_settings none", None, None),
+        ("time_settings 0 30 0", None, None),
+    ],
+)
+def test_a_clock_is_shared_among_the_moves(engine, settings, left, share):
+    assert session(engine, settings, *([left] if left else [])) == ["="] * (2 if left else 1)
+    clock = engine._clocks.get("black")
+    assert (clock and clock.share) == (share and pytest.approx(share))
+
+
+def test_a_search_ends_when_its_time_is_over(engine):
+    session(engine, "time_settings 1000 0 0")
+    (unhurried,) = session(engine, "reg_genmove b")
+    session(engine, "time_left b 0 1")
+    (hurried,) = session(engine, "genmove b")
+    assert {unhurried[2:], hurried[2:]} <= {"D3", "C4", "E6", "F5"}
+    assert (
+        session(engine, "kgs-time_settings", "kgs-time_settings hourglass 3")
+        == ["? syntax error"] * 2
+    )
+
+
+def test_games_are_saved_and_loaded(engine, tmp_path):
+    path = tmp_path / "game.sgf"
+    session(engine, *alternately(BEFORE_PASS))
+    before = session(engine, "showboard")
+    text = "(;FF[4]GM[2]SZ[8];B[cd];W[cc];B[ef];W[bd];B[ad];W[ae];B[cb];W[ac])"
+    assert session(engine, "printsgf", f"printsgf {path}") == [f"= {text}", "="]
+    assert session(engine, "clear_board", f"loadsgf {path}", "showboard") == ["=", "=", *before]
+    assert session(engine, f"loadsgf {path} 2", "play w c3") == ["=", "="]  # before the second move
+    before = session(engine, "showboard")
+    wrong = ["(;GM[1]SZ[8];B[cd])", "(;GM[2]SZ[8]AB[aa];W[cc])", "(;GM[2]SZ[8];B[zz])"]
+    for content in (*wrong, text.replace("cc", "aa"), "(;B[cd", ""):
+        path.write_text(content)
+        assert session(engine, f"loadsgf {path}") == ["? cannot load file"]
+    assert session(engine, "loadsgf nowhere.sgf", f"printsgf {tmp_path}") == [
+        "? cannot load file",
+        "? cannot save file",
+    ]
+    assert session(engine, "showboard") == before
+
+
+def test_a_damaged_file_is_a_game_or_is_refused():
+    text = "(;FF[4]GM[2]SZ[8];B[cd]C[a \\] b](;W[cc];B[ef])(;W[]))"
+    draws, refused = random.Random(0), 0
+    for _ in range(3000):
+        damaged = list(text)
+        for _ in range(draws.randint(1, 6)):
+            damaged[draws.randrange(1, len(damaged))] = draws.choice("([;])\\Bzt\u00e9\n")
+        try:
+            moves, seed = read_record(Board(), "".join(damaged))
+        except ValueError as e:
+            assert "\n" not in str(e)
+            refused += 1
+        else:
+            assert seed == 0 and all(Board().action(move) <= 64 for move in moves)
+    assert 500 < refused < 3000
+
+
+def test_the_main_variation_is_read_and_a_pass_that_was_left_out(engine, tmp_path):
+    game = Game()
+    for move in [*map(parse, BEFORE_PASS), 64]:
+        game.play(move)
+    reply = game.legal()[0]
+    point = "abcdefgh"[reply % 8] + "abcdefgh"[reply // 8]
+    moves = [
+        f";{'BW'[i % 2]}[{m[0]}{'abcdefgh'[int(m[1]) - 1]}]" for i, m in enumerate(BEFORE_PASS)
+    ]
+    # White's second move in a row says that black has passed.
+    main = f"C[a \\] ;B[aa\\] here](;White[{point}]LB[aa:1][bb:2])(;W[{point}];B[aa])"
+    path = tmp_path / "game.sgf"
+    path.write_text(f"\n(;SZ[8] GM[2]\n{''.join(moves)}{main})")
+    assert session(engine, f"loadsgf {path}") == ["="]
+    loaded = session(engine, "showboard")
+    played = session(engine, "clear_board", *alternately(BEFORE_PASS), f"play w {name(reply)}")
+    assert played == ["="] * 10 and session(engine, "showboard") == loaded

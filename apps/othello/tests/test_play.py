@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Colour, draw, position_of
+from zero_othello._board import Board, Colour, draw, position_of
 from zero_train import PolicyActor
 from zero_train.app import Game as Played, Session
+from zero_train.app._record import read_record
 
 from .helpers import BEFORE_PASS, by_discs, name, new_game, parse, WIPE_OUT
 from .oracle import Game
@@ -104,7 +105,12 @@ def test_hint_shows_what_the_search_found_and_moves_nothing():
         assert float(value) == pytest.approx(plan.qvalues[action], abs=6e-3)
         assert float(prior[:-1]) / 100 == pytest.approx(game.prior[action], abs=6e-4)
     assert list(rows)[0] == min(rows, key=lambda move: -plan.visits[parse(move)])
-    assert f"player to move is {plan.value:+.2f}" in text
+    line = game.line(int(plan.action))
+    assert f"Expected: {' '.join(line)}\n" in text and line[0] == name(int(plan.action)).lower()
+    after = game
+    for move in line:
+        after = after.play(parse(move))  # which refuses what is illegal
+    assert f"black wins with a chance of {(1 + plan.value) / 2:.0%}." in text
     assert "Legal: d3 c4 f5 e6\n" in text and game.num_plies == 0
 
 
@@ -166,8 +172,8 @@ def test_the_end(line, colour, verdict):
     line(WIPE_OUT)
     mine = WIPE_OUT[0::2] if colour == "black" else WIPE_OUT[1::2]
     text, *_ = run(*mine, colour=colour)
-    assert text.endswith(f"The game is over: black wins by 13, {verdict}.\n")
-    assert "left" not in text
+    assert f"The game is over: black wins by 13, {verdict}.\n" in text
+    assert text.endswith("You left the game.\n")
 
 
 @pytest.mark.parametrize("colour", ["black", "white"])
@@ -193,3 +199,36 @@ def test_colours_where_the_terminal_has_them():
     assert "●" in text and "\x1b[" in text and "(X)" not in text
     text, *_ = run("d3", "hint")
     assert text.isascii()
+
+
+def test_a_game_is_saved_and_reviewed(tmp_path):
+    path = tmp_path / "game.sgf"
+    text, *_ = run("d3", f"save {path}", "review", f"save {tmp_path}", "save")
+    played = ["d3", name(replies(text)[0]).lower()]
+    moves, _ = read_record(Board(), path.read_text())
+    assert moves == played and f"The game is in {path}." in text
+    assert f"{tmp_path} cannot be written" in text and '"save" is not a square' in text
+    # Discs say how likely a win is; what a move costs is seen in the position after it.
+    lines = [line.strip("| ").split() for line in text.splitlines()]
+    rows = [words for words in lines if words and words[0] in ("1.", "2.")]
+    game, chances = new_game(), []
+    for move in played:
+        game = game.play(parse(move))
+        chances.append(game.win_chance if game.first_moves else 1 - game.win_chance)
+    assert [(row[2], row[4]) for row in rows] == [
+        (move, f"{chance:.0%}") for move, chance in zip(played, chances, strict=True)
+    ]
+
+
+def test_a_blunder_is_named_and_the_end_may_be_taken_back(line, monkeypatch):
+    """Black's third move and white's last one cost their sides much."""
+    line(WIPE_OUT)
+    # Of the side to move: black, white, black, ...
+    chances = [0.5, 0.5, 0.6, 0.5, 0.5, 0.9, 0.2, 0.7, 0.9]
+    monkeypatch.setattr(Played, "win_chance", property(lambda game: chances[game.num_plies]))
+    mine = [move for i, move in enumerate(WIPE_OUT) if i % 2 == 0]
+    text, _, game = run(*mine, "review", "hint", "e1", "undo")
+    assert "The game is over.\n" in text and "E1 cannot be played: the game is over" in text
+    bad = [line.strip("| ").split()[0] for line in text.splitlines() if "a blunder: " in line]
+    assert bad == ["5.", "8."] and "a blunder: 40% lost" in text and "a blunder: 60% lost" in text
+    assert game.num_plies == len(WIPE_OUT) - 1 and not game.over

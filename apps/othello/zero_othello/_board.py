@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int8
 from rich.text import Text
 
-from zero_train.app import AbstractBoard, Game
+from zero_train.app import AbstractBoard, Game, Stones
 
 
 SIZE = 8
@@ -115,12 +115,19 @@ def position_of(game: Game) -> Position:
     return Position(*discs, "black" if black else "white", game.legal, game.over)
 
 
+def score(game: Game) -> str:
+    """`"B+12"`, `"W+4"` or `"0"`, by the discs on the board."""
+    margin = position_of(game).margin
+    return f"{'B' if margin > 0 else 'W'}+{abs(margin)}" if margin else "0"
+
+
 class Board(AbstractBoard):
     """The board in the terminal."""
 
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
+    stones = Stones(SIZE, {"GM": "2"}, score)
 
     def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""

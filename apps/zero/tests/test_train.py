@@ -86,7 +86,7 @@ def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
     assert code == 0
     assert '"z9" is no move here' in out and "Legal: a1 b1 c1 a2 b2 c2 a3 b3 c3" in out
     ends = {f"{who} wins, you {what}": who for who, what in (("X", "win"), ("O", "lose"))}
-    end = out.splitlines()[-1].removeprefix("The game is over: ").removesuffix(".")
+    (end,) = (line[18:-1] for line in out.splitlines() if line.startswith("The game is over: "))
     winner = (ends | {"draw": None})[end]
     last = out.split("   a b c\n")[-1].splitlines()[:3]
     stones = "".join(line[3:].replace(" ", "") for line in last)
@@ -149,10 +149,15 @@ def test_names_of_moves():
     connect = board_of("pgx/connect_four")
     assert [connect.name(a) for a in (0, 6)] == ["1", "7"] and connect.action("3") == 2
     go = board_of("pgx/go_9x9")
-    assert [go.name(a) for a in (0, 8, 9, 81)] == ["a1", "i1", "a2", "pass"]
+    assert [go.name(a) for a in (0, 8, 9, 81)] == ["a9", "j9", "a8", "pass"]
     assert go.action("pass") == 81
     with pytest.raises(ValueError, match='"z1" is no move here'):
         go.action("z1")
+    backgammon = board_of("pgx/backgammon")
+    assert [backgammon.name(a) for a in (0, 6, 14, 155)] == ["none-1", "bar-1", "24-3", "1-6"]
+    for name in ("chess", "gardner_chess", "shogi", "animal_shogi", "backgammon"):
+        board = board_of(f"pgx/{name}")
+        assert board.name(board.action(board.example)) == board.example
 
 
 def test_boards_are_those_of_pgx():
@@ -161,9 +166,10 @@ def test_boards_are_those_of_pgx():
     game = Game.start(env, RandomActor(), board, key=jr.key(0))
     for name in "443":
         game = game.play(board.action(name))
-    assert board.draw(game, plain=True).splitlines()[-2:] == [
+    assert board.draw(game, plain=True).splitlines()[-3:] == [
         "   . . . O . . .",
         "   . . X X . . .",
+        "   X red   O yellow",
     ]
 
 

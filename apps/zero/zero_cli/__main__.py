@@ -1,4 +1,4 @@
-"""The command line: `zero train|eval|play|serve|watch|compare|list|report|export`."""
+"""The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
 import sys

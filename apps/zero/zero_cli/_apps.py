@@ -26,6 +26,7 @@ from zero_train.app import (
 from ._build import build_loop
 from ._config import Config, presets
 from ._eval import Compare, Eval
+from ._gtp import Gtp
 from ._list import List
 from ._play import Play
 from ._serve import Serve
@@ -51,6 +52,7 @@ APP = App(
         "eval": Eval,
         "play": Play,
         "serve": Serve,
+        "gtp": Gtp,
         "watch": Watch,
         "compare": Compare,
         "list": List,

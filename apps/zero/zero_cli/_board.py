@@ -4,8 +4,11 @@ import functools as ft
 import pathlib
 from typing import Any
 
-from zero_train.app import AbstractBoard, Game
+import scipy.ndimage
 
+from zero_train.app import AbstractBoard, Game, Stones
+
+from ._pieces import PIECES
 from ._worlds import World
 
 
@@ -18,21 +21,40 @@ _STONES = {
     "pgx/go_9x9": (9, 9),
     "pgx/go_19x19": (19, 19),
 }
-#: Games of chess, and the rows of their boards.
-_CHESS = {"pgx/chess": 8, "pgx/gardner_chess": 5}
+#: What the sides are called: whoever moves first, and the other one.
+_SIDES = {
+    "pgx/tic_tac_toe": ("X", "O"),
+    "pgx/connect_four": ("red", "yellow"),
+    "pgx/hex": ("red", "blue"),
+    **dict.fromkeys(("pgx/go_9x9", "pgx/go_19x19"), ("black", "white")),
+    **dict.fromkeys(("pgx/chess", "pgx/gardner_chess"), ("white", "black")),
+    **dict.fromkeys(("pgx/shogi", "pgx/animal_shogi"), ("black", "white")),
+}
+#: Moves that open games whose first action does not.
+_EXAMPLES = {
+    "pgx/chess": "a2a3",
+    "pgx/gardner_chess": "a2a3",
+    "pgx/shogi": "7fu",
+    "pgx/animal_shogi": "2c2b",
+    "pgx/backgammon": "24-3",
+}
+_SIGNS = ("X", "O")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+#: Columns of Go, of which none is called i.
+_GO_LETTERS = _LETTERS.replace("i", "")
 
 
 class Board(AbstractBoard):
     """How the states of an environment are shown, and its moves called: by a cell such as b3, a
-    column, two squares such as e2e4, or a number.
+    column, two squares such as e2e4, a point and a die, or a number. Cells of Go are called as its
+    books do: a1 is the lower left one, and no column is called i.
 
     **Attributes:**
 
     - `shape`: rows and columns of a board of stones, `None` for others.
+    - `chance`: whether chance decides what happens in a game.
+    - `pieces`: how the board of a game of pieces is shown, `None` for others.
     """
-
-    sides = ("X", "O")
 
     def __init__(self, world: World, picture: pathlib.Path):
         """**Arguments:**
@@ -43,34 +65,48 @@ class Board(AbstractBoard):
         """
         env: Any = world.env
         self._env, self._picture = env, picture
+        self.sides = _SIDES.get(world.name, ("first", "second"))
         self._hex = world.name == "pgx/hex"
+        self._go = world.name.startswith("pgx/go_")
+        self.chance = world.name == "pgx/backgammon"
+        self.pieces = PIECES.get(world.name)
         self.shape = _STONES.get(world.name)
         # A move is the column that a stone falls into.
         self._falls = self.shape is not None and env.num_actions == self.shape[1]
-        chess = _CHESS.get(world.name)
+        if self._go and self.shape is not None:
+            komi = env.game._game.komi
+            score = ft.partial(_area_score, komi=komi)
+            self.stones = Stones(self.shape[0], {"GM": "1", "KM": str(komi)}, score)
         # By whether whoever moves first makes them.
         self._names = {
-            first: [self._named(action, chess, first) for action in range(env.num_actions)]
+            first: [self._named(action, first) for action in range(env.num_actions)]
             for first in (True, False)
         }
         self._actions = {
             first: {name: action for action, name in enumerate(names)}
             for first, names in self._names.items()
         }
-        self.example = "a2a3" if chess else self._names[True][0]
+        self.example = _EXAMPLES.get(world.name, self._names[True][0])
         self.about = "play that move"
 
-    def _named(self, action: int, chess: int | None, first: bool) -> str:
-        if chess is not None:
-            return _chess_move(action, chess, first)
+    def _named(self, action: int, first: bool) -> str:
+        if self.pieces is not None:
+            return self.pieces.name(action, first)
+        if self.chance:
+            return _backgammon_move(action)
         if self.shape is None:
             return str(action)
         rows, columns = self.shape
         if self._falls:
             return str(action + 1)
         if action < rows * columns:
-            return f"{_LETTERS[action % columns]}{action // columns + 1}"
+            return self._cell(action // columns, action % columns)
         return "swap" if self._hex else "pass"
+
+    def _cell(self, row: int, column: int) -> str:
+        if self._go and self.shape is not None:
+            return f"{_GO_LETTERS[column]}{self.shape[0] - row}"
+        return f"{_LETTERS[column]}{row + 1}"
 
     def name(self, action: int, first: bool = True) -> str:
         return self._names[first][action]
@@ -92,45 +128,47 @@ class Board(AbstractBoard):
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:
-        return "X wins" if game.total > 0 else "O wins" if game.total < 0 else "draw"
+        if self.stones is not None and (score := self.stones.score(game)) != "0":
+            side = self.sides[0 if score[0] == "B" else 1]
+            # Those of a game that was broken off do not say who has won.
+            if (score[0] == "B") == (game.total > 0) and game.total != 0:
+                return f"{side} wins by {score[2:]}"
+        if game.total == 0:
+            return "draw"
+        return f"{self.sides[0 if game.total > 0 else 1]} wins"
 
     def _stones(self, game: Game, rows: int, columns: int) -> str:
-        """The board in lines, X for whoever moved first."""
-        mine, theirs = self.sides if game.num_plies % 2 == 0 else self.sides[::-1]
-        head = [str(i + 1) if self._falls else _LETTERS[i] for i in range(columns)]
+        """The board in lines, X for whoever moved first, and which signs are whose."""
+        mine, theirs = _SIGNS if game.num_plies % 2 == 0 else _SIGNS[::-1]
+        letters = _GO_LETTERS if self._go else _LETTERS
+        head = [str(i + 1) if self._falls else letters[i] for i in range(columns)]
         lines = ["   " + " ".join(head)]
         for row, cells in enumerate(game.features[..., :2].astype(bool)):
             signs = [mine if own else theirs if other else "." for own, other in cells]
             indent = " " * row if self._hex else ""
-            number = "  " if self._falls else f"{row + 1:2}"
+            number = "  " if self._falls else f"{rows - row if self._go else row + 1:2}"
             lines.append(f"{indent}{number} {' '.join(signs)}")
+        if self.sides != _SIGNS:
+            lines.append("   " + "   ".join(map("{} {}".format, _SIGNS, self.sides)))
         return "\n".join(lines)
 
 
-def _chess_move(action: int, size: int, white: bool) -> str:
-    """The squares of a move such as e2e4, with the piece of an underpromotion. pgx numbers squares
-    column by column from the mover's side, and from each has 9 underpromotions, the queen's moves
-    and the knight's. Moves that leave the board have a number only."""
-    square, plane = divmod(action, 8 * (size - 1) + 17)
-    if plane < 9:
-        rows, columns, piece = 1, (0, 1, -1)[plane % 3], "rbn"[plane // 3]
-    else:
-        (rows, columns), piece = _chess_steps(size)[plane - 9], ""
-    column, row = divmod(square, size)
-    to_column, to_row = column + columns, row + rows
-    if not (0 <= to_column < size and 0 <= to_row < size) or (piece and row != size - 2):
-        return str(action)
-    if not white:
-        row, to_row = size - 1 - row, size - 1 - to_row
-    return f"{_LETTERS[column]}{row + 1}{_LETTERS[to_column]}{to_row + 1}{piece}"
+def _backgammon_move(action: int) -> str:
+    """The point that a checker leaves, counted down to 1 as its side sees them, and the number of
+    the die: `24-3`, `bar-3`; `none-1` where no checker can move."""
+    start, die = divmod(action, 6)
+    return f"{('none', 'bar')[start] if start < 2 else 26 - start}-{die + 1}"
 
 
-@ft.cache
-def _chess_steps(size: int) -> list[tuple[int, int]]:
-    """Rows and columns of the queen's and the knight's moves, as pgx numbers them."""
-    ups, downs = list(range(1, size)), list(range(1 - size, 0))
-    still = [0] * (size - 1)
-    rows = [*downs, *ups, *still, *still, *downs, *ups, *ups[::-1], *downs[::-1]]
-    columns = [*still, *still, *downs, *ups, *downs, *ups, *downs, *ups]
-    knight = [(-1, -2), (1, -2), (-2, -1), (2, -1), (-1, 2), (1, 2), (-2, 1), (2, 1)]
-    return [*zip(rows, columns, strict=True), *knight]
+def _area_score(game: Game, komi: float) -> str:
+    """The stones and the empty points that they alone surround, as Tromp and Taylor count them."""
+    planes = game.features[..., :2].astype(bool)
+    black, white = (planes[..., (i + game.num_plies) % 2] for i in range(2))
+    labelled: Any = scipy.ndimage.label(~(black | white))
+    regions, number = labelled
+    margin = float(black.sum()) - float(white.sum()) - komi
+    for region in range(1, number + 1):
+        inside = regions == region
+        edge = scipy.ndimage.binary_dilation(inside) & ~inside
+        margin += inside.sum() * (int((edge & black).any()) - int((edge & white).any()))
+    return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"

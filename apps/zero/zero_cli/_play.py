@@ -34,4 +34,5 @@ class Play(AbstractPlayerCommand):
         board = Board(world, self.folder / "play.svg")
         start = Game.start(world.env, actor, board, key=jr.key(self.seed))
         print(world.name)
-        Session(start, Console(), first=self.seat == "first").run()
+        seed = self.seed if board.chance else None
+        Session(start, Console(), first=self.seat == "first", seed=seed).run()

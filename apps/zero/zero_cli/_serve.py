@@ -1,24 +1,26 @@
 """`zero serve`: a game against a trained player in the browser."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
-from zero_train.app import AbstractServe, Page, Trained, UsageError
+from zero_train.app import AbstractServe, App, Page, Service, UsageError
 
 from ._board import Board
 from ._config import Config
-from ._worlds import world_of_two
+from ._worlds import World, world_of_two
 
 
-#: What the sides of games are called whose stones have colours, and how their cells look.
-_LOOKS: dict[str, dict[str, Any]] = {
-    "pgx/tic_tac_toe": {},
-    "pgx/connect_four": {"sides": ("red", "yellow"), "style": "holes"},
-    "pgx/hex": {"sides": ("red", "blue"), "style": "hexagons"},
-    "pgx/go_9x9": {"sides": ("black", "white"), "style": "points"},
-    "pgx/go_19x19": {"sides": ("black", "white"), "style": "points"},
-    "pgx/chess": {"sides": ("white", "black")},
-    "pgx/gardner_chess": {"sides": ("white", "black")},
+#: How the cells of boards look that are not of squares.
+_STYLES: dict[str, Any] = {
+    "pgx/connect_four": "holes",
+    "pgx/hex": "hexagons",
+    "pgx/go_9x9": "points",
+    "pgx/go_19x19": "points",
+    "pgx/chess": "pieces",
+    "pgx/gardner_chess": "pieces",
+    "pgx/shogi": "wood",
+    "pgx/animal_shogi": "wood",
 }
 
 
@@ -26,17 +28,46 @@ _LOOKS: dict[str, dict[str, Any]] = {
 class Serve(AbstractServe):
     """Play against a trained player in the browser."""
 
-    def page(self, trained: Trained[Config]) -> Page:
+    def services(self, app: App[Config]) -> list[Service]:
+        trained = self.load(app)
         world = world_of_two(trained.config.env, self.run)
-        board = Board(world, self.folder / "play.svg")
-        env: Any = world.env  # of which some can draw a state
-        if board.shape is None and not hasattr(env, "render"):
-            raise UsageError(f"{world.name} cannot be drawn; `zero play {self.run}` may do.")
+        env: Any = world.env
+        return [Service.of_search(env, trained.player, page_of(world, self.folder))]
+
+
+def page_of(world: World, folder: pathlib.Path) -> Page:
+    """How a game is shown.
+
+    **Arguments:**
+
+    - `folder`: where a picture is drawn in, for the terminal's board.
+
+    **Raises:** [`zero_train.app.UsageError`][] where it cannot be drawn.
+    """
+    board = Board(world, folder / "play.svg")
+    env: Any = world.env  # of which some can draw a state
+    title = world.name.removeprefix("pgx/").replace("_", " ").capitalize()
+    style = _STYLES.get(world.name, "squares")
+    pieces = board.pieces
+    if pieces is not None:
         return Page(
-            title=world.name.removeprefix("pgx/").replace("_", " ").capitalize(),
+            title=title,
             board=board,
-            shape=board.shape,
-            svg=getattr(env, "render", None),
-            chance=world.name == "pgx/backgammon",
-            **_LOOKS.get(world.name, {"sides": ("first", "second")}),
+            shape=(pieces.rows, pieces.columns),
+            style=style,
+            names=pieces.names,
+            cells=pieces.cells,
+            places=pieces.places,
+            glyphs=pieces.signs(board.sides),
+            note=None if pieces.hand is None else pieces.in_hand,
         )
+    if board.shape is None and not hasattr(env, "render"):
+        raise UsageError(f"{world.name} cannot be drawn; `zero play` may do.")
+    return Page(
+        title=title,
+        board=board,
+        shape=board.shape,
+        style=style,
+        svg=getattr(env, "render", None),
+        chance=board.chance,
+    )

@@ -1,6 +1,7 @@
 """Games against a trained player over HTTP: what is answered, and what is refused."""
 
 import collections
+import functools as ft
 import json
 import random
 import socket
@@ -22,7 +23,7 @@ from zero_train.app import (
     Service,
     UsageError,
 )
-from zero_train.app._serve._http import address, application, MAX_BODY
+from zero_train.app._serve._http import address, application, BURST, MAX_BODY, Rate
 from zero_train.app._serve._service import MAX_MOVES
 
 
@@ -50,16 +51,16 @@ class Cells(AbstractBoard):
         return [self.name(action) for action in range(9)].index(name)
 
     def draw(self, game, *, plain):
-        pytest.fail("the browser draws the board and says the result")
+        pytest.fail("the browser draws the board")
 
     def result(self, game):
-        pytest.fail("the browser draws the board and says the result")
+        return "a draw" if game.total == 0 else f"{self.sides[game.total < 0]} wins"
 
 
 def _service(evaluate):
     env = PgxEnvironment("tic_tac_toe")
     player = PlanningActor(TreeSearch.alphazero(8), EnvironmentModel(env, evaluate))
-    return Service(env, player, Page("Tic tac toe", Cells(), shape=(3, 3)))
+    return Service.of_search(env, player, Page("Tic tac toe", Cells(), shape=(3, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -67,32 +68,34 @@ def service():
     return _service(_prefers_low_cells)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(service):
-    with TestClient(application(service, "127.0.0.1", 8000), URL) as client:
+    with TestClient(application([service], "127.0.0.1", 8000), URL) as client:
         yield client
 
 
 def asked(client, moves=(), **more):
-    return client.post("/api/position", json={"moves": list(moves), **more})
+    return client.post("/api/0/position", json={"moves": list(moves), **more})
 
 
 def test_a_game_is_replayed_with_its_end(client):
-    game = client.get("/api/game").json()
-    assert (game["rows"], game["columns"], game["places"]["b3"]) == (3, 3, [7])
+    (game,) = client.get("/api/games").json()
+    assert (game["rows"], game["columns"], game["names"][7]) == (3, 3, "b3")
+    places = {name: [cell] for cell, name in enumerate(game["names"])}
     sides, stones = [], []
     for n in range(len(WON) + 1):
         answer = asked(client, WON[:n]).json()
         sides.append(answer["side"])
         stones.append(answer["cells"])
-        assert answer["last"] == (game["places"][WON[n - 1]][0] if n else None)
-        assert set(answer["legal"]) == (set(game["places"]) - set(WON[:n]) if n < 5 else set())
-    assert sides[:5] == [0, 1, 0, 1, 0] and stones[-1] == [1, 1, 1, 2, 2, 0, 0, 0, 0]
+        assert answer["last"] == (places[WON[n - 1]][0] if n else None)
+        left = {name: cells for name, cells in places.items() if name not in WON[:n]}
+        assert answer["legal"] == (left if n < 5 else {}) and answer["text"] == " ".join(WON[:n])
+    assert sides[:5] == [0, 1, 0, 1, 0] and stones[-1] == [*"XXXOO", "", "", "", ""]
     end = asked(client, WON).json()
-    assert end["over"] and end["winner"] == 0 and not sum(stones[0])
+    assert end["over"] and (end["winner"], end["result"]) == (0, "X wins") and not any(stones[0])
     assert asked(client, "a1 a2 b1 b2 c3 c2".split()).json()["winner"] == 1
     drawn = asked(client, DRAWN).json()
-    assert drawn["over"] and drawn["winner"] is None and 0 not in drawn["cells"]
+    assert drawn["over"] and drawn["winner"] is None and "" not in drawn["cells"]
     # Fewer moves are the game before: nothing was kept.
     assert asked(client, WON[:2]).json()["cells"] == stones[2]
 
@@ -110,7 +113,7 @@ def test_a_game_is_replayed_with_its_end(client):
 def test_a_move_that_cannot_be_made_is_named(client, moves, said):
     body = json.dumps({"moves": moves})  # JSON may escape what no text can hold
     answer = client.post(
-        "/api/position", content=body, headers={"content-type": "application/json"}
+        "/api/0/position", content=body, headers={"content-type": "application/json"}
     )
     assert answer.status_code == 422 and said in answer.json()["error"]
     assert answer.json()["error"].count("\n") == 0
@@ -147,7 +150,7 @@ def test_the_player_moves_and_says_why(client, service):
         ("moves", ["a1"] * (MAX_MOVES + 1), f"at most {MAX_MOVES} are"),
         ("simulations", 17, "give one of 0, 16, 64, 256"),
         ("simulations", True, "simulations is True"),
-        ("simulations", 16.0, "simulations is 16.0"),
+        ("simulations", 16.0, "simulations is 16.0; give a whole number"),
         ("simulations", {"a": 1}, "simulations is an object"),
         ("seed", -1, "seed is -1"),
         ("seed", 2**31, "from 0 to 2147483647"),
@@ -157,13 +160,13 @@ def test_the_player_moves_and_says_why(client, service):
     ],
 )
 def test_a_wrong_field_is_named(client, field, value, said):
-    answer = client.post("/api/position", content=json.dumps({field: value}), headers=JSON)
+    answer = client.post("/api/0/position", content=json.dumps({field: value}), headers=JSON)
     assert answer.status_code == 400 and said in answer.json()["error"]
 
 
 def test_what_is_no_question_is_refused(client):
     def status(content, kind="application/json"):
-        answer = client.post("/api/position", content=content, headers={"content-type": kind})
+        answer = client.post("/api/0/position", content=content, headers={"content-type": kind})
         assert answer.json()["error"].count("\n") == 0
         return answer.status_code
 
@@ -171,16 +174,19 @@ def test_what_is_no_question_is_refused(client):
     assert [status(x) for x in (b"", b"[]", b"7", b"\xff", b"[" * 9000, b"1" * 9000)] == [400] * 6
     assert status(b" " * (MAX_BODY + 1)) == 413
     assert status(b" " * 1000 for _ in range(1000)) == 413  # without a Content-Length
-    assert client.get("/api/position").status_code == 405
+    assert client.get("/api/0/position").status_code == 405
     assert client.get("/secrets").json() == {"error": "Not Found"}
 
 
 def test_the_page_is_whole_and_loads_nothing_else(client):
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+    for name, kind in (
+        ("page.css", "text/css"),
+        *((f"{part}.js", "text/javascript") for part in ("page", "api", "draw")),
+    ):
         found = client.get(f"/{name}")
-        assert name in page.text and found.headers["content-type"].startswith(kind)
+        assert found.headers["content-type"].startswith(kind)
         assert "http://" not in found.text.replace("http://www.w3.org/", "")
     for answer in (page, client.get("/nothing"), asked(client, ["z9"])):
         assert answer.headers["content-security-policy"].startswith("default-src 'self';")
@@ -208,20 +214,20 @@ def test_the_page_is_whole_and_loads_nothing_else(client):
     ],
 )
 def test_only_the_address_that_was_bound_answers(service, bound, host, origin, status):
-    client = TestClient(application(service, bound, 8000), URL)
+    client = TestClient(application([service], bound, 8000), URL)
     headers = {"host": host} if origin is None else {"host": host, "origin": origin}
-    assert client.get("/api/game", headers=headers).status_code == status
+    assert client.get("/api/games", headers=headers).status_code == status
 
 
 def test_a_token_is_demanded(service):
-    client = TestClient(application(service, "127.0.0.1", 8000, token="wörd"), URL)
+    client = TestClient(application([service], "127.0.0.1", 8000, token="wörd"), URL)
     given = lambda text: {"authorization": text.encode()}
     assert client.get("/").status_code == 200  # the page holds no game
     for wrong in ("", "wörd", "Bearer", "Bearer word", "Bearer wörd2"):
-        assert client.get("/api/game", headers=given(wrong)).status_code == 401
-    assert "Bearer" in client.post("/api/position", json={}).headers["www-authenticate"]
-    right = TestClient(application(service, "127.0.0.1", 8000, token="word"), URL)
-    assert right.get("/api/game", headers=given("Bearer word")).status_code == 200
+        assert client.get("/api/games", headers=given(wrong)).status_code == 401
+    assert "Bearer" in client.post("/api/0/position", json={}).headers["www-authenticate"]
+    right = TestClient(application([service], "127.0.0.1", 8000, token="word"), URL)
+    assert right.get("/api/games", headers=given("Bearer word")).status_code == 200
     assert address("127.0.0.1", 80, None) == "http://127.0.0.1:80/"
     assert address("::1", 8000, "word") == "http://[::1]:8000/#word"
     assert address("0.0.0.0", 1, "w") == f"http://{socket.gethostname()}:1/#w"
@@ -237,7 +243,7 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
         return {"thought": None}
 
     monkeypatch.setattr(service, "answer", answer)
-    client = TestClient(application(service, "127.0.0.1", 8000, max_searches=1), URL)
+    client = TestClient(application([service], "127.0.0.1", 8000, max_searches=1), URL)
     statuses = []
     first = threading.Thread(target=lambda: statuses.append(asked(client, think=True).status_code))
     first.start()
@@ -250,9 +256,50 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
     assert statuses == [200] and asked(client, think=True).status_code == 200
 
 
+def test_saved_games_are_read(client):
+    def read(text):
+        return client.post("/api/0/read", json={"text": text})
+
+    assert read(" A1 b2\nC3 ").json() == {"moves": ["a1", "b2", "c3"], "seed": 0}
+    assert read("seed:7 a1").json() == {"moves": ["a1"], "seed": 7}
+    assert read("seed:x a1").status_code == 422
+    assert "at most 600 are replayed" in read("a1 " * 601).json()["error"]
+    assert read(7).status_code == 400
+    assert "give text" in client.post("/api/0/read", json={"moves": []}).json()["error"]
+    assert client.post("/api/1/read", json={"text": ""}).json() == {
+        "error": "there is no game 1; /api/games lists them."
+    }
+
+
+def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkeypatch):
+    now = [0.0]
+    rate = Rate(3, 2.0, lambda: now[0])
+    assert [rate.wait("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    assert rate.wait("b") == 0, "others are let in"
+    now[0] = 0.5
+    assert [rate.wait("a") for _ in range(2)] == [0, 0.5]
+    now[0] = 100.0
+    assert [rate.wait("a") for _ in range(4)] == [0, 0, 0, 0.5], "no more than at first"
+    for number in range(5000):
+        rate.wait(str(number))
+    assert len(rate._left) == 1000
+
+    stopped = ft.partial(Rate, clock=lambda: 0.0)
+    monkeypatch.setattr("zero_train.app._serve._http.Rate", stopped)
+    client = TestClient(application([service], "127.0.0.1", 8000), URL)
+    answers = [client.get("/api/games") for _ in range(BURST + 20)]
+    assert {answer.status_code for answer in answers[:BURST]} == {200}
+    assert {answer.status_code for answer in answers[BURST:]} == {429}
+    refused = answers[-1]
+    assert (
+        refused.headers["retry-after"] == "1" and "20 requests a second" in refused.json()["error"]
+    )
+    assert refused.headers["x-content-type-options"] == "nosniff"
+
+
 def test_a_network_that_says_nan_is_named():
     broken = _service(lambda obs: (jnp.full(9, jnp.nan), jnp.zeros(())))
-    client = TestClient(application(broken, "127.0.0.1", 8000), URL)
+    client = TestClient(application([broken], "127.0.0.1", 8000), URL)
     answer = asked(client, think=True)
     assert answer.status_code == 422 and "returned NaN or infinity" in answer.json()["error"]
 
@@ -260,19 +307,22 @@ def test_a_network_that_says_nan_is_named():
 @pytest.mark.parametrize("host, port", [("127.0.0.1", None), ("nowhere.invalid", 0)])
 def test_an_address_that_cannot_be_had_is_named(host, port):
     class Serve(AbstractServe):
-        def page(self, trained):
+        def services(self, app):
             raise AssertionError
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1] if port is None else port
         with pytest.raises(UsageError, match=f"cannot listen at --host {host} --port {number}"):
-            Serve("run", host=host, port=number)._listening()
+            Serve(host=host, port=number)._listening()
 
 
 @pytest.mark.slow
-def test_ten_thousand_requests_of_a_stranger(service):
+def test_ten_thousand_requests_of_a_stranger(service, monkeypatch):
     """Never an error of the server's own, never one that takes long."""
-    client = TestClient(application(service, "127.0.0.1", 8000), URL, raise_server_exceptions=False)
+    monkeypatch.setattr("zero_train.app._serve._http.Rate.wait", lambda self, client: 0.0)
+    client = TestClient(
+        application([service], "127.0.0.1", 8000), URL, raise_server_exceptions=False
+    )
     for simulations in (0, 16):
         asked(client, think=True, simulations=simulations)
     draws = random.Random(0)
@@ -315,9 +365,9 @@ def _strange(draws: random.Random):
         headers[name] = draws.choice((b"", b"x", b"\xff\xe9", b"9" * 30, b"[::", b"a:b"))
     method = "POST" if draws.random() < 0.95 else draws.choice(("GET", "PUT", "HEAD", "OPTIONS"))
     path = (
-        "/api/position"
+        "/api/0/position"
         if draws.random() < 0.95
-        else draws.choice(("/", "/%00", "/api/game", "/.."))
+        else draws.choice(("/", "/%00", "/api/games", "/.."))
     )
     return {"method": method, "url": path, "content": content, "headers": headers}
 

@@ -178,15 +178,21 @@ class SearchTree:
         at = self._number(node)
         return jax.tree.map(lambda x: x[at], self.states)
 
-    def principal_variation(self, max_length: int | None = None) -> list[TreeEdge]:
+    def principal_variation(
+        self, max_length: int | None = None, *, first: int | None = None
+    ) -> list[TreeEdge]:
         """The most visited action at the root, then the most visited one at its child, and so on;
         of equally visited ones the higher Q-value, then the lower number. Outcomes likewise.
+
+        With `first` the line begins with this action, and is empty where that was never taken.
         """
         check_count("principal_variation", 0, max_length=max_length or 0)
         line: list[TreeEdge] = []
         node: int | None = 0
         while node is not None and (max_length is None or len(line) < max_length):
             tried = self._tried(node)
+            if first is not None and not line:
+                tried = [edge for edge in tried if edge.action == first]
             line += tried[:1]
             node = tried[0].child if tried else None
         return line

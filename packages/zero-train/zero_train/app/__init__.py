@@ -54,6 +54,10 @@ from ._evaluation import (
 from ._game import (
     AbstractBoard as AbstractBoard,
     Game as Game,
+    Stones as Stones,
+)
+from ._gtp import (
+    serve_gtp as serve_gtp,
 )
 from ._options import (
     Launch as Launch,

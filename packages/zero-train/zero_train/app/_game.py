@@ -4,6 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools as ft
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,11 +15,29 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from rich.console import RenderableType
 
 from zero_envs import AbstractEnvironment, Observation
-from zero_search import Plan
+from zero_search import Plan, read_tree, SearchTree, TreeSearch
 
 from .. import AbstractActor, NonFiniteError, PlanningActor
 from ._evaluation import with_simulations
-from ._watch import act, Episode
+from ._watch import act, Episode, whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Stones:
+    """What programs for Go must know of a game of black and white, which is then spoken in GTP and
+    written in SGF.
+
+    **Attributes:**
+
+    - `size`: rows and columns. Action `size * row + column` is a point, row 0 the upper one, and
+        `size * size` a pass.
+    - `properties`: of SGF, beside the size: the number `GM` of the game, the komi `KM`.
+    - `score`: the score of a position as in SGF, such as `"B+3.5"`, `"W+12"` or `"0"`.
+    """
+
+    size: int
+    properties: Mapping[str, str]
+    score: "Callable[[Game], str]"
 
 
 class AbstractBoard(abc.ABC):
@@ -29,11 +48,13 @@ class AbstractBoard(abc.ABC):
     - `sides`: what whoever moves first is called, and whoever moves second.
     - `example`: the name of a move.
     - `about`: what typing a move does, for the list of commands.
+    - `stones`: for games that programs for Go can show.
     """
 
     sides: tuple[str, str]
     example: str
     about: str
+    stones: Stones | None = None
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:
@@ -71,10 +92,11 @@ class Game:
 
     - `board`: how it is shown.
     - `action`: the last move; `None` at the start.
-    - `num_plies`: the number of moves so far.
+    - `moves`: the names of the moves so far, in lower case.
     - `first_moves`: whether whoever moved first is to move.
     - `total`: the sum of the rewards so far, from the view of whoever moved first.
     - `over`: whether it has ended.
+    - `max_value`: the largest value of a position, that of a win.
     """
 
     board: AbstractBoard
@@ -82,10 +104,11 @@ class Game:
     _episode: Episode
     _key: PRNGKeyArray
     action: int | None = None
-    num_plies: int = 0
+    moves: tuple[str, ...] = ()
     first_moves: bool = True
     total: float = 0.0
     over: bool = False
+    max_value: float = 1.0
 
     @classmethod
     def start(
@@ -105,7 +128,13 @@ class Game:
             positions. A search that reuses its tree keeps what it found in each of them, so that
             a further one, such as that of a hint, changes the later plans.
         """
-        return cls(board, actor, Episode(env, actor, key=jr.fold_in(key, 0)), key)
+        episode = Episode(env, actor, key=jr.fold_in(key, 0))
+        return cls(board, actor, episode, key, max_value=float(getattr(env, "max_return", 1.0)))
+
+    @property
+    def num_plies(self) -> int:
+        """The number of moves so far."""
+        return len(self.moves)
 
     @property
     def obs(self) -> Observation:
@@ -162,7 +191,7 @@ class Game:
             self,
             _episode=episode,
             action=action,
-            num_plies=self.num_plies + 1,
+            moves=(*self.moves, self.name(action).lower()),
             first_moves=self.first_moves ^ bool(transition.discount[0] < 0),
             total=self.total + float(transition.reward[0]) * (1 if self.first_moves else -1),
             over=bool(transition.last[0]),
@@ -181,13 +210,9 @@ class Game:
         action, plan = self._episode.act(key=self._draw(0)[0])
         searched = isinstance(plan, Plan)
         # What is compiled cannot raise: a search counts what is not finite, `PolicyActor` plays -1.
-        unknown = plan.stats["invalid"] if searched else (action < 0) | ~jnp.isfinite(plan.value)
-        if np.any(unknown):
-            raise NonFiniteError(
-                f"The player's network returned NaN or infinity in the position after "
-                f"{self.num_plies} moves, so it has no plan. Play with the player of another run, "
-                "or train one anew with a lower learning rate."
-            )
+        self._refuse(
+            plan.stats["invalid"] if searched else (action < 0) | ~jnp.isfinite(plan.value)
+        )
         if not searched:
             plan = Plan.over_actions(
                 action,
@@ -199,6 +224,42 @@ class Game:
             )
         return jax.tree.map(lambda x: np.asarray(x)[0], plan)
 
+    @property
+    def win_chance(self) -> float:
+        """The chance of the player to move to win a game of two, by the value of the plan."""
+        return (1 + float(self.plan.value) / self.max_value) / 2
+
+    def line(self, action: int) -> list[str]:
+        """The names of a move and of the principal variation after it, by the plan's search."""
+        plan, tree = self.plan, self._episode.tree  # in this order
+        del plan
+        return expected(self, None if tree is None else read_tree(tree), action)
+
+    def grow(self, part: int, room: int) -> Iterator[tuple[Plan, SearchTree | None]]:
+        """A search of this position that goes on for as long as it is asked: the plan and the tree
+        after each further `part` of simulations. A player without a search has one plan.
+
+        **Arguments:**
+
+        - `room`: the nodes of its tree. A full one only grows its visits.
+        """
+        actor: Any = self._actor
+        if self.over or not isinstance(getattr(actor, "planner", None), TreeSearch):
+            yield self.plan, None
+            return
+        planner = actor.planner
+        planner = dataclasses.replace(
+            planner, num_simulations=part * planner.num_leaves, reuse=True, max_nodes=room
+        )
+        actor = dataclasses.replace(actor, planner=planner, record=whole)
+        here = self._episode
+        carry = actor.init(here.state)
+        while True:
+            _, plan, carry, tree = act(actor, here.state, here.obs, carry, self._draw(0))
+            assert tree is not None
+            self._refuse(plan.stats["invalid"])
+            yield jax.tree.map(lambda x: np.asarray(x)[0], plan), read_tree(tree)
+
     @ft.cached_property
     def prior(self) -> Float[np.ndarray, " actions"]:
         """The policy of the network without a search."""
@@ -208,5 +269,30 @@ class Game:
         here = self._episode
         return np.asarray(act(alone, here.state, here.obs, None, self._draw(2))[1].weights[0])
 
+    @property
+    def num_simulations(self) -> int:
+        """The simulations of the player's plans; 0 for a player without a search."""
+        return getattr(getattr(self._actor, "planner", None), "num_simulations", 0)
+
+    def _refuse(self, invalid: Any) -> None:
+        if np.any(invalid):
+            raise NonFiniteError(
+                f"The player's network returned NaN or infinity in the position after "
+                f"{self.num_plies} moves, so it has no plan. Play with the player of another run, "
+                "or train one anew with a lower learning rate."
+            )
+
     def _draw(self, purpose: int) -> Key[Array, "1"]:
         return jr.fold_in(jr.fold_in(self._key, self.num_plies + 1), purpose)[None]
+
+
+def expected(game: Game, tree: SearchTree | None, action: int) -> list[str]:
+    """The names of a move and of the principal variation after it in a tree of the position."""
+    names, first = [game.name(action).lower()], game.first_moves
+    line = [] if tree is None else tree.principal_variation(first=action)
+    for edge, after in zip(line, line[1:], strict=False):
+        assert tree is not None and edge.child is not None
+        first ^= bool(tree.discount[edge.child] < 0)
+        if not tree.chance[after.node]:
+            names.append(game.board.name(after.action, first).lower())
+    return names

@@ -1,6 +1,7 @@
 """What a person types in a terminal, and a game against a player."""
 
 import contextlib
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,11 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ._game import Game
+from ._record import write_record
 from ._watch import is_plain
 
 
 #: The number of moves that `hint` and `why` list.
 _HINTS = 5
+#: A move is a blunder that costs so much of the chance to win.
+_BLUNDER = 0.2
 
 
 class _Leave(Exception):
@@ -37,6 +41,7 @@ class Dialogue:
         others: Sequence[tuple[str, str]],
         answer: Callable[[str], None],
         commands: Mapping[str, tuple[str, Callable[[], None]]],
+        with_text: Mapping[str, Callable[[str], None]] | None = None,
     ):
         """**Arguments:**
 
@@ -46,7 +51,9 @@ class Dialogue:
         - `others`: what may be typed besides commands, and what it does.
         - `answer`: called with a line that is no command. Its `ValueError` is shown.
         - `commands`: the names of each, separated by commas, what it does, and what is called.
+        - `with_text`: by name, what is called with the text that follows it.
         """
+        self._with_text = with_text or {}
         self.plain = is_plain(console)
         self._console, self._read, self._answer = console, read, answer
         every = {
@@ -71,9 +78,12 @@ class Dialogue:
     def turn(self, prompt: str) -> None:
         """Reads one line and does what it says. Bad input raises no error."""
         line = self._read(prompt).strip()
+        word, _, rest = line.partition(" ")
         command = self._commands.get(" ".join(line.lower().split()))
         if command is not None:
             command()
+        elif word.lower() in self._with_text and rest.strip():
+            self._with_text[word.lower()](rest.strip())
         elif line:
             try:
                 self._answer(line)
@@ -103,6 +113,7 @@ class Session:
         console: Console,
         *,
         first: bool = True,
+        seed: int | None = None,
         read: Callable[[str], str] = input,
     ):
         """**Arguments:**
@@ -110,8 +121,11 @@ class Session:
         - `start`: a new game, whose actor the person plays against.
         - `console`, `read`: as for [`zero_train.app.Dialogue`][].
         - `first`: whether the person moves first.
+        - `seed`: of a game of chance, which is saved with it.
         """
         self.game = start
+        self._games = [start]  # after each move
+        self._seed = seed
         self._console = console
         self._first = first
         self._replied: Game | None = None  # the position of the player's last move
@@ -121,7 +135,10 @@ class Session:
         self._dialogue = Dialogue(
             console,
             read,
-            others=[(board.example, board.about)],
+            others=[
+                (board.example, board.about),
+                ("save FILE", "write the game into a file that `serve` and other programs load"),
+            ],
             answer=self._move,
             commands={
                 "hint, ?": ("show the plan for your move", self._hint),
@@ -129,7 +146,9 @@ class Session:
                 "moves": ("list the legal moves", self._moves),
                 "undo": ("take back your last move and the reply", self._undo),
                 "board": ("draw the board again", self._draw),
+                "review": ("the chance to win over the game, and the blunders", self._review),
             },
+            with_text={"save": self._save},
         )
         self._say = self._dialogue.say
 
@@ -141,39 +160,53 @@ class Session:
         self._say(f'Type a move such as {board.example}, or "help".')
         with self._dialogue.leaving():
             self._draw()
-            while not self.game.over:
-                self._turn(side)
-            self._end()
+            while True:
+                while not self.game.over:
+                    self._turn(side)
+                self._end()
+                while self.game.over:
+                    self._dialogue.turn("over> ")
 
     def _turn(self, side: str) -> None:
         game, mine = self.game, self.game.mover == side
         if game.must_pass:
             self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
-            self.game = game.play(game.legal[0])
+            self._goto(game.play(game.legal[0]))
         elif mine:
             self._dialogue.turn(f"{side}> ")
         else:
             self._say("Thinking ...")
             action = int(game.plan.action)
-            self._replied, self.game = game, game.play(action)
+            self._replied = game
+            self._goto(game.play(action))
             self._say(f"I play {game.name(action).lower()}.")
             self._draw()
 
     def _move(self, text: str) -> None:
         after = self.game.play(self.game.board.action(text, self.game.first_moves))
         self._before.append((self.game, self._replied))
-        self.game = after
+        self._goto(after)
         self._draw()
+
+    def _goto(self, game: Game) -> None:
+        """Another position of the game: the next one, or one before."""
+        del self._games[game.num_plies :]
+        self._games.append(game)
+        self.game = game
 
     def _end(self) -> None:
         mine = self.game.total if self._first else -self.game.total
         verdict = ", you win" if mine > 0 else ", you lose" if mine < 0 else ""
         self._say(f"The game is over: {self.game.board.result(self.game)}{verdict}.")
+        self._say('"review" shows the blunders, "save FILE" keeps it, "quit" leaves.')
 
     # ---- commands
 
     def _hint(self) -> None:
-        self._explain("Your moves", self.game)
+        if self.game.over:
+            self._say("The game is over.")
+        else:
+            self._explain("Your moves", self.game)
 
     def _why(self) -> None:
         if self._replied is None:
@@ -189,7 +222,8 @@ class Session:
         if not self._before:
             self._say("You have no move to take back.")
             return
-        self.game, self._replied = self._before.pop()
+        game, self._replied = self._before.pop()
+        self._goto(game)
         self._draw()
 
     def _draw(self) -> None:
@@ -217,4 +251,32 @@ class Session:
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)
-        self._say(f"The value for the player to move is {float(plan.value):+.2f}.")
+        self._say(f"Expected: {' '.join(game.line(int(plan.action)))}")
+        self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
+
+    def _review(self) -> None:
+        """Prints what the player thinks of every position, and which moves cost much."""
+        games = self._games
+        # Of whoever moves first.
+        chances = [g.win_chance if g.first_moves else 1 - g.win_chance for g in games if not g.over]
+        if self.game.over:
+            chances.append(0.5 + 0.5 * np.sign(self.game.total))
+        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
+        side = self.game.board.sides[0]
+        table = Table(title="The game so far", title_justify="left", box=box)
+        for column in ("", "move", f"{side} wins", ""):
+            table.add_column(column, justify="left" if column == "move" else "right")
+        for ply, (before, after) in enumerate(zip(chances, chances[1:], strict=False)):
+            loss = (before - after) * (1 if games[ply].first_moves else -1)
+            note = f"a blunder: {loss:.0%} lost" if loss >= _BLUNDER else ""
+            table.add_row(f"{ply + 1}.", self.game.moves[ply], f"{after:.0%}", note)
+        self._console.print(table)
+
+    def _save(self, name: str) -> None:
+        path = pathlib.Path(name).expanduser()
+        try:
+            path.write_text(f"{write_record(self.game, self._seed)}\n", encoding="utf-8")
+        except OSError as e:
+            self._say(f"{path} cannot be written ({e.strerror}); give another file.")
+        else:
+            self._say(f"The game is in {path}.")

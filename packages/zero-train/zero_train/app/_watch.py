@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, cast, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from zero_envs import AbstractEnvironment, Observation, Transition
-from zero_search import Plan
+from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
 
 from .. import AbstractActor, PlanningActor
 
@@ -27,11 +27,14 @@ class Episode:
     **Attributes:**
 
     - `state`, `obs`: the current state and its observation.
+    - `tree`: that of the last `act`, where the actor searches one.
     """
+
+    tree: Tree | None = None
 
     def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: PRNGKeyArray):
         if isinstance(actor, PlanningActor):
-            actor = dataclasses.replace(actor, record=_whole)
+            actor = dataclasses.replace(actor, record=whole)
         self._env, self._actor = env, actor
         self.state: Any
         self.obs: Observation
@@ -40,7 +43,8 @@ class Episode:
     def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
         """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
         that plans."""
-        action, record, self._carry = act(self._actor, self.state, self.obs, self._carry, key[None])
+        acted = act(self._actor, self.state, self.obs, self._carry, key[None])
+        action, record, self._carry, self.tree = acted
         return action, record
 
     def step(self, action: PyTree[Array], *, key: PRNGKeyArray) -> Transition:
@@ -52,7 +56,7 @@ class Episode:
 
 
 # One function, so that all episodes of an actor share what was compiled.
-def _whole(plan: Plan) -> Plan:
+def whole(plan: Plan) -> Plan:
     return plan
 
 
@@ -71,8 +75,13 @@ def act(
     obs: Observation,
     carry: PyTree[Array],
     keys: Key[Array, " batch"],
-) -> tuple[Any, ...]:
-    return actor.act(state, obs, carry, key=keys)
+) -> tuple[Any, Any, Any, Tree | None]:
+    """The action, the record, the next carry, and the tree where there is one."""
+    if isinstance(actor, PlanningActor) and isinstance(actor.planner, TreeSearch):
+        grow, model = actor.planner.grow, cast(AbstractPriorModel, actor.model)
+        plan, carry, tree = grow(model, state, carry, key=keys, obs=obs)
+        return plan.action, actor.record(plan), carry, tree
+    return *actor.act(state, obs, carry, key=keys), None
 
 
 @eqx.filter_jit

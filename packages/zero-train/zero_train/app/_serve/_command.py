@@ -4,13 +4,14 @@ import abc
 import dataclasses
 import secrets
 import socket
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .._app import App
 from .._config import Bounds
 from .._errors import UsageError
-from .._players import AbstractPlayerCommand, Trained
-from ._service import Page, Question, Service
+from .._players import AbstractPlayerCommand
+from ._service import Question, Service
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +30,10 @@ class AbstractServe(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = {"port": (0, 65535)}
 
     @abc.abstractmethod
-    def page(self, trained: Trained[Any]) -> Page:
-        """How the game of a run is shown.
+    def services(self, app: App[Any]) -> Sequence[Service]:
+        """The games that are served, the usual one first.
 
-        **Raises:** [`zero_train.app.UsageError`][] where it is none of two players, or cannot be
-        drawn.
+        **Raises:** [`zero_train.app.UsageError`][] where there are none, or they cannot be drawn.
         """
 
     def __call__(self, app: App[Any]) -> None:
@@ -41,19 +41,17 @@ class AbstractServe(AbstractPlayerCommand):
             from ._http import address, application, is_loopback, run
         except ModuleNotFoundError as e:
             raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
-        trained = self.load(app)
-        env: Any = trained.loop.env  # whose actions are discrete
-        player: Any = trained.player  # which searches
-        service = Service(env, player, self.page(trained))
+        services = self.services(app)
         with self._listening() as listening:
             port = listening.getsockname()[1]
             token = None if is_loopback(self.host) else secrets.token_urlsafe(16)
             print("Compiling the rules ...", flush=True)
-            first = service.answer(Question())["legal"][0]
-            service.answer(Question((first,)))
+            usual = services[0]
+            first = next(iter(usual.answer(Question())["legal"]))
+            usual.answer(Question((first,)))
             shown = address(self.host, port, token)
-            print(f"{service.page.title}: open {shown} (Ctrl-C stops it)", flush=True)
-            run(application(service, self.host, port, token), listening)
+            print(f"{usual.page.title}: open {shown} (Ctrl-C stops it)", flush=True)
+            run(application(services, self.host, port, token), listening)
 
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET

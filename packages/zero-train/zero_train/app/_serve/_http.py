@@ -4,10 +4,12 @@ import asyncio
 import importlib.resources
 import ipaddress
 import json
+import math
 import secrets
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import uvicorn
@@ -20,20 +22,25 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service, STRENGTHS
+from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service
 
 
 #: Bytes of a request's body: the longest game is shorter.
-MAX_BODY = 16 * 1024
+MAX_BODY = 32 * 1024
 #: Searches at a time.
 MAX_SEARCHES = 2
+#: Requests that a client may make at once, and how many more in a second. The page needs about
+#: three for a move.
+BURST, RATE = 100, 20.0
+#: Clients that are counted at a time.
+_MAX_CLIENTS = 1000
 _BODY_SECONDS = 10
 _MAX_CONNECTIONS = 64
 _PAGE = {
     "/": ("index.html", "text/html"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in ("page", "api", "draw")},
 }
 _EVERYWHERE = ("", "0.0.0.0", "::")
 _HEADERS = {
@@ -50,7 +57,7 @@ _HEADERS = {
 
 
 def application(
-    service: Service,
+    services: Sequence[Service],
     host: str,
     port: int,
     token: str | None = None,
@@ -60,16 +67,23 @@ def application(
 
     **Arguments:**
 
+    - `services`: the games, of which a person chooses one.
     - `token`: what questions about games must bring as their bearer token.
     - `max_searches`: how many may think at a time; others are told to come again.
     """
     searches = threading.BoundedSemaphore(max_searches)
 
-    def about(request: Request) -> Response:
-        return JSONResponse(service.about())
+    def games(request: Request) -> Response:
+        return JSONResponse([service.about() for service in services])
+
+    def asked(request: Request) -> Service:
+        number = request.path_params["game"]
+        if number >= len(services):
+            raise Refusal(404, f"there is no game {number}; /api/games lists them.")
+        return services[number]
 
     async def position(request: Request) -> Response:
-        question = read_question(await _body(request))
+        service, question = asked(request), read_question(await _body(request))
         if not question.think:
             return JSONResponse(await run_in_threadpool(service.answer, question))
         if not searches.acquire(blocking=False):
@@ -79,9 +93,17 @@ def application(
         finally:
             searches.release()
 
+    async def read(request: Request) -> Response:
+        service, said = asked(request), _object(await _body(request), ("text",))
+        text = said.get("text")
+        if not isinstance(text, str):
+            raise Refusal(400, "text must be a game that was saved.")
+        return JSONResponse(await run_in_threadpool(service.read, text))
+
     routes = [
-        Route("/api/game", about),
-        Route("/api/position", position, methods=["POST"]),
+        Route("/api/games", games),
+        Route("/api/{game:int}/position", position, methods=["POST"]),
+        Route("/api/{game:int}/read", read, methods=["POST"]),
         *(Route(path, _file(name, kind)) for path, (name, kind) in _PAGE.items()),
     ]
     app = Starlette(
@@ -116,31 +138,35 @@ def read_question(body: bytes) -> Question:
 
     **Raises:** `Refusal` where a field is unknown or not allowed.
     """
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError) as e:
-        raise Refusal(400, "the body is no JSON; send an object.") from e
-    if not isinstance(said, dict):
-        raise Refusal(400, f"the body is {_kind(said)} in JSON; send an object.")
-    known = Question.__dataclass_fields__
-    for name in said:
-        if name not in known:
-            raise Refusal(400, f"no field is called {_shown(name)}; give {', '.join(known)}.")
+    said = _object(body, tuple(Question.__dataclass_fields__))
     moves = said.get("moves", [])
     if not isinstance(moves, list) or not all(isinstance(move, str) for move in moves):
         raise Refusal(400, "moves must be a list of names of moves.")
     if len(moves) > MAX_MOVES:
         raise Refusal(400, f"{len(moves)} moves were given; at most {MAX_MOVES} are replayed.")
     simulations, seed = said.get("simulations", 0), said.get("seed", 0)
-    if type(simulations) is not int or simulations not in STRENGTHS:
-        allowed = ", ".join(map(str, STRENGTHS))
-        raise Refusal(400, f"simulations is {_shown(simulations)}; give one of {allowed}.")
+    if type(simulations) is not int:
+        raise Refusal(400, f"simulations is {_shown(simulations)}; give a whole number.")
     if type(seed) is not int or not 0 <= seed <= MAX_SEED:
         raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {MAX_SEED}.")
     think = said.get("think", False)
     if not isinstance(think, bool):
         raise Refusal(400, f"think is {_shown(think)}; give true or false.")
     return Question(tuple(moves), simulations, think, seed)
+
+
+def _object(body: bytes, known: Sequence[str]) -> dict[str, Any]:
+    """The fields of a request's body."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as e:
+        raise Refusal(400, "the body is no JSON; send an object.") from e
+    if not isinstance(said, dict):
+        raise Refusal(400, f"the body is {_kind(said)} in JSON; send an object.")
+    for name in said:
+        if name not in known:
+            raise Refusal(400, f"no field is called {_shown(name)}; give {', '.join(known)}.")
+    return said
 
 
 def _shown(value: Any) -> str:
@@ -201,9 +227,33 @@ def _left(request: Request, error: Exception) -> Response:
     return _error(400, "the request was broken off.")
 
 
+class Rate:
+    """How often each client may ask: `burst` times at once, and `rate` more times a second."""
+
+    def __init__(
+        self, burst: int = BURST, rate: float = RATE, clock: Callable[[], float] = time.monotonic
+    ):
+        self._burst, self._rate, self._clock = burst, rate, clock
+        # Of each client how many requests are left, and when that was.
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def wait(self, client: str) -> float:
+        """Counts a request, or says after how many seconds one is let in."""
+        now = self._clock()
+        left, since = self._left.pop(client, (float(self._burst), now))
+        left = min(self._burst, left + self._rate * (now - since))
+        let_in = left >= 1
+        # The newest last; the oldest have most likely all their requests again.
+        self._left[client] = (left - let_in, now)
+        if len(self._left) > _MAX_CLIENTS:
+            del self._left[next(iter(self._left))]
+        return 0.0 if let_in else (1 - left) / self._rate
+
+
 class _Guard:
     """Lets in who speaks to this address, from the page itself or from no page, with the token
-    where games are asked about; and says in every response what a browser may do with it.
+    where games are asked about, and not too often; and says in every response what a browser may
+    do with it.
 
     Another page that a browser shows could otherwise ask, if need be under a name of its own that
     leads to this address.
@@ -211,6 +261,7 @@ class _Guard:
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
         self._app, self._host, self._port, self._token = app, host, port, token
+        self._rate = Rate()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -223,7 +274,16 @@ class _Guard:
                     headers[name] = value
             await send(message)
 
-        refused = self._refused(Headers(scope=scope), scope["path"])
+        client, _ = scope.get("client") or ("", 0)
+        seconds = self._rate.wait(client)
+        if seconds > 0:
+            refused = _error(
+                429,
+                f"more than {RATE:.0f} requests a second came from {client}; ask again later.",
+                {"Retry-After": str(math.ceil(seconds))},
+            )
+        else:
+            refused = self._refused(Headers(scope=scope), scope["path"])
         await (refused or self._app)(scope, receive, with_headers)
 
     def _refused(self, headers: Headers, path: str) -> Response | None:

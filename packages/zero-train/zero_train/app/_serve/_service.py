@@ -1,24 +1,25 @@
-"""Answers questions about games of two players, without keeping any of them."""
+"""Answers questions about games, without keeping any of them."""
 
 import contextlib
 import dataclasses
 import functools as ft
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, cast, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Float
 
-from zero_envs import AbstractDiscreteEnvironment, Observation
-from zero_search import Plan, read_tree, Tree, TreeSearch
+from zero_envs import AbstractDiscreteEnvironment
+from zero_search import Plan, read_tree, SearchTree
 
-from ... import PlanningActor
+from ... import AbstractActor
 from .._evaluation import with_simulations
-from .._game import AbstractBoard, Game
+from .._game import AbstractBoard, expected, Game
+from .._record import read_record, write_record
+from .._watch import act, whole
 
 
 #: Simulations a move that can be asked for. Each is compiled once, so they are few.
@@ -40,21 +41,37 @@ class Page:
     - `title`: what the game is called.
     - `board`: what its moves are called: in lower case all different, and without spaces. Where the
         sides call a move differently, every move passes the turn.
-    - `sides`: what whoever moves first is called, and the other one; by default as the board says.
-    - `shape`: rows and columns of a board of stones, on which the sides take turns. The first two
-        planes of the features are then the stones of the player to move and those of the opponent,
-        and action `i` is cell `i`, row by row, or column `i` where there are as many actions as
-        columns; further actions have no cell. `None` for a board that is drawn.
-    - `style`: how cells look: squares, holes of an upright board, the points of a grid, hexagons.
-    - `svg`: the picture of a state, for a board that is not of stones.
+    - `players`: 2, or 1 where a person plays alone and the player only advises. The values of such
+        a game are chances to win.
+    - `shape`: rows and columns of the cells, of which action `i` is cell `i`, row by row, or column
+        `i` where there are as many actions as columns; further actions have no cell. `None` for a
+        picture.
+    - `style`: how cells look: squares, holes of an upright board, the points of a grid, hexagons,
+        pieces on squares or on wood, or a minefield.
+    - `names`: what the cells are called, where not as the moves.
+    - `cells`: what is on each cell, in words, and `""` for nothing. By default stones of the sides,
+        which take turns: the first two planes of the features are those of the player to move and
+        those of the opponent.
+    - `places`: the cells of an action of the game's side to move, for moves from one cell to
+        another.
+    - `glyphs`: the signs of what is on a cell. Other words are names of looks.
+    - `note`: what else the board shows, such as pieces in hand.
+    - `risks`: of every action the chance to lose by it, NaN where it is unknown.
+    - `svg`: the picture of a state, for a board without cells.
     - `chance`: whether the seed decides what happens in a game.
     """
 
     title: str
     board: AbstractBoard
-    sides: tuple[str, str] | None = None
+    players: Literal[1, 2] = 2
     shape: tuple[int, int] | None = None
-    style: Literal["squares", "holes", "points", "hexagons"] = "squares"
+    style: Literal["squares", "holes", "points", "hexagons", "pieces", "wood", "mines"] = "squares"
+    names: Sequence[str] | None = None
+    cells: Callable[[Game], Sequence[str]] | None = None
+    places: Callable[[Game, int], Sequence[int]] | None = None
+    glyphs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    note: Callable[[Game], str] | None = None
+    risks: Callable[[Game], Float[np.ndarray, " actions"]] | None = None
     svg: Callable[[Any], str] | None = None
     chance: bool = False
 
@@ -66,7 +83,7 @@ class Question:
     **Attributes:**
 
     - `moves`: names of moves, from the start of the game.
-    - `simulations`: 0, 16, 64 or 256 a move.
+    - `simulations`: of the player; one of its strengths.
     - `think`: whether the player's thoughts are asked for.
     - `seed`: of the game's chance.
     """
@@ -94,67 +111,112 @@ class Service:
     """Replays games and thinks about their ends. An answer depends on its question alone; the last
     positions are kept so that it comes soon. Several threads may ask."""
 
-    def __init__(self, env: AbstractDiscreteEnvironment, player: PlanningActor, page: Page):
+    def __init__(
+        self,
+        env: AbstractDiscreteEnvironment,
+        players: Mapping[int, AbstractActor],
+        page: Page,
+    ):
         """**Arguments:**
 
-        - `env`: a game of two.
-        - `player`: a player that searches.
+        - `env`: a game of one or two.
+        - `players`: the player at each strength, by its simulations, of which 0 is one.
         - `page`: how the game is shown.
         """
         self.page = page
-        self._env, self._player = env, player
-        self._alone = with_simulations(player, 0)
+        self._env, self._players = env, players
         self._after = ft.lru_cache(MAX_KEPT)(self._moved)
         self._compiled: set[int] = set()
         self._compiling = threading.Lock()
+
+    @classmethod
+    def of_search(
+        cls, env: AbstractDiscreteEnvironment, player: AbstractActor, page: Page
+    ) -> "Service":
+        """That of a player by tree search, and of its network alone."""
+        return cls(env, {n: with_simulations(player, n) for n in STRENGTHS}, page)
 
     def about(self) -> dict[str, Any]:
         """What the browser must know of the game before it shows a position."""
         page = self.page
         rows, columns = page.shape or (0, 0)
-        actions = range(self._env.num_actions if page.shape else 0)
+        alone, most = page.players == 1, float(getattr(self._env, "max_return", 1.0))
         return {
             "title": page.title,
-            "sides": page.sides or page.board.sides,
+            "players": page.players,
+            "sides": page.board.sides,
             "rows": rows,
             "columns": columns,
             "style": page.style if page.shape else "picture",
-            "places": {page.board.name(i).lower(): self._cells(i) for i in actions},
-            "strengths": STRENGTHS,
+            "names": self._names(rows, columns),
+            "glyphs": dict(page.glyphs),
+            "strengths": list(self._players),
             "max_moves": MAX_MOVES,
-            "max_value": float(getattr(self._env, "max_return", 1.0)),
+            "min_value": 0.0 if alone else -most,
+            "max_value": most,
             "chance": page.chance,
+            "sgf": page.board.stones is not None,
         }
+
+    def _names(self, rows: int, columns: int) -> list[str]:
+        if self.page.names is not None:
+            return list(self.page.names)
+        falls = self._env.num_actions == columns
+        name = self.page.board.name
+        return [name(cell % columns if falls else cell).lower() for cell in range(rows * columns)]
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The moves and the seed of a game that was saved.
+
+        **Raises:** `Refusal` where it is no such game, or too long.
+        """
+        try:
+            moves, seed = read_record(self.page.board, text)
+        except ValueError as e:
+            raise Refusal(422, f"{e}.") from e
+        if len(moves) > MAX_MOVES:
+            raise Refusal(
+                422, f"the game has {len(moves)} moves; at most {MAX_MOVES} are replayed."
+            )
+        return {"moves": moves, "seed": min(seed, MAX_SEED)}
 
     def answer(self, question: Question) -> dict[str, Any]:
         """The position that is asked about, and if asked for the player's thoughts.
 
-        **Raises:** `Refusal` where a move is unknown or illegal, or follows the end of the game.
+        **Raises:** `Refusal` where a move is unknown or illegal, or follows the end of the game,
+        and for another strength.
         """
-        game = self._replay(question)
-        winner = None if not game.over or game.total == 0 else 0 if game.total > 0 else 1
+        if question.simulations not in self._players:
+            allowed = ", ".join(map(str, self._players))
+            raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
+        game, touched = self._replay(question)
+        won = game.total > 0 if self.page.players == 2 else game.total >= game.max_value
+        drawn = game.total == 0 and self.page.players == 2
         thought = self._think(game, question) if question.think and not game.over else None
         return {
             "side": 0 if game.first_moves else 1,
-            "legal": [game.name(action).lower() for action in game.legal],
+            "legal": {game.name(a).lower(): self._cells(game, a) for a in game.legal},
             "over": game.over,
-            "winner": winner,
+            "winner": None if not game.over or drawn else 0 if won else 1,
+            "result": self.page.board.result(game) if game.over else None,
             "compiled": question.simulations in self._compiled,
             "thought": thought,
-            **self._shown(game),
+            "text": write_record(game, question.seed if self.page.chance else None),
+            **self._shown(game, touched),
         }
 
-    def _replay(self, question: Question) -> Game:
+    def _replay(self, question: Question) -> tuple[Game, Sequence[int]]:
+        """The game, and the cells of its last move."""
         moves = question.moves
         # From the start on, as a question mostly has one move more than one before it.
         for count in range(len(moves)):
             self._after(question.seed, moves[:count])
         return self._after(question.seed, moves)
 
-    def _moved(self, seed: int, moves: tuple[str, ...]) -> Game:
+    def _moved(self, seed: int, moves: tuple[str, ...]) -> tuple[Game, Sequence[int]]:
         if not moves:
-            return Game.start(self._env, self._alone, self.page.board, key=jr.key(seed))
-        game, name = self._after(seed, moves[:-1]), moves[-1]
+            return Game.start(self._env, self._players[0], self.page.board, key=jr.key(seed)), ()
+        (game, _), name = self._after(seed, moves[:-1]), moves[-1]
         said = f"move {len(moves)}, {ascii(name)}"
         try:
             action = self.page.board.action(name, game.first_moves)
@@ -164,29 +226,30 @@ class Service:
             raise Refusal(422, f"the game was over before {said}.")
         if action not in game.legal:
             raise Refusal(422, f"{said}, is not legal there.")
-        return game.play(action)
+        return game.play(action), self._cells(game, action)
 
     def _think(self, game: Game, question: Question) -> dict[str, Any]:
         known = question.simulations in self._compiled
         # Two requests must not compile the same at a time.
         with contextlib.nullcontext() if known else self._compiling:
             try:
-                # The replayed game is the network's alone.
+                # The replayed game is that of the player without a search.
                 alone, tree = game.plan, None
                 plan = alone
-                if question.simulations:
+                if question.simulations > 0:
                     plan, tree = self._search(game, question)
             except ValueError as e:
                 raise Refusal(422, str(e)) from e
         self._compiled.add(question.simulations)
         if plan.stats["invalid"] > 0:
             raise Refusal(422, "the player's network returned NaN or infinity; train another one.")
-        line = [] if tree is None else _line(plan, tree)
-        name, side = self.page.board.name, game.first_moves
+        risks = None if self.page.risks is None else self.page.risks(game)
+        best = int(plan.action)
+        valued = self.page.players == 2 or question.simulations > 0
         return {
-            "move": game.name(int(plan.action)).lower(),
-            "value": _number(plan.value),
-            "line": [name(a, side == (i % 2 == 0)).lower() for i, a in enumerate(line)],
+            "move": game.name(best).lower(),
+            "value": _number(plan.value) if valued else None,
+            "line": [] if tree is None else expected(game, tree, best),
             "moves": [
                 {
                     "name": game.name(action).lower(),
@@ -194,60 +257,52 @@ class Service:
                     "weight": _number(plan.weights[action]),
                     "value": _number(plan.qvalues[action]) if plan.visits[action] > 0 else None,
                     "prior": _number(alone.weights[action]),
+                    "risk": None if risks is None else _number(risks[action]),
                 }
                 for action in game.legal
             ],
         }
 
-    def _search(self, game: Game, question: Question) -> tuple[Plan, Tree | None]:
-        actor: Any = with_simulations(self._player, question.simulations)
+    def _search(self, game: Game, question: Question) -> tuple[Plan, SearchTree | None]:
+        actor: Any = self._players[question.simulations]
+        actor = dataclasses.replace(actor, record=whole)
         state, obs = jax.tree.map(lambda x: x[None], (game.state, game.obs))
-        plan, tree = _grow(actor, state, obs, jr.key(question.seed)[None])
-        return jax.tree.map(lambda x: np.asarray(x)[0], plan), tree
+        keys = jr.key(question.seed)[None]
+        _, plan, _, tree = act(actor, state, obs, actor.init(state), keys)
+        plan = jax.tree.map(lambda x: np.asarray(x)[0], plan)
+        return plan, None if tree is None else read_tree(tree)
 
-    def _shown(self, game: Game) -> Mapping[str, Any]:
-        """The cells, 1 where who moved first has a stone and 2 where the other one has, and that of
-        the last move; or a picture."""
+    def _shown(self, game: Game, touched: Sequence[int]) -> Mapping[str, Any]:
+        """What is on the cells, and that of the last move; or a picture."""
+        page = self.page
+        if page.shape is None:
+            return {"svg": page.svg(game.state) if page.svg else None}
+        cells = list(page.cells(game)) if page.cells else _stones(game)
+        # Of a column the upper stone is the last one, of a move the cell that it leads to.
+        last = next((cell for cell in touched if cells[cell]), None)
+        return {"cells": cells, "last": last, "note": page.note(game) if page.note else None}
+
+    def _cells(self, game: Game, action: int) -> list[int]:
+        """The cells that stand for a move, from top to bottom, or from the first to the last."""
         if self.page.shape is None:
-            return {"svg": self.page.svg(game.state) if self.page.svg else None}
-        planes = [game.features[..., i].ravel() > 0 for i in range(2)]
-        # Of pgx the observation changes sides at the end of a game too, where `first_moves` stays.
-        first, second = planes if game.num_plies % 2 == 0 else planes[::-1]
-        cells = (first + 2 * second).tolist()
-        # Of a column the upper stone is the last one.
-        last = [] if game.action is None else self._cells(game.action)
-        return {"cells": cells, "last": next((cell for cell in last if cells[cell]), None)}
-
-    def _cells(self, action: int) -> list[int]:
-        """The cells that stand for a move, from top to bottom."""
-        assert self.page.shape is not None
+            return []
+        if self.page.places is not None:
+            return list(self.page.places(game, action))
         rows, columns = self.page.shape
         if self._env.num_actions == columns:
             return [columns * row + action for row in range(rows)]
         return [action] if action < rows * columns else []
 
 
-def _number(value: Any) -> float:
-    """As short as is read, and no NumPy number."""
-    return round(float(value), 4)
+def _stones(game: Game) -> list[str]:
+    """Of each cell whose stone is on it."""
+    planes = [game.features[..., i].ravel() > 0 for i in range(2)]
+    # Of pgx the observation changes sides at the end of a game too, where `first_moves` stays.
+    first, second = planes if game.num_plies % 2 == 0 else planes[::-1]
+    names = game.board.sides
+    return [names[0] if a else names[1] if b else "" for a, b in zip(first, second, strict=True)]
 
 
-def _line(plan: Plan, tree: Tree) -> list[int]:
-    """The principal variation, which begins with the planned action."""
-    line = [edge.action for edge in read_tree(tree).principal_variation()]
-    # The move that is played need not be the most visited one.
-    best = int(plan.action)
-    return line if line[:1] == [best] else [best]
-
-
-@eqx.filter_jit
-def _grow(
-    actor: PlanningActor, state: PyTree[Array], obs: Observation, keys: Key[Array, " batch"]
-) -> tuple[Plan, Tree | None]:
-    """The plan of a player that sees the state for the first time, and its tree."""
-    planner, model = actor.planner, cast(Any, actor.model)  # the planner's kind
-    carry = planner.init(model, state)
-    if isinstance(planner, TreeSearch):
-        plan, _, tree = planner.grow(model, state, carry, key=keys, obs=obs)
-        return plan, tree
-    return planner.plan(model, state, carry, key=keys, obs=obs)[0], None
+def _number(value: Any) -> float | None:
+    """As short as is read, and no NumPy number; nothing for NaN, which JSON does not have."""
+    return round(float(value), 4) if np.isfinite(value) else None

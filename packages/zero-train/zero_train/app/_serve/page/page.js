@@ -1,11 +1,14 @@
 // The page of `serve`. The server keeps no game: the list of moves is here, and each question sends it.
 
+import { fetched, inTurn } from "./api.js";
+import { curve, ideaChip, make, percent, riskChip } from "./draw.js";
+
 const BLUNDER = 0.2; // of the winning chance
 const WORTH_SHOWING = 0.02; // of the search, on the board
 const $ = (id) => document.getElementById(id);
-const token = location.hash.slice(1);
 
-let about; // what the game is
+let games; // what is served
+let about; // the game that was chosen of them
 let shown; // the last position that was answered
 let answered = 0; // the number of moves before it
 let thought = null; // what the player thinks of it
@@ -13,72 +16,38 @@ let moves = [];
 let seed = 0;
 let turn = 0; // counts what the person does, so that late answers are known
 let focused = 0; // the cell that the keyboard is at
-// By the number of moves before it: whose turn it is, and the winning chance of who moved first.
+let selected = null; // the cell of the piece that is to be moved
+let choosing = []; // moves between the same cells, of which one is asked for
+let flags = new Set();
+// By the number of moves before it: whose turn it is, the winning chance of who moved first, and the
+// risk of each move. Of moves: whether the person chose it, and is not a consequence of one before.
 let sides = [];
 let chances = [];
-
-function make(kind, text = "", className = "") {
-  const element = document.createElement(kind);
-  element.textContent = text;
-  if (className) element.className = className;
-  return element;
-}
+let risks = [];
+let own = [];
 
 function say(text, alert = false) {
   $("status").textContent = text;
   $("status").classList.toggle("alert", alert);
 }
 
-const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
-const chance = (value) => (1 + value / about.max_value) / 2;
+const alone = () => about.players === 1;
+const twoStep = () => about.style === "pieces" || about.style === "wood";
+const chance = (value) => (value - about.min_value) / (about.max_value - about.min_value);
 const simulations = () => Number($("strength").value);
-const person = () => ($("side").value === "both" ? null : Number($("side").value));
+const person = () => (alone() ? 0 : $("side").value === "both" ? null : Number($("side").value));
 const isPersons = (side) => person() === null || person() === side;
 const who = (side) => (person() === null ? about.sides[side] : isPersons(side) ? "You" : "The player");
+const advised = () => $("analysis").checked;
 
 // ---- the server
 
-async function fetched(path, options = {}) {
-  const headers = { "Content-Type": "application/json" };
-  if (token) headers.Authorization = `Bearer ${token}`;
-  for (;;) {
-    let response;
-    try {
-      response = await fetch(path, { ...options, headers });
-    } catch {
-      throw new Error("The server does not answer: is it still running?");
-    }
-    if (response.status === 503) {
-      const seconds = Number(response.headers.get("Retry-After")) || 1;
-      await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
-      continue;
-    }
-    const answer = await response.json().catch(() => ({ error: "no answer that can be read" }));
-    if (!response.ok) throw new Error(`The server says: ${answer.error}`);
-    return answer;
-  }
-}
-
 function ask(list, think) {
   const question = { moves: list, simulations: simulations(), think, seed };
-  return fetched("api/position", { method: "POST", body: JSON.stringify(question) });
+  return fetched(`api/${games.indexOf(about)}/position`, question);
 }
 
-let searching = 0;
-
-/** Answers to questions that were asked before may still be under way: no more than two at a time. */
-async function askThoughts(list, now) {
-  while (searching >= 2) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    if (now !== turn) return null;
-  }
-  searching += 1;
-  try {
-    return await ask(list, true);
-  } finally {
-    searching -= 1;
-  }
-}
+const askThoughts = (list, now) => inTurn(() => ask(list, true), () => now !== turn);
 
 // ---- a game
 
@@ -88,15 +57,20 @@ function remember(list, answer) {
   sides[n] = answer.side;
   if (answer.over) chances[n] = answer.winner === null ? 0.5 : 1 - answer.winner;
   if (answer.thought) {
-    const own = chance(answer.thought.value);
-    chances[n] = answer.side === 0 ? own : 1 - own;
+    if (answer.thought.value !== null) {
+      const mine = chance(answer.thought.value);
+      chances[n] = answer.side === 0 ? mine : 1 - mine;
+    }
+    if (alone()) risks[n] = new Map(answer.thought.moves.map((move) => [move.name, move.risk]));
   }
   drawCurve();
 }
 
-async function refresh(spoken = "") {
+async function refresh(spoken = "", opening = false) {
   const now = ++turn;
   const list = [...moves];
+  selected = null;
+  choosing = [];
   try {
     const answer = await ask(list, false);
     if (now !== turn) return;
@@ -104,14 +78,17 @@ async function refresh(spoken = "") {
     answered = list.length;
     thought = null;
     remember(list, answer);
+    const more = opening && !answer.over ? aroundZeros() : [];
+    if (more.length) {
+      for (const move of more) (own[moves.length] = false), moves.push(move);
+      return await refresh(spoken, true);
+    }
     draw();
     if (answer.over) {
-      say(`${spoken} ${outcome(answer.winner)}`.trim());
+      say(`${spoken} ${outcome(answer)}`.trim());
     } else {
-      const mine = isPersons(answer.side);
-      const turnOf = mine ? (person() === null ? `${about.sides[answer.side]} to move.` : "Your move.") : "The player thinks …";
       const first = answer.compiled ? "" : "The first search at this strength is compiled, which takes a while.";
-      say(`${spoken} ${turnOf} ${first}`.trim());
+      say(`${spoken} ${isPersons(answer.side) ? yours(answer.side) : "The player thinks …"} ${first}`.trim());
       await consider(now, list, spoken);
     }
     if (now === turn) await fill(now);
@@ -122,6 +99,8 @@ async function refresh(spoken = "") {
   }
 }
 
+const yours = (side) => (person() === null ? `${about.sides[side]} to move.` : "Your move.");
+
 async function consider(now, list, spoken) {
   const answer = await askThoughts(list, now);
   if (answer) remember(list, answer);
@@ -129,7 +108,7 @@ async function consider(now, list, spoken) {
   thought = answer.thought;
   if (isPersons(answer.side)) {
     draw();
-    if (!shown.compiled) say(`${spoken} ${person() === null ? about.sides[answer.side] + " to move." : "Your move."}`.trim());
+    if (!shown.compiled) say(`${spoken} ${yours(answer.side)}`.trim());
     shown.compiled = true;
   } else {
     moves.push(thought.move);
@@ -137,64 +116,122 @@ async function consider(now, list, spoken) {
   }
 }
 
-/** Values of positions that nobody has thought about yet, as those of a loaded game. */
+/** What is not known of positions that nobody has thought about yet, as those of a loaded game. */
 async function fill(now) {
   for (let n = 0; n < moves.length && now === turn; n++) {
-    if (chances[n] !== undefined) continue;
+    if (alone() ? risks[n] !== undefined || own[n] === false : chances[n] !== undefined) continue;
     const list = moves.slice(0, n);
     const answer = await askThoughts(list, now);
     if (now === turn) remember(list, answer);
   }
 }
 
-function outcome(winner) {
-  if (winner === null) return "The game is over: a draw.";
-  const won = person() === null ? `${about.sides[winner]} wins` : winner === person() ? "you win" : "you lose";
-  return `The game is over: ${won}.`;
+function outcome({ winner, result }) {
+  const said = result ? `: ${result}` : "";
+  if (alone()) return `${winner === 0 ? "You win" : "You lose"}${said}. The game is over.`;
+  if (person() === null || winner === null) return `The game is over${said}.`;
+  return `The game is over${said}, ${winner === person() ? "you win" : "you lose"}.`;
 }
 
 function play(move) {
   if (!shown || shown.over || answered !== moves.length) return;
   if (!isPersons(shown.side)) return say("It is the player's turn.");
-  if (!shown.legal.includes(move)) return say(`${move || "This"} is not a legal move now.`, true);
+  if (!(move in shown.legal)) return say(`${move || "This"} is not a legal move now.`, true);
+  own[moves.length] = true;
   moves.push(move);
-  refresh(`${who(shown.side)} ${person() === null ? "plays" : "play"} ${move}.`);
+  refresh(alone() ? `You open ${move}.` : `${who(shown.side)} ${person() === null ? "plays" : "play"} ${move}.`, alone());
 }
 
-function start(list = [], newSeed = about.chance ? Math.floor(Math.random() * 2 ** 31) : 0) {
+function start(list = [], newSeed = 0) {
   moves = list;
   seed = newSeed;
-  sides = [];
-  chances = [];
+  [sides, chances, risks, own] = [[], [], [], []];
+  flags = new Set();
+  selected = null;
+}
+
+function newGame() {
+  const given = $("seed").value.trim();
+  if (about.chance && given && !/^\d{1,9}$/.test(given)) return say(`${given} is no seed: give a whole number below 1,000,000,000, or none.`, true);
+  start([], !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9));
+  refresh("A new game.");
 }
 
 function undo() {
   if (!moves.length) return say("There is no move to take back.");
-  const taken = moves.pop();
-  // The player's reply and the person's move before it.
-  while (moves.length && !isPersons(sides[moves.length] ?? moves.length % 2)) moves.pop();
-  sides.length = chances.length = Math.min(chances.length, moves.length + 1);
-  refresh(`Taken back to before ${moves.length ? `move ${moves.length + 1}` : taken && "the first move"}.`);
+  moves.pop();
+  // With what followed of itself: the player's reply, or cells that were opened around a zero.
+  const followed = () => (alone() ? own[moves.length] === false : !isPersons(sides[moves.length] ?? moves.length % 2));
+  while (moves.length && followed()) moves.pop();
+  const left = moves.length + 1;
+  for (const kept of [sides, chances, risks]) kept.length = Math.min(kept.length, left);
+  refresh(`Taken back to before ${moves.length ? `move ${left}` : "the first move"}.`);
 }
 
-function text() {
-  return [...(about.chance ? [`seed:${seed}`] : []), ...moves].join(" ");
-}
-
-async function load() {
-  const words = $("text").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  let other = 0;
-  if (words[0]?.startsWith("seed:")) other = Number(words.shift().slice(5)) || 0;
-  const before = [moves, seed, sides, chances];
+async function load(text) {
+  const before = [moves, seed, sides, chances, risks, own, flags];
   turn += 1; // what is under way belongs to the game before
-  start(words, other);
   try {
-    await ask(words, false);
-    refresh(`Loaded ${words.length} moves.`);
+    const read = await fetched(`api/${games.indexOf(about)}/read`, { text });
+    start(read.moves, read.seed);
+    await ask(read.moves, false);
+    refresh(`Loaded ${read.moves.length} moves.`);
   } catch (error) {
-    [moves, seed, sides, chances] = before;
+    [moves, seed, sides, chances, risks, own, flags] = before;
     refresh(error.message);
   }
+}
+
+// ---- a minefield
+
+function around(i) {
+  const [row, column] = [Math.floor(i / about.columns), i % about.columns];
+  const near = [];
+  for (let r = Math.max(0, row - 1); r < Math.min(about.rows, row + 2); r++)
+    for (let c = Math.max(0, column - 1); c < Math.min(about.columns, column + 2); c++)
+      if (r !== row || c !== column) near.push(about.columns * r + c);
+  return near;
+}
+
+/** The covered cells around every 0, of which none is a mine. */
+function aroundZeros() {
+  const found = new Set();
+  shown.cells.forEach((word, i) => {
+    if (word === "0") for (const near of around(i)) if (!shown.cells[near] && !flags.has(near)) found.add(near);
+  });
+  return [...found].map((i) => about.names[i]);
+}
+
+function open(i) {
+  if (!shown || shown.over) return;
+  if (flags.has(i)) return say(`${about.names[i]} has a flag: take it away first.`, true);
+  const number = shown.cells[i];
+  if (!number) return play(about.names[i]);
+  // An open cell with all its flags opens what is left around it.
+  const left = around(i).filter((near) => !shown.cells[near] && !flags.has(near));
+  const flagged = around(i).filter((near) => flags.has(near)).length;
+  if (!left.length || answered !== moves.length) return;
+  if (flagged !== Number(number)) return say(`${about.names[i]} shows ${number} and has ${flagged} flags around it.`, true);
+  openAll(left);
+}
+
+/** One after another: after a mine nothing can be opened any more. */
+async function openAll(cells) {
+  for (const [k, i] of cells.entries()) {
+    const list = [...moves, about.names[i]];
+    own[moves.length] = k === 0;
+    moves = list;
+    if ((await ask(list, false)).over) break;
+  }
+  refresh(`You open ${cells.length} cells.`, true);
+}
+
+function flag(i) {
+  if (!shown || shown.over) return;
+  if (shown.cells[i]) return say(`${about.names[i]} is open and cannot have a flag.`, true);
+  if (!flags.delete(i)) flags.add(i);
+  say(`${about.names[i]}: ${flags.has(i) ? "a flag" : "no flag any more"}.`);
+  draw();
 }
 
 // ---- what is seen
@@ -202,26 +239,38 @@ async function load() {
 function build() {
   const board = $("board");
   $("title").textContent = document.title = about.title;
-  board.className = `${about.style} ${about.style === "squares" && about.sides[0] === "black" ? "felt" : ""}`;
+  const felt = about.style === "squares" && about.sides[0] === "black";
+  board.className = `${about.style} ${felt ? "felt" : ""} ${twoStep() ? "pieces" : ""}`;
   const { rows, columns } = about;
   const hexagons = about.style === "hexagons";
   board.style.setProperty("--rows", rows || 1);
   board.style.setProperty("--columns", columns || 1);
   board.style.setProperty("--half", hexagons ? rows - 1 : 0);
-  for (const [i, name] of about.sides.entries()) $("side").append(new Option(`${name}, ${i ? "second" : "first"}`, i));
-  $("side").append(new Option("both sides", "both"));
-  for (const n of about.strengths) $("strength").append(new Option(n ? `${n} simulations` : "network alone", n));
+  $("side").replaceChildren(...about.sides.map((name, i) => new Option(`${name}, ${i ? "second" : "first"}`, i)), new Option("both sides", "both"));
+  const without = alone() ? "exact risks alone" : "network alone";
+  $("strength").replaceChildren(...about.strengths.map((n) => new Option(n ? `${n} simulations` : without, n)));
   $("strength").value = about.strengths[Math.min(2, about.strengths.length - 1)];
-  $("by-name").hidden = about.style !== "picture";
-  if (about.style !== "picture") buildCells(board);
+  $("strength-label").firstChild.textContent = alone() ? "Advice " : "Strength ";
+  $("analysis-label").textContent = alone() ? "Show the risks and the best cell" : "Show the analysis";
+  $("side-label").hidden = alone();
+  $("strength-label").hidden = about.strengths.length < 2;
+  $("seed-label").hidden = !about.chance;
+  $("flag").hidden = about.style !== "mines";
+  $("by-name").hidden = about.style !== "picture" && !twoStep();
+  $("text-note").textContent = about.sgf
+    ? "This game in SGF. Keep the text, or put another here, in SGF or as moves, and load it."
+    : "The moves of this game. Keep the line, or put another here and load it.";
+  const columnsOf = alone() ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
+  $("columns").replaceChildren(...columnsOf.map((name) => make("th", name)));
+  const keys = about.style === "mines" ? "arrow keys move, Enter opens, f puts a flag" : "arrow keys move, Enter plays";
+  board.setAttribute("aria-label", `Board: ${keys}`);
+  focused = 0;
+  board.replaceChildren();
+  if (rows) buildCells(board);
 }
 
-let names = []; // what is played by each cell
-
 function buildCells(board) {
-  const { rows, columns, places } = about;
-  names = Array(rows * columns).fill("");
-  for (const [name, cells] of Object.entries(places)) for (const cell of cells) names[cell] = name;
+  const { rows, columns, names } = about;
   const upright = about.style === "holes";
   const label = (content, row, column) => {
     const element = make("span", content, "label side");
@@ -231,8 +280,10 @@ function buildCells(board) {
     element.style.setProperty("--row", Math.max(0, row - 2));
     board.append(element);
   };
-  for (let c = 0; c < columns; c++) label(upright ? names[c] : names[c].replace(/\d+$/, ""), 1, c + 2);
-  if (!upright) for (let r = 0; r < rows; r++) label(names[r * columns].replace(/^\D+/, ""), r + 2, 1);
+  // Of a name such as b3 or 7f the first part is the column, the rest the row.
+  const parts = (name) => /^([a-z]+|\d+)(.*)$/.exec(name).slice(1);
+  for (let c = 0; c < columns; c++) label(parts(names[c])[0], 1, c + 2);
+  if (!upright) for (let r = 0; r < rows; r++) label(parts(names[r * columns])[1], r + 2, 1);
   for (let i = 0; i < rows * columns; i++) {
     const [row, column] = [Math.floor(i / columns), i % columns];
     const cell = make("button", "", "cell");
@@ -242,9 +293,11 @@ function buildCells(board) {
     cell.style.gridRow = row + 2;
     cell.style.gridColumn = column + 2;
     cell.style.setProperty("--row", row);
-    for (const [edge, at] of [["north", row === 0], ["south", row === rows - 1], ["west", column === 0], ["east", column === columns - 1]])
-      cell.classList.toggle(edge, at);
-    cell.addEventListener("click", () => (focus(i, false), play(names[i])));
+    for (const [edge, at] of [["north", row === 0], ["south", row === rows - 1], ["west", column === 0], ["east", column === columns - 1], ["odd", (row + column) % 2]])
+      cell.classList.toggle(edge, Boolean(at));
+    cell.addEventListener("click", () => (focus(i, false), press(i)));
+    if (about.style === "mines")
+      cell.addEventListener("contextmenu", (event) => (event.preventDefault(), focus(i, false), flag(i)));
     board.append(cell);
   }
 }
@@ -255,51 +308,122 @@ function focus(i, moveThere = true) {
   if (moveThere) document.querySelector(`.cell[data-cell="${i}"]`).focus();
 }
 
+/** A cell was clicked, or Enter was pressed on it. */
+function press(i) {
+  if (!shown) return;
+  if (about.style === "mines") return $("flag").getAttribute("aria-pressed") === "true" ? flag(i) : open(i);
+  const legal = Object.entries(shown.legal);
+  if (!twoStep()) return play(legal.find(([, cells]) => cells.includes(i))?.[0] ?? about.names[i]);
+  const ends = ([, cells]) => cells.at(-1) === i && (cells.length === 1 ? selected === null : cells[0] === selected);
+  const fits = legal.filter(ends).map(([name]) => name);
+  const begins = legal.some(([, cells]) => cells.length === 2 && cells[0] === i);
+  choosing = fits.length > 1 ? fits : [];
+  if (fits.length === 1) return play(fits[0]);
+  if (!fits.length) selected = begins && selected !== i && isPersons(shown.side) ? i : null;
+  draw();
+  if (fits.length) {
+    say("Which move?");
+    $("others").querySelector("button").focus();
+  } else if (selected !== null) say(`${about.names[i]}, ${shown.cells[i]}: where to?`);
+  else if (!begins) say(`${about.names[i]} is no move now.`, true);
+}
+
 function draw() {
-  const analysis = $("analysis").checked ? thought : null;
+  const analysis = advised() ? thought : null;
   if (about.style === "picture") drawPicture();
   else drawCells(analysis);
   drawOthers();
   drawThought(analysis);
+  drawCurve();
+  const flagged = about.style === "mines" ? `, ${flags.size} flags` : "";
+  $("note").hidden = !shown.note;
+  $("note").textContent = `${shown.note ?? ""}${flagged}`;
   $("undo").disabled = !moves.length;
-  if (document.activeElement !== $("text")) $("text").value = text();
-}
-
-/** The cell where a move would be seen: the lowest empty one of a column. */
-function target(name) {
-  return about.places[name].filter((cell) => !shown.cells[cell]).at(-1);
+  if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
 
 function drawCells(analysis) {
   const mine = isPersons(shown.side);
-  const ideas = new Map((analysis?.moves ?? []).map((idea) => [idea.name, idea]));
-  const targets = new Map(shown.legal.map((name) => [target(name), name]));
+  const ideas = ideasOnCells(analysis);
+  const targets = targetsNow();
+  const best = analysis ? (shown.legal[analysis.move] ?? []) : [];
   for (const cell of document.querySelectorAll(".cell")) {
     const i = Number(cell.dataset.cell);
-    const stone = shown.cells[i];
-    const name = targets.get(i);
-    const idea = ideas.get(name);
-    const legal = shown.legal.includes(names[i]);
-    const at = about.style === "holes" ? `column ${names[i]}, row ${about.rows - Math.floor(i / about.columns)}` : names[i];
-    const what = stone ? about.sides[stone - 1] : "empty";
-    const said = idea ? `, ${percent(idea.weight)} of the search` : "";
-    cell.setAttribute("aria-label", `${at}: ${what}${i === shown.last ? ", last move" : ""}${legal && mine ? ", legal" : ""}${said}`);
+    const word = shown.cells[i];
+    const idea = ideas.get(i);
+    const legal = targets.has(i);
+    cell.setAttribute("aria-label", `${read(i, word)}${legal && mine ? ", legal" : ""}${heard(idea, best, i)}`);
     cell.setAttribute("aria-disabled", String(!(legal && mine)));
     cell.toggleAttribute("data-legal", legal && mine);
     cell.classList.toggle("last", i === shown.last);
-    cell.classList.toggle("best", Boolean(idea) && name === analysis.move);
+    cell.classList.toggle("selected", i === selected);
+    cell.classList.toggle("best", Boolean(analysis) && (twoStep() ? best.includes(i) : Boolean(idea?.best)));
+    cell.dataset.word = word;
     cell.replaceChildren();
-    if (stone) cell.append(make("span", "", `stone ${about.sides[stone - 1]}`));
-    if (idea && (idea.weight >= WORTH_SHOWING || name === analysis.move)) cell.append(drawIdea(idea));
-    else if (name && mine) cell.append(make("span", "", "hint"));
+    if (about.style === "mines") drawMine(cell, i, word);
+    else if (word) cell.append(about.glyphs[word] ? make("span", about.glyphs[word], `piece ${word.split(" ")[0]}`) : make("span", "", `stone ${word}`));
+    if (idea && "risk" in idea) cell.append(riskChip(idea.risk));
+    else if (idea && (idea.weight >= WORTH_SHOWING || idea.best)) cell.append(ideaChip(idea.weight, idea.wins));
+    else if (targets.get(i) === "seen" && mine && about.style !== "mines") cell.append(make("span", "", "hint"));
   }
 }
 
-function drawIdea(idea) {
-  const element = make("span", percent(idea.weight), "idea");
-  element.style.setProperty("--weight", idea.weight.toFixed(3));
-  if (idea.value !== null) element.append(make("small", percent(chance(idea.value))));
-  return element;
+/** The cells where the person can play now; "seen" where a mark says so. */
+function targetsNow() {
+  const found = new Map();
+  for (const cells of Object.values(shown.legal)) {
+    if (twoStep()) {
+      if (selected === null) found.set(cells[0], "");
+      else if (cells[0] === selected) found.set(cells.at(-1), "seen");
+    } else {
+      // Of a column all cells take the move, and the lowest empty one is where it would be seen.
+      for (const i of cells) if (!found.has(i)) found.set(i, "");
+      const seen = cells.filter((i) => !shown.cells[i]).at(-1);
+      if (seen !== undefined) found.set(seen, "seen");
+    }
+  }
+  return found;
+}
+
+/** What the analysis says of each cell: of moves between cells, of those that begin there. */
+function ideasOnCells(analysis) {
+  const found = new Map();
+  for (const idea of analysis?.moves ?? []) {
+    const cells = shown.legal[idea.name] ?? [];
+    const best = idea.name === analysis.move;
+    const wins = idea.value === null ? null : chance(idea.value);
+    const here = { weight: idea.weight, wins, best };
+    if (alone()) found.set(cells[0], { ...here, risk: idea.risk });
+    else if (!twoStep()) found.set(cells.filter((i) => !shown.cells[i]).at(-1), here);
+    else if (selected === null && cells.length === 2) {
+      const before = found.get(cells[0]);
+      found.set(cells[0], { weight: idea.weight + (before?.weight ?? 0), wins: null, best: best || Boolean(before?.best) });
+    } else if (cells[0] === selected) found.set(cells.at(-1), here);
+  }
+  return found;
+}
+
+/** A cell and what is on it, for a screen reader. */
+function read(i, word) {
+  const name = about.style === "holes" ? `column ${about.names[i]}, row ${about.rows - Math.floor(i / about.columns)}` : about.names[i];
+  const last = i === shown.last ? ", last move" : "";
+  if (about.style !== "mines") return `${name}: ${word || "empty"}${last}${i === selected ? ", selected" : ""}`;
+  if (/^\d$/.test(word)) return `${name}: ${word === "1" ? "1 mine" : `${word} mines`} around${last}`;
+  return `${name}: ${word || "covered"}${flags.has(i) ? ", flag" : ""}${last}`;
+}
+
+function heard(idea, best, i) {
+  if (!idea) return "";
+  if (!("risk" in idea)) return `, ${percent(idea.weight)} of the search`;
+  const risk = idea.risk === null ? "risk unknown" : `${percent(idea.risk)} a mine`;
+  return `, ${risk}${best.includes(i) ? ", recommended" : ""}`;
+}
+
+function drawMine(cell, i, word) {
+  const wrong = shown.over && flags.has(i) && word !== "mine";
+  if (/^[1-8]$/.test(word)) cell.append(make("span", word, `number n${word}`));
+  else if (word === "mine" || word === "opened mine") cell.append(make("span", flags.has(i) ? "⚑" : "✹", "mine"));
+  if (!word && flags.has(i)) cell.append(make("span", wrong ? "✗" : "⚑", "flag"));
 }
 
 let picture = "";
@@ -312,10 +436,10 @@ function drawPicture() {
   image.alt = `The board after ${moves.length} moves${moves.length ? `, the last one ${moves.at(-1)}` : ""}`;
 }
 
-/** Moves without a cell, such as a pass; of a picture all. */
+/** Moves without a cell, such as a pass; of a picture all; or those of which one is to be chosen. */
 function drawOthers() {
-  const apart = shown.legal.filter((name) => !about.places[name]?.length);
-  const buttons = apart.map((name) => {
+  const apart = Object.keys(shown.legal).filter((name) => !shown.legal[name].length);
+  const buttons = (choosing.length ? choosing : apart).map((name) => {
     const button = make("button", name);
     button.disabled = !isPersons(shown.side);
     button.setAttribute("aria-label", `Play ${name}`);
@@ -323,75 +447,68 @@ function drawOthers() {
     return button;
   });
   $("others").replaceChildren(...buttons);
-  $("legal").replaceChildren(...apart.map((name) => new Option(name)));
+  $("legal").replaceChildren(...(twoStep() ? Object.keys(shown.legal) : apart).map((name) => new Option(name)));
 }
 
 function drawThought(analysis) {
-  $("thoughts").hidden = !$("analysis").checked;
+  $("thoughts").hidden = !advised();
   if (!analysis) {
     $("value").textContent = shown.over ? "The game is over." : "…";
     $("line").textContent = "";
     $("candidates").replaceChildren();
     return;
   }
-  $("value").textContent = `${about.sides[shown.side]} to move, winning chance ${percent(chance(analysis.value))}.`;
+  const chanceNow = analysis.value === null ? "" : `, winning chance ${percent(chance(analysis.value))}`;
+  const mover = alone() ? `Best cell ${analysis.move}` : `${about.sides[shown.side]} to move`;
+  $("value").textContent = `${mover}${chanceNow}.`;
   $("line").textContent = analysis.line.length ? `Expected: ${analysis.line.join(" ")}` : "";
   const played = (idea) => Number(idea.name === analysis.move);
-  const best = [...analysis.moves]
-    .sort((a, b) => played(b) - played(a) || b.weight - a.weight || b.prior - a.prior)
-    .slice(0, 20);
-  const rows = best.map((idea) => {
+  const order = (a, b) => played(b) - played(a) || b.weight - a.weight || (a.risk ?? 1) - (b.risk ?? 1) || b.prior - a.prior;
+  const rows = [...analysis.moves].sort(order).slice(0, 20).map((idea) => {
     const row = make("tr", "", idea.name === analysis.move ? "played" : "");
     const wins = idea.value === null ? "–" : percent(chance(idea.value));
-    for (const entry of [idea.name, idea.visits || "–", percent(idea.weight), wins, percent(idea.prior)]) row.append(make("td", entry));
+    const risk = idea.risk === null ? "?" : percent(idea.risk);
+    const entries = alone() ? [idea.name, risk, idea.visits || "–", wins] : [idea.name, idea.visits || "–", percent(idea.weight), wins, percent(idea.prior)];
+    row.append(...entries.map((entry) => make("td", entry)));
     return row;
   });
   $("candidates").replaceChildren(...rows);
 }
 
-/** The numbers of moves that cost their player much of the winning chance. */
+/** Of a move in a game alone: its risk, and whether another cell was safe. */
+function taken(n) {
+  const known = risks[n];
+  const risk = known?.get(moves[n]) ?? null;
+  return { risk, needless: risk > 0 && [...known.values()].includes(0) };
+}
+
+/** The numbers of moves that cost their player much of the winning chance, or a risk for nothing. */
 function blunders() {
-  return moves.map((_, n) => n).filter((n) => {
+  const numbers = moves.map((_, n) => n);
+  if (alone()) return advised() || shown?.over ? numbers.filter((n) => taken(n).needless) : [];
+  return numbers.filter((n) => {
     if (chances[n] === undefined || chances[n + 1] === undefined) return false;
     const loss = (chances[n] - chances[n + 1]) * (sides[n] === 0 ? 1 : -1);
     return loss >= BLUNDER;
   });
 }
 
-function svg(kind, attributes, content = "") {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", kind);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = content;
-  return element;
-}
-
 function drawCurve() {
   const bad = blunders();
-  const x = (n) => 8 + (304 * n) / Math.max(moves.length, 10);
-  const y = (share) => 116 - 102 * share;
-  const known = chances.map((share, n) => [n, share]).filter(([n, share]) => share !== undefined && n <= moves.length);
-  const parts = [
-    svg("line", { class: "middle", x1: 8, x2: 312, y1: y(0.5), y2: y(0.5) }),
-    svg("text", { x: 8, y: 10 }, `${about.sides[0]} wins`),
-    svg("text", { x: 8, y: 128 }, `${about.sides[1]} wins`),
-    svg("polyline", { class: "value", points: known.map(([n, share]) => `${x(n)},${y(share)}`).join(" ") }),
-  ];
-  if (known.length) {
-    const [n, share] = known.at(-1);
-    parts.push(svg("circle", { class: "dot", cx: x(n), cy: y(share), r: 3 }));
-  }
-  for (const n of bad) {
-    const mark = svg("circle", { class: "blunder", cx: x(n + 1), cy: y(chances[n + 1]), r: 5 });
-    mark.append(svg("title", {}, `${n + 1}. ${moves[n]}`));
-    parts.push(mark);
-  }
+  const first = alone() ? "you" : about.sides[0];
+  const ends = alone() ? ["you win", "you lose"] : about.sides.map((name) => `${name} wins`);
+  const { parts, now } = curve(chances, moves, bad, ends);
   $("curve").replaceChildren(...parts);
   const said = bad.map((n) => `${n + 1}. ${moves[n]}`).join(", ");
-  const now = known.length ? `winning chance of ${about.sides[0]} ${percent(known.at(-1)[1])}` : "no value yet";
-  $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves: now ${now}`);
-  $("curve-note").textContent = `${now[0].toUpperCase()}${now.slice(1)}. ${said ? `Blunders (${percent(BLUNDER)} or more lost): ${said}.` : ""}`;
+  const value = now === undefined ? "no value yet" : `winning chance of ${first} ${percent(now)}`;
+  $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves: now ${value}`);
+  const kind = alone() ? "Needless risks" : `Blunders (${percent(BLUNDER)} or more lost)`;
+  const without = alone() && !simulations() ? "The exact solver has no winning chance" : value[0].toUpperCase() + value.slice(1);
+  $("curve-note").textContent = `${without}. ${said ? `${kind}: ${said}.` : ""}`;
+  $("curve").toggleAttribute("hidden", alone() && !simulations());
+  const risk = (n) => (alone() && (advised() || shown?.over) && taken(n).risk > 0 ? ` ${percent(taken(n).risk)}` : "");
   $("moves").replaceChildren(
-    ...moves.map((move, n) => make("li", `${n + 1}. ${move}${bad.includes(n) ? " ?" : ""}`, bad.includes(n) ? "blunder" : "")),
+    ...moves.map((move, n) => make("li", `${n + 1}. ${move}${risk(n)}${bad.includes(n) ? " ?" : ""}`, bad.includes(n) ? "blunder" : "")),
   );
 }
 
@@ -403,33 +520,57 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || !about) return;
   if (event.target.matches("textarea, select, input:not([type=checkbox])")) return;
   const step = STEPS[event.key];
-  if (step && about.rows) {
+  if (step && about.rows && !event.target.matches(".scroll")) {
     const row = Math.min(about.rows - 1, Math.max(0, Math.floor(focused / about.columns) + step[0]));
     const column = Math.min(about.columns - 1, Math.max(0, (focused % about.columns) + step[1]));
     event.preventDefault();
     focus(about.columns * row + column);
   } else if (event.key === "u") undo();
   else if (event.key === "n") newGame();
+  else if (event.key === "f" && about.style === "mines") flag(focused);
+  else if (event.key === "Escape" && selected !== null) {
+    selected = null;
+    choosing = [];
+    draw();
+  }
 });
-
-function newGame() {
-  start();
-  refresh("A new game.");
-}
 
 $("new").addEventListener("click", newGame);
 $("undo").addEventListener("click", undo);
+$("flag").addEventListener("click", () => {
+  const pressed = $("flag").getAttribute("aria-pressed") !== "true";
+  $("flag").setAttribute("aria-pressed", String(pressed));
+  say(pressed ? "Cells that you press get a flag." : "Cells that you press are opened.");
+});
+$("game").addEventListener("change", () => {
+  turn += 1;
+  [about, shown, thought] = [games[Number($("game").value)], undefined, null];
+  build();
+  newGame();
+});
 $("side").addEventListener("change", () => refresh());
 $("strength").addEventListener("change", () => refresh());
 $("analysis").addEventListener("change", () => shown && draw());
-$("load").addEventListener("click", load);
+$("load").addEventListener("click", () => load($("text").value));
+$("file").addEventListener("change", async () => {
+  const [file] = $("file").files;
+  if (file) load(await file.text());
+  $("file").value = "";
+});
+$("save").addEventListener("click", () => {
+  const link = make("a");
+  link.href = URL.createObjectURL(new Blob([`${shown.text}\n`], { type: "text/plain" }));
+  link.download = `game.${about.sgf ? "sgf" : "txt"}`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+});
 $("copy").addEventListener("click", async () => {
   $("text").select();
   try {
     await navigator.clipboard.writeText($("text").value);
-    say("The moves are copied.");
+    say("The game is copied.");
   } catch {
-    say("The moves are selected: copy them with the keyboard.");
+    say("The game is selected: copy it with the keyboard.");
   }
 });
 $("by-name").addEventListener("submit", (event) => {
@@ -439,7 +580,10 @@ $("by-name").addEventListener("submit", (event) => {
 });
 
 try {
-  about = await fetched("api/game");
+  games = await fetched("api/games");
+  about = games[0];
+  $("game").replaceChildren(...games.map((game, i) => new Option(games.length > 1 ? game.title.replace(/^\S+ /, "") : game.title, i)));
+  $("game-label").hidden = games.length < 2;
   build();
   newGame();
 } catch (error) {

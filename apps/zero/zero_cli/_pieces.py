@@ -1,0 +1,266 @@
+"""Games of pieces that move from square to square: chess and shogi, large and small.
+
+pgx turns the board to the side to move. Here squares are called as its books do: in chess a1 is
+white's lower left corner, in shogi 1a the upper right one as black sees it.
+"""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from zero_train.app import Game
+
+
+_LETTERS = "abcdefghi"
+_CHESS_PIECES = ("pawn", "knight", "bishop", "rook", "queen", "king")
+_SHOGI_PIECES = (
+    *("pawn", "lance", "knight", "silver", "bishop", "rook", "gold", "king"),
+    *("promoted pawn", "promoted lance", "promoted knight", "promoted silver", "horse", "dragon"),
+)
+_SHOGI_LETTERS = (*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R")
+_ANIMALS = ("chick", "elephant", "giraffe", "lion", "hen")
+#: What a direction is called (up, left, right, down, and the jumps of the knight), and the steps of
+#: columns and rows to the place that a piece comes from.
+_SHOGI_STEPS = {
+    "u": (0, 1),
+    "ul": (-1, 1),
+    "ur": (1, 1),
+    "l": (-1, 0),
+    "r": (1, 0),
+    "d": (0, -1),
+    "dl": (-1, -1),
+    "dr": (1, -1),
+    "jl": (-1, 2),
+    "jr": (1, 2),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """How a game of pieces is shown.
+
+    **Attributes:**
+
+    - `rows`, `columns`: of the board.
+    - `chess`: whether squares are called as in chess, not as in shogi.
+    - `kinds`: what the pieces are called, by the number on the board.
+    - `glyphs`: their signs, of the side that moves first and of the other one. Those of shogi are
+        the letters of its books, which every machine has.
+    - `name`: what an action is called when whoever moves first makes it, or the other side.
+    - `squares`: of an action, where it begins and ends, or where a piece is dropped. Squares are
+        pgx's own, from the side to move; the board is that before the move.
+    - `board`: of a state, the numbers on the squares, column by column.
+    - `hand`: of a state, the pieces in hand of the side to move and of the other one.
+    """
+
+    rows: int
+    columns: int
+    chess: bool
+    kinds: Sequence[str]
+    glyphs: tuple[Sequence[str], Sequence[str]]
+    name: Callable[[int, bool], str]
+    squares: Callable[[np.ndarray, int], Sequence[int]]
+    board: Callable[[Any], Any]
+    hand: Callable[[Any], Any] | None = None
+
+    def cell(self, square: int, first: bool) -> int:
+        """The cell of a square, row by row from the upper left corner as the first side sees it."""
+        column, row = divmod(square, self.rows)
+        if self.chess:
+            row = self.rows - 1 - row if first else row
+        else:
+            # Shogi's columns are counted from the right, and the other side sees all turned round.
+            column = self.columns - 1 - column if first else column
+            row = row if first else self.rows - 1 - row
+        return self.columns * row + column
+
+    def square_name(self, square: int, first: bool) -> str:
+        row, column = divmod(self.cell(square, first), self.columns)
+        if self.chess:
+            return f"{_LETTERS[column]}{self.rows - row}"
+        return f"{self.columns - column}{_LETTERS[row]}"
+
+    @property
+    def names(self) -> list[str]:
+        """What the cells are called."""
+        names = {
+            self.cell(i, True): self.square_name(i, True) for i in range(self.rows * self.columns)
+        }
+        return [names[cell] for cell in range(len(names))]
+
+    def signs(self, sides: tuple[str, str]) -> dict[str, str]:
+        """The glyph of every piece in words."""
+        return {
+            f"{side} {kind}": sign
+            for side, signs in zip(sides, self.glyphs, strict=True)
+            for kind, sign in zip(self.kinds, signs, strict=True)
+        }
+
+    def cells(self, game: Game) -> list[str]:
+        """The pieces on the cells, in words."""
+        first, sides = game.num_plies % 2 == 0, game.board.sides
+        words = [""] * (self.rows * self.columns)
+        for square, number in enumerate(self._numbers(game)):
+            if number:
+                side = sides[0] if (number > 0) == first else sides[1]
+                words[self.cell(square, first)] = f"{side} {self.kinds[abs(number) - 1]}"
+        return words
+
+    def places(self, game: Game, action: int) -> list[int]:
+        """The cells of a legal move: from where and to where, or where a piece is dropped."""
+        squares = self.squares(np.asarray(self.board(game.state.position)), action)
+        return [self.cell(square, game.first_moves) for square in squares]
+
+    def in_hand(self, game: Game) -> str:
+        """The pieces that both sides may drop."""
+        assert self.hand is not None
+        hands = np.asarray(self.hand(game.state.position))
+        if game.num_plies % 2:
+            hands = hands[::-1]
+        said = []
+        for side, counts in zip(game.board.sides, hands.tolist(), strict=True):
+            held = [f"{n} {self.kinds[i]}" for i, n in enumerate(counts) if n]
+            said.append(f"{side}: {', '.join(held) or 'none'}")
+        return f"In hand: {'; '.join(said)}"
+
+    def _numbers(self, game: Game) -> list[int]:
+        """From 1 the pieces of the side to move, from -1 those of the other, 0 for none."""
+        board = np.asarray(self.board(game.state.position))
+        if self.chess:
+            return board.tolist()
+        kinds = len(self.kinds)
+        return np.where(
+            board < 0, 0, np.where(board < kinds, board + 1, kinds - 1 - board)
+        ).tolist()
+
+
+def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:
+    return Pieces(
+        rows=size,
+        columns=size,
+        chess=True,
+        kinds=_CHESS_PIECES,
+        glyphs=("\u2659\u2658\u2657\u2656\u2655\u2654", "\u265f\u265e\u265d\u265c\u265b\u265a"),
+        name=lambda action, first: chess_move(action, size, first),
+        squares=lambda board, action: _chess_squares(action, size)[:2],
+        board=board,
+    )
+
+
+def chess_move(action: int, size: int, white: bool) -> str:
+    """The squares of a move such as e2e4, with the piece of an underpromotion. Moves that leave the
+    board have a number only."""
+    start, end, piece = _chess_squares(action, size)
+    if end < 0:
+        return str(action)
+    turned = lambda square: square if white else square - 2 * (square % size) + size - 1
+    return "".join(_square(turned(square), size) for square in (start, end)) + piece
+
+
+def _square(square: int, size: int) -> str:
+    return f"{_LETTERS[square // size]}{square % size + 1}"
+
+
+def _chess_squares(action: int, size: int) -> tuple[int, int, str]:
+    """Where a move begins and ends, -1 outside the board, and the piece of an underpromotion. pgx
+    numbers squares column by column from the mover's side, and from each has 9 underpromotions, the
+    queen's moves and the knight's."""
+    square, plane = divmod(action, 8 * (size - 1) + 17)
+    if plane < 9:
+        rows, columns, piece = 1, (0, 1, -1)[plane % 3], "rbn"[plane // 3]
+    else:
+        (rows, columns), piece = _chess_steps(size)[plane - 9], ""
+    column, row = divmod(square, size)
+    to_column, to_row = column + columns, row + rows
+    if not (0 <= to_column < size and 0 <= to_row < size) or (piece and row != size - 2):
+        return square, -1, piece
+    return square, size * to_column + to_row, piece
+
+
+@ft.cache
+def _chess_steps(size: int) -> list[tuple[int, int]]:
+    """Rows and columns of the queen's and the knight's moves, as pgx numbers them."""
+    ups, downs = list(range(1, size)), list(range(1 - size, 0))
+    still = [0] * (size - 1)
+    rows = [*downs, *ups, *still, *still, *downs, *ups, *ups[::-1], *downs[::-1]]
+    columns = [*still, *still, *downs, *ups, *downs, *ups, *downs, *ups]
+    knight = [(-1, -2), (1, -2), (-2, -1), (2, -1), (-1, 2), (1, 2), (-2, 1), (2, 1)]
+    return [*zip(rows, columns, strict=True), *knight]
+
+
+def _shogi_name(action: int, first: bool) -> str:
+    """Where a piece goes and in which direction it moves, as its own side sees it, with + for a
+    promotion: `7fu`; of a drop the piece as well: `p*5e`."""
+    direction, to = divmod(action, 81)
+    where = _PIECES_OF_SHOGI.square_name(to, first)
+    if direction >= 20:
+        return f"{'plnsbrg'[direction - 20]}*{where}"
+    return f"{where}{list(_SHOGI_STEPS)[direction % 10]}{'+' if direction >= 10 else ''}"
+
+
+def _shogi_squares(board: np.ndarray, action: int) -> list[int]:
+    """A piece comes from the first square on the way that has one."""
+    direction, to = divmod(action, 81)
+    if direction >= 20:
+        return [to]
+    columns, rows = list(_SHOGI_STEPS.values())[direction % 10]
+    column, row = divmod(to, 9)
+    while True:
+        column, row = column + columns, row + rows
+        if not (0 <= column < 9 and 0 <= row < 9):
+            raise ValueError(f"no piece can make the move {action} of shogi")
+        if 0 <= board[9 * column + row] < len(_SHOGI_PIECES):
+            return [9 * column + row, to]
+
+
+def _animal_name(action: int, first: bool) -> str:
+    """The squares of a move such as 2c2b, and of a drop the piece: `c*2b`."""
+    squares = _animal_squares(np.zeros(0), action)
+    if min(squares) < 0:
+        return str(action)
+    drop = f"{'ceg'[action // 12 - 8]}*" if len(squares) == 1 else ""
+    return drop + "".join(_ANIMAL_PIECES.square_name(square, first) for square in squares)
+
+
+def _animal_squares(board: np.ndarray, action: int) -> list[int]:
+    direction, square = divmod(action, 12)
+    if direction >= 8:
+        return [square]
+    steps = [(-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)]
+    column, row = square // 4 + steps[direction][0], square % 4 + steps[direction][1]
+    inside = 0 <= column < 3 and 0 <= row < 4
+    return [square, 4 * column + row if inside else -1]
+
+
+_PIECES_OF_SHOGI = Pieces(
+    rows=9,
+    columns=9,
+    chess=False,
+    kinds=_SHOGI_PIECES,
+    glyphs=(_SHOGI_LETTERS, _SHOGI_LETTERS),
+    name=_shogi_name,
+    squares=_shogi_squares,
+    board=lambda position: position._x.board,
+    hand=lambda position: position._x.hand,
+)
+_ANIMAL_PIECES = Pieces(
+    rows=4,
+    columns=3,
+    chess=False,
+    kinds=_ANIMALS,
+    glyphs=("CEGLH", "CEGLH"),
+    name=_animal_name,
+    squares=_animal_squares,
+    board=lambda position: position._board,
+    hand=lambda position: position._hand,
+)
+#: By environment.
+PIECES = {
+    "pgx/chess": _chess(8, lambda position: position._x.board),
+    "pgx/gardner_chess": _chess(5, lambda position: position._board),
+    "pgx/shogi": _PIECES_OF_SHOGI,
+    "pgx/animal_shogi": _ANIMAL_PIECES,
+}

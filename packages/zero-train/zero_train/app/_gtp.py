@@ -1,0 +1,447 @@
+"""The Go Text Protocol, version 2, for games of black and white.
+
+Farnebäck, "Specification of the Go Text Protocol, version 2, draft 2", 2002. Analysis is spoken as
+Leela Zero and KataGo do: a response of many lines, which ends with the next command.
+"""
+
+import dataclasses
+import functools as ft
+import io
+import itertools
+import math
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from zero_search import Plan, SearchTree
+
+from .. import NonFiniteError
+from ._game import expected, Game
+from ._record import read_record, write_record
+
+
+_COLOURS = {"b": "black", "black": "black", "w": "white", "white": "white"}
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SYNTAX = "syntax error"
+#: Simulations of a search that can be broken off after each so many.
+_PART = 16
+#: Nodes of an analysis, which ends there.
+_ROOM = 8192
+#: A game is planned to have so many moves left of each side where time must last.
+_MOVES_LEFT = 30
+#: Seconds between the lines of an analysis, where none are asked for.
+_INTERVAL = 1.0
+
+_Style = Literal["lz", "kata"]
+
+
+class _GtpError(Exception):
+    """An error response, which is sent after a question mark."""
+
+
+@dataclasses.dataclass
+class _Clock:
+    """Seconds that a side has left, and for how many moves; 0 for the rest of the game."""
+
+    seconds: float
+    moves: int = 0
+
+    @property
+    def share(self) -> float:
+        """What one move may take, with a part kept for what is not the search."""
+        return 0.9 * self.seconds / (self.moves or _MOVES_LEFT)
+
+
+class GtpEngine:
+    """Answers GTP commands about one game.
+
+    A controller may leave out a forced pass: if the side to move can only pass, the engine accepts
+    a move of the other colour, plays the pass before it, and `undo` takes both back. Other moves of
+    the wrong colour are refused. After the end of the game a pass is accepted and has no effect.
+
+    Without clocks a move is the plan of the player. With them its search ends early where a move
+    would take more than its share of the time.
+    """
+
+    def __init__(
+        self, start: Game, name: str, version: str, *, pending: Callable[[], bool] = lambda: True
+    ):
+        """**Arguments:**
+
+        - `start`: a new game, whose board has `stones`.
+        - `name`, `version`: of the program.
+        - `pending`: whether a further command is waiting, which ends an analysis.
+        """
+        assert start.board.stones is not None
+        self.running = True  # until the command `quit`
+        self._stones, self._board = start.board.stones, start.board
+        self._games = [start]  # after each move
+        self._pending = pending
+        self._clocks: dict[str, _Clock] = {}
+        self._byo_yomi = _Clock(0.0)  # what every side gets when its main time is over
+        self._periods = False  # whether `byo_yomi` is a time for each move
+        # By name: the number of arguments, and what answers them.
+        several = (0, 99)
+        self._commands: dict[str, tuple[tuple[int, int], Callable[..., Any]]] = {
+            "boardsize": ((1, 1), self._boardsize),
+            "clear_board": ((0, 0), self._clear_board),
+            "final_score": ((0, 0), lambda: self._stones.score(self._games[-1])),
+            "genmove": ((1, 1), self._genmove),
+            "kata-analyze": (several, lambda *words: self._analyze("kata", words)),
+            "kata-genmove_analyze": (several, lambda *words: self._analyze("kata", words, True)),
+            "kgs-time_settings": ((1, 4), self._kgs_time_settings),
+            "known_command": ((1, 1), lambda word: "true" if word in self._commands else "false"),
+            "komi": ((1, 1), self._komi),
+            "list_commands": ((0, 0), lambda: "\n".join(self._commands)),
+            "loadsgf": ((1, 2), self._loadsgf),
+            "lz-analyze": (several, lambda *words: self._analyze("lz", words)),
+            "lz-genmove_analyze": (several, lambda *words: self._analyze("lz", words, True)),
+            "name": ((0, 0), lambda: name),
+            "play": ((2, 2), self._play),
+            "printsgf": ((0, 1), self._printsgf),
+            "protocol_version": ((0, 0), lambda: "2"),
+            "quit": ((0, 0), self._quit),
+            "reg_genmove": ((1, 1), lambda colour: self._name(self._choose(_colour(colour))[1])),
+            "showboard": ((0, 0), self._showboard),
+            "time_left": ((3, 3), self._time_left),
+            "time_settings": ((3, 3), self._time_settings),
+            "undo": ((0, 0), self._undo),
+            "version": ((0, 0), lambda: version),
+        }
+
+    def respond(self, line: str) -> Iterator[str]:
+        """The parts of the response to a line, the last of which ends with an empty line. There are
+        none to a line without a command, and several to an analysis."""
+        text = _CONTROL.sub("", line.partition("\n")[0]).replace("\t", " ").partition("#")[0]
+        words = text.split()
+        if not words:
+            return
+        identity = words.pop(0) if words[0].isascii() and words[0].isdigit() else ""
+        command, *arguments = words or [""]
+        try:
+            if command not in self._commands:
+                raise _GtpError("unknown command")
+            (least, most), answer = self._commands[command]
+            if not least <= len(arguments) <= most:
+                raise _GtpError(_SYNTAX)
+            said = answer(*arguments)
+            if isinstance(said, str):
+                yield f"={identity} {said}".rstrip() + "\n\n"
+                return
+            yield f"={identity}\n"
+            yield from (f"{line}\n" for line in said)
+            yield "\n"
+        except (_GtpError, NonFiniteError) as error:
+            yield f"?{identity} {error}\n\n"
+
+    def _quit(self) -> str:
+        self.running = False
+        return ""
+
+    # ---- setting up
+
+    def _boardsize(self, size: str) -> str:
+        if _number(int, size) != self._stones.size:
+            raise _GtpError("unacceptable size")
+        return ""
+
+    def _clear_board(self) -> str:
+        del self._games[1:]
+        return ""
+
+    def _komi(self, komi: str) -> str:
+        # Accepted as the protocol demands; the rules of the environment keep their own.
+        _number(float, komi)
+        return ""
+
+    def _loadsgf(self, path: str, move: str | None = None) -> str:
+        before = None if move is None else int(_number(int, move)) - 1
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read().strip()
+            if not text.startswith("("):
+                raise _GtpError("cannot load file")
+            names, _ = read_record(self._board, text)
+            games = [self._games[0]]
+            for ply, name in enumerate(names if before is None else names[: max(0, before)]):
+                games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
+        except (OSError, ValueError) as e:
+            raise _GtpError("cannot load file") from e
+        self._games = games
+        return ""
+
+    def _printsgf(self, path: str | None = None) -> str:
+        text = write_record(self._games[-1])
+        if path is None:
+            return text
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+        except OSError as e:
+            raise _GtpError("cannot save file") from e
+        return ""
+
+    # ---- the clock
+
+    def _time_settings(self, *times: str) -> str:
+        main, byo_yomi, stones = (_seconds(time) for time in times)
+        self._clocks.clear()
+        self._byo_yomi, self._periods = _Clock(byo_yomi, int(stones)), False
+        if byo_yomi > 0 and stones == 0:
+            return ""  # no limit, as the protocol says
+        if main > 0 or stones > 0:
+            for colour in ("black", "white"):
+                self._clocks[colour] = (
+                    _Clock(main) if main > 0 else dataclasses.replace(self._byo_yomi)
+                )
+        return ""
+
+    def _kgs_time_settings(self, system: str, *times: str) -> str:
+        counts = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
+        if counts.get(system) != len(times):
+            raise _GtpError(_SYNTAX)
+        if system == "none":
+            self._clocks.clear()
+            return ""
+        main, byo_yomi, stones = (*times, "0", "0")[:3]
+        if system == "byoyomi":
+            _seconds(stones)  # periods, each of one move
+            stones = "1"
+        self._time_settings(main, byo_yomi, stones)
+        self._periods = system == "byoyomi"
+        return ""
+
+    def _time_left(self, colour: str, seconds: str, stones: str) -> str:
+        moves = int(_seconds(stones))
+        clock = _Clock(_seconds(seconds), min(1, moves) if self._periods else moves)
+        self._clocks[_colour(colour)] = clock
+        return ""
+
+    # ---- the game
+
+    def _play(self, colour: str, move: str) -> str:
+        mover = _colour(colour)
+        try:
+            action = self._board.action(move, mover == "black")
+        except ValueError:
+            raise _GtpError(_SYNTAX) from None
+        game = self._turned_to(mover, "illegal move")
+        # A pass after the end has no effect: some controllers send a pass for both sides.
+        if not (game.over and self._name(action) == "pass"):
+            try:
+                game = game.play(action)
+            except ValueError:
+                raise _GtpError("illegal move") from None
+        self._games.append(game)
+        return ""
+
+    def _genmove(self, colour: str) -> str:
+        game, action = self._choose(_colour(colour))
+        self._games.append(game if game.over else game.play(action))
+        return self._name(action)
+
+    def _undo(self) -> str:
+        if len(self._games) == 1:
+            raise _GtpError("cannot undo")
+        self._games.pop()
+        return ""
+
+    def _showboard(self) -> str:
+        game = self._games[-1]
+        return f"\n{game.board.draw(game, plain=True)}"
+
+    # ---- analysis
+
+    def _analyze(self, style: _Style, words: tuple[str, ...], plays: bool = False) -> Iterator[str]:
+        """Lines about the moves, until another command comes; and the move that was chosen, where
+        it `plays`."""
+        colour, interval, limits = self._asked(words)
+        game = self._turned_to(colour, f"{self._games[-1].mover} is to move")
+        if game.over:
+            self._games += [game] * plays
+            return iter(["play pass"] * plays)
+        began, parts = time.monotonic(), game.grow(_PART, _ROOM)
+        # Here, where what goes wrong is still an error response.
+        parts = itertools.chain([next(parts)], parts)
+        info = ft.partial(_info, game, style=style, limits=limits)
+        return self._lines(game, parts, info, began, interval, plays)
+
+    def _lines(
+        self,
+        game: Game,
+        parts: Iterable[tuple[Plan, SearchTree | None]],
+        info: Callable[[Plan, SearchTree | None], str],
+        began: float,
+        interval: float,
+        plays: bool,
+    ) -> Iterator[str]:
+        told, plan, done = -math.inf, None, False
+        for plan, tree in parts:
+            now = time.monotonic()
+            done = self._enough(game, plan, now - began) if plays else self._pending()
+            if done or now - told >= interval:
+                yield info(plan, tree)
+                told = now
+            if done or plan.visits.sum() >= _ROOM:
+                break
+        if not plays:
+            while not done and not self._pending():  # all that will be found is found
+                time.sleep(0.02)
+            return
+        assert plan is not None
+        action = int(plan.action)
+        self._games.append(game.play(action))
+        yield f"play {self._name(action)}"
+
+    def _asked(self, words: tuple[str, ...]) -> tuple[str, float, dict[str, int]]:
+        """Whose moves are asked for, the seconds between lines, and how many moves at least and at
+        most."""
+        colour, interval, limits = self._games[-1].mover, _INTERVAL, {}
+        left = [word.lower() for word in words]
+        if left and left[0] in _COLOURS:
+            colour = _COLOURS[left.pop(0)]
+        if left and left[0].isdigit():
+            interval = int(left.pop(0)) / 100
+        if len(left) % 2:
+            raise _GtpError(_SYNTAX)
+        for name, value in zip(left[::2], left[1::2], strict=True):
+            if name == "interval":
+                interval = _seconds(value) / 100
+            elif name in ("minmoves", "maxmoves"):
+                limits[name] = int(_seconds(value))
+            elif value != "false":
+                raise _GtpError(f"unsupported: {name}")
+        return colour, interval, limits
+
+    # ---- whose turn it is
+
+    def _choose(self, colour: str) -> tuple[Game, int]:
+        """The game in which `colour` is to move, and its move."""
+        game = self._turned_to(colour, f"{self._games[-1].mover} is to move")
+        if game.over:
+            return game, self._stones.size**2
+        if game.must_pass:
+            return game, game.legal[0]
+        if colour not in self._clocks:
+            return game, int(game.plan.action)
+        began, plan = time.monotonic(), None
+        for plan, _ in game.grow(_PART, _ROOM):
+            if self._enough(game, plan, time.monotonic() - began):
+                break
+        assert plan is not None
+        self._take(colour, time.monotonic() - began)
+        return game, int(plan.action)
+
+    def _take(self, colour: str, seconds: float) -> None:
+        """Moves a clock on, for controllers that do not say what is left."""
+        clock = self._clocks[colour]
+        clock.seconds = max(0.0, clock.seconds - seconds)
+        if clock.seconds == 0 and self._byo_yomi.moves:
+            self._clocks[colour] = dataclasses.replace(self._byo_yomi)
+
+    def _enough(self, game: Game, plan: Plan, seconds: float) -> bool:
+        """Whether a search is as long as the player's own, or may take no longer."""
+        clock = self._clocks.get(game.mover)
+        visits, own = float(plan.visits.sum()), game.num_simulations
+        # What a further part would take.
+        part = seconds * _PART / max(visits, _PART)
+        return visits >= own or (clock is not None and seconds + part > clock.share)
+
+    def _turned_to(self, colour: str, refusal: str) -> Game:
+        """The game in which `colour` is to move. If the other side must pass, it passes."""
+        game = self._games[-1]
+        if game.over or game.mover == colour:
+            return game
+        if not game.must_pass:
+            raise _GtpError(refusal)
+        return game.play(game.legal[0])
+
+    def _name(self, action: int) -> str:
+        name = self._board.name(action)
+        return name if name == "pass" else name.upper()
+
+
+def _info(
+    game: Game, plan: Plan, tree: SearchTree | None, *, style: _Style, limits: dict[str, int]
+) -> str:
+    """What is known of the moves, the best first, in one line."""
+    order = [int(a) for a in np.lexsort((-game.prior, -plan.visits, -plan.weights))]
+    legal = [action for action in order if action in game.legal]
+    tried = sum(1 for action in legal if plan.visits[action] > 0)
+    least, most = limits.get("minmoves", 0), limits.get("maxmoves", len(legal))
+    said = []
+    for rank, action in enumerate(legal[: min(most, max(least, tried, 1))]):
+        visits = int(plan.visits[action])
+        value = float(plan.qvalues[action] if visits else plan.value)
+        win, prior = (1 + value / game.max_value) / 2, float(game.prior[action])
+        line = " ".join(_shown(name) for name in expected(game, tree, action))
+        shown = lambda x: str(round(1e4 * x)) if style == "lz" else f"{x:.4f}"
+        utility = "" if style == "lz" else f" utility {2 * win - 1:.4f}"
+        said.append(
+            f"info move {_shown(game.name(action))} visits {visits}{utility} winrate {shown(win)} "
+            f"prior {shown(prior)} order {rank} pv {line}"
+        )
+    return " ".join(said)
+
+
+def _shown(name: str) -> str:
+    return name if name == "pass" else name.upper()
+
+
+def serve_gtp(start: Game, name: str, version: str) -> None:
+    """Answers GTP commands on stdin about a game, until `quit`; see `GtpEngine`."""
+    # Compiles everything: controllers wait longer for the first answer than for a move.
+    next(start.grow(_PART, _ROOM))
+    start.play(int(start.plan.action))
+    serve_lines(start, name, version, sys.stdin, ft.partial(print, end="", flush=True))
+
+
+def serve_lines(
+    start: Game, name: str, version: str, stdin: Iterable[str], say: Callable[[str], None]
+) -> None:
+    """Answers each line immediately, until `quit`, the end of the input or a closed output."""
+    if isinstance(stdin, io.TextIOWrapper):
+        stdin.reconfigure(errors="replace")  # an invalid byte is a syntax error only
+    lines = queue.Queue[str | None]()
+
+    def read() -> None:
+        for line in stdin:
+            lines.put(line)
+        lines.put(None)
+
+    # It only waits for input, so it may be left behind.
+    threading.Thread(target=read, daemon=True).start()
+    engine = GtpEngine(start, name, version, pending=lambda: not lines.empty())
+    while engine.running and (line := lines.get()) is not None:
+        try:
+            for part in engine.respond(line):
+                say(part)
+        except BrokenPipeError:
+            return
+
+
+def _number(kind: type[int] | type[float], text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise _GtpError(_SYNTAX) from None
+
+
+def _seconds(text: str) -> float:
+    """A number that is not negative, as clocks and counts are."""
+    number = _number(float, text)
+    if not 0 <= number < 1e9:
+        raise _GtpError(_SYNTAX)
+    return number
+
+
+def _colour(text: str) -> str:
+    if text.lower() not in _COLOURS:
+        raise _GtpError(_SYNTAX)
+    return _COLOURS[text.lower()]

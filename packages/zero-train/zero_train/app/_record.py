@@ -1,0 +1,106 @@
+"""Games as text: SGF where programs for Go can show them, otherwise a line of moves."""
+
+import re
+
+from ._game import AbstractBoard, Game, Stones
+
+
+_SEED = "seed:"
+#: What SGF is made of: parentheses and semicolons, the names of properties, their values.
+_TOKEN = re.compile(r"\s*(?:([(;)])|([A-Za-z]+)|\[((?:\\.|[^\]\\])*)\])", re.DOTALL)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def write_record(game: Game, seed: int | None = None) -> str:
+    """A game as text: SGF where its board has stones, otherwise the names of its moves.
+
+    **Arguments:**
+
+    - `seed`: of a game of chance, which stands before the moves.
+    """
+    stones = game.board.stones
+    if stones is None:
+        return " ".join([*([] if seed is None else [f"{_SEED}{seed}"]), *game.moves])
+    properties = {"FF": "4", **stones.properties, "SZ": str(stones.size)}
+    if game.over:
+        properties["RE"] = stones.score(game)
+    root = "".join(f"{name}[{value}]" for name, value in properties.items())
+    moves = [
+        f";{'BW'[ply % 2]}[{_point(game.board.action(name, ply % 2 == 0), stones.size)}]"
+        for ply, name in enumerate(game.moves)
+    ]
+    return f"(;{root}{''.join(moves)})"
+
+
+def read_record(board: AbstractBoard, text: str) -> tuple[list[str], int]:
+    """The names of a game's moves, which may be illegal, and its seed: 0 without chance.
+
+    Of SGF the main variation is read. Passes may be left out there.
+
+    **Raises:** `ValueError` for a text that is no game of this kind.
+    """
+    text = text.strip()
+    if text.startswith("(") and board.stones is not None:
+        return _read_sgf(board, board.stones, text), 0
+    words, seed = text.lower().split(), "0"
+    if words and words[0].startswith(_SEED):
+        seed = words.pop(0).removeprefix(_SEED)
+        if not re.fullmatch("[0-9]{1,12}", seed):
+            raise ValueError(f"{ascii(seed[:20])} is no seed; give a whole number")
+    return words, int(seed)
+
+
+def _read_sgf(board: AbstractBoard, stones: Stones, text: str) -> list[str]:
+    nodes = _main_variation(text)
+    kind, size = (nodes[0].get(name, usual) for name, usual in (("GM", "1"), ("SZ", "19")))
+    wanted = stones.properties["GM"], str(stones.size)
+    if (kind.strip(), size.strip()) != wanted:
+        raise ValueError(
+            f"this is a game GM[{ascii(kind[:9])[1:-1]}] of size {ascii(size[:9])[1:-1]}; give one "
+            f"of GM[{wanted[0]}] and size {wanted[1]}"
+        )
+    names: list[str] = []
+    for node in nodes:
+        if node.keys() & {"AB", "AW", "AE"}:
+            raise ValueError("this game has stones that were not played; give one of moves alone")
+        for colour in node.keys() & {"B", "W"}:
+            if colour != "BW"[len(names) % 2]:
+                names.append("pass")  # by the other side, as the colour says
+            names.append(board.name(_action(node[colour], stones.size)).lower())
+    return names
+
+
+def _main_variation(text: str) -> list[dict[str, str]]:
+    """The nodes up to the end of the first variation. Of properties the first value is kept."""
+    nodes: list[dict[str, str]] = []
+    at, name = 0, ""
+    while found := _TOKEN.match(text, at):
+        sign, word, value = found.groups()
+        at = found.end()
+        if sign == ")":
+            break
+        if sign == ";":
+            nodes.append({})
+        elif word:
+            # Old files write names out, as in `White`: only the capitals count.
+            name = "".join(letter for letter in word if letter.isupper())
+        elif value is not None and nodes:
+            nodes[-1].setdefault(name, value)
+    if found is None or not nodes:
+        raise ValueError(f"this is no SGF: it breaks off at character {at + 1}")
+    return nodes
+
+
+def _action(point: str, size: int) -> int:
+    point = point.strip()
+    if point == "" or (point == "tt" and size <= 19):
+        return size**2
+    column, row = (_LETTERS.find(letter) for letter in (point + "  ")[:2])
+    if len(point) != 2 or not (0 <= column < size and 0 <= row < size):
+        raise ValueError(f"{ascii(point[:9])} is no point of a board of size {size}")
+    return size * row + column
+
+
+def _point(action: int, size: int) -> str:
+    row, column = divmod(action, size)
+    return "" if row == size else _LETTERS[column] + _LETTERS[row]
