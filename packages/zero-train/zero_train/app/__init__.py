@@ -83,6 +83,8 @@ from ._serve import (
     Service as Service,
 )
 from ._sinks import (
+    BackgroundSink as BackgroundSink,
+    MlflowSink as MlflowSink,
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
 )

@@ -44,7 +44,7 @@ from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._options import folder_of, Options
 from ._pacing import Pacing
-from ._sinks import TensorBoardSink, WandbSink
+from ._sinks import BackgroundSink, MlflowSink, TensorBoardSink, WandbSink
 from ._view import View
 
 
@@ -88,7 +88,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         record.start()
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
-            _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
+            _Sinks(folder, record.done, app.name, options) as sinks,
         ):
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
@@ -420,15 +420,20 @@ class _Record:
 
 
 class _Sinks:
-    """Logs to TensorBoard, and to Weights & Biases where a project is given."""
+    """Logs to TensorBoard, and to the trackers that are asked for."""
 
-    def __init__(self, folder: RunFolder, done: int, project: str | None):
+    def __init__(self, folder: RunFolder, done: int, name: str, options: Options):
         self._sinks: list[Sink] = []
         if jax.process_index() > 0:
             return
         self._sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
-        if project is not None:
-            self._sinks.append(WandbSink(project, folder.path, folder.config))
+        for asked, called, kind in (
+            (options.wandb, "Weights & Biases", WandbSink),
+            (options.mlflow, "MLflow", MlflowSink),
+        ):
+            if asked:
+                make = ft.partial(kind, name, folder.path, folder.config)
+                self._sinks.append(BackgroundSink(called, make))
 
     def __enter__(self) -> "_Sinks":
         return self
