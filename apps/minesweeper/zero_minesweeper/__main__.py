@@ -10,7 +10,7 @@ from ._config import PRESETS
 from ._eval import Eval, evaluation
 from ._play import Play
 from ._report import page
-from ._watch import Watch
+from ._watch import episode, Watch
 
 
 APP = App(
@@ -20,6 +20,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
+    episode=episode,
     commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play},
 )
 

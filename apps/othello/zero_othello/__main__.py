@@ -1,4 +1,4 @@
-"""The command line: `othello train|eval|play|serve|gtp|report`."""
+"""The command line: `othello train|eval|play|serve|watch|gtp|report`."""
 
 import functools as ft
 
@@ -12,6 +12,7 @@ from ._ladder import evaluation
 from ._play import Play
 from ._report import page
 from ._serve import Serve
+from ._watch import episode, Watch
 
 
 APP = App(
@@ -21,7 +22,8 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
-    commands={"eval": Eval, "play": Play, "serve": Serve, "gtp": Gtp},
+    episode=episode,
+    commands={"eval": Eval, "play": Play, "serve": Serve, "watch": Watch, "gtp": Gtp},
     preset="standard" if expects_accelerator() else "quick",
 )
 

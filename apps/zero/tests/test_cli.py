@@ -147,4 +147,7 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
 
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(SPO())))
     code, _, err = zero("play", tmp_path)
-    assert code == 2 and "is a run of `spo`, which has eval, watch, report, and no play." in err
+    assert (
+        code == 2
+        and "is a run of `spo`, which has eval, watch, compare, report, and no play." in err
+    )

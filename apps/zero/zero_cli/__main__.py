@@ -35,17 +35,21 @@ def _run(words: Sequence[str]) -> None:
         _train(rest[:-1])
     elif name in ("list", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)
-    elif name in (*APP.commands, "report") and (not rest[0] or rest[0].startswith("-")):
+    elif name in (*APP.commands, *_OF_ANY) and (not rest[0] or rest[0].startswith("-")):
         raise UsageError(f"`zero {name} RUN [flags]` needs the folder of a run first.")
     else:
         _of_run(name, rest[0], words)
+
+
+# The commands that read the files of runs of any app.
+_OF_ANY = "compare", "report"
 
 
 def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
     app = app_of(folder) if name in (*APP.commands, "report") else APP
     if name in APP.commands and name not in app.commands:
-        has = ", ".join([*app.commands, "report"])
+        has = ", ".join(dict.fromkeys((*app.commands, *_OF_ANY)))
         raise UsageError(f"{folder} is a run of `{app.name}`, which has {has}, and no {name}.")
     run(app, words)
 

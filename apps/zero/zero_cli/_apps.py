@@ -13,11 +13,11 @@ from zero_train.app import App, Evaluate, load_config, network_alone, RunFiles, 
 
 from ._build import build_loop
 from ._config import Config, presets
-from ._eval import Compare, Eval
+from ._eval import Eval
 from ._list import List
 from ._play import Play
 from ._serve import Serve
-from ._watch import Watch
+from ._watch import episode, Watch
 from ._worlds import build_world
 
 
@@ -35,12 +35,12 @@ APP = App(
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=build_loop,
     evaluation=_evaluation,
+    episode=episode,
     commands={
         "eval": Eval,
         "play": Play,
         "serve": Serve,
         "watch": Watch,
-        "compare": Compare,
         "list": List,
     },
     preset="quick",

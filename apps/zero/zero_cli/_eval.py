@@ -1,4 +1,4 @@
-"""`zero eval` and `zero compare`: play games and print the score or the return."""
+"""`zero eval`: plays games and prints the score or the return."""
 
 import dataclasses
 import json as json_text
@@ -84,28 +84,3 @@ class Eval(AbstractCommand):
         if other.config.env != env:
             raise UsageError(f"--opponent {name} plays {other.config.env}, and not {env}.")
         return with_simulations(other.player, simulations)
-
-
-@dataclasses.dataclass(frozen=True)
-class Compare(AbstractCommand):
-    """Play a match of two runs of the same game."""
-
-    run: tyro.conf.Positional[str]
-    """The folder of a run, whose score is printed."""
-    other: tyro.conf.Positional[str]
-    """The folder of the other run."""
-    games: int = 200
-    """An even number, because each opening of 2 random plies is played from both seats."""
-    simulations: int | None = None
-    """Simulations per move of both, 0 for the networks without a search; by default those of the
-    first run's configuration."""
-    seed: int = 0
-    """The seed of openings, chance and ties."""
-    json: bool = False
-    """Print one JSON line."""
-
-    bounds: ClassVar[Bounds] = Eval.bounds
-
-    def __call__(self, app: App[Config]) -> None:
-        flags = dataclasses.asdict(self)
-        Eval(opponent=flags.pop("other"), **flags)(app)

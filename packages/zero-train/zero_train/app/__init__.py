@@ -51,6 +51,11 @@ from ._evaluation import (
     sentence as sentence,
     with_simulations as with_simulations,
 )
+from ._film import (
+    check_path as check_path,
+    drawn as drawn,
+    Frame as Frame,
+)
 from ._game import (
     AbstractBoard as AbstractBoard,
     Game as Game,
@@ -59,22 +64,24 @@ from ._options import (
     Launch as Launch,
     Options as Options,
 )
+from ._page import (
+    charts as charts,
+    picture as picture,
+    table as table,
+    tables as tables,
+)
 from ._play import (
     Dialogue as Dialogue,
     Session as Session,
 )
 from ._report import (
     chart as chart,
-    charts as charts,
     curve as curve,
     imitation as imitation,
     last_evaluation as last_evaluation,
     MAX_SERIES as MAX_SERIES,
-    picture as picture,
     Series as Series,
     StoredRun as StoredRun,
-    table as table,
-    tables as tables,
 )
 from ._serve import (
     AbstractServe as AbstractServe,
@@ -94,4 +101,8 @@ from ._watch import (
     Episode as Episode,
     is_plain as is_plain,
     screen as screen,
+)
+from ._watch_game import (
+    AbstractWatch as AbstractWatch,
+    game_frames as game_frames,
 )

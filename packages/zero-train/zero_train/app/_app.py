@@ -5,20 +5,22 @@ import dataclasses
 import operator
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.random as jr
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from .. import AbstractActor, Checkpoints, data_mesh, Loop
 from .._learning import with_arrays
 from ._config import AbstractConfig, Bounds, load_config
 from ._errors import as_usage_error, UsageError, warn
 from ._evaluation import Evaluate, network_alone, RunFiles
+from ._film import Frame, player
+from ._page import charts
 from ._report import Axis, page_of, StoredRun, write_page
 
 
@@ -59,6 +61,8 @@ class App(Generic[Config]):
         that signals are heard. Its state must follow from its arguments, so that a resumed run
         writes the same lines as one that never stopped. The default fits agents that search a tree.
     - `page`: the report's own figures and sections.
+    - `episode`: `(trained, key)`, the pictures of an episode of a player, for the report; `None`
+        where there are none.
     - `commands`: others than `train` and `report`.
     - `preset`: the name of the default preset; by default the first.
     - `operands`: those of `train`, where the app's command line takes some before the flags.
@@ -71,6 +75,7 @@ class App(Generic[Config]):
     build: Callable[[Config], Loop]
     evaluation: Callable[[Config, Loop, RunFiles], Evaluate] = network_alone
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
+    episode: "Callable[[Trained[Config], PRNGKeyArray], Iterator[Frame]] | None" = None
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
     operands: str = ""
@@ -116,17 +121,64 @@ def load(app: App[Config], run: str | os.PathLike[str]) -> Trained[Config]:
 
 
 def write_report(
-    app: App[Any], folder: str | os.PathLike[str], axis: Axis = "steps"
+    app: App[Any],
+    folder: str | os.PathLike[str],
+    axis: Axis = "steps",
+    *,
+    films: Sequence[str] = (),
+    refresh: int = 0,
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out.
+
+    **Arguments:**
+
+    - `axis`: what charts are drawn over.
+    - `films`: what `films` returned.
+    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
 
     **Returns:** its path.
     """
     run = StoredRun.read(folder, axis)
     figures, sections = app.page(run)
+    sections = [*sections, charts("Episodes", *films)]
     named = dict.fromkeys((app.name, run.config.get("agent"), run.config.get("env")))
-    return write_page(run, " ".join(filter(None, named)), figures, sections)
+    return write_page(run, " ".join(filter(None, named)), figures, sections, refresh=refresh)
+
+
+def films(app: App[Config], run: str | os.PathLike[str], number: int, seed: int = 0) -> list[str]:
+    """Episodes of so many players of a run, from the first to the newest, as parts of a page. All
+    begin with the same randomness. There are none where the app has no pictures.
+
+    **Raises:** as `load`.
+    """
+    if app.episode is None or not number:
+        return []
+    newest = load(app, run)
+    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
+    steps = [step for step in saved.steps() if step <= newest.step]
+    # Evenly over the training, and the newest in any case.
+    goals = [
+        newest.step * (i + 1 - number) / max(number - 1, 1) + newest.step for i in range(number)
+    ]
+    chosen = sorted({min(steps, key=lambda step: abs(step - goal)) for goal in goals})
+    shapes, played = player_shapes(newest.loop), []
+    for step in chosen:
+        one = newest
+        if step != newest.step:
+            actor = player_of(newest.loop, saved.restore(shapes, step=step))
+            one = dataclasses.replace(newest, player=actor, step=step)
+        frames = list(app.episode(one, jr.key(seed)))
+        # A long episode is shown in fewer pictures, with its end.
+        every = -(-len(frames) // _MOST_FRAMES)
+        shown = frames[:-1:every] + frames[-1:]
+        heading = f"The player of step {step:,}" if step else "Before training"
+        played.append(player(heading, "", shown))
+    return played
+
+
+#: The pictures of an episode in a report.
+_MOST_FRAMES = 200
 
 
 def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:

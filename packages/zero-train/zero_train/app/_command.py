@@ -11,16 +11,27 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Generic, get_args, get_type_hints, Literal, NoReturn, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    get_args,
+    get_type_hints,
+    Literal,
+    NoReturn,
+    TypeVar,
+)
 
 import jax
 import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
-from ._app import AbstractCommand, App, write_report
+from ._app import AbstractCommand, App, films, write_report
 from ._background import busy
-from ._config import check_bounds, flag, load_config
+from ._compare import Compare
+from ._config import Bounds, check_bounds, flag, load_config
 from ._errors import UsageError
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
@@ -79,16 +90,24 @@ Preset = TypeVar("Preset")
 
 @dataclasses.dataclass(frozen=True)
 class _Report(AbstractCommand):
-    """Write the report of a run again."""
+    """Write the report of a run again, with episodes of its players to go through."""
 
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     axis: Axis = "steps"
     """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
+    episodes: int = 3
+    """Episodes to play, with players from the first to the newest; 0 for none, which takes no
+    time."""
+    seed: int = 0
+    """The seed of the episodes."""
+
+    bounds: ClassVar[Bounds] = {"episodes": (0, 20)}
 
     def __call__(self, app: App[Any]) -> None:
         load_config(app.config, self.run, app.name)
-        print(f"The report is {write_report(app, self.run, self.axis)}")
+        played = films(app, self.run, self.episodes, self.seed)
+        print(f"The report is {write_report(app, self.run, self.axis, films=played)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +172,8 @@ def run(app: App[Any], words: Sequence[str]) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
-    commands = {**app.commands, "report": _Report}
+    own = app.commands  # of which one may be `compare`
+    commands = {**own, "compare": own.get("compare", Compare), "report": _Report}
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):
         print(_help(app, commands))
@@ -218,12 +238,14 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
         # What cannot be trained is refused before anything is built, which may take long.
         if is_writer():
             RunFolder.check(**folder_of(config, options))
-        trained = train(app, config, options)
+        trained = train(dataclasses.replace(app, preset=preset), config, options)
     if trained and is_writer():
         alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
         print(f"The run is in {options.out}{said}")
+        if app.episode is not None:
+            print(f"`{app.name} report {options.out}` adds episodes of its players to its report")
 
 
 def _complain(prog: str, what: str) -> NoReturn:

@@ -28,7 +28,6 @@ from .. import (
     Loop,
     LoopState,
     read_lines,
-    RunError,
     RunFolder,
     Sink,
     step,
@@ -37,13 +36,14 @@ from .. import (
 )
 from .._disk import of_writer, together
 from .._step import collect_half, learn_half
-from ._app import App, built, player_arrays, player_of, player_shapes, write_report
+from ._app import App, built, player_arrays, player_of, player_shapes
 from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._options import folder_of, Options
 from ._pacing import Pacing
+from ._reporting import Report, reported, write_preset
 from ._sinks import BackgroundSink, MlflowSink, TensorBoardSink, WandbSink
 from ._view import View
 
@@ -86,6 +86,8 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
+        if record.done == 0:
+            write_preset(app, folder)
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
             _Sinks(folder, record.done, app.name, options) as sinks,
@@ -100,8 +102,8 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                     then = f"goes on from step {record.done}"
                 view.note(f"{stop.name} came before the first step; --resume {then}")
                 return state is not None
-            with _reported(app, folder), record.finished():
-                _run_steps(record, loop, prepared, options, stop, view, sinks)
+            with reported(app, folder) as report, record.finished():
+                _run_steps(record, loop, prepared, options, stop, view, sinks, report)
             if record.done == record.num_steps:
                 folder.write(_FINISHED, f"{record.done} steps\n")
     return True
@@ -115,6 +117,7 @@ def _run_steps(
     stop: StopSignal,
     view: View,
     sinks: "_Sinks",
+    report: Report,
 ) -> None:
     # Also parameters that were not yet saved with their checkpoint.
     record.save(state)
@@ -138,6 +141,7 @@ def _run_steps(
         _evaluate(record, state, stop, view, sinks)
         if record.checkpoint_due:
             record.save(state)
+        report.write_if_due()
     if stop.requested and not over:
         came = f"{stop.name} came" if stop.name else "one of the processes was told to stop"
         view.note(f"{came}: saving; go on with --resume")
@@ -280,22 +284,6 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 folder.discard()
         raise
-
-
-@contextlib.contextmanager
-def _reported(app: App[Any], folder: RunFolder) -> Iterator[None]:
-    """Writes the report at the end. Where an error ends the run, that error is raised, and not
-    another one that the report may meet for the same reason, such as a full disk."""
-    if jax.process_index() > 0:
-        yield
-        return
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError, RunError):
-            write_report(app, folder.path)
-        raise
-    write_report(app, folder.path)
 
 
 class _Record:
@@ -448,6 +436,18 @@ class _Sinks:
 
 
 def _timings(new: Mapping[str, Any], seconds: float) -> dict[str, float]:
-    return {"seconds": seconds} | {
-        f"{name}_per_second": int(new[name]) / seconds for name in _COUNTS
-    }
+    rates = {f"{name}_per_second": int(new[name]) / seconds for name in _COUNTS}
+    return {"seconds": seconds} | rates | _memory()
+
+
+def _memory() -> dict[str, float]:
+    """The bytes of this process on the host, and those in use on its devices, where the system says
+    so. A CPU has no memory of its own."""
+    found = {}
+    with contextlib.suppress(OSError, ValueError):
+        resident = pathlib.Path("/proc/self/statm").read_text().split()[1]
+        found["host_bytes"] = int(resident) * os.sysconf("SC_PAGE_SIZE")
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    if used := sum(one.get("bytes_in_use", 0) for one in stats):
+        found["device_bytes"] = used
+    return found
