@@ -67,10 +67,14 @@ def declared(member: pathlib.Path, *, tests: bool) -> set[str]:
     return {requirement_name(requirement) for requirement in requirements}
 
 
+# Imports of extras that are not installed here, by another name than their distribution's.
+_EXTRAS = {"mlflow": "mlflow-skinny"}
+
+
 def undeclared(names: set[str], requirements: set[str]) -> set[str]:
     """The imported names that belong to no declared distribution."""
     distributions = importlib.metadata.packages_distributions()
-    owners = {name: distributions.get(name, [name]) for name in names}
+    owners = {name: distributions.get(name, [_EXTRAS.get(name, name)]) for name in names}
     return {
         name
         for name, dists in owners.items()

@@ -43,7 +43,7 @@ from zero_cli._config import presets
         (["play", "nowhere"], "nowhere holds no run"),
         (["serve", "nowhere"], "nowhere holds no run"),
         (["report"], "`zero report RUN [flags]` needs the folder of a run"),
-        (["compare", "one"], "one holds no run"),
+        (["compare", "one"], "1 runs were given; give 2 to 6."),
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),

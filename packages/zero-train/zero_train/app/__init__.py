@@ -8,7 +8,7 @@ import importlib.util
 
 _MISSING = [
     name
-    for name in ("matplotlib", "rich", "tensorboardX", "tyro")
+    for name in ("matplotlib", "PIL", "resvg_py", "rich", "scipy", "tensorboardX", "tyro")
     if importlib.util.find_spec(name) is None
 ]
 if _MISSING:

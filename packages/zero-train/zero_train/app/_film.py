@@ -218,7 +218,7 @@ def player(heading: str, caption: str, frames: Sequence[Frame]) -> str:
 
 
 _BUTTONS = "".join(
-    f'<button type="button" title="{label}" data-by="{by}">{sign}</button>'
+    f'<button type="button" data-by="{by}" aria-label="{label}">{sign}</button>'
     for label, by, sign in (
         ("to the start", "start", "&laquo;"),
         ("back", "back", "&lsaquo;"),

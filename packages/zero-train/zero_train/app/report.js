@@ -18,10 +18,14 @@ async function begin(film) {
     said.textContent = captions[shown] || `${shown} of ${last}`;
     slider.value = shown;
   }
+  function label(word) {
+    play.textContent = word;
+    play.setAttribute("aria-label", word);
+  }
   function stop() {
     clearTimeout(timer);
     timer = 0;
-    play.textContent = "play";
+    label("play");
   }
   function next() {
     if (shown === last) return stop();
@@ -34,7 +38,7 @@ async function begin(film) {
     end: () => show(last),
     play: () => {
       if (shown === last) show(0);
-      play.textContent = "stop";
+      label("stop");
       next();
     },
   };
