@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from _turns import take_turns
 
-from zero_othello.__main__ import APP
+from zero_othello._app import APP
 from zero_othello._config import LONGEST_GAME
 from zero_search import AbstractPlanner
 from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval

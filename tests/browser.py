@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,8 @@ from zero_minesweeper._table import Table
 from zero_othello._serve import PAGE as OTHELLO
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
-from zero_train.app import Page as Shown, Question, Service
+from zero_train.app import drawn, Frame, Page as Shown, Question, Service
+from zero_train.app._film import save_film
 from zero_train.app._serve._http import address, application, run
 
 
@@ -273,6 +275,37 @@ def _open_another(page: Page) -> None:
     min(cells, key=risk).click()
 
 
+def check_a_film(browser: Browser) -> None:
+    """Buttons, arrow keys and the slider go through a film, which plays by itself too."""
+    frames = [Frame(drawn(lambda _, i=i: str(i)), f"move {i}", 0.05) for i in range(5)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "film.html"
+        save_film(path, frames)
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        said = page.locator(".said")
+        expect(said).to_have_text("move 0")
+        page.locator("[data-by=on]").click()
+        expect(said).to_have_text("move 1")
+        page.locator("h1").click()
+        for key, number in (("ArrowRight", 2), ("ArrowLeft", 1)):
+            page.keyboard.press(key)
+            expect(said).to_have_text(f"move {number}")
+        page.locator(".film").focus()
+        page.keyboard.press("End")
+        expect(page.locator(".stage text")).to_have_text("4")
+        page.locator("input").fill("3")
+        expect(said).to_have_text("move 3")
+        page.locator("[data-by=start]").click()
+        page.locator("[data-by=play]").click()
+        expect(said).to_have_text("move 4")
+        expect(page.locator("[data-by=play]")).to_have_text("play")
+        assert asked == [path.as_uri()], asked
+        page.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium")
@@ -293,6 +326,8 @@ def main() -> None:
             )
         except Error as e:
             sys.exit(f"{options.chromium} cannot be started ({e}): install chromium")
+        check_a_film(browser)
+        print("a film was gone through", flush=True)
         for name in options.games or checks:
             services = minefields() if name == "minesweeper" else [game_of(name)]
             with served(services) as url:

@@ -70,12 +70,14 @@ def declared(member: pathlib.Path, *, tests: bool) -> set[str]:
 
 # Reading the metadata of everything that is installed takes a quarter of a second.
 installed = functools.cache(importlib.metadata.packages_distributions)
+# Imports of extras that are not installed here, by another name than their distribution's.
+_EXTRAS = {"mlflow": "mlflow-skinny"}
 
 
 def undeclared(names: set[str], requirements: set[str]) -> set[str]:
     """The imported names that belong to no declared distribution."""
     distributions = installed()
-    owners = {name: distributions.get(name, [name]) for name in names}
+    owners = {name: distributions.get(name, [_EXTRAS.get(name, name)]) for name in names}
     return {
         name
         for name, dists in owners.items()

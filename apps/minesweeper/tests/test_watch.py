@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 from rich.console import Console
+from rich.text import Text
 
 from zero_envs import Minesweeper
 from zero_minesweeper import _watch
 from zero_minesweeper._agents import build_agent
+from zero_minesweeper._app import APP
 from zero_minesweeper._game import Game
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
 from zero_minesweeper._table import Table
 from zero_minesweeper._words import decision, luck, weighed
 from zero_train import AbstractActor
+from zero_train.app import load
 
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 
@@ -149,6 +152,14 @@ def test_a_terminal_dwells_on_guesses(by_reason, monkeypatch):
     assert said.endswith(f"{sum(game.won for game in games)} of 3 won\n")
 
 
+def test_a_film_has_every_move(tmp_path):
+    console, out = paper()
+    save = tmp_path / "film.html"
+    _watch.look_on(TABLE, "rules", boards=2, delay=1.0, seed=0, console=console, save=save)
+    moves = sum(game.moves + 1 for game in played("rules")[:2])
+    assert f"{moves} pictures are in {save}" in out.getvalue()
+
+
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("size", [(60, 24), (80, 24), (30, 9)])
 def test_a_scene_fits_a_terminal(size, plain):
@@ -158,9 +169,9 @@ def test_a_scene_fits_a_terminal(size, plain):
         if moment is None:
             while not game.over:
                 game.open(int(np.flatnonzero(game.board < 0)[0]))
-        console, out = paper(size[0])
-        console.print(_watch._scene(("board 1 of 1", game, moment), *size, plain=plain))
-        lines = out.getvalue().splitlines()
+        console, out = paper(size[0], height=size[1], force_terminal=not plain, _environ={})
+        console.print(_watch._scene(("board 1 of 1", game, moment), console))
+        lines = Text.from_ansi(out.getvalue()).plain.splitlines()
         assert max(map(len, lines)) <= size[0] and len(lines) <= size[1]
         assert "board 1 of 1" in out.getvalue() and "d" in lines[0]
 
@@ -253,6 +264,9 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
     assert re.search(f"{value}\n{header}", out, re.M)
     monkeypatch.setattr("sys.stdin", io.StringIO("hint\nquit\n"))
     code, out, _ = minesweeper("play", tiny_run, "--seed", 0)
+    frames = list(_watch.episode(load(APP, tiny_run), jr.key(0)))
+    assert "won" in frames[-1].caption or "lost" in frames[-1].caption
+    assert all(frame.svg.startswith("<svg") for frame in frames)
     assert code == 0 and f"Hints by {said}.\n" in out and "cell    mine     wins  visits\n" in out
 
 

@@ -1,4 +1,4 @@
-"""The command line: `minesweeper train|eval|compare|watch|play|serve|report`."""
+"""The command line: `minesweeper train|eval|compare|watch|play|serve|report|export`."""
 
 import functools as ft
 

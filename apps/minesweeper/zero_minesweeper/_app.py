@@ -11,7 +11,7 @@ from ._eval import Eval, evaluation
 from ._play import Play
 from ._report import page
 from ._serve import Serve
-from ._watch import Watch
+from ._watch import episode, Watch
 
 
 APP = App(
@@ -21,6 +21,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
+    episode=episode,
     players=pathlib.Path(__file__).with_name("players"),
     commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play, "serve": Serve},
 )

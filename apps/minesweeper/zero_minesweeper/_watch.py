@@ -1,16 +1,31 @@
 """`minesweeper watch`: shows the play of an agent in the terminal."""
 
 import dataclasses
+import pathlib
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax.random as jr
 import tyro
+from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from zero_train.app import AbstractPlayerCommand, App, Bounds, is_plain, screen
+from zero_train import AbstractActor
+from zero_train.app import (
+    AbstractPlayerCommand,
+    App,
+    Bounds,
+    check_path,
+    drawn,
+    Frame,
+    is_plain,
+    screen,
+    Trained,
+)
 
+from ._build import build_env
 from ._config import Config
 from ._game import Advice, Game
 from ._scene import draw, legend, Picture, width_of
@@ -36,46 +51,67 @@ class Watch(AbstractPlayerCommand):
     seed: int = 0
     """The seed of the boards and of the agents. The randomness of belief trees depends on the board
     only."""
+    save: pathlib.Path | None = None
+    """Write the pictures into this file, which ends with .gif or .html, and show none."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
 
     bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": (1, 10**8), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config]) -> None:
+        check_path(self.save)
         seat, console = self.table.at(app, self, [self.agent]), Console(highlight=False)
-        numbers = {"boards": self.boards, "seed": self.seed}
-        look_on(seat, self.agent, **numbers, delay=self.delay, console=console)
+        numbers = {"boards": self.boards, "seed": self.seed, "delay": self.delay}
+        look_on(seat, self.agent, **numbers, console=console, save=self.save)
 
 
 def look_on(
-    table: Table, agent: str, *, boards: int, delay: float, seed: int, console: Console
+    table: Table,
+    agent: str,
+    *,
+    boards: int,
+    delay: float,
+    seed: int,
+    console: Console,
+    save: pathlib.Path | None = None,
 ) -> None:
     """Shows the first boards that `minesweeper eval` plays with this seed.
 
     In a terminal the picture is updated in place. Otherwise guesses and ends are printed one after
-    another, as plain text and without delay.
+    another, as plain text and without delay. With `save` all pictures are written into this file.
     """
     actor = table.agent(agent)
     console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
     console.print("Compiling, which takes a while the first time ...\n")
-    won, plain = 0, is_plain(console)
-
-    def picture(moment: _Moment) -> RenderableType:
-        return _scene(moment, *console.size, plain=plain)
-
+    won = 0
     seconds, write = lambda moment: _seconds(moment, delay), lambda moment: _write(console, moment)
-    with screen(console, picture, seconds, write) as show:
+    with screen(console, _scene, seconds, write, save=save) as show:
         for number in range(boards):
             game = Game(table.env, number, key=jr.key(seed))
             title = f"board {number + 1} of {boards}"
-            while not game.over:
-                advice = game.ask(actor)
-                show((title, game, advice))
-                game.open(advice.cell)
-            show((title, game, None))
+            for moment in _moments(title, game, actor):
+                show(moment)
             won += game.won
             said = "; ".join([f"{title}: {outcome(game)}", *luck(game)])
             console.print(said, soft_wrap=True, markup=False)
     console.print(f"{won} of {boards} won")
+
+
+def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
+    """The pictures of a game for the report."""
+    table = Table(build_env(trained.config), trained.config, trained)
+    game = Game(table.env, 0, key=key)
+    for moment in _moments("board", game, table.agent("belief")):
+        picture = drawn(lambda console, moment=moment: _scene(moment, console), columns=_PANEL)
+        yield Frame(picture, "" if moment[2] else str(outcome(game)))
+
+
+def _moments(title: str, game: Game, actor: AbstractActor) -> Iterator[_Moment]:
+    """A moment for each move of a game, and one for its end."""
+    while not game.over:
+        advice = game.ask(actor)
+        yield title, game, advice
+        game.open(advice.cell)
+    yield title, game, None
 
 
 def _seconds(moment: _Moment, delay: float) -> float:
@@ -102,9 +138,10 @@ def _write(console: Console, moment: _Moment) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _scene(moment: _Moment, width: int, height: int, *, plain: bool) -> RenderableType:
+def _scene(moment: _Moment, console: Console) -> RenderableType:
     """The board, and the text beside it or, in a narrow terminal, below."""
-    title, game, advice = moment
+    (title, game, advice), plain = moment, is_plain(console)
+    width, height = console.size
     picture, said = _picture(game, advice), _said(title, game, advice)
     rows, columns = game.board.shape
     wide = 4 if plain else 3

@@ -14,7 +14,7 @@ from zero_monsters._config import Config, PRESETS
     [
         (
             ["trian"],
-            "no command is called 'trian'; choose one of train, plan, eval, watch, report, export.",
+            "no command is called 'trian'; choose one of train, plan, eval, watch, compare,",
         ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),

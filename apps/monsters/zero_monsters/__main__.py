@@ -1,4 +1,4 @@
-"""The command line: `monsters plan|train|eval|watch|report`."""
+"""The command line: `monsters train|plan|eval|watch|compare|report|export`."""
 
 import functools as ft
 

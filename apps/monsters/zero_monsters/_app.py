@@ -9,7 +9,7 @@ from ._config import Config, PRESETS
 from ._eval import Eval, evaluation
 from ._plan import Plan
 from ._report import page
-from ._watch import Watch
+from ._watch import episode, Watch
 
 
 APP = App(
@@ -19,6 +19,7 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
+    episode=episode,
     players=pathlib.Path(__file__).with_name("players"),
     commands={"plan": Plan, "eval": Eval, "watch": Watch},
     preset="default",

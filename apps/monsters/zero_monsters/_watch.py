@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -9,12 +10,23 @@ import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from zero_envs import Monsters
 from zero_search import Plan
 from zero_train import AbstractActor, PlanRecord
-from zero_train.app import AbstractPlayerCommand, App, Bounds, Episode, is_plain, screen
+from zero_train.app import (
+    AbstractPlayerCommand,
+    App,
+    Bounds,
+    check_path,
+    drawn,
+    Episode,
+    Frame,
+    is_plain,
+    screen,
+    Trained,
+)
 
 from ._build import build_env
 from ._config import Config, SIMULATIONS
@@ -43,6 +55,8 @@ class Watch(AbstractPlayerCommand):
     """Seconds between two moves."""
     seed: int = 0
     """The seed of all randomness."""
+    save: pathlib.Path | None = None
+    """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
     bounds: ClassVar[Bounds] = {
         "episodes": (1, math.inf),
@@ -51,6 +65,7 @@ class Watch(AbstractPlayerCommand):
     }
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
+        check_path(self.save)
         trained = self.load(app)
         actor, number = named_player(trained, self.planner, self.simulations)
         console = console or Console(highlight=False)
@@ -61,13 +76,10 @@ class Watch(AbstractPlayerCommand):
         console.print("solving the game exactly, and compiling the player\n")
         env, won = build_env(trained.config), 0
         oracle = MonstersOracle(env)
-        # Without a time limit, values are finite only for a gamma below 1.
-        gamma = trained.config.gamma if trained.config.gamma < 1 else GAMMA
-        plain = is_plain(console)
-        picture = lambda scene: draw(scene, width=console.width, height=console.height, plain=plain)
+        gamma = _finite_gamma(trained.config)
         # The end of an episode is shown for longer.
         seconds = lambda scene: self.delay if scene.end is None else 2 * self.delay
-        with screen(console, picture, seconds) as show:
+        with screen(console, _picture, seconds, save=self.save) as show:
             for episode in range(self.episodes):
                 key = jr.fold_in(jr.key(self.seed), episode)
                 scenes = list[Scene]()
@@ -78,6 +90,26 @@ class Watch(AbstractPlayerCommand):
                 lost = sum(scene.thought.regret for scene in scenes[:-1])
                 console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
         console.print(f"{won} of {self.episodes} won")
+
+
+def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
+    """The pictures of an episode for the report."""
+    env = build_env(trained.config)
+    actor, _ = named_player(trained, trained.config.planner, None)
+    gamma = _finite_gamma(trained.config)
+    for scene in _scenes(env, MonstersOracle(env), actor, gamma, key):
+        picture = drawn(lambda console, scene=scene: _picture(scene, console))
+        yield Frame(picture, scene.end or "")
+
+
+def _picture(scene: Scene, console: Console) -> RenderableType:
+    plain = is_plain(console)
+    return draw(scene, width=console.width, height=console.height, plain=plain)
+
+
+def _finite_gamma(config: Config) -> float:
+    """Without a time limit, values are finite only for a gamma below 1."""
+    return config.gamma if config.gamma < 1 else GAMMA
 
 
 def _scenes(

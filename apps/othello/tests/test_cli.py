@@ -17,7 +17,7 @@ def othello(run_main):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve, gtp,"),
+        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve, watch,"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),

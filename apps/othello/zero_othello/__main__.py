@@ -1,4 +1,4 @@
-"""The command line: `othello train|eval|play|serve|gtp|report`."""
+"""The command line: `othello train|eval|play|serve|watch|gtp|compare|report|export`."""
 
 import functools as ft
 

@@ -12,6 +12,7 @@ from ._ladder import evaluation
 from ._play import Play
 from ._report import page
 from ._serve import Serve
+from ._watch import episode, Watch
 
 
 APP = App(
@@ -21,8 +22,9 @@ APP = App(
     build=build_loop,
     evaluation=evaluation,
     page=page,
+    episode=episode,
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "play": Play, "serve": Serve, "gtp": Gtp},
+    commands={"eval": Eval, "play": Play, "serve": Serve, "watch": Watch, "gtp": Gtp},
     preset="standard" if expects_accelerator() else "quick",
 )
 

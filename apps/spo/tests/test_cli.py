@@ -16,10 +16,7 @@ REFERENCE = ["train", "--preset", "reference"]
 @pytest.mark.parametrize(
     "words, message",
     [
-        (
-            ["trian"],
-            "no command is called 'trian'; choose one of train, eval, watch, report, export.",
-        ),
+        (["trian"], "no command is called 'trian'; choose one of train, eval, watch, compare,"),
         (
             ["train", "--env", "pendulm"],
             "no such environment. Did you mean pendulum?",

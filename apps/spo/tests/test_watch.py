@@ -117,6 +117,16 @@ def test_a_policy_alone_shows_what_it_plays(first_player):
     assert "particles" not in text and "temperature" not in text and "alive" not in text
 
 
+def test_a_film_has_every_step(cartpole, cartpole_run, tmp_path):
+    """In a file, and in the report."""
+    steps = [int(n) for n in numbers(r"^episode \d+: return .*, (\d+) steps", cartpole)]
+    said = watched(cartpole_run, episodes=1, save=tmp_path / "film.gif")
+    assert f"{steps[0] + 1} pictures are in {tmp_path}" in said
+    frames = list(_watch.episode(load(APP, cartpole_run), jr.fold_in(jr.key(0), 0)))
+    assert len(frames) == steps[0] + 1 and all("left" in frame.svg for frame in frames)
+    assert [frame.caption for frame in frames[:-1]] == [""] * steps[0] and frames[-1].caption
+
+
 def test_episodes_differ_and_a_seed_replays_them(cartpole, cartpole_run):
     first, second = re.split(r"^episode \d.*\n", cartpole, flags=re.M)[:2]
     assert first != second

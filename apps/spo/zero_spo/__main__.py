@@ -1,4 +1,4 @@
-"""The command line: `spo train|eval|watch|report`."""
+"""The command line: `spo train|eval|watch|compare|report|export`."""
 
 import dataclasses
 import sys

@@ -12,12 +12,23 @@ import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from zero_envs import BraxEnvironment, Fallible, Transition
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
-from zero_train.app import AbstractPlayerCommand, App, Bounds, Episode, is_plain, screen, Trained
+from zero_train.app import (
+    AbstractPlayerCommand,
+    App,
+    Bounds,
+    check_path,
+    drawn,
+    Episode,
+    Frame,
+    is_plain,
+    screen,
+    Trained,
+)
 
 from ._config import Config
 from ._scene import draw, Scene
@@ -43,16 +54,19 @@ class Watch(AbstractPlayerCommand):
     """Seconds between two steps in the terminal."""
     seed: int = 0
     """The seed of all randomness."""
+    save: pathlib.Path | None = None
+    """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
     bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, math.inf)}
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
+        check_path(self.save)
         trained = self.load(app)
         env: Any = trained.loop.env
         console = console or Console(highlight=False)
         console.print(_title(self.run, trained), soft_wrap=True, markup=False)
         ends = list[Scene]()
-        with _screen(console, self.delay, env) as show:
+        with _screen(console, self.delay, env, self.save) as show:
             for episode in range(self.episodes):
                 played = list[Scene]()
                 for scene in _scenes(env, trained.player, jr.fold_in(jr.key(self.seed), episode)):
@@ -132,27 +146,39 @@ def _only(tree: PyTree[Array]) -> Any:
     return jax.tree.map(lambda x: x[0, ...], jax.device_get(tree))
 
 
+def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
+    """The pictures of an episode for the report."""
+    env: Any = trained.loop.env
+    for scene in _scenes(env, trained.player, key):
+        picture = drawn(lambda console, scene=scene: _picture(scene, console))
+        yield Frame(picture, scene.end or "", 0.1)
+
+
+def _picture(scene: Scene, console: Console) -> RenderableType:
+    return draw(scene, width=console.width, plain=is_plain(console))
+
+
 @contextlib.contextmanager
-def _screen(console: Console, delay: float, env: World) -> Iterator[Callable[[Scene], None]]:
+def _screen(
+    console: Console, delay: float, env: World, save: pathlib.Path | None
+) -> Iterator[Callable[[Scene], None]]:
     """A function that shows a scene and, in a terminal, waits for `delay`."""
-    if isinstance(env, BraxEnvironment):
+    if isinstance(env, BraxEnvironment) and save is None:
         with console.status("playing") as status:
             yield lambda scene: status.update(f"playing, step {scene.step:,}")
         return
-    plain = is_plain(console)
-    picture = lambda scene: draw(scene, width=console.width, plain=plain)
 
     def write(scene: Scene) -> None:
         if scene.step % _EVERY and scene.end is None:
             return
         with console.capture() as capture:
-            console.print(picture(scene))
+            console.print(_picture(scene, console))
         lines = (line.rstrip() for line in capture.get().splitlines())
         console.print("\n".join(lines), soft_wrap=True, markup=False)
 
     # The end of an episode is shown for longer.
     seconds = lambda scene: delay if scene.end is None else 10 * delay
-    with screen(console, picture, seconds, write) as show:
+    with screen(console, _picture, seconds, write, save=save) as show:
         yield show
 
 

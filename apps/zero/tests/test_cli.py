@@ -166,23 +166,27 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
     code, _, err = zero("play", tmp_path)
     assert (
         code == 2
-        and "is a run of `spo`, which has eval, watch, report, export, and no play." in err
+        and "is a run of `spo`, which has eval, watch, compare, report, export, and no play." in err
     )
 
 
 @pytest.mark.parametrize("field", ["network", "env"])
-@pytest.mark.parametrize("command", ["eval", "play", "serve", "watch", "compare", "export"])
+@pytest.mark.parametrize("command", ["eval", "play", "serve", "watch", "export"])
 def test_code_in_a_strangers_run_is_not_imported(zero, tmp_path, monkeypatch, command, field):
     """Of `zero` itself and of SPO, whose environments may be one's own too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil.py").write_text("import os\nos.mkdir('loot')\n")
-    (tmp_path / "run").mkdir()
     stored = dataclasses.asdict(APP.presets["tiny"]) | {field: "evil.py:Net"}
     if field == "env" and command in APPS["spo"].commands:
         stored = dataclasses.asdict(APPS["spo"].presets["tiny"]) | {"env": "evil.py:Net"}
-    (tmp_path / "run" / "config.json").write_text(json.dumps(stored))
+    for run in ("run", "other"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "config.json").write_text(json.dumps(stored))
+    names = "names code, evil.py:Net, which may do anything"
     code, out, err = zero(command, "run")
     assert code == 2 and out == "" and err.count("\n") == 1
-    assert "names code, evil.py:Net, which may do anything" in err and "--run-code" in err
-    code, _, _ = zero("report", "run")
-    assert code == 0 and not (tmp_path / "loot").exists()
+    assert names in err and "--run-code" in err
+    code, _, err = zero("report", "run")
+    assert code == 0 and "no episodes are in the report" in err and names in err
+    assert zero("compare", "run", "other")[0] == 0
+    assert (tmp_path / "run" / "report.html").exists() and not (tmp_path / "loot").exists()

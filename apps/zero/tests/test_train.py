@@ -51,7 +51,7 @@ def test_eval_prints_one_json_line(zero, tiny_run):
     assert row["score"] == (row["wins"] + row["draws"] / 2) / 4 and row["step"] == 4
 
 
-def test_a_run_compared_with_its_copy_scores_half(zero, tiny_run, tmp_path, monkeypatch):
+def test_a_run_against_its_copy_scores_half(zero, tiny_run, tmp_path, monkeypatch):
     """Deterministic players repeat every opening with the seats exchanged. The second player is
     that of the second folder."""
     from zero_cli import _eval
@@ -64,7 +64,9 @@ def test_a_run_compared_with_its_copy_scores_half(zero, tiny_run, tmp_path, monk
 
     monkeypatch.setattr(_eval, "load", noted)
     other = shutil.copytree(tiny_run, tmp_path / "copy")
-    code, out, _ = zero("compare", tiny_run, other, "--games", 8, "--simulations", 0, "--json")
+    code, out, _ = zero(
+        "eval", tiny_run, "--opponent", other, "--games", 8, "--simulations", 0, "--json"
+    )
     row = json.loads(out)
     assert code == 0 and row["score"] == 0.5 and row["wins"] == row["losses"]
     assert loaded == [str(tiny_run), str(other)] and row["opponent"] == str(other)
@@ -74,7 +76,7 @@ def test_the_report_is_written_again(zero, tiny_run):
     page = tiny_run / "report.html"
     before = page.read_text()
     page.unlink()
-    code, out, _ = zero("report", tiny_run)
+    code, out, _ = zero("report", tiny_run, "--episodes", 0)
     assert code == 0 and str(page) in out and page.read_text() == before
 
 
@@ -101,10 +103,33 @@ def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
 def test_a_game_against_itself(zero, tiny_run):
     code, out, _ = zero("watch", tiny_run, "--simulations", 2, "--delay", 0)
     assert code == 0
-    moves = [line.split() for line in out.splitlines() if line[0].isdigit()]
+    moves = [line.split() for line in out.splitlines() if ", value " in line]
     assert [move[1] for move in moves] == ["X" if i % 2 == 0 else "O" for i in range(len(moves))]
     assert len({move[2] for move in moves}) == len(moves) >= 5
-    assert out.splitlines()[-1].startswith("return ")
+    assert out.strip().endswith(("; X wins", "; O wins", "; draw"))
+
+
+def test_films_of_games(zero, tiny_run, tmp_path):
+    """A file of one, and the report with one of the first and of the newest player."""
+    folder = shutil.copytree(tiny_run, tmp_path / "run")
+    code, out, _ = zero("watch", folder, "--simulations", 2, "--save", tmp_path / "game.gif")
+    pictures = int(out.split()[0])
+    assert code == 0 and out == f"{pictures} pictures are in {tmp_path / 'game.gif'}\n"
+    assert 6 <= pictures <= 10  # the empty board, and 5 to 9 moves
+    assert (tmp_path / "game.gif").read_bytes().startswith(b"GIF89a")
+    code, _, err = zero("watch", folder, "--save", "game.mp4")
+    assert code == 2 and "--save game.mp4 was given; give a file that ends with .gif" in err
+    code, _, _ = zero("report", folder, "--episodes", 2)
+    page = (folder / "report.html").read_text()
+    assert code == 0 and page.count("<template>") == 2
+    assert all(title in page for title in ("<h3>Before training", "<h3>The player of step 4"))
+
+
+def test_runs_beside_each_other(zero, tiny_run, tmp_path):
+    other = shutil.copytree(tiny_run, tmp_path / "copy")
+    code, out, _ = zero("compare", tiny_run, other, "--out", tmp_path / "page.html")
+    assert code == 0 and "+0 ± " in out
+    assert (tmp_path / "page.html").read_text().count("<svg") >= 3 * 5
 
 
 def board_of(name: str, picture: str = "none.svg") -> Board:

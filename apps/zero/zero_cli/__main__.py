@@ -1,6 +1,7 @@
 """The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -57,9 +58,13 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
     if name not in (*APP.commands, *COMMANDS):
         return run(APP, words)
+    if name == "compare":  # of runs of any apps, where Minesweeper has a command of this name
+        for other in itertools.takewhile(lambda word: not word.startswith("-"), words[1:]):
+            player_of(other)
+        return run(APP, words)
     app, player = player_of(folder)
     if name in APP.commands and name not in app.commands:
-        has = ", ".join([*app.commands, *COMMANDS])
+        has = ", ".join(dict.fromkeys((*app.commands, *COMMANDS)))
         raise UsageError(f"{folder} is a run of `{app.name}`, which has {has}, and no {name}.")
     run(app, [name, player, *words[2:]])
 

@@ -25,12 +25,12 @@ from zero_train.app import (
 
 from ._build import build_loop
 from ._config import Config, presets
-from ._eval import Compare, Eval
+from ._eval import Eval
 from ._gtp import Gtp
 from ._list import List
 from ._play import Play
 from ._serve import Serve
-from ._watch import Watch
+from ._watch import episode, Watch
 from ._worlds import build_world, OWN_APPS
 
 
@@ -48,13 +48,13 @@ APP = App(
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=build_loop,
     evaluation=_evaluation,
+    episode=episode,
     commands={
         "eval": Eval,
         "play": Play,
         "serve": Serve,
         "gtp": Gtp,
         "watch": Watch,
-        "compare": Compare,
         "list": List,
     },
     preset="quick",

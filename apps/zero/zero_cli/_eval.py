@@ -1,11 +1,10 @@
-"""`zero eval` and `zero compare`: play games and print the score or the return."""
+"""`zero eval`: plays games and prints the score or the return."""
 
 import dataclasses
 import json as json_text
 from typing import Any, ClassVar
 
 import jax.random as jr
-import tyro
 
 from zero_train import AbstractActor, RandomActor
 from zero_train.app import (
@@ -81,26 +80,3 @@ class Eval(AbstractPlayerCommand):
         if other.config.env != env:
             raise UsageError(f"--opponent {name} plays {other.config.env}, and not {env}.")
         return with_simulations(other.player, simulations)
-
-
-@dataclasses.dataclass(frozen=True)
-class Compare(AbstractPlayerCommand):
-    """Play a match of two players of the same game, and print the score of the first."""
-
-    other: tyro.conf.Positional[str] = "pretrained"
-    """The other player, given as the first is."""
-    games: int = 200
-    """An even number, because each opening of 2 random plies is played from both seats."""
-    simulations: int | None = None
-    """Simulations per move of both, 0 for the networks without a search; by default those of the
-    first run's configuration."""
-    seed: int = 0
-    """The seed of openings, chance and ties."""
-    json: bool = False
-    """Print one JSON line."""
-
-    bounds: ClassVar[Bounds] = Eval.bounds
-
-    def __call__(self, app: App[Config]) -> None:
-        flags = dataclasses.asdict(self)
-        Eval(opponent=flags.pop("other"), **flags)(app)

@@ -292,14 +292,16 @@ def test_other_ends(capsys):
         run(None, "og")
     said = capsys.readouterr().err
     assert (
-        said == "app: no command is called 'og'; choose one of train, go, come, report, export.\n"
+        said == "app: no command is called 'og'; choose one of train, go, come, compare, report, "
+        "export.\n"
     )
     run(None)
     assert capsys.readouterr().out.splitlines()[4:8] == [
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  report RUN   write the report of a run again",
+        "  compare RUNS put runs beside each other, printed and as a page: what differs in their "
+        "configuration, what they reached, and their curves",
     ]
 
 

@@ -33,7 +33,7 @@ class _Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append(tag)
         for name, value in attrs:
             if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
@@ -48,7 +48,7 @@ class _Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.words.append(data.strip())
 
 
@@ -119,6 +119,37 @@ def test_every_part_is_there(page):
     # Colours come from the page, so that dark mode reaches the charts.
     assert "var(--series-0)" in text and "var(--series-1)" in text
     assert not re.search("#0[147]0", text)
+
+
+def test_a_run_that_goes_on_is_read_again(tmp_path):
+    write_run(tmp_path)
+    app = App("<nim>", "Nim.", {}, lambda config: pytest.fail(), page=of_nim)
+    text = write_report(app, tmp_path, refresh=60).read_text()
+    assert '<body data-refresh="60">' in text and "location.reload()" in text
+    assert "reload" not in write(tmp_path).read_text()
+
+
+def test_what_differs_from_the_preset_is_marked(tmp_path):
+    write_run(tmp_path)
+    preset = {"name": "<quick>", "config": {"seed": 1, "note": "<b>&", "fast": True}}
+    later = {**preset, "name": "that of --resume"}
+    _lines(tmp_path / "starts.jsonl", [{"step": 0, "preset": preset}, {"step": 1, "preset": later}])
+    text = write(tmp_path).read_text()
+    assert '<div class="changed"><dt>seed</dt><dd><s>1</s>0</dd></div>' in text
+    assert text.count('class="changed"') == 1
+    assert "The preset is &lt;quick&gt;; 1 differs from it." in text
+
+
+def test_optimiser_and_memory_are_drawn_where_they_were_logged(tmp_path, page):
+    assert not {"Gradient norm", "Learning rate", "Memory"} & set(page[1].words)
+    write_run(tmp_path)
+    rates = {"learning_rate_policy": 0.1, "learning_rate_value": 0.2}
+    _lines(tmp_path / "metrics.jsonl", [{"step": n, "gradient_norm": 2.0, **rates} for n in (1, 2)])
+    memory = {"host_bytes": 3_000_000_000, "seconds": 1.0}
+    _lines(tmp_path / "timings.jsonl", [{"step": n, **memory} for n in (1, 2)])
+    words = set(_Page(write(tmp_path).read_text()).words)
+    assert {"Gradient norm", "Learning rate", "policy", "value", "Memory", "host"} <= words
+    assert "devices" not in words  # a CPU has none of its own
 
 
 def test_the_same_run_gives_the_same_page(page, tmp_path):

@@ -407,7 +407,7 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypat
 
     monkeypatch.setattr("zero_train.app._train.step", poisoned)
     # It must not hide why the run ended.
-    monkeypatch.setattr("zero_train.app._train.write_report", full)
+    monkeypatch.setattr("zero_train.app._reporting.write_report", full)
     with pytest.raises(NonFiniteError, match=r"7.*value_loss"):
         go(tmp_path / "run")
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4

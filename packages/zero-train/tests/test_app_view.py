@@ -19,7 +19,7 @@ def _timings(seconds: float, **more: float) -> dict[str, float]:
 def _run(console: Console) -> None:
     with View(40, SHOWN, start=10, console=console) as view:
         view.note("[not markup] starting")
-        view.update(11, METRICS, _timings(50.0, compile_seconds=48.0))
+        view.update(11, METRICS, _timings(50.0, compile_seconds=48.0, host_bytes=1.25e9))
         for step in range(12, 21):
             view.update(step, METRICS, _timings(3.0))
         view.evaluation({"Elo": "512 ± 32"}, HEADLINE)
@@ -55,6 +55,7 @@ def test_a_terminal_shows_everything():
         "games a second 20.2",
         "last step 3 s",
         "compilation 48 s",
+        "memory 1.25 GB",
         "Elo 512 ± 32",
         HEADLINE,
     ):

@@ -8,7 +8,17 @@ import importlib.util
 
 _MISSING = [
     name
-    for name in ("flatbuffers", "matplotlib", "rich", "safetensors", "tensorboardX", "tyro")
+    for name in (
+        "flatbuffers",
+        "matplotlib",
+        "PIL",
+        "resvg_py",
+        "rich",
+        "safetensors",
+        "scipy",
+        "tensorboardX",
+        "tyro",
+    )
     if importlib.util.find_spec(name) is None
 ]
 if _MISSING:
@@ -17,6 +27,7 @@ if _MISSING:
 from ._app import (
     AbstractCommand as AbstractCommand,
     App as App,
+    Trained as Trained,
     write_report as write_report,
 )
 from ._command import (
@@ -51,6 +62,11 @@ from ._evaluation import (
     sentence as sentence,
     with_simulations as with_simulations,
 )
+from ._film import (
+    check_path as check_path,
+    drawn as drawn,
+    Frame as Frame,
+)
 from ._game import (
     AbstractBoard as AbstractBoard,
     Game as Game,
@@ -62,6 +78,12 @@ from ._gtp import (
 from ._options import (
     Launch as Launch,
     Options as Options,
+)
+from ._page import (
+    charts as charts,
+    picture as picture,
+    table as table,
+    tables as tables,
 )
 from ._play import (
     Dialogue as Dialogue,
@@ -75,20 +97,15 @@ from ._players import (
     player_file as player_file,
     PRETRAINED as PRETRAINED,
     save_player as save_player,
-    Trained as Trained,
 )
 from ._report import (
     chart as chart,
-    charts as charts,
     curve as curve,
     imitation as imitation,
     last_evaluation as last_evaluation,
     MAX_SERIES as MAX_SERIES,
-    picture as picture,
     Series as Series,
     StoredRun as StoredRun,
-    table as table,
-    tables as tables,
 )
 from ._serve import (
     AbstractServe as AbstractServe,
@@ -97,6 +114,8 @@ from ._serve import (
     Service as Service,
 )
 from ._sinks import (
+    BackgroundSink as BackgroundSink,
+    MlflowSink as MlflowSink,
     TensorBoardSink as TensorBoardSink,
     WandbSink as WandbSink,
 )
@@ -106,4 +125,8 @@ from ._watch import (
     Episode as Episode,
     is_plain as is_plain,
     screen as screen,
+)
+from ._watch_game import (
+    AbstractWatch as AbstractWatch,
+    game_frames as game_frames,
 )

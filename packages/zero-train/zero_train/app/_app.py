@@ -5,15 +5,18 @@ import dataclasses
 import operator
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
+from jaxtyping import PRNGKeyArray
 
-from .. import data_mesh, Loop
+from .. import AbstractActor, data_mesh, Loop
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, RunFiles
+from ._film import Frame
+from ._page import charts
 from ._report import Axis, page_of, StoredRun, write_page
 
 
@@ -39,6 +42,29 @@ class AbstractCommand(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class Trained(Generic[Config]):
+    """A trained player.
+
+    **Attributes:**
+
+    - `config`: the configuration of its run.
+    - `loop`: what was built from it, for one device.
+    - `player`: the player at full strength.
+    - `step`: the number of training steps so far.
+    - `origin`: the command, the commit and the versions that made it, as far as that is known.
+    - `strength`: what was measured of a player that comes with an app: each time the `command` and
+        its `result`, and the `before` of the same parameters with all their digits.
+    """
+
+    config: Config
+    loop: Loop
+    player: AbstractActor
+    step: int
+    origin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    strength: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class App(Generic[Config]):
     """A command line with `train`, `report` and commands of its own; see
     [`zero_train.app.main`][].
@@ -54,7 +80,9 @@ class App(Generic[Config]):
         that signals are heard. Its state must follow from its arguments, so that a resumed run
         writes the same lines as one that never stopped. The default fits agents that search a tree.
     - `page`: the report's own figures and sections.
-    - `commands`: others than `train` and `report`.
+    - `episode`: `(trained, key)`, the pictures of an episode of a player, for the report; `None`
+        where there are none.
+    - `commands`: others than `train` and those of every app, of which one may replace `compare`.
     - `preset`: the name of the default preset; by default the first.
     - `players`: a folder of trained players that come with the app, files that `apps/players.py`
         makes. The one that is meant by `pretrained` has the name of the environment, where the
@@ -69,6 +97,7 @@ class App(Generic[Config]):
     build: Callable[[Config], Loop]
     evaluation: Callable[[Config, Loop, RunFiles], Evaluate] = network_alone
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
+    episode: Callable[[Trained[Config], PRNGKeyArray], Iterator[Frame]] | None = None
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
     players: pathlib.Path | None = None
@@ -82,17 +111,29 @@ class App(Generic[Config]):
 
 
 def write_report(
-    app: App[Any], folder: str | os.PathLike[str], axis: Axis = "steps"
+    app: App[Any],
+    folder: str | os.PathLike[str],
+    axis: Axis = "steps",
+    *,
+    films: Sequence[str] = (),
+    refresh: int = 0,
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out.
+
+    **Arguments:**
+
+    - `axis`: what charts are drawn over.
+    - `films`: what `films` returned.
+    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
 
     **Returns:** its path.
     """
     run = StoredRun.read(folder, axis)
     figures, sections = app.page(run)
+    sections = [*sections, charts("Episodes", *films)]
     named = dict.fromkeys((app.name, run.config.get("agent"), run.config.get("env")))
-    return write_page(run, " ".join(filter(None, named)), figures, sections)
+    return write_page(run, " ".join(filter(None, named)), figures, sections, refresh=refresh)
 
 
 def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:

@@ -52,14 +52,15 @@ def draw(
     - `percent`: `y` is a share of 1.
     - `from_zero`: the axis starts at 0.
     """
-    series = [s for s in series if len(s.x)][:MAX_SERIES]
-    if not series:
+    series = series[:MAX_SERIES]
+    if not any(len(one.x) for one in series):
         return None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5.6, 2.7), layout="constrained")
         axes = figure.add_subplot()
         for colour, one in zip(_SERIES, series, strict=False):
-            _plot(axes, one, colour)
+            if len(one.x):
+                _plot(axes, one, colour)
         for label, height in levels:
             axes.axhline(height, color=_SOFT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
             axes.annotate(
@@ -110,6 +111,9 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
 def _dress(axes: Axes, axis: str, percent: bool) -> None:
     axes.set_xlabel(axis, fontsize=8)
     whole = axis != "hours"
+    low, high = axes.get_xlim()
+    if whole and high - low < 1:  # a single step, which would be named at several places
+        axes.set_xlim(low - 1, high + 1)
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole, steps=[1, 2, 4, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(

@@ -11,7 +11,17 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Generic, get_args, get_type_hints, Literal, NoReturn, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    get_args,
+    get_type_hints,
+    Literal,
+    NoReturn,
+    TypeVar,
+)
 
 import jax
 import tyro
@@ -20,12 +30,14 @@ from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
-from ._config import check_bounds, flag, stored_config
-from ._errors import UsageError
+from ._compare import Compare
+from ._config import Bounds, check_bounds, flag, stored_config
+from ._errors import UsageError, warn
 from ._export import Export
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
+from ._reporting import films
 from ._train import train
 
 
@@ -80,20 +92,38 @@ Preset = TypeVar("Preset")
 
 @dataclasses.dataclass(frozen=True)
 class _Report(AbstractCommand):
-    """Write the report of a run again."""
+    """Write the report of a run again, with episodes of its players to go through."""
 
     run: tyro.conf.Positional[str]
     """The folder of a run."""
     axis: Axis = "steps"
     """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
+    episodes: int = 3
+    """Episodes to play, with players from the first to the newest; 0 for none, which takes no
+    time."""
+    seed: int = 0
+    """The seed of the episodes."""
+    run_code: bool = False
+    """Run code that the configuration of the run names, if you trust whoever made it."""
+
+    bounds: ClassVar[Bounds] = {"episodes": (0, 20)}
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.name)
-        print(f"The report is {write_report(app, self.run, self.axis)}")
+        played = []
+        try:
+            played = films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
+        except (UsageError, CheckpointError) as e:
+            warn(f"no episodes are in the report: {e}")
+        print(f"The report is {write_report(app, self.run, self.axis, films=played)}")
 
 
-#: The commands of every app.
-COMMANDS: Mapping[str, type[AbstractCommand]] = {"report": _Report, "export": Export}
+#: The commands of every app. One that has a `compare` of its own keeps it.
+COMMANDS: Mapping[str, type[AbstractCommand]] = {
+    "compare": Compare,
+    "report": _Report,
+    "export": Export,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +188,7 @@ def run(app: App[Any], words: Sequence[str]) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
-    commands = {**app.commands, **COMMANDS}
+    commands = {**app.commands, **COMMANDS, **app.commands}
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):
         print(_help(app, commands))
@@ -223,12 +253,14 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
         # What cannot be trained is refused before anything is built, which may take long.
         if is_writer():
             RunFolder.check(**folder_of(config, options))
-        trained = train(app, config, options)
+        trained = train(dataclasses.replace(app, preset=preset), config, options)
     if trained and is_writer():
         alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
         print(f"The run is in {options.out}{said}")
+        if app.episode is not None:
+            print(f"`{app.name} report {options.out}` adds episodes of its players to its report")
 
 
 def _complain(prog: str, what: str) -> NoReturn:

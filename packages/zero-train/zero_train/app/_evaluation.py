@@ -36,7 +36,7 @@ class EvaluationResult:
     **Attributes:**
 
     - `rows`: new lines of evaluations.jsonl.
-    - `metrics`: for TensorBoard and Weights & Biases, at the step.
+    - `metrics`: for TensorBoard and the other trackers, at the step.
     - `figures`: labelled figures for the live view.
     - `headline`: a line for the live view.
     """

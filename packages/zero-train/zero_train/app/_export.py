@@ -18,11 +18,11 @@ from .. import AbstractActor, DistributionActor, PlanningActor, PolicyActor
 from .._disk import children, write_whole
 from .._model import evaluate_batch
 from .._policies import masked, normalised
-from ._app import App
+from ._app import App, Trained
 from ._config import Bounds
 from ._errors import UsageError
 from ._evaluation import num_players
-from ._players import AbstractPlayerCommand, named, save_player, Trained
+from ._players import AbstractPlayerCommand, named, save_player
 
 
 _NETWORK, _PARAMETERS = "network.stablehlo", "player.safetensors"

@@ -14,7 +14,7 @@ import tyro
 from .. import read_json, RunError
 from ._config import Bounds, check_bounds, flag, inherited
 from ._errors import UsageError
-from ._sinks import NO_WANDB
+from ._sinks import MISSING
 
 
 Config = TypeVar("Config")
@@ -97,6 +97,8 @@ class Options:
     """Save and stop so many minutes after the first step began; --resume goes on."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
+    mlflow: bool = False
+    """Also log to MLflow, at MLFLOW_TRACKING_URI (needs the extra mlflow)."""
     run_code: bool = False
     """Run code that the configuration of --init's run names."""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
@@ -106,8 +108,9 @@ class Options:
 
     def __post_init__(self) -> None:
         check_bounds(self, self.bounds)
-        if self.wandb and importlib.util.find_spec("wandb") is None:
-            raise UsageError(NO_WANDB)
+        for name in ("wandb", "mlflow"):
+            if getattr(self, name) and importlib.util.find_spec(name) is None:
+                raise UsageError(MISSING.format(name))
 
 
 def folder_of(config: Any, options: Options) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ from safetensors.numpy import save
 from .. import AbstractActor, Checkpoints, Loop, read_lines
 from .._checkpoint import check_leaves, spec
 from .._learning import with_arrays
-from ._app import AbstractCommand, App, built
+from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
 from ._errors import UsageError, warn
 
@@ -34,29 +34,6 @@ Config = TypeVar("Config", bound=AbstractConfig)
 SUFFIX = ".safetensors"
 #: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained(Generic[Config]):
-    """A trained player.
-
-    **Attributes:**
-
-    - `config`: the configuration of its run.
-    - `loop`: what was built from it, for one device.
-    - `player`: the player at full strength.
-    - `step`: the number of training steps so far.
-    - `origin`: the command, the commit and the versions that made it, as far as that is known.
-    - `strength`: what was measured of a player that comes with an app: each time the `command` and
-        its `result`, and the `before` of the same parameters with all their digits.
-    """
-
-    config: Config
-    loop: Loop
-    player: AbstractActor
-    step: int
-    origin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    strength: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +228,8 @@ def _restored_dtype(stored: Any, wanted: Any) -> Any:
 def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """What the player of this step was trained with."""
     starts = [row for row in read_lines(folder / "starts.jsonl") if row["step"] <= step]
-    return {name: value for name, value in starts[-1].items() if name != "step"} if starts else {}
+    made = {**starts[-1]} if starts else {}
+    return {name: made[name] for name in made if name not in ("step", "preset")}
 
 
 # A player is saved as the arrays of the agent's actor at full strength.

@@ -1,7 +1,6 @@
 """The report of a run: one HTML page without external files."""
 
 import dataclasses
-import html
 import json
 import os
 import pathlib
@@ -12,6 +11,7 @@ import numpy as np
 
 from .. import read_json, read_lines
 from .._disk import write_whole
+from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
 
 
@@ -44,6 +44,7 @@ def curve(
     label: str = "",
     *,
     error: str | Callable[[Mapping[str, Any]], tuple[float, float]] | None = None,
+    scale: float = 1.0,
 ) -> Series:
     """One metric of a run's lines by step. Lines without it are left out.
 
@@ -51,6 +52,7 @@ def curve(
 
     - `error`: the name of its standard error, two of which are drawn as bars, or what gives the
         lengths of the bars below and above the point of a row.
+    - `scale`: what the metric is multiplied by.
     """
     rows = [row for row in rows if row.get(name) is not None]
     bars = None
@@ -58,7 +60,8 @@ def curve(
         ends = (lambda row: (2 * row[error],) * 2) if isinstance(error, str) else error
         below, above = zip(*map(ends, rows), strict=True) if rows else ((), ())
         bars = below, above
-    return Series(label, [row["step"] for row in rows], [row[name] for row in rows], bars)
+    heights = [scale * row[name] for row in rows]
+    return Series(label, [row["step"] for row in rows], heights, bars)
 
 
 def smoothed(y: Sequence[float], window: int) -> np.ndarray:
@@ -70,101 +73,37 @@ def smoothed(y: Sequence[float], window: int) -> np.ndarray:
     return (sums[last] - sums[first]) / (last - first)
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{
-  color-scheme: light dark;
-  --page: #ffffff; --card: #f7f7f8; --ink: #1d1f23; --soft: #6b7078; --line: #e2e4e8;
-  --series-0: #2f6fb3; --series-1: #d0741c; --series-2: #2e8b62;
-  --series-3: #8160b8; --series-4: #bf4a3d; --series-5: #7a7f87;
-}}
-@media (prefers-color-scheme: dark) {{
-  :root {{
-    --page: #16181c; --card: #1e2126; --ink: #e7e9ec; --soft: #9aa0a9; --line: #33373e;
-    --series-0: #6aa6e6; --series-1: #eb9a4d; --series-2: #5bbd90;
-    --series-3: #b198e0; --series-4: #e57f73; --series-5: #a5abb4;
-  }}
-}}
-* {{ box-sizing: border-box; }}
-body {{
-  margin: 0 auto; max-width: 1120px; padding: 32px 24px 64px; background: var(--page);
-  color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
-}}
-h1 {{ margin: 0 0 24px; font-size: 26px; font-weight: 650; letter-spacing: -0.01em; }}
-h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; }}
-h3 {{ margin: 0; font-size: 14px; font-weight: 600; }}
-p {{ margin: 0; color: var(--soft); font-size: 13px; }}
-.figures, .charts {{ display: grid; gap: 12px; }}
-.figures {{ grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }}
-.figures div, figure {{ background: var(--card); border-radius: 8px; padding: 14px 16px; }}
-.figures b {{ display: block; font-size: 20px; font-weight: 600; }}
-.figures b, td {{ font-variant-numeric: tabular-nums; }}
-.charts {{ grid-template-columns: repeat(auto-fit, minmax(min(400px, 100%), 1fr)); }}
-.tables {{ display: flex; flex-wrap: wrap; column-gap: 64px; }}
-figure {{ margin: 0; }}
-figure .none {{ padding: 48px 0; text-align: center; }}
-svg {{ display: block; width: 100%; height: auto; margin-top: 8px; }}
-svg text {{ font-family: inherit !important; }}
-.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-size: 14px; }}
-th {{ color: var(--soft); font-weight: 500; }}
-th, td {{ padding: 5px 16px 5px 0; text-align: right; border-bottom: 1px solid var(--line); }}
-th:first-child, td:first-child {{ text-align: left; }}
-dl {{ margin: 0; columns: 3 260px; column-gap: 40px; font-size: 14px; }}
-dl div {{
-  display: flex; justify-content: space-between; gap: 12px; break-inside: avoid;
-  border-bottom: 1px solid var(--line); padding: 4px 0;
-}}
-dt {{ color: var(--soft); }}
-dd {{ margin: 0; font-variant-numeric: tabular-nums; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{body}
-</body>
-</html>
-"""
-
-
 def write_page(
-    run: "StoredRun", title: str, shown: Mapping[str, str], sections: Iterable[str]
+    run: "StoredRun",
+    title: str,
+    shown: Mapping[str, str],
+    sections: Iterable[str],
+    *,
+    refresh: int = 0,
 ) -> pathlib.Path:
     """Writes `report.html` into a run folder, replacing an earlier one at once: figures, sections,
-    the speed and the configuration.
+    the optimisation, the speed, memory and the configuration.
 
     **Arguments:**
 
     - `title`: plain text.
     - `shown`: figures to show beside the progress.
-    - `sections`: made by the functions of this module; empty ones are left out.
+    - `sections`: made by the functions of `_page.py`; empty ones are left out.
+    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
 
     **Returns:** the page's path.
     """
     folder = run.folder.absolute()
-    body = [figures(progress(run) | dict(shown)), *sections, speed(run), configuration(run.config)]
     path, title = folder / "report.html", f"{title}: {folder.name}"
-    parts = "\n".join(filter(None, body))
-    write_whole(path, _PAGE.format(title=html.escape(title), body=parts))
+    parts = [
+        figures(progress(run) | dict(shown)),
+        *sections,
+        optimisation(run),
+        speed(run),
+        configuration(run),
+    ]
+    write_whole(path, page(title, parts, refresh=refresh))
     return path
-
-
-def figures(shown: Mapping[str, str]) -> str:
-    """The main figures of a run, each with its name."""
-    cells = "".join(
-        f"<div><b>{_text(value)}</b><p>{_text(name)}</p></div>" for name, value in shown.items()
-    )
-    return f'<div class="figures">{cells}</div>'
-
-
-def charts(heading: str, *parts: str) -> str:
-    """A section of charts side by side."""
-    return "\n".join([f'<h2>{_text(heading)}</h2><div class="charts">', *parts, "</div>"])
 
 
 def chart(
@@ -194,31 +133,6 @@ def chart(
     return picture(heading, caption, svg or '<p class="none">nothing yet</p>')
 
 
-def picture(heading: str, caption: str, svg: str) -> str:
-    """A drawing among charts.
-
-    **Arguments:**
-
-    - `heading`, `caption`: plain text.
-    - `svg`: an SVG element. The page defines the colours `var(--ink)`, `var(--line)` and
-        `var(--series-0)` to `var(--series-5)`.
-    """
-    return f"<figure><h3>{_text(heading)}</h3><p>{_text(caption)}</p>{svg}</figure>"
-
-
-def tables(*parts: str) -> str:
-    """Tables side by side."""
-    return "\n".join(['<div class="tables">', *parts, "</div>"])
-
-
-def table(heading: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table under its heading; the first column names the rows."""
-    head = "".join(f"<th>{_text(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(x)}</td>' for x in row)}</tr>" for row in rows)
-    whole = f"<table><tr>{head}</tr>{body}</table>"
-    return f'<div class="scroll"><h2>{_text(heading)}</h2>{whole}</div>'
-
-
 def last_evaluation(
     run: "StoredRun",
     header: Sequence[str],
@@ -234,19 +148,23 @@ def last_evaluation(
     return table(f"Last evaluation, at step {step:,}", header, [*first, *rows])
 
 
-def configuration(config: Mapping[str, Any]) -> str:
-    """Every entry of a configuration."""
-    if not config:
+def configuration(run: "StoredRun") -> str:
+    """Every entry of the configuration of a run, those marked that differ from its preset."""
+    if not run.config:
         return ""
-    items = "".join(
-        f"<div><dt>{_text(key)}</dt><dd>{_text(_shown(value))}</dd></div>"
-        for key, value in config.items()
-    )
-    return f"<h2>Configuration</h2><dl>{items}</dl>"
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value), quote=False)
+    preset = run.preset.get("config", {})
+    items, changed = [], 0
+    for key, value in run.config.items():
+        differs = key in preset and preset[key] != value
+        changed += differs
+        was = f"<s>{text(_shown(preset[key]))}</s>" if differs else ""
+        kind = ' class="changed"' if differs else ""
+        items.append(f"<div{kind}><dt>{text(key)}</dt><dd>{was}{text(_shown(value))}</dd></div>")
+    said = ""
+    if preset:
+        number = f"{changed} differ" if changed != 1 else "1 differs"
+        said = f"<p>The preset is {text(run.preset.get('name'))}; {number} from it.</p>"
+    return f"<h2>Configuration</h2>{said}<dl>{''.join(items)}</dl>"
 
 
 def _shown(value: Any) -> str:
@@ -262,6 +180,7 @@ class StoredRun:
 
     - `folder`: its path.
     - `config`: the configuration.
+    - `preset`: the `name` and `config` of the preset that the run began with.
     - `metrics`, `timings`, `evaluations`: the lines of these files, in order.
     - `axis`: what charts are drawn over.
     """
@@ -272,19 +191,21 @@ class StoredRun:
     timings: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     axis: Axis = "steps"
+    preset: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
         """Reads the folder of a run, which may still be running."""
         folder = pathlib.Path(folder)
-        config = folder / "config.json"
+        starts = read_lines(folder / "starts.jsonl")
         return cls(
             folder=folder,
-            config=read_json(config) if config.exists() else {},
+            config=_object(folder / "config.json"),
             metrics=read_lines(folder / "metrics.jsonl"),
             timings=read_lines(folder / "timings.jsonl"),
             evaluations=read_lines(folder / "evaluations.jsonl"),
             axis=axis,
+            preset=starts[0].get("preset", {}) if starts else {},
         )
 
     def along(self, steps: Sequence[float]) -> Sequence[float]:
@@ -301,6 +222,12 @@ class StoredRun:
         return np.interp(steps, x, y).tolist()
 
 
+def _object(path: pathlib.Path) -> dict[str, Any]:
+    """The object in a JSON file, empty where there is none."""
+    found = read_json(path) if path.exists() else {}
+    return found if isinstance(found, dict) else {}
+
+
 def progress(run: StoredRun) -> dict[str, str]:
     """Steps, games, positions and training time of a run."""
     shown = {}
@@ -315,15 +242,52 @@ def progress(run: StoredRun) -> dict[str, str]:
 
 
 def speed(run: StoredRun) -> str:
-    """A section of charts of the speed of a run."""
+    """A section of charts of the speed of a run, and of the memory that it takes."""
+    memory = [
+        curve(run.timings, name, label, scale=1e-9)
+        for name, label in (("host_bytes", "host"), ("device_bytes", "devices"))
+    ]
+    measured = [one for one in memory if one.x]
     return charts(
-        "Speed",
+        "Speed and memory",
         *(
             chart(run, heading, caption, curve(run.timings, name), from_zero=True)
             for heading, caption, name in (
                 ("Positions a second", "Collected while also learning.", "positions_per_second"),
                 ("Games a second", "Finished while also learning.", "games_per_second"),
             )
+        ),
+        chart(
+            run,
+            "Memory",
+            "In GB: the process's own on the host, and what is in use on its devices.",
+            *measured,
+            from_zero=True,
+        )
+        if measured
+        else "",
+    )
+
+
+def optimisation(run: StoredRun) -> str:
+    """A section of charts of the optimiser; empty where nothing of it was logged."""
+    named = lambda word: sorted({name for row in run.metrics for name in row if word in name})
+    short = lambda name, word: name.replace(word, "").strip("_").replace("_", " ")
+    return charts(
+        "Optimisation",
+        *(
+            chart(
+                run,
+                heading,
+                caption,
+                *(curve(run.metrics, name, short(name, word)) for name in named(word)),
+                from_zero=True,
+            )
+            for heading, caption, word in (
+                ("Gradient norm", "Of all parameters, before it is clipped.", "gradient_norm"),
+                ("Learning rate", "Of the last update of a step.", "learning_rate"),
+            )
+            if named(word)
         ),
     )
 

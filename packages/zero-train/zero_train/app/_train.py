@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools as ft
 import hashlib
 import json
@@ -29,9 +30,7 @@ from .. import (
     Loop,
     LoopState,
     read_lines,
-    RunError,
     RunFolder,
-    Sink,
     step,
     StopSignal,
     template,
@@ -40,7 +39,7 @@ from .._disk import of_writer, together
 from .._lines import last_line
 from .._origin import origin_of
 from .._step import collect_half, fresh_agent, learn_half
-from ._app import App, built, write_report
+from ._app import App, built
 from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
@@ -55,7 +54,8 @@ from ._players import (
     player_shapes,
     PRETRAINED,
 )
-from ._sinks import TensorBoardSink, WandbSink
+from ._reporting import Report, reported
+from ._sinks import Sinks
 from ._view import View
 
 
@@ -98,10 +98,12 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
-        folder.log_start(record.done, _origin(config))
+        folder.log_start(record.done, _origin(app, config))
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
-            _Sinks(folder, record.done, app.name if options.wandb else None) as sinks,
+            Sinks(
+                folder, record.done, app.name, wandb=options.wandb, mlflow=options.mlflow
+            ) as sinks,
         ):
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
@@ -115,8 +117,8 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                     then = f"goes on from step {record.done}"
                 view.note(f"{stop.name} came before the first step; --resume {then}")
                 return state is not None
-            with _reported(app, folder), record.finished():
-                _run_steps(record, loop, prepared, options, stop, view, sinks)
+            with reported(app, folder) as report, record.finished():
+                _run_steps(record, loop, prepared, options, stop, view, sinks, report)
             if record.done == record.num_steps:
                 folder.write(_FINISHED, f"{record.done} steps\n")
     return True
@@ -140,9 +142,13 @@ def _first_player(
     return player
 
 
-def _origin(config: AbstractConfig) -> dict[str, Any]:
+def _origin(app: App[Any], config: AbstractConfig) -> dict[str, Any]:
+    """What the run is started with, and the preset, from which the report says what differs."""
     package = type(config).__module__.partition(".")[0]
-    return origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
+    made = origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
+    preset = app.preset or next(iter(app.presets))
+    values = dataclasses.asdict(app.presets[preset])
+    return {**made, "preset": {"name": preset, "config": values}}
 
 
 def _run_steps(
@@ -152,7 +158,8 @@ def _run_steps(
     options: Options,
     stop: StopSignal,
     view: View,
-    sinks: "_Sinks",
+    sinks: Sinks,
+    report: Report,
 ) -> None:
     # Also parameters that were not yet saved with their checkpoint.
     record.save(state)
@@ -176,6 +183,7 @@ def _run_steps(
         _evaluate(record, state, stop, view, sinks)
         if record.checkpoint_due:
             record.save(state)
+        report.write_if_due()
     if stop.requested and not over:
         came = f"{stop.name} came" if stop.name else "one of the processes was told to stop"
         view.note(f"{came}: saving; go on with --resume")
@@ -183,7 +191,7 @@ def _run_steps(
 
 
 def _evaluate(
-    record: "_Record", state: LoopState, stop: StopSignal, view: View, sinks: "_Sinks"
+    record: "_Record", state: LoopState, stop: StopSignal, view: View, sinks: Sinks
 ) -> None:
     """Evaluates the player if it is due. Where a signal comes meanwhile, the resumed run evaluates
     it first."""
@@ -328,22 +336,6 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _reported(app: App[Any], folder: RunFolder) -> Iterator[None]:
-    """Writes the report at the end. Where an error ends the run, that error is raised, and not
-    another one that the report may meet for the same reason, such as a full disk."""
-    if jax.process_index() > 0:
-        yield
-        return
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError, RunError):
-            write_report(app, folder.path)
-        raise
-    write_report(app, folder.path)
-
-
 class _Record:
     """What a run has done so far, in its folder.
 
@@ -465,30 +457,19 @@ class _Record:
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
 
 
-class _Sinks:
-    """Logs to TensorBoard, and to Weights & Biases where a project is given."""
-
-    def __init__(self, folder: RunFolder, done: int, project: str | None):
-        self._sinks: list[Sink] = []
-        if jax.process_index() > 0:
-            return
-        self._sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
-        if project is not None:
-            self._sinks.append(WandbSink(project, folder.path, folder.config))
-
-    def __enter__(self) -> "_Sinks":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for sink in self._sinks:
-            sink.close()
-
-    def log(self, done: int, metrics: Mapping[str, Any]) -> None:
-        for sink in self._sinks:
-            sink.log(done, metrics)
-
-
 def _timings(new: Mapping[str, Any], seconds: float) -> dict[str, float]:
-    return {"seconds": seconds} | {
-        f"{name}_per_second": int(new[name]) / seconds for name in _COUNTS
-    }
+    rates = {f"{name}_per_second": int(new[name]) / seconds for name in _COUNTS}
+    return {"seconds": seconds} | rates | _memory()
+
+
+def _memory() -> dict[str, float]:
+    """The bytes of this process on the host, and those in use on its devices, where the system says
+    so. A CPU has no memory of its own."""
+    found = {}
+    with contextlib.suppress(OSError, ValueError):
+        resident = pathlib.Path("/proc/self/statm").read_text().split()[1]
+        found["host_bytes"] = int(resident) * os.sysconf("SC_PAGE_SIZE")
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    if used := sum(one.get("bytes_in_use", 0) for one in stats):
+        found["device_bytes"] = used
+    return found

@@ -96,7 +96,8 @@ class View:
 
         - `metrics`: as in metrics.jsonl. A missing one is not shown.
         - `timings`: `seconds` (of this step) and any of `positions_per_second`,
-            `games_per_second`, `compile_seconds`. Earlier values are kept.
+            `games_per_second`, `compile_seconds`, `host_bytes`, `device_bytes`. Earlier values are
+            kept.
         """
         self._step = step
         self._metrics.update(metrics)
@@ -122,7 +123,7 @@ class View:
 
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
-        """Shows a moving bar instead of the progress, for something that takes long.
+        """Shows a moving bar in place of that of the steps, for something that takes long.
 
         **Arguments:**
 
@@ -174,9 +175,11 @@ class View:
             known = expected is not None and seconds < expected
             progress = ProgressBar(total=expected, completed=seconds) if known else None
             bar.add_row(progress or ProgressBar(pulse=True), f"{what}: {seconds:.0f} s{last_time}")
+        else:
+            state = f"{self._step}/{self._total} steps, {self._left()}"
+            bar.add_row(ProgressBar(total=self._total, completed=self._step), state)
+        if not self._metrics:
             return bar
-        state = f"{self._step}/{self._total} steps, {self._left()}"
-        bar.add_row(ProgressBar(total=self._total, completed=self._step), state)
 
         columns = Table.grid(padding=(0, 4))
         columns.add_row(_pairs(self._learning()), _pairs(self._progress()))
@@ -202,6 +205,9 @@ class View:
         for name, label in (("seconds", "last step"), ("compile_seconds", "compilation")):
             if name in self._timings:
                 shown[label] = f"{float(self._timings[name]):.3g} s"
+        for name, label in (("host_bytes", "memory"), ("device_bytes", "device memory")):
+            if name in self._timings:
+                shown[label] = f"{float(self._timings[name]) / 1e9:.3g} GB"
         return shown | dict(self._figures)
 
 

@@ -1,7 +1,8 @@
-"""An episode move by move, and pictures of it in a terminal."""
+"""An episode move by move, and pictures of it in a terminal or a file."""
 
 import contextlib
 import dataclasses
+import pathlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast, TypeVar
@@ -16,6 +17,7 @@ from zero_envs import AbstractEnvironment, Observation, Transition
 from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
 
 from .. import AbstractActor, PlanningActor
+from ._film import drawn, Frame, save_film
 
 
 Scene = TypeVar("Scene")
@@ -107,19 +109,38 @@ def is_plain(console: Console) -> bool:
 @contextlib.contextmanager
 def screen(
     console: Console,
-    draw: Callable[[Scene], RenderableType],
+    draw: Callable[[Scene, Console], RenderableType],
     seconds: Callable[[Scene], float],
     write: Callable[[Scene], None] | None = None,
+    *,
+    save: pathlib.Path | None = None,
+    frame: Callable[[Scene], Frame] | None = None,
 ) -> Iterator[Callable[[Scene], None]]:
     """A function that shows a scene. In a terminal the picture replaces the one before and stays
-    for so many `seconds`. Elsewhere it is printed, or `write` does that, without waiting."""
+    for so many `seconds`. Elsewhere it is printed, or `write` does that, without waiting.
+
+    **Arguments:**
+
+    - `draw`: the picture of a scene for a console.
+    - `save`: the file, `.gif` or `.html`, that the pictures are written into at the end; nothing is
+        shown then.
+    - `frame`: the picture of a scene in that file; by default what `draw` draws.
+    """
+    if save is not None:
+        frames = list[Frame]()
+        picture = lambda scene: drawn(lambda blank: draw(scene, blank))
+        usual = lambda scene: Frame(picture(scene), "", seconds(scene))
+        yield lambda scene: frames.append((frame or usual)(scene))
+        save_film(save, frames)
+        console.print(f"{len(frames)} pictures are in {save}", soft_wrap=True, markup=False)
+        return
     if not _animated(console):
-        yield write or (lambda scene: console.print(draw(scene)))
+        yield write or (lambda scene: console.print(draw(scene, console)))
         return
     with Live(console=console, auto_refresh=False) as live:
 
         def show(scene: Scene) -> None:
-            live.update(draw(scene), refresh=True)
+            live.update(draw(scene, console), refresh=True)
             time.sleep(seconds(scene))
 
         yield show

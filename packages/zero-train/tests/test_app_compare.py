@@ -1,0 +1,102 @@
+"""Runs beside each other."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from zero_train.app import App, StoredRun, UsageError
+from zero_train.app._compare import Compare, differences, last_figures
+
+
+_APP = App("any", "Any.", {}, lambda config: pytest.fail())
+
+
+def _lines(path, rows) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _run(folder, seed: int, returns: np.ndarray, more: tuple = ()) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"seed": seed, "env": "x", "rate": 0.1}))
+    steps = range(1, 11)
+    _lines(
+        folder / "metrics.jsonl", [{"step": n, "loss": 1 / n, "positions": 9 * n} for n in steps]
+    )
+    _lines(folder / "timings.jsonl", [{"step": n, "seconds": 360.0} for n in steps])
+    error = returns.std(ddof=1) / np.sqrt(len(returns))
+    old = {"step": 5, "return_mean": 99.0, "return_se": 0.1, "episodes": 2}
+    row = {"return_mean": returns.mean(), "return_se": error, "episodes": len(returns)}
+    _lines(folder / "evaluations.jsonl", [old, {"step": 10, **row}, *more])
+
+
+@pytest.fixture
+def two(tmp_path):
+    draw = np.random.default_rng(0).normal
+    samples = draw(1.0, 2.0, 40), draw(2.0, 1.0, 12)
+    for seed, (name, returns) in enumerate(zip("ab", samples, strict=True)):
+        _run(tmp_path / name, seed, returns)
+    return tmp_path, samples
+
+
+def _read(folder):
+    return {name: StoredRun.read(folder / name) for name in "ab"}
+
+
+def test_the_significance_is_that_of_the_samples(two):
+    folder, (first, second) = two
+    rows = last_figures(_read(folder))
+    expected: Any = stats.ttest_ind(first, second, equal_var=False)
+    assert rows[0][:3] == ["return", "a", "10"] and rows[0][4:] == ["", ""]
+    assert rows[1][4].startswith(f"{second.mean() - first.mean():+.4g} ± ")
+    assert rows[1][5] == f"{expected.pvalue:.2g}"
+
+
+def test_only_what_both_were_measured_by_is_compared(two):
+    folder, _ = two
+    score = {"step": 10, "games": 100, "score": 0.5, "score_low": 0.402, "score_high": 0.598}
+    for name, opponents in (("a", ["random", "step 5"]), ("b", ["random", "uct"])):
+        rows = [{**score, "opponent": opponent} for opponent in opponents]
+        _lines(folder / name / "evaluations.jsonl", rows)
+    rows = last_figures(_read(folder))
+    assert [(row[0], row[1]) for row in rows] == [
+        ("score: against random", "a"),
+        ("score: against random", "b"),
+        ("score: against uct", "b"),
+    ]
+    # 100 games of which half are won.
+    assert rows[0][3] == "0.5 ± 0.05" and rows[1][5] == "1" and rows[2][4:] == ["", ""]
+
+
+def test_entries_that_differ(two):
+    folder, _ = two
+    (folder / "b" / "config.json").write_text('{"seed": 0, "env": "<y>", "new": 1, "rate": 0.1}')
+    assert differences(_read(folder)) == [["env", "x", "<y>"], ["new", "absent", "1"]]
+
+
+def test_the_page_and_what_is_printed(two, capsys):
+    folder, _ = two
+    Compare((f"{folder}/a", f"{folder}/b"), out=folder / "page.html")(_APP)
+    said, page = capsys.readouterr().out, (folder / "page.html").read_text()
+    for part in ("seed", "return", "Welch's t test"):
+        assert part in said and part in page
+    # The return and the loss, each over steps, positions and hours.
+    assert [page.count(f'<figure class="over-{axis}">') for axis in ("steps", "hours")] == [2, 2]
+    assert page.count("<svg") == 6 and "<script" not in page
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        (["a"], "1 runs were given; give 2 to 6"),
+        (["a", "none"], r"none holds no run \(no config.json\)"),
+        (["a", "a"], "the same run was given twice"),
+    ],
+)
+def test_refusals(two, names, message):
+    folder, _ = two
+    with pytest.raises(UsageError, match=message):
+        Compare(tuple(f"{folder}/{name}" for name in names), out=folder / "page.html")(_APP)
+    assert not (folder / "page.html").exists()

@@ -1,0 +1,241 @@
+"""Runs beside each other: what differs, what they reached, and their curves."""
+
+import dataclasses
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+import rich.box
+import tyro
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+from .._disk import write_whole
+from ._app import AbstractCommand, App
+from ._errors import UsageError
+from ._page import charts, page, picture, table
+from ._report import Axis, curve, MAX_SERIES, Series, StoredRun
+
+
+#: The keys of a row that say what was measured, and how they are named.
+_NAMING = {
+    "agent": "{}",
+    "planner": "{}",
+    "simulations": "{} simulations",
+    "leaf": "leaf: {}",
+    "opponent": "against {}",
+}
+#: The measures of evaluations: the mean, its standard error where the row has one, and a name.
+_MEASURES = (
+    ("score", None, "score"),
+    ("win_rate", "win_se", "won"),
+    ("loss_rate", None, "lost"),
+    ("return_mean", "return_se", "return"),
+)
+_COUNTS = ("games", "boards", "rollouts", "episodes")
+#: The curves of training, and what they are called.
+_CURVES = {
+    "loss": "Loss",
+    "policy_loss": "Policy loss",
+    "value_loss": "Value loss",
+    "policy_entropy": "Policy entropy",
+    "episode_return_mean": "Return in training",
+    "episode_length_mean": "Length in training",
+    "gradient_norm": "Gradient norm",
+    "learning_rate": "Learning rate",
+}
+_TEST = (
+    "p is that of Welch's t test (two-sided) of the difference from the first run, not corrected "
+    "for the number of comparisons. It tells players apart and not configurations: for these train "
+    "several seeds of each."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare(AbstractCommand):
+    """Put runs beside each other, printed and as a page: what differs in their configuration, what
+    they reached, and their curves."""
+
+    runs: tyro.conf.Positional[tuple[str, ...]]
+    """The folders of two or more runs."""
+    out: pathlib.Path = pathlib.Path("compare.html")
+    """The page, which is written anew."""
+
+    def __call__(self, app: App[Any]) -> None:
+        del app
+        if not 2 <= len(self.runs) <= MAX_SERIES:
+            raise UsageError(f"{len(self.runs)} runs were given; give 2 to {MAX_SERIES}.")
+        for folder in self.runs:
+            if not (pathlib.Path(folder) / "config.json").is_file():
+                raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
+        runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))
+        differing, figures = differences(runs), last_figures(runs)
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = 120
+        _print(console, "Configuration", ["", *runs], differing)
+        _print(console, "Last evaluation", _HEADER, figures)
+        console.print(_TEST if figures else "no run has been evaluated yet", soft_wrap=True)
+        console.print()
+        write_whole(self.out, _page(runs, differing, figures))
+        console.print(f"The page is {self.out}", soft_wrap=True)
+
+
+_HEADER = ["", "run", "step", "mean ± standard error", "difference", "p"]
+
+
+def differences(runs: Mapping[str, StoredRun]) -> list[list[str]]:
+    """The entries of the configurations that are not the same in all runs, with their values."""
+    keys = dict.fromkeys(key for run in runs.values() for key in run.config)
+    rows = [[key, *(str(run.config.get(key, "absent")) for run in runs.values())] for key in keys]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Figure:
+    """A mean of an evaluation, its standard error, and the number that it is over."""
+
+    step: int
+    mean: float
+    error: float
+    count: int
+
+
+def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
+    """Rows of what the last evaluations found, and of the differences from the first run."""
+    found = {name: _last(run.evaluations) for name, run in runs.items()}
+    labels = dict.fromkeys(label for figures in found.values() for label in figures)
+    rows = []
+    for label in labels:
+        first = None
+        for name, figures in found.items():
+            if (one := figures.get(label)) is None:
+                continue
+            shown = f"{one.mean:.4g} ± {one.error:.2g}"
+            compared = ["", ""] if first is None else _compared(first, one)
+            rows.append([label, name, f"{one.step:,}", shown, *compared])
+            first = first or one
+    return rows
+
+
+def _compared(first: _Figure, other: _Figure) -> list[str]:
+    """The difference from the first, and the probability of one as large by chance."""
+    error = math.hypot(first.error, other.error)
+    shown = f"{other.mean - first.mean:+.4g} ± {error:.2g}"
+    if error == 0 or min(first.count, other.count) < 2:
+        return [shown, ""]
+    parts = [(x.mean, x.error * math.sqrt(x.count), x.count) for x in (first, other)]
+    tested: Any = stats.ttest_ind_from_stats(*parts[0], *parts[1], equal_var=False)
+    return [shown, f"{tested.pvalue:.2g}"]
+
+
+def _last(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Figure]:
+    """The figures of the last evaluation, by what was measured of whom."""
+    newest = [row for row in rows if row["step"] == rows[-1]["step"]]
+    return {label: figure for row in newest for label, figure in _figures(row)}
+
+
+def _figures(row: Mapping[str, Any]) -> Iterator[tuple[str, _Figure]]:
+    # Two runs have no earlier player of their own in common.
+    if str(row.get("opponent", "")).startswith("step "):
+        return
+    parts = (said.format(row[key]) for key, said in _NAMING.items() if row.get(key) is not None)
+    who = ", ".join(parts)
+    count = next((row[key] for key in _COUNTS if row.get(key)), 1)
+    for name, error, called in _MEASURES:
+        if row.get(name) is None:
+            continue
+        spread = None if error is None else row.get(error)
+        if spread is None and name == "score":
+            # Half of the 95 % interval, which knows that two games share an opening.
+            spread = (row["score_high"] - row["score_low"]) / (2 * 1.959964)
+        elif spread is None:
+            spread = math.sqrt(row[name] * (1 - row[name]) / count)
+        yield f"{called}: {who}" if who else called, _Figure(row["step"], row[name], spread, count)
+
+
+def _names(folders: Sequence[str]) -> list[str]:
+    """The shortest names that are all different: of folders, or their paths."""
+    short = [pathlib.Path(folder).absolute().name for folder in folders]
+    if len(set(short)) == len(short):
+        return short
+    if len(set(folders)) < len(folders):
+        raise UsageError("the same run was given twice; give different runs.")
+    return [os.fspath(folder) for folder in folders]
+
+
+def _print(
+    console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    if not rows:
+        return
+    box = rich.box.SIMPLE if console.is_terminal else rich.box.ASCII
+    drawn = Table(title=title, title_justify="left", box=box)
+    for name in header:
+        drawn.add_column(name, overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    console.print(drawn)
+
+
+def _page(
+    runs: Mapping[str, StoredRun],
+    differing: Sequence[Sequence[str]],
+    figures: Sequence[Sequence[str]],
+) -> str:
+    chosen = "".join(
+        f'<label><input type="radio" name="axis" id="over-{axis}"{first}> over {axis}</label>'
+        for axis, first in zip(get_args(Axis), (" checked", "", ""), strict=True)
+    )
+    parts = [
+        table("Last evaluation", _HEADER, figures) + f"<p>{_TEST}</p>" if figures else "",
+        table("What differs", ["", *runs], differing) if differing else "",
+        f'<fieldset class="axes">{chosen}</fieldset>',
+        charts("Evaluations", *_evaluations(runs)),
+        charts("Training", *_training(runs)),
+    ]
+    return page(" and ".join(runs), parts)
+
+
+def _evaluations(runs: Mapping[str, StoredRun]) -> Iterator[str]:
+    found: dict[str, dict[str, list[_Figure]]] = {}
+    for name, run in runs.items():
+        for row in run.evaluations:
+            for label, figure in _figures(row):
+                found.setdefault(label, {}).setdefault(name, []).append(figure)
+    for label, players in found.items():
+        series = {}
+        for name, points in players.items():
+            bars = [2 * point.error for point in points]
+            x, y = [point.step for point in points], [point.mean for point in points]
+            series[name] = Series(name, x, y, (bars, bars))
+        yield from _charts(runs, label.capitalize(), "Bars are two standard errors.", series)
+
+
+def _training(runs: Mapping[str, StoredRun]) -> Iterator[str]:
+    for metric, heading in _CURVES.items():
+        series = {name: curve(run.metrics, metric, name) for name, run in runs.items()}
+        yield from _charts(runs, heading, "", series)
+    rates = {n: curve(run.timings, "positions_per_second", n) for n, run in runs.items()}
+    yield from _charts(runs, "Positions a second", "Collected while also learning.", rates)
+
+
+def _charts(
+    runs: Mapping[str, StoredRun], heading: str, caption: str, series: Mapping[str, Series]
+) -> Iterator[str]:
+    """A chart over each axis, of which the page shows one; none without points."""
+    from ._chart import draw  # matplotlib: seconds to import
+
+    if not any(one.x for one in series.values()):
+        return
+    # A run without these points keeps its colour for the others.
+    for axis in get_args(Axis):
+        shown = [
+            dataclasses.replace(one, x=dataclasses.replace(runs[name], axis=axis).along(one.x))
+            for name, one in ((name, series.get(name, Series(name, [], []))) for name in runs)
+        ]
+        svg = draw(shown, axis="step" if axis == "steps" else axis)
+        yield picture(heading, caption, svg or "", kind=f"over-{axis}")

@@ -1,0 +1,91 @@
+"""Pages of figures, charts and tables that load nothing else."""
+
+import html
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
+
+_HERE = pathlib.Path(__file__).parent
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body{refresh}>
+<h1>{title}</h1>
+{body}
+{script}</body>
+</html>
+"""
+
+
+def page(title: str, parts: Iterable[str], *, refresh: int = 0) -> str:
+    """A page.
+
+    **Arguments:**
+
+    - `title`: plain text.
+    - `parts`: made by the functions of this module; empty ones are left out.
+    - `refresh`: the seconds after which the browser reads it again; 0 for never.
+    """
+    body = "\n".join(filter(None, parts))
+    moves = refresh or "<template>" in body
+    script = f"<script>\n{(_HERE / 'report.js').read_text()}</script>\n" if moves else ""
+    return _PAGE.format(
+        title=text(title),
+        style=(_HERE / "report.css").read_text(),
+        refresh=f' data-refresh="{refresh}"' if refresh else "",
+        body=body,
+        script=script,
+    )
+
+
+def figures(shown: Mapping[str, str]) -> str:
+    """The main figures of a run, each with its name."""
+    cells = "".join(
+        f"<div><b>{text(value)}</b><p>{text(name)}</p></div>" for name, value in shown.items()
+    )
+    return f'<div class="figures">{cells}</div>'
+
+
+def charts(heading: str, *parts: str) -> str:
+    """A section of charts side by side; empty without any."""
+    if not any(parts):
+        return ""
+    return "\n".join([f'<h2>{text(heading)}</h2><div class="charts">', *parts, "</div>"])
+
+
+def picture(heading: str, caption: str, svg: str, *, kind: str = "") -> str:
+    """A drawing among charts.
+
+    **Arguments:**
+
+    - `heading`, `caption`: plain text.
+    - `svg`: an SVG element. The page defines the colours `var(--ink)`, `var(--line)` and
+        `var(--series-0)` to `var(--series-5)`.
+    - `kind`: a class of the element.
+    """
+    opening = f'<figure class="{kind}">' if kind else "<figure>"
+    return f"{opening}<h3>{text(heading)}</h3><p>{text(caption)}</p>{svg}</figure>"
+
+
+def tables(*parts: str) -> str:
+    """Tables side by side."""
+    return "\n".join(['<div class="tables">', *parts, "</div>"])
+
+
+def table(heading: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table under its heading; the first column names the rows."""
+    head = "".join(f"<th>{text(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{text(x)}</td>' for x in row)}</tr>" for row in rows)
+    whole = f"<table><tr>{head}</tr>{body}</table>"
+    return f'<div class="scroll"><h2>{text(heading)}</h2>{whole}</div>'
+
+
+def text(value: object) -> str:
+    """Plain text for a page."""
+    return html.escape(str(value), quote=False)
