@@ -22,7 +22,7 @@ from .test_processes import Run, SMALLEST
 #: told to stop as well. Each costs the start of a process.
 KILLS = int(os.environ.get("KILLS", "100"))
 _EVERY = 5  # steps between two evaluations
-_LIFE = 40  # steps that a process may do before it is killed
+_LIFE = 60  # steps that a process may do before it is killed
 
 
 def app_of(name: str) -> App:
@@ -69,17 +69,17 @@ def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_pat
     steps = _LIFE * len(lives) * (8 * 8 if name == "spo" else 1)
     cache = {"CACHE": str(tmp_path / "cache")}
 
-    def begin(folder: str, *own: str) -> Run:
+    def begin(folder: str, *own: str, **disturb: str) -> Run:
         again = ["--resume"] if (tmp_path / folder / "config.json").exists() else []
         words = "--preset=tiny", f"--steps={steps}", f"--evaluate-every={_EVERY}", *flags.split()
-        given = {"devices": 1, "disturb": {0: cache}, "program": program}
+        given = {"devices": 1, "disturb": {0: cache | disturb}, "program": program}
         return Run(tmp_path / folder, 1, *words, *again, *own, **given)
 
     randomly, starting, hit = random.Random(0), 10.0, dict.fromkeys(("start", "eval", "save"), 0)
     stores = [Checkpoints(tmp_path / "run" / kind) for kind in ("checkpoints", "parameters")]
     for life, number in enumerate(lives):
         began = time.monotonic()
-        run = begin("run", "--checkpoint-every=1")
+        run = begin("run", "--checkpoint-every=1", SLEEP="0.03")  # which Nim heeds
         if life % 3 == 0:
             time.sleep(randomly.uniform(0, starting))
         else:
