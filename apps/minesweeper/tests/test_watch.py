@@ -278,7 +278,6 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
         (["watch", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of"),
         (["watch", "nowhere"], "nowhere holds no run"),
         (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
-        (["play", "--agent", "network"], "network needs a trained network"),
         (["play", "--mines", 100], "100 cells hold 0 to 99 mines"),
     ],
 )
