@@ -295,7 +295,10 @@ def test_two_searches_equal_a_long_one(quiet):
     # The second one fills the tree; what finds no room counts all the same.
     _, state = endless()
     whole = go_on(state, None, 30)
-    assert_equal(go_on(state, go_on(state, None, 15), 15), whole)
+    # From a tree that was emptied as from none.
+    empty = quick_jit(dropin.reset_search_tree)(whole)
+    assert not np.any(empty.node_visits) and np.all(np.asarray(empty.children_index) == -1)
+    assert_equal(go_on(state, go_on(state, empty, 15), 15), whole)
     assert np.all(np.sum(np.asarray(whole.children_visits)[:, 0], axis=1) == 30)
     assert np.all(np.sum(np.asarray(whole.node_visits) > 0, axis=1) == 20)
 
@@ -359,7 +362,8 @@ def test_a_kept_subtree_grows_and_an_empty_tree_starts_anew(quiet):
     action = np.arange(30, dtype=np.int32) % 3
     after, *_ = model.step(state, action, key=UNUSED)
     below = subtree(tree, action, np.arange(30) == 1)
-    found = (go_on(after, below, 15), go_on(after, None, 15), below)
+    none = subtree(tree, action, np.ones(30, bool))
+    found = (go_on(after, below, 15), go_on(after, none, 15), below)
     grown, fresh, below = jax.tree.map(np.asarray, found)
     empty = below.node_visits[:, 0] == 0
     assert empty[1] and 2 <= np.sum(empty) <= 15
@@ -372,14 +376,6 @@ def test_a_kept_subtree_grows_and_an_empty_tree_starts_anew(quiet):
     for row in range(30):
         check = nodes_below(grown, row, 0)
         assert 1 + check["visits"].sum() == check["node_visits"]
-
-
-def test_reset_empties_all_without_a_selection(quiet):
-    _, state = endless()
-    empty = quick_jit(dropin.reset_search_tree)(go_on(state, None, 30))
-    assert not np.any(empty.node_visits) and np.all(np.asarray(empty.children_index) == -1)
-    fresh = go_on(state, None, 15)
-    assert_equal(go_on(state, empty, 15), fresh)
 
 
 # A program written for mctx.

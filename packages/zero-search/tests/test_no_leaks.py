@@ -47,7 +47,6 @@ MODELS = {
 # below a root sees nothing else.
 FAST = {
     ("reuse", "own"),
-    ("gumbel-reuse", "playouts"),
     ("gumbel-leaves", "belief-of-playouts"),
     ("hindsight-reuse", "playouts"),
     ("hindsight-frozen", "belief"),
