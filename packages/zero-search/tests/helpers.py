@@ -221,11 +221,12 @@ class Jitted:
             return planner.plan(model, state, carry, key=jr.split(key, batch))
 
         self.plan = quick_jit(plan)
+        self.fresh_carry = quick_jit(lambda state: planner.init(model, state))
         self.advance = quick_jit(planner.advance)
         self.step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), a.shape[0])))
 
     def fresh(self, state, seed: int = 0) -> Plan:
-        return self.plan(state, self.planner.init(self.model, state), jr.key(seed))[0]
+        return self.plan(state, self.fresh_carry(state), jr.key(seed))[0]
 
 
 def exact_values(model: RandomTree, state: Node, levels: int) -> jax.Array:
@@ -242,6 +243,14 @@ def exact_values(model: RandomTree, state: Node, levels: int) -> jax.Array:
         total += discount * jnp.where(last, model.predict(after, key=unused)[1], best)
     legal = jnp.isfinite(model.predict(state, key=unused)[0])
     return jnp.where(legal, total.reshape(batch, n), -jnp.inf)
+
+
+@functools.cache
+def _of_one_row(model):
+    """`step` and `predict` of a model, compiled."""
+    keys = lambda: jr.split(jr.key(0), 1)
+    step = quick_jit(lambda s, a: model.step(s, a, key=keys()))
+    return step, quick_jit(lambda s: model.predict(s, key=keys()))
 
 
 class Reference:
@@ -262,8 +271,7 @@ class Reference:
         self.max_nodes = planner.max_nodes or (1 + planner.reuse) * planner.num_simulations + 1
         self.max_depth = planner.max_depth or math.inf
         self.backup = backup or self.mean
-        self._step = quick_jit(lambda s, a: model.step(s, a, key=jr.split(jr.key(0), 1)))
-        self._predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 1)))
+        self._step, self._predict = _of_one_row(model)
 
     def node(self, state, final=False) -> dict:
         logits, value = self._predict(state)
@@ -338,7 +346,8 @@ class Reference:
     def agrees(self, plan: Plan, state: Node, row: int) -> dict:
         """Searches a row of `state`, and asserts that the plan for it says the same of the root,
         which is returned."""
-        root = self.search(self.node(jax.tree.map(lambda x: x[row : row + 1], state)))
+        plan = jax.tree.map(np.asarray, plan)
+        root = self.search(self.node(jax.tree.map(lambda x: np.asarray(x)[row : row + 1], state)))
         assert np.array_equal(plan.visits[row], root["visits"])
         seen = root["visits"] > 0
         assert np.allclose(plan.qvalues[row][seen], root["q"][seen], atol=1e-5)
@@ -360,7 +369,7 @@ class Reference:
             mean = child["mean"]
             whole = leaf or child["visits"].sum() == node["visits"][action]
         else:
-            after, r, d, last = self._step(node["state"], jnp.asarray([action], jnp.int32))
+            after, r, d, last = self._step(node["state"], np.asarray([action], np.int32))
             child = self.node(after, bool(last[0]))
             reward, discount = float(r[0]), float(d[0])
             outcome = mean = child["raw"]

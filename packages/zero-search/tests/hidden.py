@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 
 from zero_search import AbstractHiddenModel, Belief
 
@@ -35,7 +36,7 @@ class Tiger(AbstractHiddenModel[Doors]):
 
     horizon: int = 3
     noisy: bool = False
-    locked: int = 0
+    locked: int | jax.Array = 0
     gamma: float = 1.0
     leaks: bool | jax.Array = False
 
@@ -44,13 +45,13 @@ class Tiger(AbstractHiddenModel[Doors]):
         return 3  # a roar from the left, one from the right, a door
 
     def start(self, batch: int, tiger: int = 0, lie: bool = False) -> Doors:
-        zeros = jnp.zeros((batch,), jnp.int32)
+        zeros = np.zeros((batch,), np.int32)
         return Doors(
-            tiger=zeros + tiger,
-            lies=jnp.full((batch, self.horizon), lie),
-            heard=jnp.zeros((batch, 2), jnp.int32),
-            time=zeros,
-            over=zeros > 0,
+            tiger=jnp.asarray(zeros + tiger),
+            lies=jnp.asarray(np.full((batch, self.horizon), lie)),
+            heard=jnp.asarray(np.zeros((batch, 2), np.int32)),
+            time=jnp.asarray(zeros),
+            over=jnp.asarray(zeros > 0),
         )
 
     def step(self, node, action, *, key):
@@ -95,13 +96,13 @@ class Tiger(AbstractHiddenModel[Doors]):
         every = list(itertools.product((0, 1), *[(False, True)] * self.horizon))
         chance = lambda lies: HONEST ** lies.count(False) * (1 - HONEST) ** lies.count(True)
         particles = self.start(len(every))._replace(
-            tiger=jnp.asarray([x[0] for x in every], jnp.int32),
-            lies=jnp.asarray([x[1:] for x in every]),
+            tiger=np.asarray([x[0] for x in every], np.int32),
+            lies=np.asarray([x[1:] for x in every]),
         )
-        weights = jnp.asarray([0.5 * chance(x[1:]) for x in every], jnp.float32)
-        rows = lambda x: jnp.broadcast_to(x[None], (batch, *x.shape))
+        weights = np.asarray([0.5 * chance(x[1:]) for x in every], np.float32)
+        rows = lambda x: jnp.asarray(np.repeat(np.asarray(x)[None], batch, axis=0))
         particles = jax.tree.map(rows, particles)
-        return Belief(particles, rows(weights), jnp.zeros((batch,), jnp.uint32))
+        return Belief(particles, rows(weights), jnp.asarray(np.zeros((batch,), np.uint32)))
 
 
 def tiger_values(tiger: Tiger) -> list[float]:

@@ -1,5 +1,6 @@
 """What a node's value becomes is a part that can be replaced."""
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -84,10 +85,11 @@ def test_max_backup_of_a_complete_tree_is_exact(backup, leaves):
         return plan, exact_values(model, state, levels=3)
 
     plan, exact = quick_jit(run)(model.start(64), jr.split(jr.key(0), 64))
-    legal = jnp.isfinite(exact)
-    error = jnp.where(legal, jnp.abs(plan.qvalues - jnp.where(legal, exact, 0.0)), 0.0)
+    plan, exact = jax.tree.map(np.asarray, (plan, exact))
+    legal = np.isfinite(exact)
+    error = np.where(legal, np.abs(plan.qvalues - np.where(legal, exact, 0.0)), 0.0)
     if isinstance(backup, MaxBackup):
-        assert jnp.max(error) < 1e-5
-        assert jnp.allclose(plan.value, jnp.max(exact, axis=1), atol=1e-5)
+        assert np.max(error) < 1e-5
+        assert np.allclose(plan.value, np.max(exact, axis=1), atol=1e-5)
     else:
-        assert jnp.mean(jnp.max(error, axis=1)) > 0.1
+        assert np.mean(np.max(error, axis=1)) > 0.1

@@ -15,7 +15,6 @@ from zero_search import (
     AbstractChanceModel,
     AbstractPriorModel,
     CompletedByMixedValue,
-    MaxBackup,
     PUCT,
     read_tree,
     sampled_step,
@@ -32,105 +31,90 @@ from .helpers import chi_squared, equal, fresh, Jitted, Node, Noise, quick_jit, 
 ENGINE: Any = mctx
 # The models here draw nothing when they predict.
 UNUSED: Any = None
-TURNS = {
-    "one player": (1.0, 1.0),
-    "alternating": (-1.0, -1.0),
-    "moving twice": (1.0, -1.0),
-}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
+@pytest.mark.parametrize(
+    "outcomes, leaves",
+    [
         ("proportional", 1),
         ("weighted", 1),
-        pytest.param(("sampled", 1), marks=pytest.mark.slow),
-        pytest.param(("proportional", 8), marks=pytest.mark.slow),
-        pytest.param(("weighted", 8), marks=pytest.mark.slow),
+        pytest.param("sampled", 1, marks=pytest.mark.slow),
+        pytest.param("proportional", 8, marks=pytest.mark.slow),
+        pytest.param("weighted", 8, marks=pytest.mark.slow),
     ],
-    ids=lambda given: "-".join(map(str, given)),
 )
-def thorough(request):
-    """Exact Q-values and a long search of games of two moves, in which every node fits.
-
-    Luck has to be outweighed by more exploration and more simulations.
-    """
-    outcomes, leaves = request.param
+def test_converges_to_expectimax(outcomes, leaves):
+    # Games of two moves, in which every node fits, of players who may move twice. Luck has to be
+    # outweighed by more exploration and more simulations.
     number, c = (12_000, 4.0) if outcomes == "sampled" else (3_000, 1.0)
     planner = TreeSearch(number, PUCT(c), outcomes=outcomes, max_nodes=57, num_leaves=leaves)
+    tree = RandomTree(2, (1.0, -1.0), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8)
+    model, state = RandomDice(tree, certain=0.2), tree.start(48)
 
     @quick_jit
-    def run(discounts):
-        tree = RandomTree(2, discounts, 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8)
-        model = RandomDice(tree, certain=0.2)
-        state = tree.start(48)
+    def run(state):
         carry = planner.init(model, state)
         plan, _ = planner.plan(model, state, carry, key=jr.split(jr.key(0), 48))
-        return expectimax(model, state, levels=2), plan
+        return expectimax(model, state, levels=2), plan.action, plan.qvalues
 
-    return run
-
-
-@pytest.mark.parametrize("turns", TURNS)
-def test_converges_to_expectimax(turns, thorough):
-    exact, plan = thorough(jnp.asarray(TURNS[turns], jnp.float32))
-    ranked = jnp.sort(exact, axis=1)
+    exact, action, qvalues = map(np.asarray, run(state))
+    ranked = np.sort(exact, axis=1)
     lead = ranked[:, 1] - ranked[:, 0]
-    clear = np.asarray(jnp.isfinite(lead) & (lead >= 0.1))
+    clear = np.isfinite(lead) & (lead >= 0.1)
     assert clear.sum() >= 15
-    best = jnp.argmax(exact, axis=1)
-    assert jnp.array_equal(plan.action[clear], best[clear])
+    best = np.argmax(exact, axis=1)
+    assert np.array_equal(action[clear], best[clear])
     # Visits to worse actions below still weigh on the means.
-    error = jnp.abs(plan.qvalues[jnp.arange(48), best] - ranked[:, 1])
-    assert jnp.mean(error) < 0.02 and jnp.max(error) < 0.2
+    error = np.abs(qvalues[np.arange(48), best] - ranked[:, 1])
+    assert np.mean(error) < 0.02 and np.max(error) < 0.2
 
 
 def test_pure_chance_is_an_expectation():
     # Nothing to choose, so no visit is wasted: after n visits the mean of proportional outcomes
-    # is off by 1/n or so, that of sampled ones by 1/sqrt(n). Walks that wait for their leaves
-    # count as visits: only those to an afterstate that none has stored yet are lost.
+    # is off by 1/n or so. Walks that wait for their leaves count as visits: only those to an
+    # afterstate that none has stored yet are lost.
     tree = RandomTree(1, (0.0,))
     model, state = RandomDice(tree, 5), tree.start(48)
 
     @quick_jit
     def run(state):
-        searches = (("proportional", 1), ("proportional", 4), ("sampled", 1))
         plans = []
-        for outcomes, leaves in searches:
-            planner = TreeSearch(100, num_leaves=leaves, outcomes=outcomes)
+        for leaves in (1, 4):
+            planner = TreeSearch(100, num_leaves=leaves)
             carry, keys = planner.init(model, state), jr.split(jr.key(0), 48)
             plans.append(planner.plan(model, state, carry, key=keys)[0].qvalues[:, 0])
         exact = expectimax(model, state, levels=1)[:, 0]
         return [jnp.abs(value - exact) for value in plans]
 
-    proportional, together, sampled = run(state)
-    assert proportional.max() < 5 / 100 and together.max() < 5 / 97
-    assert 0.5 / 10 < sampled.mean() * 4 < 3 / 10
+    alone, together = run(state)
+    assert np.max(alone) < 5 / 100 and np.max(together) < 5 / 97
 
 
 @pytest.mark.parametrize("own_value", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_outcomes_are_visited_by_their_probabilities(own_value):
-    # Apportionment by largest `p / (n + 1)` never gives an outcome less than its quota's floor.
+    # Apportionment by largest `p / (n + 1)`: no visit was due to another outcome more than to that
+    # which has it.
     tree = RandomTree(2)
     dice = RandomDice(tree, 4)
     model = judged(dice) if own_value else dice
-    planner = TreeSearch(200, reuse=True)
-    run, state = Jitted(planner, model), tree.start(32)
-    _, carry = run.plan(state, planner.init(model, state), jr.key(0))
-    grown = carry.tree
-    assert grown is not None
-    node = grown.state
-    flat = lambda x: jax.tree.map(lambda y: y.reshape(-1), x)
-    probs = quick_jit(lambda x: jax.nn.softmax(dice.outcome_logits(x)))(flat(node.afterstate))
-    visits = grown.edge[:, :, 0].reshape(-1, 4)
-    first = jax.nn.one_hot(jnp.argmax(probs, axis=1), 4) if model is dice else 0.0
+    planner = TreeSearch(200)
+
+    @quick_jit
+    def run(key):
+        _, grown = fresh(planner, model, tree.start(32), key)
+        after = jax.tree.map(lambda x: x.reshape(-1), grown.state.afterstate)
+        probs = jax.nn.softmax(dice.outcome_logits(after))
+        return probs, grown.edge[:, :, 0].reshape(-1, 4), grown.state.chance.reshape(-1) > 0
+
+    probs, visits, chance = map(np.asarray, run(jr.split(jr.key(0), 32)))
+    first = np.eye(4)[np.argmax(probs, axis=1)] if model is dice else 0.0
     counted = visits + first
-    chance = flat(node.chance) > 0
-    assert jnp.sum(chance) > 500
-    quota = probs * jnp.sum(counted, axis=1, keepdims=True)
-    assert jnp.all((counted > quota - 1) | ~chance[:, None])
+    assert np.sum(chance) > 500
+    last = np.min(np.where(counted > 0, probs / np.maximum(counted, 1), np.inf), axis=1)
+    following = np.max(probs / (counted + 1), axis=1)
+    assert np.all(last[chance] >= following[chance] * (1 - 1e-5))
     # A decision has no third or fourth action.
-    assert jnp.all(visits[~chance, 2:] == 0)
+    assert np.all(visits[~chance, 2:] == 0)
 
 
 def test_visits_equal_mctx(monkeypatch):
@@ -167,9 +151,10 @@ def test_visits_equal_mctx(monkeypatch):
         with jax.numpy_rank_promotion("allow"):
             summary = quick_jit(run)(state)
     visits = np.round(plan.weights * simulations)
-    assert jnp.array_equal(visits.astype(int), summary.visit_counts.astype(jnp.int32))
-    assert jnp.allclose(plan.value, summary.value, atol=1e-5)
-    assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
+    assert np.array_equal(visits, summary.visit_counts)
+    assert np.allclose(plan.value, summary.value, atol=1e-5)
+    ours, theirs = (np.asarray(x.qvalues)[visits > 0] for x in (plan, summary))
+    assert np.allclose(ours, theirs, atol=1e-5)
 
 
 PARTS = {
@@ -181,9 +166,7 @@ PARTS = {
 @pytest.mark.parametrize(
     "name, leaves, actions, outcomes",
     [
-        ("puct", 1, 4, 3),
         ("puct", 1, 3, 5),
-        ("gumbel", 1, 5, 2),
         ("gumbel", 1, 3, 5),
         pytest.param("puct", 4, 3, 5, marks=pytest.mark.slow),
         pytest.param("gumbel", 4, 5, 2, marks=pytest.mark.slow),
@@ -195,22 +178,25 @@ def test_without_chance_it_is_the_plain_search_edge_by_edge(name, leaves, action
     tree = RandomTree(actions, truncate=0.1, illegal=0.0, sharpness=0.5, gamma=0.9)
     model, planner = RandomDice(tree, outcomes, certain=1.0), PARTS[name]
     planner = dataclasses.replace(planner, num_leaves=leaves)
-    run = lambda planner: quick_jit(lambda s, k: fresh(planner, model, s, k))(
-        tree.start(64), jr.split(jr.key(0), 64)
-    )
     frozen = dataclasses.replace(planner, outcomes="frozen")
-    (plain, alone), (chance, grown) = run(frozen), run(planner)
+
+    @quick_jit
+    def run(state, key):
+        return [fresh(x, model, state, jr.clone(key)) for x in (frozen, planner)]
+
+    found = run(tree.start(64), jr.split(jr.key(0), 64))
+    (plain, alone), (chance, grown) = jax.tree.map(np.asarray, found)
     assert equal(plain, chance)
     assert alone.child.shape[2] == actions and grown.child.shape[2] == max(actions, outcomes)
     for x in ("step", "node", "parent", "size"):
-        assert jnp.array_equal(getattr(alone, x), getattr(grown, x)), x
+        assert np.array_equal(getattr(alone, x), getattr(grown, x)), x
     assert equal(alone.state, grown.state.node)
     for x in ("edge", "child", "prior"):
-        assert jnp.array_equal(getattr(alone, x), getattr(grown, x)[..., :actions]), x
-    visits = jnp.sum(grown.edge[:, :, 0], axis=1)
-    assert jnp.all(visits[:, actions:] == 0)
+        assert np.array_equal(getattr(alone, x), getattr(grown, x)[..., :actions]), x
+    visits = np.sum(grown.edge[:, :, 0], axis=1)
+    assert np.all(visits[:, actions:] == 0)
     # There are nodes all of whose actions were visited: no unvisited one had hidden a column.
-    assert jnp.sum(jnp.all(alone.edge[:, :, 0] > 0, axis=2)) > 64
+    assert np.sum(np.all(alone.edge[:, :, 0] > 0, axis=2)) > 64
 
 
 @pytest.mark.parametrize("actions, outcomes", [(2, 5), pytest.param(4, 2, marks=pytest.mark.slow)])
@@ -218,25 +204,23 @@ def test_gumbel_search_approaches_expectimax(actions, outcomes):
     tree = RandomTree(
         actions, (1.0, -1.0), 0.0, 0.2, horizon=2, sharpness=0.0, noise=0.0, gamma=0.8
     )
-    model, state, rows = RandomDice(tree, outcomes, certain=0.2), tree.start(32), jnp.arange(32)
+    model, state, rows = RandomDice(tree, outcomes, certain=0.2), tree.start(32), np.arange(32)
     # So soft a policy that inside the tree, too, everything is tried.
     parts: dict[str, Any] = dict(gumbel_scale=0.0, qtransform=CompletedByMixedValue(0.02))
-    few, many = (TreeSearch.gumbel(number, **parts) for number in (16, 1024))
-    # Of a tree that is complete, nothing but the best counts.
-    whole = dataclasses.replace(many, outcomes="weighted", backup=MaxBackup())
+    planner = TreeSearch.gumbel(1024, **parts)
 
     @quick_jit
     def run(state):
-        plans = [fresh(x, model, state, jr.split(jr.key(0), 32))[0] for x in (few, many, whole)]
-        return expectimax(model, state, levels=2), plans
+        plan, _ = fresh(planner, model, state, jr.split(jr.key(0), 32))
+        return expectimax(model, state, levels=2), plan.qvalues, plan.action
 
-    exact, plans = run(state)
-    best = jnp.argmax(exact, axis=1)
-    regrets = [float(jnp.mean(exact[rows, best] - exact[rows, x.action])) for x in plans]
-    errors = [jnp.abs(x.qvalues - exact)[rows, best] for x in plans]
-    assert regrets[0] >= regrets[1] >= 0 and regrets[1] < 0.01 and regrets[2] < 1e-6
-    at_first, later = (float(jnp.mean(x)) for x in errors[:2])
-    assert later < 0.25 * at_first and later < 0.04 and jnp.max(errors[2]) < 1e-5
+    exact, qvalues, action = map(np.asarray, run(state))
+    best = np.argmax(exact, axis=1)
+    # The evaluator, which says 0 of everything, is wrong by far more. (With values of nothing but
+    # the best test_belief.py finds them exactly.)
+    assert np.mean(np.abs(exact[rows, best])) > 4 * 0.04
+    assert 0 <= np.mean(exact[rows, best] - exact[rows, action]) < 0.01
+    assert np.mean(np.abs(qvalues - exact)[rows, best]) < 0.04
 
 
 @pytest.fixture(scope="module")
@@ -248,10 +232,11 @@ def moved():
     tree = RandomTree(2, (1.0, -1.0), truncate=0.05)
     run = Jitted(TreeSearch(60, reuse=True), RandomDice(tree, certain=0.3))
     state = tree.start(40)
-    state = state._replace(depth=jnp.full((40,), jnp.nan))  # as good a stored number as any
-    plan, carry = run.plan(state, run.planner.init(run.model, state), jr.key(0))
-    after, _, _, last = run.step(state, plan.action)
-    strange = jnp.where(jnp.arange(40) % 4 == 0, after.name + jnp.uint32(1), after.name)
+    # As good a stored number as any.
+    state = state._replace(depth=np.full((40,), np.nan, np.float32))
+    plan, carry = run.plan(state, run.fresh_carry(state), jr.key(0))
+    after, _, _, last = jax.tree.map(np.asarray, run.step(state, plan.action))
+    strange = after.name + (np.arange(40) % 4 == 0).astype(np.uint32)
     after = Node(strange, after.depth, after.done)
     return run, carry, after, last, run.advance(carry, plan.action, last)
 
@@ -280,8 +265,8 @@ def test_the_subtree_of_the_realised_outcome_stays(moved):
             stayed += new[name] > 2
     assert stayed > 10 and np.all(left.size[::4] == 0)
     again, _ = run.plan(after, advanced, jr.key(1))
-    assert jnp.array_equal(again.stats["reused"], np.sum(left.edge[:, 0, 0], axis=1))
-    assert jnp.array_equal(advanced.ply, jnp.where(last, 0, 1))
+    assert np.array_equal(again.stats["reused"], np.sum(left.edge[:, 0, 0], axis=1))
+    assert np.array_equal(advanced.ply, ~last)
 
 
 def world(run):
@@ -292,12 +277,12 @@ def test_a_reused_tree_is_consistent(moved):
     # As in a fresh tree: a child that is stored is visited as often as its edge.
     run, _, after, _, advanced = moved
     _, carry = run.plan(after, advanced, jr.key(1))
-    tree = carry.tree
-    lane = jnp.arange(40)[:, None, None]
+    tree = jax.tree.map(np.asarray, carry.tree)
+    lane = np.arange(40)[:, None, None]
     stored = tree.child >= 0
-    count = tree.node[lane, jnp.maximum(tree.child, 0), COUNT]
-    assert jnp.all(jnp.where(stored, count == tree.edge[:, :, 0], True))
-    assert jnp.sum(stored) > 40 * 60
+    count = tree.node[lane, np.maximum(tree.child, 0), COUNT]
+    assert np.array_equal(count[stored], tree.edge[:, :, 0][stored])
+    assert np.sum(stored) > 40 * 60
 
 
 class Filler(AbstractChanceModel[Node, Node]):
@@ -342,28 +327,29 @@ def test_laws_of_a_plan(outcomes, getkey):
     model = Filler(RandomDice(tree, certain=0.3))
     parts = dict(reuse=True, max_nodes=30, outcomes=outcomes)
     run = Jitted(TreeSearch.alphazero(20, noise=Noise(), temperature=1.0, **parts), model)
-    carry = run.planner.init(model, tree.start(16))
+    predict = quick_jit(lambda s: model.predict(s, key=UNUSED)[0])
+    carry = run.fresh_carry(tree.start(16))
     for seed in (0, 1):
         root = tree.start(16, seed)
-        state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
+        state = Node(root.name, root.depth, np.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
-        legal = jnp.isfinite(model.predict(state, key=UNUSED)[0])
-        assert plan.weights.shape == plan.qvalues.shape == plan.candidates.shape == (16, 5)
-        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
-        assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
-        assert not jnp.any((plan.weights > 0) & ~legal)
-        assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
-        grown = read_tree(carry.tree, 1)
+        legal, found = np.isfinite(predict(state)), jax.tree.map(np.asarray, plan)
+        assert found.weights.shape == found.qvalues.shape == found.candidates.shape == (16, 5)
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))
+        assert np.allclose(np.sum(found.weights, axis=1), ~state.done)
+        assert not np.any((found.weights > 0) & ~legal)
+        assert np.all(legal[np.arange(16), found.action] | state.done)
+        grown = read_tree(jax.tree.map(np.asarray, carry.tree), 1)
         for node in grown.nodes():
             edges = grown.actions(node.node)
             assert len(edges) == 5
             if any(edge.legal for edge in edges):
                 assert sum(edge.prior for edge in edges) == pytest.approx(1.0, abs=1e-5)
-        carry = run.advance(carry, plan.action, jnp.zeros((16,), bool))
-        assert jnp.all(carry.ply == seed + 1)
+        carry = run.advance(carry, plan.action, np.zeros((16,), bool))
+        assert np.all(np.asarray(carry.ply) == seed + 1)
     assert run.traces == 1
     again = [run.plan(state, carry, jr.key(i))[0].weights for i in (3, 3)]
-    assert jnp.array_equal(*again)
+    assert np.array_equal(*again)
 
 
 def test_step_draws_from_the_probabilities():
@@ -393,22 +379,25 @@ def test_sampled_outcomes_follow_the_odds():
 
     @quick_jit
     def run(key):
-        grown = fresh(planner, model, state, key)[1]
+        plan, grown = fresh(planner, model, state, key)
         after = jax.tree.map(lambda x: x[:, 1], grown.state)
         probs = jax.nn.softmax(model.outcome_logits(after.afterstate))
-        return grown.edge[:, 1, 0], after.chance, after.node.name, probs
+        error = plan.qvalues - expectimax(model, state, levels=1)
+        return grown.edge[:, 1, 0], after.chance, after.node.name, probs, error
 
-    visits, chance, first, probs = run(jr.split(jr.key(0), batch))
-    assert jnp.all(chance > 0) and jnp.all(jnp.sum(visits, axis=1) == 60)
-    total = chi_squared(np.asarray(visits), 60 * np.asarray(probs))
+    found = jax.tree.map(np.asarray, run(jr.split(jr.key(0), batch)))
+    visits, chance, _, probs, error = found
+    assert np.all(chance > 0) and np.all(np.sum(visits, axis=1) == 60)
+    # The mean of 61 draws is off by 1/sqrt(61) or so, that of proportional outcomes by 1/61.
+    assert 0.5 < 4 * np.mean(np.abs(error)) * np.sqrt(61) < 3
+    total = chi_squared(visits, 60 * probs)
     freedom = 4 * batch
     assert abs(total - freedom) < 5 * np.sqrt(2 * freedom)
     # Rows do not draw alike: else the same rank would come up in each.
-    assert len(np.unique(np.asarray(visits), axis=0)) > batch / 2
-    again = run(jr.split(jr.key(0), batch))
-    assert equal(again, (visits, chance, first, probs))
+    assert len(np.unique(visits, axis=0)) > batch / 2
+    assert equal(run(jr.split(jr.key(0), batch)), found)
     other = run(jr.split(jr.key(1), batch))
-    assert np.mean(np.any(np.asarray(other[0] != visits), axis=1)) > 0.9
+    assert np.mean(np.any(np.asarray(other[0]) != visits, axis=1)) > 0.9
 
 
 class Thrower(AbstractPriorModel[Node]):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -42,16 +43,11 @@ MODELS = {
     "belief": lambda tiger: BeliefModel(tiger, 6),
     "belief-of-playouts": lambda tiger: BeliefModel(PlayoutModel(tiger, 2), 6),
 }
-# Every planner and every model at least once.
+# Every model, and every way in which a planner comes to its roots and keeps them: what goes on
+# below a root sees nothing else.
 FAST = {
-    ("alphazero", "own"),
     ("reuse", "own"),
-    ("leaves", "playouts"),
-    ("gumbel", "belief"),
-    ("gumbel-reuse", "playouts"),
     ("gumbel-leaves", "belief-of-playouts"),
-    ("hindsight", "own"),
-    ("hindsight-gumbel", "belief"),
     ("hindsight-reuse", "playouts"),
     ("hindsight-frozen", "belief"),
     ("particles", "belief"),
@@ -67,7 +63,6 @@ def test_what_is_hidden_changes_no_plan_of_two_moves(planner, model):
     """An honest roar from the left or a false one from the right: both sound alike. A model whose
     root is the true state must be found out."""
     planner, around, batch = PLANNERS[planner], MODELS[model], 3
-    never = jnp.zeros((batch,), bool)
 
     @quick_jit
     def move(leaks, state, carry, seed):
@@ -75,17 +70,19 @@ def test_what_is_hidden_changes_no_plan_of_two_moves(planner, model):
         key = jr.split(jr.key(seed), batch)
         plan, carry = planner.plan(around(tiger), state, carry, key=key)
         listen = jnp.full((batch,), LISTEN, jnp.int32)
-        carry = planner.advance(carry, listen, never)
+        carry = planner.advance(carry, listen, jnp.zeros((batch,), bool))
         after = tiger.step(state, listen, key=jr.clone(key))[0]
         return plan, carry, after
 
+    init = quick_jit(lambda state: planner.init(around(Tiger(3)), state))
+
     def two_moves(leaks, tiger, lie):
-        start, found = Tiger(3).start(batch, tiger, lie), []
-        state, carry = start, planner.init(around(Tiger(3)), start)
+        state, found = Tiger(3).start(batch, tiger, lie), []
+        carry = init(state)
         for seed in range(2):
-            plan, carry, state = move(jnp.asarray(leaks), state, carry, seed)
+            plan, carry, state = move(np.asarray(leaks), state, carry, seed)
             found += [plan, carry]
-        return found, state
+        return jax.tree.map(np.asarray, (found, state))
 
     (seen, left), (swapped, right) = two_moves(False, 0, False), two_moves(False, 1, True)
     assert np.array_equal(left.heard, right.heard) and np.all(left.heard[:, 0] == 2)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import mctx
+import numpy as np
 import pytest
 
 from zero_search import (
@@ -117,10 +118,10 @@ def quiet_mctx(monkeypatch, noise):
 
 
 def assert_same(plan, summary):
-    visits = plan.visits
-    assert jnp.array_equal(visits.astype(int), summary.visit_counts.astype(jnp.int32))
-    assert jnp.allclose(plan.value, summary.value, atol=1e-5)
-    assert jnp.allclose(jnp.where(visits > 0, plan.qvalues - summary.qvalues, 0.0), 0.0, atol=1e-5)
+    assert np.array_equal(plan.visits, summary.visit_counts)
+    assert np.allclose(plan.value, summary.value, atol=1e-5)
+    ours, theirs = (np.asarray(x.qvalues)[np.asarray(plan.visits) > 0] for x in (plan, summary))
+    assert np.allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -137,22 +138,21 @@ def test_whole_plans_equal_those_of_mctx(case, monkeypatch):
     model, state, noise = case
     options = dict(dirichlet_fraction=0.0)
     summary, _, weights = run_mctx(mctx.muzero_policy, case, monkeypatch, **options)
-    plan = Jitted(muzero(noise), model).fresh(state)
+    plan = jax.tree.map(np.asarray, Jitted(muzero(noise), model).fresh(state))
     assert_same(plan, summary)
-    assert jnp.allclose(plan.weights, weights, atol=1e-6)
+    assert np.allclose(plan.weights, weights, atol=1e-6)
     # mctx draws among the most visited; we take the first.
-    assert jnp.array_equal(plan.action, jnp.argmax(weights, axis=1))
-    unvisited = plan.visits == 0
-    assert jnp.array_equal(jnp.where(unvisited, plan.qvalues - plan.value[:, None], 0.0), 0 * noise)
-    assert jnp.allclose(plan.advantages, plan.qvalues - plan.value[:, None])
-    assert not jnp.any(plan.stats["invalid"]) and not jnp.any(plan.stats["reused"])
+    assert np.array_equal(plan.action, np.argmax(weights, axis=1))
+    advantages = plan.qvalues - plan.value[:, None]
+    assert not np.any(advantages[plan.visits == 0])
+    assert np.allclose(plan.advantages, advantages)
+    assert not np.any(plan.stats["invalid"]) and not np.any(plan.stats["reused"])
 
 
 @pytest.mark.parametrize(
     "case, options",
     [
         pytest.param("othello", {}, marks=pytest.mark.slow),
-        ("tree", {}),
         ("tree", {"rescale_values": False, "value_scale": 0.3, "maxvisit_init": 10.0}),
     ],
     indirect=["case"],
@@ -165,8 +165,8 @@ def test_gumbel_visits_equal_mctx(case, options, monkeypatch):
     )
     plan = Jitted(gumbel(noise, CompletedByMixedValue(**options)), model).fresh(state)
     assert_same(plan, summary)
-    assert jnp.array_equal(plan.action, action)
-    assert jnp.allclose(plan.weights, weights, atol=1e-5)
+    assert np.array_equal(plan.action, action)
+    assert np.allclose(plan.weights, weights, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["tree"], indirect=True)
@@ -190,5 +190,5 @@ def test_gumbel_with_other_parts_and_a_depth_limit_equals_mctx(case, monkeypatch
     rule = CompletedByMixedValue(use_mixed_value=False)
     plan = Jitted(gumbel(noise, rule, max_depth=2), model).fresh(state)
     assert_same(plan, summary)
-    assert jnp.array_equal(plan.action, action)
-    assert jnp.allclose(plan.weights, weights, atol=1e-5)
+    assert np.array_equal(plan.action, action)
+    assert np.allclose(plan.weights, weights, atol=1e-5)

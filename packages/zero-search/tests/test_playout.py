@@ -41,7 +41,7 @@ def random_return(step, predict, state, steps: int, bootstrap: bool) -> np.ndarr
     legal, (batch, actions) = np.isfinite(logits), logits.shape
     total = np.zeros((batch, actions))
     for action in range(actions):
-        each = jnp.full((batch,), action, jnp.int32)
+        each = np.full((batch,), action, np.int32)
         after, reward, discount, last = step(state, each)
         follows = random_return(step, predict, after, steps - 1, bootstrap)
         cut = np.asarray(predict(after)[1]) if bootstrap else np.zeros(batch)
@@ -97,7 +97,7 @@ def sampled():
     step = quick_jit(lambda s, a: model.step(s, a, key=UNUSED))
     predict = quick_jit(lambda s: model.predict(s, key=UNUSED))
     assert np.array_equal(logits, predict(state)[0])
-    stuck = ~np.asarray(model.moves(state))
+    stuck = np.asarray(state.name) % 5 == 0
     exact = lambda bootstrap: random_return(step, predict, state, STEPS, bootstrap)
     found = dict(zip(MODES, map(np.asarray, values), strict=True))
     return found, exact, np.asarray(predict(state)[1]), stuck
@@ -121,30 +121,31 @@ def test_one_line_is_followed_to_the_end():
     # A single legal action leaves no luck: the sum of a loop, step by step.
     tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7, gamma=0.9)
     state = tree.start(8)
-    for steps, bootstrap in ((4, True), (20, False)):
-        model = PlayoutModel(tree, steps, bootstrap)
-        value = quick_jit(lambda s, k, m=model: m.predict(s, key=k)[1])(
-            state, jr.split(jr.key(1), 8)
-        )
-        at, total, scale = state, np.zeros(8), np.ones(8)
-        for _ in range(min(steps, 7)):
-            at, reward, discount, _ = tree.step(at, jnp.zeros((8,), jnp.int32), key=UNUSED)
-            total, scale = total + scale * reward, scale * discount
-        if bootstrap:
-            total += scale * tree.predict(at, key=UNUSED)[1]
-        assert np.allclose(value, total, atol=1e-5)
-        assert np.any(scale) == (steps == 4)
+    models = [PlayoutModel(tree, 4, bootstrap=True), PlayoutModel(tree, 20)]
+    predict = quick_jit(lambda s, k: [m.predict(s, key=jr.clone(k))[1] for m in models])
+    values = predict(state, jr.split(jr.key(1), 8))
+    step = quick_jit(lambda s: tree.step(s, jnp.zeros((8,), jnp.int32), key=UNUSED))
+    at, total, scale, totals = state, np.zeros(8), np.ones(8), []
+    for _ in range(7):
+        after, reward, discount, _ = step(at)
+        at, total = after, total + scale * np.asarray(reward)
+        scale = scale * np.asarray(discount)
+        totals.append((total, scale, at))
+    total, scale, at = totals[3]
+    ended = quick_jit(lambda s: tree.predict(s, key=UNUSED)[1])(at)
+    assert np.any(scale) and np.allclose(values[0], total + scale * ended, atol=1e-5)
+    total, scale, _ = totals[-1]
+    assert not np.any(scale) and np.allclose(values[1], total, atol=1e-5)
 
 
-@pytest.mark.parametrize("steps", [4, 20])
-def test_a_playout_returns_what_a_tree_backs_up(steps):
+def test_a_playout_returns_what_a_tree_backs_up():
     # Where there is but one line, a search of as many simulations ends where the playout ends.
     tree = RandomTree(1, (1.0, -1.0, -1.0), illegal=0.0, horizon=7, gamma=0.9)
-    state, planner = tree.start(8), TreeSearch(min(steps, 7), backup=MaxBackup())
+    state, planner = tree.start(8), TreeSearch(4, backup=MaxBackup())
 
     @quick_jit
     def run(key):
-        value = PlayoutModel(tree, steps, bootstrap=True).predict(state, key=key)[1]
+        value = PlayoutModel(tree, 4, bootstrap=True).predict(state, key=key)[1]
         plan, _ = planner.plan(tree, state, planner.init(tree, state), key=jr.clone(key))
         return value, plan.value
 
@@ -214,13 +215,13 @@ def test_dice_stay_dice():
         return plan, jnp.sum(probs * reward, axis=2)
 
     plan, exact = run(state, jr.split(jr.key(0), 20))
-    assert np.allclose(plan.qvalues.max(axis=1), exact.max(axis=1), atol=0.05)
+    assert np.allclose(np.max(plan.qvalues, axis=1), np.max(exact, axis=1), atol=0.05)
     assert np.allclose(plan.stats["invalid"], 0)
 
 
 def test_playouts_win_nim():
     # UCT as it began: no evaluator at all.
-    heaps = jnp.asarray([2, 3, 5, 6, 7, 9], jnp.int32)
+    heaps = jnp.asarray(np.asarray([2, 3, 5, 6, 7, 9], np.int32))
     model = PlayoutModel(Nim(), 12)
     planner = TreeSearch(400, UCB1(1.0, PlainQ(), epsilon=1e-3))
 
@@ -228,7 +229,7 @@ def test_playouts_win_nim():
     def run(key):
         return planner.plan(model, heaps, planner.init(model, heaps), key=key)[0]
 
-    assert np.array_equal(run(jr.split(jr.key(0), 6)).action, heaps % 4 - 1)
+    assert np.array_equal(run(jr.split(jr.key(0), 6)).action, np.asarray(heaps) % 4 - 1)
 
 
 class Veiled(AbstractHiddenModel[jax.Array]):
@@ -261,8 +262,8 @@ def test_what_is_hidden_stays_hidden():
 
     value = np.asarray(run(jr.split(jr.key(0), 4)).qvalues)
     assert np.all((0 < value) & (value < 1)) and len(np.unique(value)) == 4
-    same = PlayoutModel(TREE, 2).root(TREE.start(3), None, key=jr.split(jr.key(0), 3))
-    assert np.array_equal(same.name, TREE.start(3).name)
+    start, keys = TREE.start(3), jr.split(jr.key(0), 3)
+    assert PlayoutModel(TREE, 2).root(start, None, key=keys) is start
 
 
 @pytest.mark.slow

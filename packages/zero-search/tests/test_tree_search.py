@@ -24,13 +24,6 @@ from zero_search._select import best_action, ImprovedPolicySelection, prepare
 from .helpers import exact_values, Jitted, Nim, Node, Noise, quick_jit, RandomTree, Reference
 
 
-TURNS = {
-    "one player": (1.0, 1.0),
-    "alternating": (-1.0, -1.0),
-    "moving twice": (1.0, -1.0),
-}
-
-
 @pytest.mark.parametrize(
     "planner",
     [
@@ -54,33 +47,26 @@ def test_equals_a_slow_reference(planner):
             assert np.allclose(plan.weights[row], oracle.improved(root), atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def thorough():
-    """Exact Q-values and the action of a search in which all 1 + 3 + 9 + 27 nodes fit.
-
-    The evaluator knows nothing: one that misleads is corrected in the end, but not always soon.
-    """
+def test_finds_the_exact_best_action():
+    # Players who may move twice; all 1 + 3 + 9 + 27 nodes fit. The evaluator knows nothing: one
+    # that misleads is corrected in the end, but not always soon.
     planner = TreeSearch(2000, max_nodes=41)
+    model = RandomTree(3, (1.0, -1.0), horizon=3, sharpness=0.0, noise=0.0, gamma=0.8)
+    state = model.start(64)
 
     @quick_jit
-    def run(discounts):
-        model = RandomTree(3, discounts, horizon=3, sharpness=0.0, noise=0.0, gamma=0.8)
-        state, keys = model.start(64), jr.split(jr.key(0), 64)
+    def run(state):
+        keys = jr.split(jr.key(0), 64)
         plan, _ = planner.plan(model, state, planner.init(model, state), key=keys)
         return exact_values(model, state, levels=3), plan.action
 
-    return run
-
-
-@pytest.mark.parametrize("turns", TURNS)
-def test_finds_the_exact_best_action(turns, thorough):
-    exact, action = thorough(jnp.asarray(TURNS[turns], jnp.float32))
-    ranked = jnp.sort(exact, axis=1)
+    exact, action = map(np.asarray, run(state))
+    ranked = np.sort(exact, axis=1)
     lead = ranked[:, -1] - ranked[:, -2]
     # With one legal action there is nothing to find.
-    clear = np.asarray(jnp.isfinite(lead) & (lead >= 0.2))
+    clear = np.isfinite(lead) & (lead >= 0.2)
     assert clear.sum() >= 15
-    assert jnp.array_equal(action[clear], jnp.argmax(exact, axis=1)[clear])
+    assert np.array_equal(action[clear], np.argmax(exact, axis=1)[clear])
 
 
 @pytest.mark.parametrize(
@@ -92,26 +78,30 @@ def test_finds_the_exact_best_action(turns, thorough):
     ids=["ucb1", "gumbel"],
 )
 def test_wins_nim(planner):
-    heaps = jnp.asarray([1, 2, 3, 5, 6, 7, 9, 10], jnp.int32)
+    heaps = np.asarray([1, 2, 3, 5, 6, 7, 9, 10], np.int32)
     plan = Jitted(planner, Nim()).fresh(heaps)
-    assert jnp.array_equal(plan.action, heaps % 4 - 1)
+    assert np.array_equal(plan.action, heaps % 4 - 1)
 
 
 @pytest.mark.parametrize("selection", [PUCT(0.0), PUCT(0.0, c_base=1e9), UCB1(0.0)])
 def test_without_exploration_no_illegal_action_is_taken(selection):
     # `0 * -inf` is no score. Where all that was seen is bad, an illegal action must not win.
-    logits = jnp.asarray([[-jnp.inf, 1.0, -jnp.inf, 0.0], [0.0, -jnp.inf, -jnp.inf, 0.0]])
-    visits = jnp.asarray([[0.0, 2.0, 0.0, 1.0], [3.0, 0.0, 0.0, 0.0]])
-    node = NodeStatistics(
-        prior=prepare(selection, logits),
-        visits=visits,
-        qvalues=jnp.where(visits > 0, -1.0, 0.0),
-        count=1 + jnp.sum(visits, axis=1),
-        value=jnp.asarray([-0.5, -0.5]),
-        raw_value=jnp.zeros((2,)),
-    )
-    best = best_action(selection, node)
-    assert jnp.all(jnp.isfinite(logits[jnp.arange(2), best]))
+    logits = np.asarray([[-np.inf, 1.0, -np.inf, 0.0], [0.0, -np.inf, -np.inf, 0.0]], np.float32)
+    visits = np.asarray([[0.0, 2.0, 0.0, 1.0], [3.0, 0.0, 0.0, 0.0]], np.float32)
+
+    @quick_jit
+    def best(logits, visits):
+        node = NodeStatistics(
+            prior=prepare(selection, logits),
+            visits=visits,
+            qvalues=jnp.where(visits > 0, -1.0, 0.0),
+            count=1 + jnp.sum(visits, axis=1),
+            value=jnp.asarray([-0.5, -0.5]),
+            raw_value=jnp.zeros((2,)),
+        )
+        return best_action(selection, node)
+
+    assert np.all(np.isfinite(logits[np.arange(2), best(logits, visits)]))
 
 
 def test_ucb1_is_the_textbook_bandit():
@@ -133,9 +123,7 @@ PLANNERS = {
     "reuse": TreeSearch.alphazero(20, noise=DirichletNoise(alpha=0.3), reuse=True, max_nodes=30),
     "greedy": TreeSearch.alphazero(20, c=0.0, temperature=1.0, max_nodes=5),
     "muzero": TreeSearch.muzero(20, temperature=Temperature()),
-    "gumbel": TreeSearch.gumbel(20),
-    "gumbel, reuse": TreeSearch.gumbel(20, reuse=True),
-    "gumbel, reuse, leaves": TreeSearch.gumbel(20, reuse=True, num_leaves=4),
+    "gumbel": TreeSearch.gumbel(20, reuse=True),
     "puct below halving": TreeSearch(20, PUCT(), SequentialHalving(3), num_leaves=2),
     "gumbel below puct's root": TreeSearch(
         20, ImprovedPolicySelection(), PriorRoot(Noise()), SoftmaxQ(0.3), reuse=True
@@ -169,27 +157,29 @@ def test_laws_of_a_plan(name, getkey):
     tree = RandomTree(num_actions=5, illegal=0.6)
     planner, model = PLANNERS[name], Filler(tree)
     run = Jitted(planner, model)
-    carry = planner.init(model, tree.start(16))
+    predict = quick_jit(lambda s: model.predict(s, key=jr.split(jr.key(0), 16))[0])
+    carry = run.fresh_carry(tree.start(16))
     for seed in (0, 1):
         root = tree.start(16, seed)
-        state = Node(root.name, root.depth, jnp.arange(16) % 2 == 0)
+        state = Node(root.name, root.depth, np.arange(16) % 2 == 0)
         plan, carry = run.plan(state, carry, getkey())
-        legal = jnp.isfinite(model.predict(state, key=jr.split(getkey(), 16))[0])
-        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(plan))
-        assert jnp.allclose(jnp.sum(plan.weights, axis=1), jnp.where(state.done, 0.0, 1.0))
-        assert not jnp.any((plan.weights > 0) & ~legal)
-        assert jnp.all(legal[jnp.arange(16), plan.action] | state.done)
-        assert jnp.array_equal(plan.stats["depth"] >= 1, ~state.done)
-        new = jnp.sum(plan.visits, axis=1) - plan.stats["reused"]
-        assert not jnp.any((plan.visits > 0) & ~legal)
+        action, plan = plan.action, jax.tree.map(np.asarray, plan)
+        legal = np.isfinite(predict(state))
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
+        assert np.allclose(np.sum(plan.weights, axis=1), ~state.done)
+        assert not np.any((plan.weights > 0) & ~legal)
+        assert np.all(legal[np.arange(16), plan.action] | state.done)
+        assert np.array_equal(plan.stats["depth"] >= 1, ~state.done)
+        new = np.sum(plan.visits, axis=1) - plan.stats["reused"]
+        assert not np.any((plan.visits > 0) & ~legal)
         # Of several leaves that are evaluated together at least one is new.
-        assert jnp.all(jnp.where(state.done, new == 0, new >= 20 / planner.num_leaves))
-        assert jnp.all(new <= 20)
-        assert jnp.any(jnp.sum(legal, axis=1) == 1)
-        last = jnp.zeros((16,), bool)
-        carry = run.advance(carry, plan.action, last)
-        assert jnp.all(carry.ply == seed + 1)
-    assert jnp.all(run.advance(carry, plan.action, ~last).ply == 0)
+        assert np.all(np.where(state.done, new == 0, new >= 20 / planner.num_leaves))
+        assert np.all(new <= 20)
+        assert np.any(np.sum(legal, axis=1) == 1)
+        last = np.zeros((16,), bool)
+        carry = run.advance(carry, action, last)
+        assert np.all(np.asarray(carry.ply) == seed + 1)
+    assert not np.any(run.advance(carry, action, ~last).ply)
     assert run.traces == 1
 
 
@@ -203,10 +193,21 @@ def test_rows_do_not_depend_on_their_batch():
         state = jax.tree.map(lambda x: x[-seeds.shape[0] :], state)
         return planner.plan(model, state, planner.init(model, state), key=keys)[0]
 
-    seeds = jnp.arange(6, dtype=jnp.uint32)
-    whole, half = plan(seeds), plan(seeds[3:])
-    assert jnp.array_equal(whole.weights[3:], half.weights)
-    assert jnp.array_equal(whole.action[3:], half.action)
+    seeds = np.arange(6, dtype=np.uint32)
+    whole, half = (jax.tree.map(np.asarray, plan(x)) for x in (seeds, seeds[3:]))
+    assert np.array_equal(whole.weights[3:], half.weights)
+    assert np.array_equal(whole.action[3:], half.action)
+
+
+def over_devices(planner):
+    """Plans of six games, on one device and, with what they are given, over two."""
+    model, mesh = RandomTree(), jax.make_mesh((2,), ("data",))
+    rows = jax.sharding.PartitionSpec("data")
+    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
+    given = model.start(6), jr.split(jr.key(0), 6)
+    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
+    shared = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows)
+    return (run, given), (shared, sharded)
 
 
 @pytest.mark.parametrize(
@@ -214,22 +215,21 @@ def test_rows_do_not_depend_on_their_batch():
     [
         pytest.param(TreeSearch(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
         pytest.param(TreeSearch.gumbel(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
-        TreeSearch.gumbel(8, gumbel_scale=0.0),
         TreeSearch.gumbel(8, max_num_considered_actions=2, gumbel_scale=0.0, in_rounds=True),
     ],
-    ids=["leaves", "gumbel leaves", "gumbel", "in rounds"],
+    ids=["leaves", "gumbel leaves", "in rounds"],
 )
 def test_devices_share_the_games_out(planner):
     # With JAX's check of what varies over devices, which loops must not stumble over.
-    model, mesh = RandomTree(), jax.make_mesh((2,), ("data",))
-    rows = jax.sharding.PartitionSpec("data")
-    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
-    given = model.start(6), jr.split(jr.key(0), 6)
-    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
-    shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
-    whole = quick_jit(run)(*given)
+    whole, shared = (quick_jit(run)(*given) for run, given in over_devices(planner))
     assert np.array_equal(shared.action, whole.action)
     assert np.allclose(shared.weights, whole.weights, atol=1e-6)
+
+
+def test_simulations_one_by_one_may_vary_over_devices():
+    # Over which JAX stumbles, if it does, when it traces a program.
+    _, (run, given) = over_devices(TreeSearch.gumbel(8))
+    assert jax.eval_shape(run, *given).weights.shape == (6, RandomTree().num_actions)
 
 
 def test_a_part_replaces_that_of_a_known_search():

@@ -20,7 +20,7 @@ from zero_search import (
 )
 from zero_search._select import best_action, prepare
 
-from .helpers import quick_jit
+from .helpers import fresh, quick_jit
 
 
 GAMES, ACTIONS, DEPTH, SIMULATIONS, GAMMA = 6, 3, 4, 70, 0.9
@@ -60,7 +60,7 @@ def table() -> Table:
     logits = rng.normal(size=(GAMES, SIZE, ACTIONS))
     illegal = rng.random(logits.shape) < 0.2
     illegal[..., 0] = False
-    f32 = lambda x: jnp.asarray(x, jnp.float32)
+    f32 = lambda x: jnp.asarray(np.asarray(x, np.float32))
     return Table(
         reward=f32(rng.uniform(-1, 1, (GAMES, SIZE))),
         discount=f32(discount),
@@ -154,9 +154,9 @@ def test_visits_of_all_nodes_equal_numpy(name, table):
     def run(keys):
         zero = jnp.zeros((GAMES,), jnp.int32)
         state = State(jnp.arange(GAMES, dtype=jnp.int32), zero)
-        return planner.grow(table, state, planner.init(table, state), key=keys)
+        return fresh(planner, table, state, keys)[1]
 
-    _, _, tree = jax.tree.map(np.asarray, run(jr.split(jr.key(0), GAMES)))
+    tree = jax.tree.map(np.asarray, run(jr.split(jr.key(0), GAMES)))
     for game in range(GAMES):
         oracle = Oracle(table, game, unvisited, rule)
         for _ in range(SIMULATIONS):
@@ -182,39 +182,41 @@ def test_visits_of_all_nodes_equal_numpy(name, table):
 )
 def test_no_illegal_or_impossible_action_is_taken(selection):
     # Illegal ones; a probability that underflows; a node never scored before; one legal action.
-    logits = jnp.asarray(
-        [
-            [-jnp.inf, 1.0, -jnp.inf, 0.0],
-            [0.0, -jnp.inf, -300.0, 0.0],
-            [0.0, -jnp.inf, 0.0, 0.0],
-            [-jnp.inf, -jnp.inf, -jnp.inf, 0.0],
-        ]
-    )
-    visits = jnp.asarray([[0.0, 2, 0, 1], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 5]])
-    node = NodeStatistics(
-        prior=prepare(selection, logits),
-        visits=visits,
-        qvalues=jnp.where(visits > 0, -1.0, 0.0),
-        count=1 + jnp.sum(visits, axis=1),
-        value=jnp.full((4,), -0.5),
-        raw_value=jnp.zeros((4,)),
-    )
-    best = best_action(selection, node)
-    assert jnp.all(jnp.isfinite(logits[jnp.arange(4), best]))
-    legal = jnp.isfinite(logits)
-    assert not jnp.any(jnp.isnan(selection.score(node)) & legal)
+    rows = [[-np.inf, 1, -np.inf, 0], [0, -np.inf, -300, 0], [0, -np.inf, 0, 0]]
+    logits = np.asarray([*rows, [-np.inf, -np.inf, -np.inf, 0]], np.float32)
+    visits = np.asarray([[0, 2, 0, 1], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 5]], np.float32)
+
+    @quick_jit
+    def run(logits, visits):
+        node = NodeStatistics(
+            prior=prepare(selection, logits),
+            visits=visits,
+            qvalues=jnp.where(visits > 0, -1.0, 0.0),
+            count=1 + jnp.sum(visits, axis=1),
+            value=jnp.full((4,), -0.5),
+            raw_value=jnp.zeros((4,)),
+        )
+        return best_action(selection, node), selection.score(node)
+
+    best, score = map(np.asarray, run(logits, visits))
+    legal = np.isfinite(logits)
+    assert np.all(legal[np.arange(4), best]) and not np.any(np.isnan(score[legal]))
 
 
 def test_an_unlikely_action_waits(getkey):
     # Rosin's penalty is the larger the less likely an action is; before any visit there is no
     # other difference.
-    logits = jr.normal(getkey(), (20, 5))
-    zeros, each = jnp.zeros((20, 5)), jnp.zeros((20,))
-    node = NodeStatistics(prepare(PUCB(), logits), zeros, zeros, each + 1, each, each)
-    assert jnp.array_equal(best_action(PUCB(), node), jnp.argmax(logits, axis=1))
-    root = jnp.sqrt(jax.nn.softmax(logits))
-    expected = 1 - 2 * jnp.sum(root, axis=1, keepdims=True) / root
-    assert jnp.allclose(PUCB().score(node), expected, rtol=1e-5)
+    @quick_jit
+    def run(key):
+        logits = jr.normal(key, (20, 5))
+        zeros, each = jnp.zeros((20, 5)), jnp.zeros((20,))
+        node = NodeStatistics(prepare(PUCB(), logits), zeros, zeros, each + 1, each, each)
+        return logits, best_action(PUCB(), node), PUCB().score(node)
+
+    logits, best, score = map(np.asarray, run(getkey()))
+    assert np.array_equal(best, np.argmax(logits, axis=1))
+    root = np.exp(logits / 2) / np.sqrt(np.sum(np.exp(logits), axis=1, keepdims=True))
+    assert np.allclose(score, 1 - 2 * np.sum(root, axis=1, keepdims=True) / root, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
