@@ -108,9 +108,9 @@ def episode_metrics(episodes: Episodes) -> dict[str, float]:
     }
 
 
-def _here(rows: Array) -> np.ndarray:
+def _here(rows: Array | np.ndarray) -> np.ndarray:
     """The rows of this process, in the order of the whole."""
-    if getattr(rows, "is_fully_addressable", True):
+    if isinstance(rows, np.ndarray) or rows.is_fully_addressable:
         return np.asarray(rows)
     shards = sorted(rows.addressable_shards, key=lambda shard: shard.index[0].start)
     return np.concatenate([shard.data for shard in shards])
