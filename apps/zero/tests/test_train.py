@@ -58,11 +58,11 @@ def test_a_run_against_its_copy_scores_half(zero, tiny_run, tmp_path, monkeypatc
 
     loaded = []
 
-    def noted(app, run):
-        loaded.append(str(run))
-        return load(app, run)
+    def noted(self, app, name=None):
+        loaded.append(str(name or self.run))
+        return load(app, name or self.run)
 
-    monkeypatch.setattr(_eval, "load", noted)
+    monkeypatch.setattr(_eval.Eval, "load", noted)
     other = shutil.copytree(tiny_run, tmp_path / "copy")
     code, out, _ = zero(
         "eval", tiny_run, "--opponent", other, "--games", 8, "--simulations", 0, "--json"

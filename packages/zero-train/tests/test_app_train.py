@@ -5,9 +5,12 @@ import importlib.metadata
 import importlib.util
 import math
 import os
+import pathlib
 import re
+import shlex
 import shutil
 import signal
+import sys
 import threading
 import types
 from typing import Any
@@ -152,7 +155,8 @@ def test_the_folder_holds_the_run(undisturbed):
 
 def test_the_folder_says_what_made_the_run(undisturbed):
     (start,) = read_lines(undisturbed / "starts.jsonl")
-    assert start["step"] == 0 and "pytest" in start["command"]
+    assert start["step"] == 0
+    assert shlex.split(start["command"])[0] == pathlib.Path(sys.argv[0]).name
     versions = {name: importlib.metadata.version(name) for name in ("jax", "zero_train")}
     assert start["versions"] == versions
     # None where git does not know the tests, as beside a wheel.
