@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.export
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array
