@@ -1,9 +1,9 @@
 """A tiny app on Nim. As a script it forks the processes of runs, each of which can be told to do
 something at a step: `AT_STEP="4 SIGTERM"` sends itself a signal after it,
 `AT_STEP="9 SIGKILL collecting"` within it, also while `updating` or when its checkpoint is
-`writing`. `AT_STEP="5 SIGXFSZ writing"` has it fail to write that checkpoint's files of more than
-8 KB. `SLEEP=0.3` makes every step that long, `VERSION=0` has all packages of that version, and
-`CACHE=FOLDER` keeps compiled programs there."""
+`writing`. Of that checkpoint it cannot write files of more than 8 KB, so its part is never whole;
+`AT_STEP="5 SIGXFSZ writing"` does nothing else. `SLEEP=0.3` makes every step that long, `VERSION=0`
+has all packages of that version, and `CACHE=FOLDER` keeps compiled programs there."""
 
 import dataclasses
 import functools as ft
@@ -82,18 +82,16 @@ def _disturbed() -> None:
         return call
 
     def write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], Any]:
-        mine = last[0] == int(when) and folder.parent.parent.name == "checkpoints"
-        if mine and name == "SIGXFSZ":
-            return refused(folder, arrays)
-        written = begin(folder, arrays)
-        return strike if mine else written
-
-    def refused(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], Any]:
+        if last[0] != int(when) or folder.parent.parent.name != "checkpoints":
+            return begin(folder, arrays)
+        # Python ignores the signal, so that writing fails, and the part is never whole.
         limit = lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
-        limit(8192)  # Python ignores the signal, so that writing fails
+        limit(8192)
         written = begin(folder, arrays)
 
         def fail() -> None:
+            if name == "SIGKILL":
+                strike()
             try:
                 written()
             finally:

@@ -119,6 +119,7 @@ class Run:
                 words += [f"--coordinator=127.0.0.1:{port}", f"--num-processes={number}"]
                 words += [f"--process-id={i}", *dict(own).get(i, [])]
             log = folder.with_name(f"{folder.name}-{time.monotonic_ns()}-{i}.txt")
+            log.touch()  # the process may be killed before it says something
             self.logs.append(log)
             self.processes.append(Process(words, log, dict(disturb).get(i, {})))
 
