@@ -91,3 +91,20 @@ def test_the_commands_have_the_flags_of_the_page():
     flags = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)", TEXT))
     assert len(flags) > 30
     assert {flag.replace("-", "_") for flag in flags} <= fields
+
+
+def test_the_values_of_its_commands_are_allowed():
+    """A configuration refuses a value that is out of range or does not fit another."""
+    commands = re.findall(r"^uv run (.* train .*)$", TEXT.replace("\\\n", " "), flags=re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        words = command.split()
+        flags = dict(zip(words, words[1:], strict=False))
+        config: Any = zero_spo._config.presets("pendulum", "spo")["tuned"]
+        if words[0] == "zero":
+            config = zero_cli._config.presets(words[2], "alphazero", 27)["quick"]
+        given = {word[2:].replace("-", "_"): flags[word] for word in words if word[:2] == "--"}
+        given.pop("out", None)
+        values = {name: type(getattr(config, name))(value) for name, value in given.items()}
+        changed = dataclasses.replace(config, **values)
+        assert {name: str(getattr(changed, name)) for name in given} == given
