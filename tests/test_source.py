@@ -67,3 +67,22 @@ def test_test_folders_are_no_packages():
     another's of the same name, and run it in its place."""
     folders = [member / "tests" for member in workspace.MEMBERS] + [workspace.ROOT / "tests"]
     assert [folder for folder in folders if (folder / "__init__.py").exists()] == []
+
+
+def test_the_map_names_what_exists():
+    """Its paths, and in rows that begin with a file the names that are said to be in it."""
+    page = (workspace.ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    found = {}
+    for name in set(re.findall(r"`([\w./-]*(?:/|\.py|\.md|\.yml)[\w./-]*)`", page)):
+        places = [base / name for base in (workspace.ROOT, *workspace.MEMBERS)]
+        found[name] = next((path for path in places if path.exists()), None)
+    assert [name for name, path in found.items() if path is None] == []
+    rows = re.findall(r"^\| `([\w./]+\.py)` \|(.*)\|$", page, flags=re.MULTILINE)
+    assert len(found) > 60 and len(rows) > 30
+    for name, said in rows:
+        text = found[name].read_text(encoding="utf-8")
+        for part in re.split("[;,] ", said):
+            known = "`zero_" in part or {*re.findall(r"`(\w+)`", part)} <= {
+                *re.findall(r"\w+", text)
+            }
+            assert known, f"{name}: {part}"

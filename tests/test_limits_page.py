@@ -1,0 +1,49 @@
+"""The page of limits: what it says is not there is still not there."""
+
+import re
+
+import zero_train
+from zero_cli._apps import APPS
+from zero_cli._worlds import agents_of, OWN_APPS
+from zero_envs import known_environments
+
+from . import workspace
+
+
+TEXT = (workspace.ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+
+
+def item(start: str) -> set[str]:
+    """What stands in backticks in the item that begins so."""
+    (said,) = re.findall(rf"^- \*\*{start}(.*?)(?=^- |^#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`([^`]+)`", said))
+
+
+def test_the_environments_that_nobody_plays():
+    known = known_environments()
+    idle = {name for name, facts in known.items() if not agents_of(facts)} - {*OWN_APPS}
+    assert idle == {name for name in item("Hidden states") if "/" in name}
+    short = {name.partition("/")[2] for name in known}
+    refused = item("Three or more players") | item("More than 4 096")
+    assert len(refused) == 8 and not refused & short
+
+
+def test_the_agents_that_there_are():
+    agents = {
+        name
+        for name, value in vars(zero_train).items()
+        if isinstance(value, type)
+        and issubclass(value, zero_train.AbstractAgent)
+        and not name.startswith("Abstract")
+    }
+    assert agents == item("Three agents")
+
+
+def test_the_players_that_come_with_the_apps():
+    named = set()
+    for app in APPS.values():
+        assert app.players is not None
+        for path in app.players.rglob("*.safetensors"):
+            player = path.relative_to(app.players).with_suffix("").as_posix()
+            named.add(app.name if player == "pretrained" else player)
+    assert named == item("Six players") and len(named) == 6
