@@ -5,6 +5,7 @@ Every session has an environment of its own under `.nox`; nothing has to be set 
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tomllib
@@ -351,7 +352,13 @@ def accelerators(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The site, into site/. `-- serve` shows it while it is written."""
+    """The site, into site/, whose index.html opens from disk and fetches nothing from elsewhere.
+    `-- serve` shows it while it is written."""
     sync(session, "docs", packages=False)
     session.env["NO_MKDOCS_2_WARNING"] = "1"
     session.run("mkdocs", *(session.posargs or ["build", "--strict"]))
+    for page in (ROOT / "site").rglob("*.html"):
+        html = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|link|img|iframe)\b[^>]*"(?:https?:)?//[^>]*>', html)
+        if fetched:
+            session.error(f"{page} fetches {fetched[0]}; give a file of docs/ instead.")

@@ -19,6 +19,7 @@ def test_the_networks_of_the_page():
         ("action", "values"),
         ("logits", "qvalues"),
         ("policies", "carry"),
+        ("logits", "value"),
     )
     for block, found in zip(blocks, names, strict=True):
 
@@ -33,3 +34,4 @@ def test_the_networks_of_the_page():
     assert shapes[0] == [(32, 4), (32,)] and shapes[1] == [(32, 6), (32, 2)]
     assert shapes[2] == [(4, 51), (4,)]
     assert (20, 4) in shapes[3] and (32,) in shapes[3]
+    assert shapes[4] == [(7,), ()]

@@ -35,8 +35,8 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
     This is the proportional prioritised experience replay of Schaul et al. 2016
     (https://arxiv.org/abs/1511.05952). Window i is drawn with probability
-    $P(i) = p_i^\alpha / \sum_k p_k^\alpha$ (eq. 1) and has the importance weight
-    $w_i = (N P(i))^{-\beta} / \max_j w_j$ (section 3.4). A new window gets the highest priority
+    `P(i) = p[i]**alpha / sum(p**alpha)` (eq. 1) and has the importance weight
+    `w[i] = (N * P(i))**-beta / max(w)` (section 3.4). A new window gets the highest priority
     so far, at least 1 (algorithm 1).
 
     The rows lie in a [`zero_memory.TrajectoryBuffer`][]. The priorities are not flashbax's:
