@@ -53,7 +53,7 @@ class Export(AbstractPlayerCommand):
         trained = self.load(app)
         exported = export_network(trained, self.batch, self.platforms)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / _NETWORK).write_bytes(exported.serialize())
+        write_whole(self.out / _NETWORK, bytes(exported.serialize()))
         save_player(self.out / _PARAMETERS, app, trained)
         write_whole(self.out / "README.md", _readme(app, trained, exported))
         print(f"The player is in {self.out}; its README.md says how to call it")

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -20,9 +21,11 @@ from jaxtyping import Array, PyTree
 from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
-from .. import AbstractActor, Checkpoints, Loop, read_lines
+from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
 from .._checkpoint import check_leaves, spec
+from .._disk import write_whole
 from .._learning import with_arrays
+from .._run import differences
 from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
 from ._errors import UsageError, warn
@@ -32,6 +35,8 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: What a file of a player is called after its name.
 SUFFIX = ".safetensors"
+#: The entry of its metadata that protects the others, and the arrays.
+_DIGEST = "digest"
 #: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"
 
@@ -85,6 +90,9 @@ def load(
     loop = built(app, config)
     saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
     step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
+    trained_with, path = saved.about(step).get("config", {}), pathlib.Path(run) / "config.json"
+    if different := differences(read_json(path), trained_with, trained_with.keys()):
+        warn(f"{path} is not what the player of step {step} was trained with: {different}.")
     return Trained(config, loop, player_of(loop, arrays), step, _origin(pathlib.Path(run), step))
 
 
@@ -161,7 +169,8 @@ def save_player(
         "strength": list(strength),
     }
     arrays = {name: _stored(x, half) for name, x in named(_arrays(trained.player))}
-    path.write_bytes(save(arrays, {name: json.dumps(value) for name, value in about.items()}))
+    said = {name: json.dumps(value) for name, value in about.items()}
+    write_whole(path, save(arrays, {**said, _DIGEST: _digest(arrays, said)}))
 
 
 def app_of_file(file: pathlib.Path) -> str | None:
@@ -173,11 +182,23 @@ def app_of_file(file: pathlib.Path) -> str | None:
         return None
 
 
+def _digest(arrays: Mapping[str, np.ndarray], said: Mapping[str, str]) -> str:
+    """A checksum of a file's arrays and of what it says about them."""
+    found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
 def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Config]:
     try:
         with safe_open(file, framework="np") as stored:
-            about = {name: json.loads(text) for name, text in (stored.metadata() or {}).items()}
+            said = dict(stored.metadata() or {})
             arrays = {name: stored.get_tensor(name) for name in stored.keys()}
+        # Older versions wrote none.
+        if said.pop(_DIGEST, None) not in (None, _digest(arrays, said)):
+            raise ValueError("it is damaged, and not what was written")
+        about = {name: json.loads(text) for name, text in said.items()}
         fields = complete(app.config, about["config"])
         if about["app"] != app.name:
             raise ValueError(f"it is of `{about['app']}`")
