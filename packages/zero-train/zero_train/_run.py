@@ -1,5 +1,6 @@
 """A run: its folder, its metrics, and signals to stop."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -118,6 +119,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             write_whole(path / _CONFIG, json.dumps(given, indent=2) + "\n")
         except OSError as e:
+            if made:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
             raise _unwritable(path, e) from e
         return cls(path, given, made=made)
 

@@ -46,8 +46,8 @@ class AbstractPlayerCommand(AbstractCommand):
     """A command about a trained player."""
 
     run: tyro.conf.Positional[str] = PRETRAINED
-    """The folder of a run, a file of a player, or the name of one that comes with the command; by
-    default such a one."""
+    """The folder of a run, RUN@STEP or RUN@best for an earlier player of it, a file of a player, or
+    the name of one that comes with the command; by default such a one."""
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
 
@@ -62,20 +62,22 @@ class AbstractPlayerCommand(AbstractCommand):
     @property
     def folder(self) -> pathlib.Path:
         """Where files about the player are written: into its run, or else here."""
-        path = pathlib.Path(self.run)
+        path, _ = which_player(self.run)
         return path if path.is_dir() else pathlib.Path()
 
 
 def load(
     app: App[Config], run: str | os.PathLike[str] = PRETRAINED, *, run_code: bool = False
 ) -> Trained[Config]:
-    """A trained player: the newest of a run. Where its parameters are damaged a warning says so,
+    """A trained player: the newest of a run, or another one that it has kept, which are the first
+    one and all that it evaluated. Where the parameters of the newest are damaged a warning says so,
     and the ones before are loaded.
 
     **Arguments:**
 
-    - `run`: the folder of a run, a file that `export` wrote, or the name of a player that comes
-        with the app, as [`zero_train.app.player_file`][] takes it.
+    - `run`: the folder of a run, `RUN@STEP` or `RUN@best` as [`zero_train.app.which_player`][]
+        takes them, a file that `export` wrote, or the name of a player that comes with the app, as
+        [`zero_train.app.player_file`][] takes it.
     - `run_code`: whether code that its configuration names may be run. Nothing else that is loaded
         is run.
 
@@ -86,14 +88,62 @@ def load(
     file = file_of(app, run)
     if file is not None:
         return _read(app, file, run_code)
-    config = load_config(app.config, run, app.name, run_code=run_code)
+    folder, step = which_player(run)
+    config = load_config(app.config, folder, app.name, run_code=run_code)
     loop = built(app, config)
-    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
-    step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
-    trained_with, path = saved.about(step).get("config", {}), pathlib.Path(run) / "config.json"
+    saved, shapes = Checkpoints(folder / "parameters", keep=None), player_shapes(loop)
+    if step is None:
+        step, arrays = saved.restore_latest(shapes, tell=warn)
+    else:
+        arrays = saved.restore(shapes, step=step)
+    trained_with, path = saved.about(step).get("config", {}), folder / "config.json"
     if different := differences(read_json(path), trained_with, trained_with.keys()):
         warn(f"{path} is not what the player of step {step} was trained with: {different}.")
-    return Trained(config, loop, player_of(loop, arrays), step, _origin(pathlib.Path(run), step))
+    return Trained(config, loop, player_of(loop, arrays), step, _origin(folder, step))
+
+
+def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]:
+    """The path that is meant, and for `RUN@STEP` and `RUN@best` the step of the player.
+
+    The best is the player with the highest Elo rating where the run has elo.json, and else with the
+    highest score, rate of wins or mean return, whichever comes first in the first line of its
+    evaluation; of equals it is the later one. The best of many evaluations is partly so by luck.
+
+    **Raises:** [`zero_train.app.UsageError`][] where what follows `@` is neither, or `best` where
+    no player was evaluated.
+    """
+    path = pathlib.Path(run)
+    name, _, which = str(run).rpartition("@")
+    if path.exists() or not name or not pathlib.Path(name).is_dir():
+        return path, None
+    if which == "best":
+        return pathlib.Path(name), _best(pathlib.Path(name))
+    if not which.isdecimal():
+        raise UsageError(f"{run} was given; after {name}@ give the number of a step, or best.")
+    return pathlib.Path(name), int(which)
+
+
+def _best(folder: pathlib.Path) -> int:
+    strengths: dict[int, float] = {}
+    elo = folder / "elo.json"
+    if elo.exists():
+        try:
+            rated = [(row["step"], float(row["elo"])) for row in read_json(elo)["players"]]
+        except (KeyError, TypeError) as e:
+            raise UsageError(f"{elo} is damaged: it lacks {e}; --resume writes it again.") from e
+        strengths = {step: rating for step, rating in rated if step is not None}
+    else:
+        for row in read_lines(folder / "evaluations.jsonl"):
+            measured = next((row[name] for name in _STRENGTHS if row.get(name) is not None), None)
+            if measured is not None:
+                strengths.setdefault(row["step"], measured)
+    if not strengths:
+        raise UsageError(f"{folder}@best was given, and no player of {folder} was evaluated yet.")
+    return max(strengths, key=lambda step: (strengths[step], step))
+
+
+#: What an evaluation may measure of a player, of which more is better.
+_STRENGTHS = "score", "win_rate", "return_mean"
 
 
 def player_names(app: App[Any]) -> list[str]:
@@ -133,7 +183,7 @@ def player_file(
 def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
     """The file of a player that is meant, this one or one that comes with the app; `None` for the
     folder of a run."""
-    path = pathlib.Path(run)
+    path, _ = which_player(run)
     if path.exists():
         return path if path.is_file() else None
     return player_file(app, str(run)) if has_player(app, str(run)) else None
@@ -142,7 +192,7 @@ def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
 def has_player(app: App[Any], name: str) -> bool:
     """Whether [`zero_train.app.load`][] has something to look into: a path that exists, or the name
     of a player that comes with the app."""
-    return pathlib.Path(name).exists() or name in (*player_names(app), PRETRAINED)
+    return which_player(name)[0].exists() or name in (*player_names(app), PRETRAINED)
 
 
 def save_player(
