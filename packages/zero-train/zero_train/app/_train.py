@@ -30,6 +30,7 @@ from .. import (
     Loop,
     LoopState,
     read_lines,
+    RunError,
     RunFolder,
     step,
     StopSignal,
@@ -387,7 +388,13 @@ class _Record:
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
-        self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
+        try:
+            self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
+        except (LookupError, TypeError) as e:
+            if not evaluations:
+                raise
+            log = self._folder.path / "evaluations.jsonl"
+            raise RunError(f"{log} has lines of another kind ({e!r}); put a copy back.") from e
 
     def _stored_totals(self) -> dict[str, int]:
         """The totals after the steps that are done. Older versions had them in the log alone."""
@@ -444,9 +451,7 @@ class _Record:
         This takes as long as copying them; threads write."""
         with self._pacing.saving(self.done):
             self._save(self._parameters, player_arrays(self._loop, state.agent))
-            self._save(
-                self._checkpoints, state, totals=self._totals, logs=dict(self._folder.written)
-            )
+            self._save(self._checkpoints, state, totals=self._totals, logs=self._folder.written)
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
