@@ -1,6 +1,5 @@
 """Boards without a safe cell, and the predictions of a network for them."""
 
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int8, PRNGKeyArray
 
 from zero_envs import Minesweeper
-from zero_train import FeatureEvaluator
+from zero_train import FeatureEvaluator, read_json
 from zero_train.app import picture
 
 from ._game import Game
@@ -70,9 +69,9 @@ def opinions(
 def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Drawings of the boards of a run for its report."""
     path = pathlib.Path(folder) / FILE
-    for row in json.loads(path.read_text()) if path.exists() else []:
-        board = np.asarray(row["board"])
-        exact, believed = (np.asarray(row[name]) for name in ("exact", "believed"))
+    for row in read_json(path) if path.exists() else []:
+        board = np.asarray(row["board"], np.int8)
+        exact, believed = (np.asarray(row[name], np.float64) for name in ("exact", "believed"))
         off = float(np.max(np.abs(exact - believed)))
         wide = (board.shape[1] + 1) * _CELL
         drawn = _drawn(board, exact, None, 0) + _drawn(board, believed, row["cell"], wide)

@@ -1,8 +1,8 @@
 """The report of a run: one HTML page."""
 
-import json
 from typing import Any
 
+from zero_train import read_json
 from zero_train.app import (
     chart,
     charts,
@@ -19,7 +19,7 @@ from zero_train.app import (
 def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     """The figures and sections of the report."""
     elo = run.folder / "elo.json"
-    players = json.loads(elo.read_text())["players"] if elo.exists() else []
+    players = read_json(elo)["players"] if elo.exists() else []
     learning = imitation(
         run,
         value_loss="Half the squared error of the predicted outcome.",

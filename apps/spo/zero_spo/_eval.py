@@ -28,6 +28,7 @@ from zero_train.app import (
     EvaluationResult,
     measure,
     RunFiles,
+    which_player,
 )
 
 from ._config import Config
@@ -61,7 +62,7 @@ class Eval(AbstractPlayerCommand):
                 max_moves=longest_episode(env),
                 key=jr.key(self.seed),
             ),
-            **_training(pathlib.Path(self.run), trained.step),
+            **_training(which_player(self.run)[0], trained.step),
         }
         if self.json:
             print(json_text.dumps(row))

@@ -21,6 +21,7 @@ from zero_train.app import (
     stored_config,
     Trained,
     UsageError,
+    which_player,
 )
 
 from ._build import build_loop
@@ -74,7 +75,7 @@ def player_of(run: str) -> tuple[App[Any], str]:
 
     **Raises:** [`zero_train.app.UsageError`][] where there is none.
     """
-    path = pathlib.Path(run)
+    path, _ = which_player(run)
     if path.is_file() and (name := app_of_file(path)) in APPS:
         return APPS[name], run
     if not path.exists() and run in OWN_APPS:
@@ -83,13 +84,13 @@ def player_of(run: str) -> tuple[App[Any], str]:
         if not path.exists() and has_player(app, run):
             return app, run
         with contextlib.suppress(UsageError):
-            stored_config(app.config, run, app.name)
+            stored_config(app.config, path, app.name)
             return app, run
     if (path / "config.json").is_file():
         raise UsageError(
             f"{path / 'config.json'} is the configuration of no app; give the folder of a run."
         )
-    raise UsageError(f"{run} holds no run (no config.json); give the folder of a run.")
+    raise UsageError(f"{path} holds no run (no config.json); give the folder of a run.")
 
 
 def pretrained(env: str = "pgx/connect_four") -> Trained[Any]:

@@ -87,6 +87,24 @@ def test_the_page_and_what_is_printed(two, capsys):
     assert page.count("<svg") == 6 and "<script" not in page
 
 
+def test_what_runs_are_called_and_hold_is_text(two, capsys):
+    """In names of folders, keys and values: no markup of pages, of the terminal or of charts."""
+    folder, _ = two
+    evil = "<script>alert('1')</script>\"><img src=x onerror=alert(1)>[/b]$\\frac{"
+    called = "<script>\"'[b]$\\frac{"
+    for name in "ab":
+        mine = (folder / name).rename(folder / f"{called}{name}")
+        (mine / "config.json").write_text(json.dumps({"env": f"{evil}{name}", evil: name}))
+        _lines(mine / "metrics.jsonl", [{"step": n, "loss": n, evil: n} for n in range(9)])
+        row = {"games": 9, "score": 0.5, "score_low": 0.4, "score_high": 0.6, evil: evil}
+        _lines(mine / "evaluations.jsonl", [{"step": 9, "agent": evil, "opponent": evil, **row}])
+    Compare((f"{folder}/{called}a", f"{folder}/{called}b"), out=folder / "page.html")(_APP)
+    page, said = (folder / "page.html").read_text(), capsys.readouterr().out
+    assert "<script" not in page and "<img" not in page
+    assert page.count("&lt;script&gt;") > 9 and "[/b]$\\frac{" in page
+    assert "[/b]" in said
+
+
 @pytest.mark.parametrize(
     "names, message",
     [

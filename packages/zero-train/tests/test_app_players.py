@@ -1,11 +1,13 @@
 """Trained players in files: written, read, shipped, exported, and learned on from."""
 
 import dataclasses
+import gc
 import inspect
 import json
 import os
 import pathlib
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -47,6 +49,7 @@ from zero_train.app import (
 )
 
 from .actor_critics import apart, assert_same, FEATURES, Moments, mpo, spo
+from .damages import flip
 from .nim_agent import nim_agent, nim_loop
 
 
@@ -177,6 +180,23 @@ def test_files_that_are_no_player_get_one_line(app, folder, tmp_path):
         with pytest.raises((UsageError, CheckpointError)) as caught:
             load(app, path)
         assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_every_bit_of_a_file_is_checked(app, tmp_path):
+    """As far as it says anything: some names are not of use, and JSON has spaces."""
+    path, randomly, refused = tmp_path / "a.safetensors", random.Random(0), 0
+    wanted = arrays(load(app, player_file(app)).player)
+    for _ in range(200):
+        path.write_bytes(player_file(app).read_bytes())
+        flip(path, randomly)
+        try:
+            found = arrays(load(app, path).player)
+        except (UsageError, CheckpointError) as e:
+            assert "\n" not in str(e) and str(path) in str(e)
+            refused += 1
+        else:
+            assert all(x.tobytes() == y.tobytes() for x, y in zip(found, wanted, strict=True))
+    assert refused > 190
 
 
 def test_training_begins_with_a_players_parameters(app, folder, tmp_path):
@@ -312,6 +332,7 @@ def test_no_file_of_a_run_is_unpickled(app, folder, tmp_path):
         assert not loot.exists(), name
         tried += 1
     assert tried > 20
+    gc.collect()
 
 
 def copy_of(folder: pathlib.Path, to: pathlib.Path) -> None:
@@ -368,6 +389,19 @@ def test_the_report_shows_names_and_never_runs_them(app, folder, tmp_path):
 
 
 # Configurations of other versions.
+
+
+def test_a_configuration_that_players_were_not_trained_with_is_named(app, folder, tmp_path, capsys):
+    copy_of(folder, tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    file.write_text(file.read_text().replace('"seed": 5', '"seed": 7'))
+    assert load(app, tmp_path / "run").config.seed == 7
+    said = capsys.readouterr().err
+    assert f"{file} is not what the player of step 3 was trained with: seed 7 (stored: 5)" in said
+    # A run may be resumed with other intervals between its checkpoints.
+    file.write_text(file.read_text().replace('"seed": 7', '"seed": 5').replace('y": 2', 'y": 0'))
+    assert load(app, tmp_path / "run").config.checkpoint_every == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_of_a_newer_version_is_refused_by_name(app, folder, tmp_path):

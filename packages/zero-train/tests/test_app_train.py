@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -46,6 +47,7 @@ from zero_train.app import (
     with_simulations,
 )
 
+from .damages import flip
 from .nim_agent import nim_agent, nim_loop
 
 
@@ -397,6 +399,49 @@ def test_parameters_that_were_not_saved_with_their_checkpoint_are_saved_later(
     shutil.rmtree(tmp_path / "run" / "parameters" / "00000008")
     go(tmp_path / "run", resume=True)
     assert Checkpoints(tmp_path / "run" / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
+
+
+def _without_the_first_line(log: pathlib.Path) -> None:
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[1:]))
+
+
+def _with_another_digit(log: pathlib.Path) -> None:
+    log.write_text(re.sub(r"\d", lambda m: "2" if m[0] == "1" else "1", log.read_text(), count=1))
+
+
+@pytest.mark.parametrize(
+    "damage", [pathlib.Path.unlink, _without_the_first_line, _with_another_digit]
+)
+def test_a_log_that_is_not_what_was_written_is_named(
+    app, go, undisturbed, tmp_path, capsys, damage
+):
+    """Also where each of its lines can be read. What is logged later is as if it were whole."""
+    mine = tmp_path / "run"
+    shutil.copytree(undisturbed, mine)
+    shutil.rmtree(mine / "checkpoints" / "00000008")
+    logs = [mine / f"{name}.jsonl" for name in ("metrics", "timings", "evaluations", "starts")]
+    for log in logs:
+        damage(log)
+    go(mine, resume=True)
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if f"{mine}/" in line and "up to step 4" in line] == said
+    assert all(f"{log} is damaged" in line for log, line in zip(logs, said, strict=True))
+    later = [lines(folder)[0].splitlines()[-4:] for folder in (mine, undisturbed)]
+    assert later[0] == later[1]
+    assert eqx.tree_equal(load(app, mine).player, load(app, undisturbed).player)
+
+
+def test_a_damaged_player_is_saved_again(go, app, undisturbed, tmp_path, capsys):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    file = max((tmp_path / "run" / "parameters" / "00000008" / "arrays").rglob("*/*"))
+    flip(file, random.Random(0))
+    go(tmp_path / "run", resume=True)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "00000008 is damaged: arrays/" in said
+    assert "It is saved again" in said
+    found, wanted = (load(app, folder) for folder in (tmp_path / "run", undisturbed))
+    assert (found.step, capsys.readouterr().err) == (8, "")
+    assert eqx.tree_equal(found.player, wanted.player)
 
 
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(go, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@ import functools as ft
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import threading
@@ -16,6 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import zero_train._checkpoint as implementation
 from zero_train import CheckpointError, Checkpoints
+
+from .damages import cut, DAMAGES, flip
 
 
 def _state() -> dict:
@@ -217,26 +220,14 @@ def test_damage_is_named(copy):
         copy.restore(_state())
 
 
-def _flip(path: pathlib.Path, rng: np.random.Generator) -> None:
-    content = bytearray(path.read_bytes())
-    if content:
-        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
-    path.write_bytes(content or b"\0")
-
-
 def _damages(folder: pathlib.Path) -> list[tuple[str, Callable[[pathlib.Path], None]]]:
     """Whatever may happen to a checkpoint's files: what it is, and how to do it to a copy."""
     found = []
     for name in sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file()):
-        flips = 40 if name.name == "manifest.json" else 2
-        for seed in range(flips):
-            rng = np.random.default_rng(seed)
-            found.append((f"flip {name}", lambda at, n=name, rng=rng: _flip(at / n, rng)))
-        found.append((f"delete {name}", lambda at, n=name: (at / n).unlink()))
-        found.append((f"empty {name}", lambda at, n=name: (at / n).write_bytes(b"")))
-        cut = lambda at, n=name: (at / n).write_bytes((at / n).read_bytes()[:-1] or b"\0")
-        found.append((f"cut {name}", cut))
-        found.append((f"folder {name}", lambda at, n=name: ((at / n).unlink(), (at / n).mkdir())))
+        more = (flip,) * 40 if name.name == "manifest.json" else (flip, cut)
+        for seed, damage in enumerate((*DAMAGES, *more)):
+            use = lambda at, n=name, d=damage, s=seed: d(at / n, random.Random(s))
+            found.append((f"{damage.__name__} {name}", use))
     return found
 
 
@@ -306,6 +297,21 @@ def test_a_manifest_that_lacks_an_entry_is_damaged(copy, read_once):
     # Another spelling of the same manifest is the same manifest.
     path.write_text(json.dumps(manifest))
     _assert_same(copy.restore(_state()), _state())
+
+
+def test_what_is_said_about_a_checkpoint_is_kept_with_it(copy):
+    """As it was when it was saved, with the state being written meanwhile."""
+    said = {"games": np.int32(3), "shape": (8, 8)}
+    copy.save(9, _state(), about=said, wait=False)
+    said["games"] = 4
+    copy.finish()
+    assert copy.about(9) == {"games": 3, "shape": [8, 8]} and copy.about(7) == {}
+    with pytest.raises(CheckpointError, match="Checkpoint 8 was not found"):
+        copy.about(8)
+    manifest = copy.directory / "00000009" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"games": 3', '"games": 5'))
+    with pytest.raises(CheckpointError, match="00000009 is damaged: manifest.json is not what was"):
+        copy.about(9)
 
 
 def test_a_checkpoint_under_another_step_is_damaged(copy):

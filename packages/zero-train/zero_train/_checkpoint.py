@@ -10,7 +10,8 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from ._disk import (
     to_disk,
     together,
 )
+from ._lines import plain
 
 
 _FILE = "manifest.json"
@@ -45,10 +47,12 @@ class Damage(Exception):
     """A checkpoint differs from what was written. The message says which one, and how."""
 
 
-def write_manifest(folder: pathlib.Path, step: int, leaves: list[dict[str, Any]]) -> None:
-    """Writes the manifest of the checkpoint in `folder`: its step, its files, and the `path` and
-    `spec` of each leaf."""
-    manifest = {"step": step, "leaves": leaves, "files": inventory(folder)}
+def write_manifest(
+    folder: pathlib.Path, step: int, leaves: list[dict[str, Any]], about: Any = None
+) -> None:
+    """Writes the manifest of the checkpoint in `folder`: its step, its files, the `path` and `spec`
+    of each leaf, and what is said about it."""
+    manifest = {"step": step, "leaves": leaves, "files": inventory(folder), "about": about or {}}
     manifest[_DIGEST] = _digest(manifest)
     (folder / _FILE).write_text(json.dumps(manifest, indent=1))
 
@@ -180,11 +184,19 @@ class Checkpoints:
         """The last saved step, or `None`."""
         return max(self._folders(), default=None)
 
-    def save(self, step: int, state: PyTree, *, wait: bool = True) -> None:
+    def save(
+        self,
+        step: int,
+        state: PyTree,
+        *,
+        about: Mapping[str, Any] = types.MappingProxyType({}),
+        wait: bool = True,
+    ) -> None:
         """Saves `state` as `step`, replacing a checkpoint of the same step.
 
         **Arguments:**
 
+        - `about`: what JSON can hold, for the method `about`.
         - `wait`: whether to return when the checkpoint is on disk. Without it a thread writes what
             was copied of `state`, which may be donated or changed as soon as this returns; `finish`
             and the next `save` wait for it. What any folder was given first is on disk first.
@@ -193,7 +205,7 @@ class Checkpoints:
         save before that this one waited for. Earlier checkpoints are untouched.
         """
         self.finish()
-        leaves, specs = _flatten(state)
+        (leaves, specs), said = _flatten(state), plain(about)
         size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{step:08d}.tmp"
         with self._complained(step, temporary, size):
@@ -209,7 +221,7 @@ class Checkpoints:
             with self._complained(step, temporary, size):
                 written()
                 if is_writer():
-                    write_manifest(temporary, step, specs)
+                    write_manifest(temporary, step, specs, said)
                     to_disk(temporary)
                     self._commit(step, temporary)
                 together("Checkpoints.end")
@@ -319,6 +331,17 @@ class Checkpoints:
             else:
                 restored.append(jax.random.wrap_key_data(arrays[_label(index)], impl=impl))
         return jax.tree.unflatten(treedef, restored)
+
+    def about(self, step: int) -> dict[str, Any]:
+        """What `save` was given about the state of this step, protected as the state is.
+
+        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, or its
+        manifest is missing or damaged.
+        """
+        try:
+            return read_manifest(self._folders()[self._step(step)], step).get("about", {})
+        except Damage as e:
+            raise CheckpointError(f"{e}. Put a copy of it back.") from e
 
     def rewind(self, step: int) -> None:
         """Removes the checkpoints after `step`, which a resumed run saves again."""

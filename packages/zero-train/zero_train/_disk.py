@@ -75,11 +75,11 @@ def _meeting(name: str) -> str:
     return f"zero_train/{name}/{next(_meetings[name])}"
 
 
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """Replaces the file atomically: a reader sees the old text or the new."""
+def write_whole(path: pathlib.Path, content: str | bytes) -> None:
+    """Replaces the file atomically: a reader sees what it had or the new content."""
     written = temporary(path)
     try:
-        written.write_text(text)
+        written.write_bytes(content.encode() if isinstance(content, str) else content)
         sync(written)
         written.replace(path)
     finally:

@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,11 +60,17 @@ class JsonLines:
     `metrics.00001.jsonl`, the next time `metrics.00002.jsonl`, and a new `metrics.jsonl` begins.
     [`zero_train.read_lines`][] and [`zero_train.cut_lines`][] take all of them for one. No line is
     ever removed for lack of room.
+
+    **Attributes:**
+
+    - `path`: as given.
+    - `written`: how many bytes all files of the log have, and their CRC-32.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = pathlib.Path(path)
         self._open()
+        self.written = measured(self.path)
 
     def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
@@ -72,14 +79,16 @@ class JsonLines:
         **Raises:** [`zero_train.RunError`][] where the file cannot be written.
         """
         rows = (plain({"step": step, **row}) for row in metrics)
-        lines = [json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows]
+        text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
         try:
             if self._file.tell() >= PART:
                 self._set_aside()
-            self._file.write("".join(lines))
+            self._file.write(text)
             self._file.flush()
         except OSError as e:
             raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+        size, value = self.written
+        self.written = size + len(text), zlib.crc32(text.encode(), value)  # JSON writes ASCII
 
     def close(self) -> None:
         """Closes the file."""
@@ -104,6 +113,16 @@ def files_of(path: pathlib.Path) -> list[pathlib.Path]:
     """The files of a log that are there, in the order of their lines; `path` itself is the last."""
     grown = path.parent.glob(f"{path.stem}.{5 * '[0-9]'}{path.suffix}")
     return [*sorted(grown), *([path] if path.exists() else [])]
+
+
+def measured(path: pathlib.Path, size: int | None = None) -> tuple[int, int]:
+    """The bytes of a log, or the first `size` of them, and their CRC-32."""
+    count, value = 0, 0
+    for file in files_of(path):
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20 if size is None else min(1 << 20, size - count)):
+                count, value = count + len(block), zlib.crc32(block, value)
+    return count, value
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -1,5 +1,6 @@
 """A run: its folder, its metrics, and signals to stop."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -8,7 +9,7 @@ import pathlib
 import shutil
 import signal
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -17,7 +18,16 @@ import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
 from ._disk import children, is_writer, temporary, together, write_whole
-from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, read_json, RunError
+from ._lines import (
+    cut_lines,
+    files_of,
+    JsonLines,
+    measured,
+    numpy_of,
+    plain,
+    read_json,
+    RunError,
+)
 
 
 class NonFiniteError(ValueError):
@@ -109,6 +119,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             write_whole(path / _CONFIG, json.dumps(given, indent=2) + "\n")
         except OSError as e:
+            if made:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
             raise _unwritable(path, e) from e
         return cls(path, given, made=made)
 
@@ -176,6 +189,20 @@ class RunFolder:
             cut_lines(lines.path, step)
             self._lines[name] = JsonLines(lines.path)
         together("RunFolder.rewind")
+
+    @property
+    def written(self) -> dict[str, tuple[int, int]]:
+        """The bytes of each log so far, and their CRC-32; empty where another process writes."""
+        return {name: lines.written for name, lines in self._lines.items()}
+
+    def changed(self, written: Mapping[str, Sequence[int]]) -> list[pathlib.Path]:
+        """The logs that do not begin with what they had when `written` was taken: lines of them
+        were changed or lost."""
+        return [
+            lines.path
+            for name, lines in self._lines.items()
+            if name in written and measured(lines.path, written[name][0]) != tuple(written[name])
+        ]
 
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """Writes the metrics and the timings of one step."""
@@ -339,18 +366,22 @@ def _stored(path: pathlib.Path) -> dict[str, Any]:
 def _check_config(
     path: pathlib.Path, given: dict[str, Any], stored: dict[str, Any], may_differ: Collection[str]
 ) -> None:
-    keys = sorted(given.keys() | stored.keys())
-    absent = object()
-    differences = [
-        f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})"
-        for key in keys
-        if key not in may_differ and given.get(key, absent) != stored.get(key, absent)
-    ]
-    if differences:
+    keys = (given.keys() | stored.keys()) - set(may_differ)
+    if different := differences(given, stored, keys):
         raise RunError(
             f"The run in {path} has another configuration than the one given: "
-            f"{', '.join(differences)}. Give the stored values, or another folder."
+            f"{different}. Give the stored values, or another folder."
         )
+
+
+def differences(given: dict[str, Any], stored: dict[str, Any], keys: Collection[str]) -> str:
+    """The values of these keys that are not the stored ones, as a list of words."""
+    absent = object()
+    return ", ".join(
+        f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})"
+        for key in sorted(keys)
+        if given.get(key, absent) != stored.get(key, absent)
+    )
 
 
 def _shown(config: dict[str, Any], key: str) -> str:

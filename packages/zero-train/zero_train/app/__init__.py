@@ -97,6 +97,7 @@ from ._players import (
     player_file as player_file,
     PRETRAINED as PRETRAINED,
     save_player as save_player,
+    which_player as which_player,
 )
 from ._report import (
     chart as chart,

@@ -73,7 +73,7 @@ class Compare(AbstractCommand):
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
         runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))
         differing, figures = differences(runs), last_figures(runs)
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False, emoji=False)
         if not console.is_terminal:
             console.width = 120
         _print(console, "Configuration", ["", *runs], differing)

@@ -1,5 +1,6 @@
 """`export`: a trained player for use without this package."""
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -53,10 +54,19 @@ class Export(AbstractPlayerCommand):
             raise UsageError(f"--out {self.out} is not empty; give another folder.")
         trained = self.load(app)
         exported = export_network(trained, self.batch, self.platforms)
-        self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / _NETWORK).write_bytes(exported.serialize())
-        save_player(self.out / _PARAMETERS, app, trained)
-        write_whole(self.out / "README.md", _readme(app, trained, exported))
+        made = not self.out.exists()
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_whole(self.out / _NETWORK, bytes(exported.serialize()))
+            save_player(self.out / _PARAMETERS, app, trained)
+            write_whole(self.out / "README.md", _readme(app, trained, exported))
+        except OSError:
+            for path in children(self.out):  # it was empty
+                path.unlink()
+            if made:
+                with contextlib.suppress(OSError):
+                    self.out.rmdir()
+            raise
         print(f"The player is in {self.out}; its README.md says how to call it")
 
 

@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
-from .._disk import temporary
+from .._disk import write_whole
 from ._errors import UsageError
 from ._page import page, text
 
@@ -241,18 +241,11 @@ def check_path(path: pathlib.Path | None) -> None:
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
     """Writes a film as a GIF, or as a page that loads nothing else, replacing an earlier file."""
-    written = temporary(path)
-    try:
-        if path.suffix == ".gif":
-            _write_gif(written, frames)
-        else:
-            written.write_text(page(path.stem, [player("", "", frames)]))
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
+    as_page = lambda: page(path.stem, [player("", "", frames)])
+    write_whole(path, _gif(frames) if path.suffix == ".gif" else as_page())
 
 
-def _write_gif(path: pathlib.Path, frames: Sequence[Frame]) -> None:
+def _gif(frames: Sequence[Frame]) -> bytes:
     from PIL import Image
 
     wide, high = (max(sizes) for sizes in zip(*(_size(frame.svg) for frame in frames), strict=True))
@@ -260,8 +253,9 @@ def _write_gif(path: pathlib.Path, frames: Sequence[Frame]) -> None:
     below = 32 if said else 8
     images = [Image.open(io.BytesIO(_png(frame, wide, high + below, zoom))) for frame in frames]
     first, *rest = [image.convert("RGB").quantize(64) for image in images]
+    written = io.BytesIO()
     first.save(
-        path,
+        written,
         format="GIF",
         save_all=True,
         append_images=rest,
@@ -269,6 +263,7 @@ def _write_gif(path: pathlib.Path, frames: Sequence[Frame]) -> None:
         loop=0,
         disposal=1,
     )
+    return written.getvalue()
 
 
 def _png(frame: Frame, wide: float, high: float, zoom: float) -> bytes:

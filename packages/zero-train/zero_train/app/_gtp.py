@@ -9,6 +9,7 @@ import functools as ft
 import io
 import itertools
 import math
+import pathlib
 import queue
 import re
 import sys
@@ -22,6 +23,7 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
+from .._disk import write_whole
 from ._game import expected, Game
 from ._record import read_record, write_record
 
@@ -181,8 +183,7 @@ class GtpEngine:
         if path is None:
             return text
         try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(f"{text}\n")
+            write_whole(pathlib.Path(path), f"{text}\n")
         except OSError as e:
             raise _GtpError("cannot save file") from e
         return ""

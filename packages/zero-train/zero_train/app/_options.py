@@ -19,6 +19,9 @@ from ._sinks import MISSING
 
 Config = TypeVar("Config")
 
+#: A resumed run may save more or less often; everything else must be as it was.
+MAY_DIFFER = ("checkpoint_every",)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -120,8 +123,7 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
         "config": dataclasses.asdict(config),
         "resume": options.resume,
         "absent": inherited(type(config), "absent"),
-        # A resumed run may save more or less often; everything else must be as it was.
-        "may_differ": ("checkpoint_every",),
+        "may_differ": MAY_DIFFER,
     }
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._disk import write_whole
 from ._game import Game
 from ._record import write_record
 from ._watch import is_plain
@@ -275,7 +276,7 @@ class Session:
     def _save(self, name: str) -> None:
         path = pathlib.Path(name).expanduser()
         try:
-            path.write_text(f"{write_record(self.game, self._seed)}\n", encoding="utf-8")
+            write_whole(path, f"{write_record(self.game, self._seed)}\n")
         except OSError as e:
             self._say(f"{path} cannot be written ({e.strerror}); give another file.")
         else:

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -20,9 +21,11 @@ from jaxtyping import Array, PyTree
 from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
-from .. import AbstractActor, Checkpoints, Loop, read_lines
+from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
 from .._checkpoint import check_leaves, spec
+from .._disk import write_whole
 from .._learning import with_arrays
+from .._run import differences
 from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
 from ._errors import UsageError, warn
@@ -32,6 +35,8 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: What a file of a player is called after its name.
 SUFFIX = ".safetensors"
+#: The entry of its metadata that protects the others, and the arrays.
+_DIGEST = "digest"
 #: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"
 
@@ -41,8 +46,8 @@ class AbstractPlayerCommand(AbstractCommand):
     """A command about a trained player."""
 
     run: tyro.conf.Positional[str] = PRETRAINED
-    """The folder of a run, a file of a player, or the name of one that comes with the command; by
-    default such a one."""
+    """The folder of a run, RUN@STEP or RUN@best for an earlier player of it, a file of a player, or
+    the name of one that comes with the command; by default such a one."""
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
 
@@ -57,20 +62,22 @@ class AbstractPlayerCommand(AbstractCommand):
     @property
     def folder(self) -> pathlib.Path:
         """Where files about the player are written: into its run, or else here."""
-        path = pathlib.Path(self.run)
+        path, _ = which_player(self.run)
         return path if path.is_dir() else pathlib.Path()
 
 
 def load(
     app: App[Config], run: str | os.PathLike[str] = PRETRAINED, *, run_code: bool = False
 ) -> Trained[Config]:
-    """A trained player: the newest of a run. Where its parameters are damaged a warning says so,
+    """A trained player: the newest of a run, or another one that it has kept, which are the first
+    one and all that it evaluated. Where the parameters of the newest are damaged a warning says so,
     and the ones before are loaded.
 
     **Arguments:**
 
-    - `run`: the folder of a run, a file that `export` wrote, or the name of a player that comes
-        with the app, as [`zero_train.app.player_file`][] takes it.
+    - `run`: the folder of a run, `RUN@STEP` or `RUN@best` as [`zero_train.app.which_player`][]
+        takes them, a file that `export` wrote, or the name of a player that comes with the app, as
+        [`zero_train.app.player_file`][] takes it.
     - `run_code`: whether code that its configuration names may be run. Nothing else that is loaded
         is run.
 
@@ -81,11 +88,62 @@ def load(
     file = file_of(app, run)
     if file is not None:
         return _read(app, file, run_code)
-    config = load_config(app.config, run, app.name, run_code=run_code)
+    folder, step = which_player(run)
+    config = load_config(app.config, folder, app.name, run_code=run_code)
     loop = built(app, config)
-    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
-    step, arrays = saved.restore_latest(player_shapes(loop), tell=warn)
-    return Trained(config, loop, player_of(loop, arrays), step, _origin(pathlib.Path(run), step))
+    saved, shapes = Checkpoints(folder / "parameters", keep=None), player_shapes(loop)
+    if step is None:
+        step, arrays = saved.restore_latest(shapes, tell=warn)
+    else:
+        arrays = saved.restore(shapes, step=step)
+    trained_with, path = saved.about(step).get("config", {}), folder / "config.json"
+    if different := differences(read_json(path), trained_with, trained_with.keys()):
+        warn(f"{path} is not what the player of step {step} was trained with: {different}.")
+    return Trained(config, loop, player_of(loop, arrays), step, _origin(folder, step))
+
+
+def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]:
+    """The path that is meant, and for `RUN@STEP` and `RUN@best` the step of the player.
+
+    The best is the player with the highest Elo rating where the run has elo.json, and else with the
+    highest score, rate of wins or mean return, whichever comes first in the first line of its
+    evaluation; of equals it is the later one. The best of many evaluations is partly so by luck.
+
+    **Raises:** [`zero_train.app.UsageError`][] where what follows `@` is neither, or `best` where
+    no player was evaluated.
+    """
+    path = pathlib.Path(run)
+    name, _, which = str(run).rpartition("@")
+    if path.exists() or not name or not pathlib.Path(name).is_dir():
+        return path, None
+    if which == "best":
+        return pathlib.Path(name), _best(pathlib.Path(name))
+    if not which.isdecimal():
+        raise UsageError(f"{run} was given; after {name}@ give the number of a step, or best.")
+    return pathlib.Path(name), int(which)
+
+
+def _best(folder: pathlib.Path) -> int:
+    strengths: dict[int, float] = {}
+    elo = folder / "elo.json"
+    if elo.exists():
+        try:
+            rated = [(row["step"], float(row["elo"])) for row in read_json(elo)["players"]]
+        except (KeyError, TypeError) as e:
+            raise UsageError(f"{elo} is damaged: it lacks {e}; --resume writes it again.") from e
+        strengths = {step: rating for step, rating in rated if step is not None}
+    else:
+        for row in read_lines(folder / "evaluations.jsonl"):
+            measured = next((row[name] for name in _STRENGTHS if row.get(name) is not None), None)
+            if measured is not None:
+                strengths.setdefault(row["step"], measured)
+    if not strengths:
+        raise UsageError(f"{folder}@best was given, and no player of {folder} was evaluated yet.")
+    return max(strengths, key=lambda step: (strengths[step], step))
+
+
+#: What an evaluation may measure of a player, of which more is better.
+_STRENGTHS = "score", "win_rate", "return_mean"
 
 
 def player_names(app: App[Any]) -> list[str]:
@@ -125,7 +183,7 @@ def player_file(
 def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
     """The file of a player that is meant, this one or one that comes with the app; `None` for the
     folder of a run."""
-    path = pathlib.Path(run)
+    path, _ = which_player(run)
     if path.exists():
         return path if path.is_file() else None
     return player_file(app, str(run)) if has_player(app, str(run)) else None
@@ -134,7 +192,7 @@ def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
 def has_player(app: App[Any], name: str) -> bool:
     """Whether [`zero_train.app.load`][] has something to look into: a path that exists, or the name
     of a player that comes with the app."""
-    return pathlib.Path(name).exists() or name in (*player_names(app), PRETRAINED)
+    return which_player(name)[0].exists() or name in (*player_names(app), PRETRAINED)
 
 
 def save_player(
@@ -161,7 +219,8 @@ def save_player(
         "strength": list(strength),
     }
     arrays = {name: _stored(x, half) for name, x in named(_arrays(trained.player))}
-    path.write_bytes(save(arrays, {name: json.dumps(value) for name, value in about.items()}))
+    said = {name: json.dumps(value) for name, value in about.items()}
+    write_whole(path, save(arrays, {**said, _DIGEST: _digest(arrays, said)}))
 
 
 def app_of_file(file: pathlib.Path) -> str | None:
@@ -173,11 +232,23 @@ def app_of_file(file: pathlib.Path) -> str | None:
         return None
 
 
+def _digest(arrays: Mapping[str, np.ndarray], said: Mapping[str, str]) -> str:
+    """A checksum of a file's arrays and of what it says about them."""
+    found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
 def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Config]:
     try:
         with safe_open(file, framework="np") as stored:
-            about = {name: json.loads(text) for name, text in (stored.metadata() or {}).items()}
+            said = dict(stored.metadata() or {})
             arrays = {name: stored.get_tensor(name) for name in stored.keys()}
+        # Older versions wrote none.
+        if said.pop(_DIGEST, None) not in (None, _digest(arrays, said)):
+            raise ValueError("it is damaged, and not what was written")
+        about = {name: json.loads(text) for name, text in said.items()}
         fields = complete(app.config, about["config"])
         if about["app"] != app.name:
             raise ValueError(f"it is of `{about['app']}`")

@@ -12,6 +12,7 @@ import jax.random as jr
 
 from .. import Checkpoints, RunError, RunFolder
 from ._app import App, write_report
+from ._errors import warn
 from ._film import player
 from ._players import load, player_of, player_shapes
 
@@ -81,7 +82,8 @@ _FIRST_REPORT, _REFRESH = 2.0, 60
 @contextlib.contextmanager
 def reported(app: App[Any], folder: RunFolder) -> Iterator[Report]:
     """Writes the report at the end. Where an error ends the run, that error is raised, and not
-    another one that the report may meet for the same reason, such as a full disk."""
+    another one that the report may meet for the same reason, such as a full disk. A damaged log
+    does not end the run."""
     report = Report(app, folder)
     if jax.process_index() > 0:
         yield report
@@ -92,4 +94,7 @@ def reported(app: App[Any], folder: RunFolder) -> Iterator[Report]:
         with contextlib.suppress(OSError, RunError):
             write_report(app, folder.path)
         raise
-    write_report(app, folder.path)
+    try:
+        write_report(app, folder.path)
+    except RunError as e:
+        warn(str(e))

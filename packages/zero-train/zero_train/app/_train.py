@@ -30,12 +30,13 @@ from .. import (
     Loop,
     LoopState,
     read_lines,
+    RunError,
     RunFolder,
     step,
     StopSignal,
     template,
 )
-from .._disk import of_writer, together
+from .._disk import is_writer, of_writer, together
 from .._lines import last_line
 from .._origin import origin_of
 from .._step import collect_half, fresh_agent, learn_half
@@ -44,7 +45,7 @@ from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
-from ._options import folder_of, Options
+from ._options import folder_of, MAY_DIFFER, Options
 from ._pacing import Pacing
 from ._players import (
     load,
@@ -360,6 +361,18 @@ class _Record:
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
         for kept in (self._checkpoints, self._parameters, self._folder):
             kept.rewind(self.done)
+        for log in self._folder.changed(self._checkpoints.about(self.done).get("logs", {})):
+            warn(
+                f"{log} is damaged: lines up to step {self.done} are not what was written, or "
+                "missing. The run goes on with the others; put a copy back to have them again."
+            )
+        if self.done in of_writer("player", self._parameters.steps()):
+            try:
+                self._player_of(self.done)
+            except CheckpointError as e:
+                if is_writer():
+                    warn(f"{e} It is saved again, from the checkpoint.")
+                self._parameters.rewind(self.done - 1)
         return state
 
     def start(self) -> None:
@@ -370,14 +383,24 @@ class _Record:
         steps = of_writer("saved", [store.steps() for store in stores])
         self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
         self._pacing = Pacing(self.config.checkpoint_every, self.done)
-        path = self._folder.path
-        before = last_line(path / "metrics.jsonl")
-        self._totals = {name: int(before[name]) if before else 0 for name in _COUNTS}
-        evaluations = of_writer("evaluations", read_lines(path / "evaluations.jsonl"))
+        self._totals = of_writer("totals", self._stored_totals())
+        evaluations = of_writer("evaluations", read_lines(self._folder.path / "evaluations.jsonl"))
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
-        self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
+        try:
+            self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
+        except (LookupError, TypeError) as e:
+            if not evaluations:
+                raise
+            log = self._folder.path / "evaluations.jsonl"
+            raise RunError(f"{log} has lines of another kind ({e!r}); put a copy back.") from e
+
+    def _stored_totals(self) -> dict[str, int]:
+        """The totals after the steps that are done. Older versions had them in the log alone."""
+        said = self._checkpoints.about(self.done).get("totals") if self.done else {}
+        said = last_line(self._folder.path / "metrics.jsonl") or {} if said is None else said
+        return {name: int(said.get(name, 0)) for name in _COUNTS}
 
     def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:
         """Logs a step.
@@ -428,7 +451,7 @@ class _Record:
         This takes as long as copying them; threads write."""
         with self._pacing.saving(self.done):
             self._save(self._parameters, player_arrays(self._loop, state.agent))
-            self._save(self._checkpoints, state)
+            self._save(self._checkpoints, state, totals=self._totals, logs=self._folder.written)
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
@@ -447,9 +470,10 @@ class _Record:
         self._parameters.finish()
         self._checkpoints.finish()
 
-    def _save(self, store: Checkpoints, state: PyTree[Array]) -> None:
+    def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
         if self.done not in self._saved[store]:
-            store.save(self.done, state, wait=False)
+            config = {k: v for k, v in self._folder.config.items() if k not in MAY_DIFFER}
+            store.save(self.done, state, about={"config": config, **about}, wait=False)
             self._saved[store].add(self.done)
 
     def _player_of(self, step: int) -> AbstractActor:
