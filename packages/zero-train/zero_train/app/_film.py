@@ -7,6 +7,7 @@ import html
 import io
 import json
 import math
+import os
 import pathlib
 import re
 import zlib
@@ -130,16 +131,14 @@ def _cells(console: Console, picture: RenderableType) -> Iterator[Iterator[tuple
 
 
 def _colours(style: Style) -> tuple[str, str | None]:
+    theme = DEFAULT_TERMINAL_THEME
     hexes = [
-        None if colour is None or colour.is_default else colour.get_truecolor(_THEME).hex
+        None if colour is None or colour.is_default else colour.get_truecolor(theme).hex
         for colour in (style.color, style.bgcolor)
     ]
     if style.reverse:
         return hexes[1] or "Canvas", hexes[0] or "currentColor"
     return hexes[0] or "currentColor", hexes[1]
-
-
-_THEME = DEFAULT_TERMINAL_THEME
 
 
 def _shape(letter: str, x: float, y: float) -> tuple[str, str] | None:
@@ -237,6 +236,8 @@ def check_path(path: pathlib.Path | None) -> None:
         raise UsageError(f"--save {path} was given; give a file that ends with .gif or .html.")
     if not path.parent.is_dir():
         raise UsageError(f"--save {path} was given, and there is no folder {path.parent}.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--save {path} cannot be written; give another file.")
 
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
@@ -265,7 +266,8 @@ def _write_gif(path: pathlib.Path, frames: Sequence[Frame]) -> None:
         format="GIF",
         save_all=True,
         append_images=rest,
-        duration=[max(20, round(1000 * frame.seconds)) for frame in frames],
+        # The format has 16 bits for hundredths of a second.
+        duration=[min(max(20, round(1000 * frame.seconds)), 655_350) for frame in frames],
         loop=0,
         disposal=1,
     )
