@@ -178,9 +178,9 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
         with safe_open(file, framework="np") as stored:
             about = {name: json.loads(text) for name, text in (stored.metadata() or {}).items()}
             arrays = {name: stored.get_tensor(name) for name in stored.keys()}
-        fields = complete(app.config, about["config"])
         if about["app"] != app.name:
             raise ValueError(f"it is of `{about['app']}`")
+        fields = complete(app.config, about["config"])
         step, origin, strength = int(about["step"]), dict(about["origin"]), [*about["strength"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as e:
         raise UsageError(
