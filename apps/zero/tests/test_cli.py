@@ -166,7 +166,8 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
     code, _, err = zero("play", tmp_path)
     assert (
         code == 2
-        and "is a run of `spo`, which has eval, watch, compare, report, export, and no play." in err
+        and "is a player of `spo`, which has eval, watch, compare, report, export, and no play."
+        in err
     )
 
 
