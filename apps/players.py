@@ -14,11 +14,10 @@ import shlex
 import sys
 from typing import Any
 
-import zero_cli._apps as zero
+from zero_cli._apps import APPS
 from zero_train.app import App, errors_of, load, run, save_player, start_jax, UsageError
 
 
-APPS = zero.APPS
 #: By name: the app, its player, the command of `zero` that trains it, and the flags of `eval`.
 PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (

@@ -258,7 +258,7 @@ def test_where_the_posterior_is_not_known_agents_go_by_the_rules():
 @pytest.mark.slow
 def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, monkeypatch):
     code, out, _ = minesweeper("watch", tiny_run, "--boards", 2)
-    said = "belief (run trained for 4 steps) on 3 x 4 with 2 mines, seed 0"
+    said = "belief (trained for 4 steps) on 3 x 4 with 2 mines, seed 0"
     assert code == 0 and out.startswith(f"{said}\n") and out.endswith("of 2 won\n")
     value, header = r"^estimated probability of a win: [\d.]+%", "cell    mine     wins  visits$"
     assert re.search(f"{value}\n{header}", out, re.M)

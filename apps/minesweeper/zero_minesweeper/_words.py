@@ -87,7 +87,7 @@ def about(table: Table, agent: str) -> str:
     """The agent and the board."""
     trained = ""
     if table.trained is not None and agent in NETWORKED:
-        trained = f" (run trained for {table.trained.step} steps)"
+        trained = f" (trained for {table.trained.step} steps)"
     env = table.env
     return f"{agent}{trained} on {env.rows} x {env.columns} with {env.num_mines} mines"
 

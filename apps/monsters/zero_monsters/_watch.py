@@ -60,7 +60,7 @@ class Watch(AbstractPlayerCommand):
 
     bounds: ClassVar[Bounds] = {
         "episodes": (1, math.inf),
-        "delay": (0, math.inf),
+        "delay": (0, 3600),
         "simulations": SIMULATIONS,
     }
 

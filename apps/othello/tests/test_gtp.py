@@ -75,7 +75,7 @@ def test_setting_up_and_clocks_are_accepted(engine):
     "line",
     [
         "boardsize", "loadsgf", "loadsgf x y", "boardsize eight", "boardsize 8 8", "komi",
-        "komi much", "time_settings 1 2",
+        "komi much", "lz-analyze \u00b2", "time_settings 1 2",
         "time_settings 1 2 x", "time_settings -1 2 3", "time_left b 1", "time_left red 1 1",
         "time_left b one 1", "time_left b 1 -1", "known_command", "play b", "play d3",
         "play b d3 x", "play red d3", "play b i9", "play b d33", "genmove", "genmove red",
@@ -316,6 +316,9 @@ def test_a_search_ends_when_its_time_is_over(engine):
     (unhurried,) = session(engine, "reg_genmove b")
     session(engine, "time_left b 0 1")
     (hurried,) = session(engine, "genmove b")
+    session(engine, "time_left w 1000 0")
+    list(engine.respond("lz-genmove_analyze w"))
+    assert engine._clocks["white"].seconds < 1000
     assert {unhurried[2:], hurried[2:]} <= {"D3", "C4", "E6", "F5"}
     assert (
         session(engine, "kgs-time_settings", "kgs-time_settings hourglass 3")

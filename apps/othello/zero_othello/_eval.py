@@ -11,7 +11,6 @@ from zero_train import AbstractActor
 from zero_train.app import (
     AbstractPlayerCommand,
     App,
-    as_usage_error,
     Bounds,
     has_player,
     measure,
@@ -75,11 +74,14 @@ class Eval(AbstractPlayerCommand):
         self, app: App[Config], env: AbstractDiscreteEnvironment, simulations: int
     ) -> AbstractActor:
         name = self.opponent
-        if name not in OPPONENTS and has_player(app, name):
-            other: Any = self.load(app, name).player
-            # Its run may have the other engine, but the states are those of this run's.
-            model = dataclasses.replace(other.model, env=env)
-            return with_simulations(dataclasses.replace(other, model=model), simulations)
-        with as_usage_error():
-            # Where it is no player either, the error lists the names.
+        if name in OPPONENTS:
             return opponent(name, env)
+        if not has_player(app, name):
+            raise UsageError(
+                f"--opponent {name} is unknown; give {', '.join(OPPONENTS)}, another run, or "
+                "pretrained."
+            )
+        other: Any = self.load(app, name).player
+        # Its run may have the other engine, but the states are those of this run's.
+        model = dataclasses.replace(other.model, env=env)
+        return with_simulations(dataclasses.replace(other, model=model), simulations)

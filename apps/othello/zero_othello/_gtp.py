@@ -6,24 +6,20 @@ without a move, and `final_score` counts discs.
 
 import dataclasses
 import importlib.metadata
-from typing import ClassVar
 
-from zero_train.app import AbstractPlayerCommand, App, Bounds, serve_gtp
+from zero_train.app import AbstractGameCommand, App, serve_gtp, Trained
 
-from ._config import Config, SIMULATIONS
-from ._play import new_game
+from ._board import Board
+from ._config import Config
 
 
 @dataclasses.dataclass(frozen=True)
-class Gtp(AbstractPlayerCommand):
+class Gtp(AbstractGameCommand):
     """Serve a trained player over the Go Text Protocol, version 2, on stdin and stdout."""
 
-    simulations: int | None = None
-    """Simulations per move, 0 for the network without a search; by default those of the run's
-    configuration."""
-
-    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
+    def board(self, trained: Trained[Config]) -> Board:
+        return Board()
 
     def __call__(self, app: App[Config]) -> None:
-        start = new_game(self.load(app), self.simulations, 0)
+        start = self.start(self.load(app), 0)
         serve_gtp(start, "zero-othello", importlib.metadata.version("zero-othello"))

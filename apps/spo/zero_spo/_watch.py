@@ -57,7 +57,7 @@ class Watch(AbstractPlayerCommand):
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
-    bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, math.inf)}
+    bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
         check_path(self.save)

@@ -35,16 +35,16 @@ from zero_train.app import player_file
             ["train", "cartpole", "--particle", "8"],
             "no flag of spo train; did you mean --particles",
         ),
-        (["eval"], "`zero eval RUN [flags]` needs the folder of a run first, or the name"),
+        (["eval"], "`zero eval RUN [flags]` needs a player first; give the folder of a run, a"),
         (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
         (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train; "),
         (["train", "zero_envs:TimeLimit"], "missing"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
-        (["eval", "--json", "nowhere"], "needs the folder of a run first"),
+        (["eval", "--json", "nowhere"], "needs a player first"),
         (["play", "nowhere"], "nowhere holds no run"),
         (["serve", "nowhere"], "nowhere holds no run"),
-        (["report"], "`zero report RUN [flags]` needs the folder of a run"),
-        (["compare", "one"], "one holds no run"),
+        (["report"], "`zero report RUN [flags]` needs a player first"),
+        (["compare", "one"], "1 runs were given; give 2 to 6"),
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
@@ -166,7 +166,8 @@ def test_a_command_that_an_app_lacks_is_named(zero, tmp_path):
     code, _, err = zero("play", tmp_path)
     assert (
         code == 2
-        and "is a run of `spo`, which has eval, watch, compare, report, export, and no play." in err
+        and "is a player of `spo`, which has eval, watch, compare, report, export, and no play."
+        in err
     )
 
 

@@ -1,7 +1,6 @@
 """The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
-import itertools
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ from zero_train.app import (
     UsageError,
 )
 
-from ._apps import APP, APPS, player_of
+from ._apps import APP, APPS, PLAYER, player_of
 from ._config import presets
 from ._worlds import build_world, OWN_APPS, TUNED
 
@@ -43,13 +42,10 @@ def _run(words: Sequence[str]) -> None:
     name, *rest = [*words, ""]
     if name == "train":
         _train(rest[:-1])
-    elif name in ("list", "", "-h", "--help") or rest[0] in ("-h", "--help"):
-        run(APP, words)
+    elif name in ("list", "compare", "", "-h", "--help") or rest[0] in ("-h", "--help"):
+        run(APP, words)  # runs of any apps are compared, where Minesweeper has another `compare`
     elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
-        raise UsageError(
-            f"`zero {name} RUN [flags]` needs the folder of a run first, or the name of an "
-            "environment that has a trained player, such as pgx/connect_four."
-        )
+        raise UsageError(f"`zero {name} RUN [flags]` needs a player first; give {PLAYER}.")
     else:
         _of_run(name, rest[0], words)
 
@@ -58,14 +54,10 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
     if name not in (*APP.commands, *COMMANDS):
         return run(APP, words)
-    if name == "compare":  # of runs of any apps, where Minesweeper has a command of this name
-        for other in itertools.takewhile(lambda word: not word.startswith("-"), words[1:]):
-            player_of(other)
-        return run(APP, words)
     app, player = player_of(folder)
     if name in APP.commands and name not in app.commands:
         has = ", ".join(dict.fromkeys((*app.commands, *COMMANDS)))
-        raise UsageError(f"{folder} is a run of `{app.name}`, which has {has}, and no {name}.")
+        raise UsageError(f"{folder} is a player of `{app.name}`, which has {has}, and no {name}.")
     run(app, [name, player, *words[2:]])
 
 

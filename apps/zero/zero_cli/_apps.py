@@ -68,6 +68,13 @@ APPS: dict[str, App[Any]] = {
 }
 
 
+#: What stands for a player on the command line.
+PLAYER = (
+    "the folder of a run, a file of a player, or the name of an environment that has a trained "
+    "player, such as pgx/connect_four"
+)
+
+
 def player_of(run: str) -> tuple[App[Any], str]:
     """The app of a player, and what the player is called there: the app whose configuration
     config.json of its run fits, or that its file names, or that it comes with. A game with an app
@@ -90,7 +97,7 @@ def player_of(run: str) -> tuple[App[Any], str]:
         raise UsageError(
             f"{path / 'config.json'} is the configuration of no app; give the folder of a run."
         )
-    raise UsageError(f"{path} holds no run (no config.json); give the folder of a run.")
+    raise UsageError(f"{path} holds no run (no config.json); give {PLAYER}.")
 
 
 def pretrained(env: str = "pgx/connect_four") -> Trained[Any]:

@@ -128,6 +128,7 @@ def test_a_single_player_always_moves_again(games: Games):
 @pytest.mark.parametrize(
     "name, steps",
     [
+        pytest.param("backgammon", 600, marks=pytest.mark.slow),
         ("kuhn_poker", 4),
         ("leduc_holdem", 12),
         ("connect_four", 43),

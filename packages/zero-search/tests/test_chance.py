@@ -167,7 +167,7 @@ PARTS = {
     "name, leaves, actions, outcomes",
     [
         ("puct", 1, 3, 5),
-        ("gumbel", 1, 3, 5),
+        ("gumbel", 1, 5, 2),
         pytest.param("puct", 4, 3, 5, marks=pytest.mark.slow),
         pytest.param("gumbel", 4, 5, 2, marks=pytest.mark.slow),
         pytest.param("gumbel", 4, 3, 5, marks=pytest.mark.slow),

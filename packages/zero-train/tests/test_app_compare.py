@@ -110,11 +110,12 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
     [
         (["a"], "1 runs were given; give 2 to 6"),
         (["a", "none"], r"none holds no run \(no config.json\)"),
-        (["a", "a"], "the same run was given twice"),
+        (["a", "../{}/a"], "the same run was given twice"),
     ],
 )
 def test_refusals(two, names, message):
     folder, _ = two
     with pytest.raises(UsageError, match=message):
-        Compare(tuple(f"{folder}/{name}" for name in names), out=folder / "page.html")(_APP)
+        runs = tuple(f"{folder}/{name.format(folder.name)}" for name in names)
+        Compare(runs, out=folder / "page.html")(_APP)
     assert not (folder / "page.html").exists()

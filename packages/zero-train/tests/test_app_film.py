@@ -89,16 +89,18 @@ def test_a_player_has_every_frame_and_shows_the_first():
 
 
 def test_a_gif_has_every_frame_for_its_time(tmp_path):
-    save_film(tmp_path / "film.gif", _frames())
+    """The last one for an hour, which is more than the format can say."""
+    first, *rest = _frames()
+    save_film(tmp_path / "film.gif", [first, *rest, Frame(first.svg, first.caption, 3600.0)])
     with Image.open(tmp_path / "film.gif") as opened:
         film: Any = opened  # a GIF has several pictures
-        assert film.n_frames == 3
+        assert film.n_frames == 4
         shown, colours = [], []
-        for i in range(3):
+        for i in range(4):
             film.seek(i)
             shown.append(film.info["duration"])
             colours.append(film.convert("RGB").tobytes())
-    assert shown == [100, 200, 300] and len(set(colours)) == 3
+    assert shown == [100, 200, 300, 655_350] and len(set(colours)) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["film.gif"]
 
 
@@ -116,3 +118,6 @@ def test_other_files_are_refused(tmp_path):
         check_path(tmp_path.__class__("film.mp4"))
     with pytest.raises(UsageError, match="there is no folder"):
         check_path(tmp_path / "none" / "film.gif")
+    (tmp_path / "folder.gif").mkdir()
+    with pytest.raises(UsageError, match="folder.gif cannot be written; give another file"):
+        check_path(tmp_path / "folder.gif")

@@ -135,6 +135,9 @@ def test_what_differs_from_the_preset_is_marked(tmp_path):
     later = {**preset, "name": "that of --resume"}
     _lines(tmp_path / "starts.jsonl", [{"step": 0, "preset": preset}, {"step": 1, "preset": later}])
     text = write(tmp_path).read_text()
+    for damaged in (3, {"config": "seed"}):
+        _lines(tmp_path / "starts.jsonl", [{"step": 0, "preset": damaged}])
+        assert 'class="changed"' not in write(tmp_path).read_text()
     assert '<div class="changed"><dt>seed</dt><dd><s>1</s>0</dd></div>' in text
     assert text.count('class="changed"') == 1
     assert "The preset is &lt;quick&gt;; 1 differs from it." in text

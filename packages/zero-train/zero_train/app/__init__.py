@@ -72,6 +72,7 @@ from ._game import (
     Game as Game,
     Stones as Stones,
 )
+from ._game_command import AbstractGameCommand as AbstractGameCommand
 from ._gtp import (
     serve_gtp as serve_gtp,
 )

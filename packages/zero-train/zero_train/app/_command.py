@@ -188,6 +188,7 @@ def run(app: App[Any], words: Sequence[str]) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
+    # The app's own come first, and one of them may stand for one of every app.
     commands = {**app.commands, **COMMANDS, **app.commands}
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):

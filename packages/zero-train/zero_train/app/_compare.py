@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -159,12 +158,11 @@ def _figures(row: Mapping[str, Any]) -> Iterator[tuple[str, _Figure]]:
 
 def _names(folders: Sequence[str]) -> list[str]:
     """The shortest names that are all different: of folders, or their paths."""
-    short = [pathlib.Path(folder).absolute().name for folder in folders]
-    if len(set(short)) == len(short):
-        return short
-    if len(set(folders)) < len(folders):
+    paths = [pathlib.Path(folder).resolve() for folder in folders]
+    if len(set(paths)) < len(paths):
         raise UsageError("the same run was given twice; give different runs.")
-    return [os.fspath(folder) for folder in folders]
+    short = [path.name for path in paths]
+    return short if len(set(short)) == len(short) else list(folders)
 
 
 def _print(

@@ -370,12 +370,18 @@ def complete(kind: type[Any], stored: Any) -> dict[str, Any]:
     known = set(inspect.signature(kind).parameters)
     absent = {name: value for name, value in inherited(kind, "absent").items() if name in known}
     stored = {**absent, **stored}
-    lacking, unknown = (", ".join(sorted(x)) for x in (known - set(stored), set(stored) - known))
+    lacking, unknown = map(_some, (known - set(stored), set(stored) - known))
     faults = [f"lacks {lacking}"] if lacking else []
     faults += [f"has {unknown}, which this version does not know"] if unknown else []
     if faults:
         raise ValueError(f"it {', and '.join(faults)}")
     return stored
+
+
+def _some(names: set[str]) -> str:
+    """A few of the names: another app's run differs in dozens."""
+    first, more = sorted(names)[:5], len(names) - 5
+    return ", ".join([*first, *([f"{more} more"] if more > 0 else [])])
 
 
 def inherited(kind: type, name: str) -> dict[str, Any]:

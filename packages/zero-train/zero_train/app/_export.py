@@ -71,10 +71,10 @@ class Export(AbstractPlayerCommand):
 
 
 def export_network(
-    trained: Trained[Any], batch: int | None = None, platforms: tuple[str, ...] = ("cpu",)
+    trained: Trained[Any], batch: int | None, platforms: tuple[str, ...]
 ) -> jax.export.Exported:
-    """The network of a player: from the features of a batch, and which actions are legal, to what
-    the README of `export` lists.
+    """The network of a player: from the features of a batch (`None` for any number), and which
+    actions are legal, to what the README of `export` lists.
 
     **Raises:** [`zero_train.app.UsageError`][] where the player has no network that is known, or it
     cannot be exported for any number of positions.

@@ -3,10 +3,10 @@
 import base64
 import collections
 import dataclasses
-import html
 import io
 import json
 import math
+import os
 import pathlib
 import re
 import zlib
@@ -91,9 +91,9 @@ def drawn(draw: Callable[[Console], RenderableType], *, columns: int = _COLUMNS)
                 wide, high = max(wide, column + 1), line + 1
             ends = column + 1 == len(cells) or cells[column + 1][1] != style
             if ends or shape is not None or _shape(cells[column + 1][0], 0, 0) is not None:
-                text = "".join(one for one, _ in cells[start : column + 1])
+                letters = "".join(one for one, _ in cells[start : column + 1])
                 if shape is None:
-                    words[_dress(style, fore)] += _words(text, _WIDTH * start, y)
+                    words[_dress(style, fore)] += _words(letters, _WIDTH * start, y)
                 start = column + 1
     paths = [_path("", colour, parts) for colour, parts in grounds.items()]
     paths += [_path(kind, colour, parts) for (kind, colour), parts in shapes.items()]
@@ -130,16 +130,14 @@ def _cells(console: Console, picture: RenderableType) -> Iterator[Iterator[tuple
 
 
 def _colours(style: Style) -> tuple[str, str | None]:
+    theme = DEFAULT_TERMINAL_THEME
     hexes = [
-        None if colour is None or colour.is_default else colour.get_truecolor(_THEME).hex
+        None if colour is None or colour.is_default else colour.get_truecolor(theme).hex
         for colour in (style.color, style.bgcolor)
     ]
     if style.reverse:
         return hexes[1] or "Canvas", hexes[0] or "currentColor"
     return hexes[0] or "currentColor", hexes[1]
-
-
-_THEME = DEFAULT_TERMINAL_THEME
 
 
 def _shape(letter: str, x: float, y: float) -> tuple[str, str] | None:
@@ -180,12 +178,12 @@ def _dress(style: Style, colour: str) -> str:
     return " ".join(parts)
 
 
-def _words(text: str, x: float, y: float) -> Iterator[str]:
+def _words(line: str, x: float, y: float) -> Iterator[str]:
     """The words of a line. SVG would make one of several blanks."""
-    for found in re.finditer(r"\S+(?: \S+)*", text):
+    for found in re.finditer(r"\S+(?: \S+)*", line):
         place = f'x="{x + _WIDTH * found.start():g}" y="{y + 0.76 * _HEIGHT:.4g}"'
         length = f'textLength="{_WIDTH * len(found[0]):g}"'
-        yield f"<text {place} {length}>{html.escape(found[0])}</text>"
+        yield f"<text {place} {length}>{text(found[0])}</text>"
 
 
 def scalable(svg: str) -> str:
@@ -237,6 +235,8 @@ def check_path(path: pathlib.Path | None) -> None:
         raise UsageError(f"--save {path} was given; give a file that ends with .gif or .html.")
     if not path.parent.is_dir():
         raise UsageError(f"--save {path} was given, and there is no folder {path.parent}.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--save {path} cannot be written; give another file.")
 
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
@@ -259,7 +259,8 @@ def _gif(frames: Sequence[Frame]) -> bytes:
         format="GIF",
         save_all=True,
         append_images=rest,
-        duration=[max(20, round(1000 * frame.seconds)) for frame in frames],
+        # The format has 16 bits for hundredths of a second.
+        duration=[min(max(20, round(1000 * frame.seconds)), 655_350) for frame in frames],
         loop=0,
         disposal=1,
     )
@@ -275,7 +276,7 @@ def _png(frame: Frame, wide: float, high: float, zoom: float) -> bytes:
     names = ("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSans", "DejaVuSans-Bold")
     width, height = _size(frame.svg)
     inner = frame.svg.replace("<svg", f'<svg x="8" y="8" width="{width:g}" height="{height:g}"', 1)
-    caption = html.escape(frame.caption)
+    caption = text(frame.caption)
     whole = f'width="{wide + 16:g}" height="{high + 8:g}"'
     said = f'x="8" y="{high - 5:g}" fill="{_INK}" font-size="12" font-family="DejaVu Sans"'
     return resvg_py.svg_to_bytes(

@@ -296,6 +296,7 @@ class GtpEngine:
                 time.sleep(0.02)
             return
         assert plan is not None
+        self._take(game.mover, time.monotonic() - began)
         action = int(plan.action)
         self._games.append(game.play(action))
         yield f"play {self._name(action)}"
@@ -308,7 +309,7 @@ class GtpEngine:
         if left and left[0] in _COLOURS:
             colour = _COLOURS[left.pop(0)]
         if left and left[0].isdigit():
-            interval = int(left.pop(0)) / 100
+            interval = _seconds(left.pop(0)) / 100
         if len(left) % 2:
             raise _GtpError(_SYNTAX)
         for name, value in zip(left[::2], left[1::2], strict=True):
@@ -341,7 +342,9 @@ class GtpEngine:
 
     def _take(self, colour: str, seconds: float) -> None:
         """Moves a clock on, for controllers that do not say what is left."""
-        clock = self._clocks[colour]
+        clock = self._clocks.get(colour)
+        if clock is None:
+            return
         clock.seconds = max(0.0, clock.seconds - seconds)
         if clock.seconds == 0 and self._byo_yomi.moves:
             self._clocks[colour] = dataclasses.replace(self._byo_yomi)

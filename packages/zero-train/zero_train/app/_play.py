@@ -274,10 +274,11 @@ class Session:
         self._console.print(table)
 
     def _save(self, name: str) -> None:
-        path = pathlib.Path(name).expanduser()
         try:
+            path = pathlib.Path(name).expanduser()
             write_whole(path, f"{write_record(self.game, self._seed)}\n")
-        except OSError as e:
-            self._say(f"{path} cannot be written ({e.strerror}); give another file.")
+        except (OSError, RuntimeError, ValueError) as e:  # the latter two of `~nobody` and NUL
+            why = getattr(e, "strerror", None) or e
+            self._say(f"{name} cannot be written ({why}); give another file.")
         else:
             self._say(f"The game is in {path}.")

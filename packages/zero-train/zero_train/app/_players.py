@@ -249,9 +249,9 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
         if said.pop(_DIGEST, None) not in (None, _digest(arrays, said)):
             raise ValueError("it is damaged, and not what was written")
         about = {name: json.loads(text) for name, text in said.items()}
-        fields = complete(app.config, about["config"])
         if about["app"] != app.name:
             raise ValueError(f"it is of `{about['app']}`")
+        fields = complete(app.config, about["config"])
         step, origin, strength = int(about["step"]), dict(about["origin"]), [*about["strength"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as e:
         raise UsageError(

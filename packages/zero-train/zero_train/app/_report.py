@@ -197,7 +197,8 @@ class StoredRun:
     def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
         """Reads the folder of a run, which may still be running."""
         folder = pathlib.Path(folder)
-        starts = read_lines(folder / "starts.jsonl")
+        first = [*read_lines(folder / "starts.jsonl"), {}][0].get("preset")
+        known = isinstance(first, dict) and isinstance(first.get("config"), dict)
         return cls(
             folder=folder,
             config=_object(folder / "config.json"),
@@ -205,7 +206,7 @@ class StoredRun:
             timings=read_lines(folder / "timings.jsonl"),
             evaluations=read_lines(folder / "evaluations.jsonl"),
             axis=axis,
-            preset=starts[0].get("preset", {}) if starts else {},
+            preset=first if known else {},
         )
 
     def along(self, steps: Sequence[float]) -> Sequence[float]:

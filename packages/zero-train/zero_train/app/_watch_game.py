@@ -1,38 +1,32 @@
 """A trained player of a game with a board, alone or against itself."""
 
-import abc
 import dataclasses
 import math
 import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import jax.random as jr
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 
 from zero_envs import AbstractEnvironment
 
-from .. import AbstractActor
 from ._app import App, Trained
 from ._config import Bounds
-from ._evaluation import num_players, with_simulations
+from ._evaluation import num_players
 from ._film import check_path, drawn, Frame, scalable
 from ._game import AbstractBoard, Game
-from ._players import AbstractPlayerCommand
+from ._game_command import AbstractGameCommand
 from ._watch import is_plain, screen
 
 
 @dataclasses.dataclass(frozen=True)
-class AbstractWatch(AbstractPlayerCommand):
+class AbstractWatch(AbstractGameCommand):
     """The command `watch` of an app, which says how its game is shown.
 
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
     """
 
-    simulations: int | None = None
-    """Simulations per move, 0 for the network without a search; by default those of the run's
-    configuration."""
     max_moves: int | None = None
     """Moves after which it stops; by default after 1000."""
     delay: float = 0.5
@@ -43,28 +37,22 @@ class AbstractWatch(AbstractPlayerCommand):
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
     bounds: ClassVar[Bounds] = {
-        "simulations": (0, 10**6 - 1),
+        **AbstractGameCommand.bounds,
         "max_moves": (1, math.inf),
-        "delay": (0, math.inf),
+        "delay": (0, 3600),
     }
-
-    @abc.abstractmethod
-    def board(self, trained: Trained[Any]) -> AbstractBoard:
-        """How the game of a player is shown."""
 
     def __call__(self, app: App[Any]) -> None:
         check_path(self.save)
-        trained = self.load(app)
-        env, actor = trained.loop.env, with_simulations(trained.player, self.simulations)
-        console, board = Console(highlight=False), self.board(trained)
-        played = moments(env, actor, board, most=self.max_moves, key=jr.key(self.seed))
+        trained, console = self.load(app), Console(highlight=False)
+        env, start = trained.loop.env, self.start(trained, self.seed)
 
         def frame(moment: _Moment) -> Frame:
             return moment.frame(env, seconds(moment))
 
         seconds = lambda moment: self.delay * (4 if moment.game.over else 1)
         with screen(console, _Moment.draw, seconds, save=self.save, frame=frame) as show:
-            for moment in played:
+            for moment in _moments(env, start, self.max_moves or _MOST_MOVES):
                 show(moment)
 
 
@@ -90,30 +78,18 @@ class _Moment:
         return Frame(svg, self.said, seconds)
 
 
-def moments(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    board: AbstractBoard,
-    *,
-    most: int | None = None,
-    key: PRNGKeyArray,
-) -> Iterator[_Moment]:
-    """The positions of a game in which an actor moves for all sides.
-
-    **Arguments:**
-
-    - `most`: the moves after which it stops; by default 1000.
-    """
-    game, alone = Game.start(env, actor, board, key=key), num_players(env) == 1
+def _moments(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
+    """The positions of a game in which the player moves for all sides, up to so many moves."""
+    alone = num_players(env) == 1
     yield _Moment(game, "the start")
-    while not game.over and game.num_plies < (most or _MOST_MOVES):
+    while not game.over and game.num_plies < most:
         plan = game.plan
         action, side = int(plan.action), "" if alone else f"{game.mover} "
         value = round(float(plan.value), 2) + 0.0  # no -0.00
         said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+.2f}"
         game = game.play(action)
         if game.over:
-            said += f"; return {game.total:g}" if alone else f"; {board.result(game)}"
+            said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
         yield _Moment(game, said)
 
 
@@ -124,5 +100,6 @@ def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) 
     """The pictures of a game that a player plays alone, or against itself: the `episode` of an
     [`zero_train.app.App`][] with a board."""
     env = trained.loop.env
-    for moment in moments(env, trained.player, board, key=key):
+    start = Game.start(env, trained.player, board, key=key)
+    for moment in _moments(env, start, _MOST_MOVES):
         yield moment.frame(env, 0.5)

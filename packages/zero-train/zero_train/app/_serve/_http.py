@@ -40,7 +40,10 @@ _PAGE = {
     "/": ("index.html", "text/html"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page.css": ("page.css", "text/css"),
-    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in ("page", "api", "draw")},
+    **{
+        f"/{name}.js": (f"{name}.js", "text/javascript")
+        for name in ("page", "api", "board", "draw")
+    },
 }
 _EVERYWHERE = ("", "0.0.0.0", "::")
 _HEADERS = {

@@ -1,10 +1,10 @@
 // The page of `serve`. The server keeps no game: the list of moves is here, and each question sends it.
 
 import { fetched, inTurn } from "./api.js";
-import { curve, ideaChip, make, percent, riskChip } from "./draw.js";
+import { around, buildCells, chance, drawCells } from "./board.js";
+import { curve, make, percent } from "./draw.js";
 
 const BLUNDER = 0.2; // of the winning chance
-const WORTH_SHOWING = 0.02; // of the search, on the board
 const $ = (id) => document.getElementById(id);
 
 let games; // what is served
@@ -31,11 +31,8 @@ function say(text, alert = false) {
   $("status").classList.toggle("alert", alert);
 }
 
-const alone = () => about.players === 1;
-const twoStep = () => about.style === "pieces" || about.style === "wood";
-const chance = (value) => (value - about.min_value) / (about.max_value - about.min_value);
 const simulations = () => Number($("strength").value);
-const person = () => (alone() ? 0 : $("side").value === "both" ? null : Number($("side").value));
+const person = () => (about.alone ? 0 : $("side").value === "both" ? null : Number($("side").value));
 const isPersons = (side) => person() === null || person() === side;
 const who = (side) => (person() === null ? about.sides[side] : isPersons(side) ? "You" : "The player");
 const advised = () => $("analysis").checked;
@@ -58,10 +55,10 @@ function remember(list, answer) {
   if (answer.over) chances[n] = answer.winner === null ? 0.5 : 1 - answer.winner;
   if (answer.thought) {
     if (answer.thought.value !== null) {
-      const mine = chance(answer.thought.value);
+      const mine = chance(about, answer.thought.value);
       chances[n] = answer.side === 0 ? mine : 1 - mine;
     }
-    if (alone()) risks[n] = new Map(answer.thought.moves.map((move) => [move.name, move.risk]));
+    if (about.alone) risks[n] = new Map(answer.thought.moves.map((move) => [move.name, move.risk]));
   }
   drawCurve();
 }
@@ -119,7 +116,7 @@ async function consider(now, list, spoken) {
 /** What is not known of positions that nobody has thought about yet, as those of a loaded game. */
 async function fill(now) {
   for (let n = 0; n < moves.length && now === turn; n++) {
-    if (alone() ? risks[n] !== undefined || own[n] === false : chances[n] !== undefined) continue;
+    if (about.alone ? risks[n] !== undefined || own[n] === false : chances[n] !== undefined) continue;
     const list = moves.slice(0, n);
     const answer = await askThoughts(list, now);
     if (now === turn) remember(list, answer);
@@ -128,7 +125,7 @@ async function fill(now) {
 
 function outcome({ winner, result }) {
   const said = result ? `: ${result}` : "";
-  if (alone()) return `${winner === 0 ? "You win" : "You lose"}${said}. The game is over.`;
+  if (about.alone) return `${winner === 0 ? "You win" : "You lose"}${said}. The game is over.`;
   if (person() === null || winner === null) return `The game is over${said}.`;
   return `The game is over${said}, ${winner === person() ? "you win" : "you lose"}.`;
 }
@@ -139,7 +136,7 @@ function play(move) {
   if (!(move in shown.legal)) return say(`${move || "This"} is not a legal move now.`, true);
   own[moves.length] = true;
   moves.push(move);
-  refresh(alone() ? `You open ${move}.` : `${who(shown.side)} ${person() === null ? "plays" : "play"} ${move}.`, alone());
+  refresh(about.alone ? `You open ${move}.` : `${who(shown.side)} ${person() === null ? "plays" : "play"} ${move}.`, about.alone);
 }
 
 function start(list = [], newSeed = 0) {
@@ -161,7 +158,7 @@ function undo() {
   if (!moves.length) return say("There is no move to take back.");
   moves.pop();
   // With what followed of itself: the player's reply, or cells that were opened around a zero.
-  const followed = () => (alone() ? own[moves.length] === false : !isPersons(sides[moves.length] ?? moves.length % 2));
+  const followed = () => (about.alone ? own[moves.length] === false : !isPersons(sides[moves.length] ?? moves.length % 2));
   while (moves.length && followed()) moves.pop();
   const left = moves.length + 1;
   for (const kept of [sides, chances, risks]) kept.length = Math.min(kept.length, left);
@@ -184,20 +181,11 @@ async function load(text) {
 
 // ---- a minefield
 
-function around(i) {
-  const [row, column] = [Math.floor(i / about.columns), i % about.columns];
-  const near = [];
-  for (let r = Math.max(0, row - 1); r < Math.min(about.rows, row + 2); r++)
-    for (let c = Math.max(0, column - 1); c < Math.min(about.columns, column + 2); c++)
-      if (r !== row || c !== column) near.push(about.columns * r + c);
-  return near;
-}
-
 /** The covered cells around every 0, of which none is a mine. */
 function aroundZeros() {
   const found = new Set();
   shown.cells.forEach((word, i) => {
-    if (word === "0") for (const near of around(i)) if (!shown.cells[near] && !flags.has(near)) found.add(near);
+    if (word === "0") for (const near of around(about, i)) if (!shown.cells[near] && !flags.has(near)) found.add(near);
   });
   return [...found].map((i) => about.names[i]);
 }
@@ -208,8 +196,8 @@ function open(i) {
   const number = shown.cells[i];
   if (!number) return play(about.names[i]);
   // An open cell with all its flags opens what is left around it.
-  const left = around(i).filter((near) => !shown.cells[near] && !flags.has(near));
-  const flagged = around(i).filter((near) => flags.has(near)).length;
+  const left = around(about, i).filter((near) => !shown.cells[near] && !flags.has(near));
+  const flagged = around(about, i).filter((near) => flags.has(near)).length;
   if (!left.length || answered !== moves.length) return;
   if (flagged !== Number(number)) return say(`${about.names[i]} shows ${number} and has ${flagged} flags around it.`, true);
   openAll(left);
@@ -217,11 +205,14 @@ function open(i) {
 
 /** One after another: after a mine nothing can be opened any more. */
 async function openAll(cells) {
+  const now = ++turn;
   for (const [k, i] of cells.entries()) {
     const list = [...moves, about.names[i]];
     own[moves.length] = k === 0;
     moves = list;
-    if ((await ask(list, false)).over) break;
+    const answer = await ask(list, false).catch(() => null); // `refresh` asks again, and says why
+    if (now !== turn) return;
+    if (!answer || answer.over) break;
   }
   refresh(`You open ${cells.length} cells.`, true);
 }
@@ -240,66 +231,33 @@ function build() {
   const board = $("board");
   $("title").textContent = document.title = about.title;
   const felt = about.style === "squares" && about.sides[0] === "black";
-  board.className = `${about.style} ${felt ? "felt" : ""} ${twoStep() ? "pieces" : ""}`;
+  board.className = `${about.style} ${felt ? "felt" : ""} ${about.twoStep ? "pieces" : ""}`;
   const { rows, columns } = about;
   const hexagons = about.style === "hexagons";
   board.style.setProperty("--rows", rows || 1);
   board.style.setProperty("--columns", columns || 1);
   board.style.setProperty("--half", hexagons ? rows - 1 : 0);
   $("side").replaceChildren(...about.sides.map((name, i) => new Option(`${name}, ${i ? "second" : "first"}`, i)), new Option("both sides", "both"));
-  const without = alone() ? "exact risks alone" : "network alone";
+  const without = about.alone ? "exact risks alone" : "network alone";
   $("strength").replaceChildren(...about.strengths.map((n) => new Option(n ? `${n} simulations` : without, n)));
   $("strength").value = about.strengths[Math.min(2, about.strengths.length - 1)];
-  $("strength-label").firstChild.textContent = alone() ? "Advice " : "Strength ";
-  $("analysis-label").textContent = alone() ? "Show the risks and the best cell" : "Show the analysis";
-  $("side-label").hidden = alone();
+  $("strength-label").firstChild.textContent = about.alone ? "Advice " : "Strength ";
+  $("analysis-label").textContent = about.alone ? "Show the risks and the best cell" : "Show the analysis";
+  $("side-label").hidden = about.alone;
   $("strength-label").hidden = about.strengths.length < 2;
   $("seed-label").hidden = !about.chance;
   $("flag").hidden = about.style !== "mines";
-  $("by-name").hidden = about.style !== "picture" && !twoStep();
+  $("by-name").hidden = about.style !== "picture" && !about.twoStep;
   $("text-note").textContent = about.sgf
     ? "This game in SGF. Keep the text, or put another here, in SGF or as moves, and load it."
     : "The moves of this game. Keep the line, or put another here and load it.";
-  const columnsOf = alone() ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
+  const columnsOf = about.alone ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
   $("columns").replaceChildren(...columnsOf.map((name) => make("th", name)));
   const keys = about.style === "mines" ? "arrow keys move, Enter opens, f puts a flag" : "arrow keys move, Enter plays";
   board.setAttribute("aria-label", `Board: ${keys}`);
   focused = 0;
   board.replaceChildren();
-  if (rows) buildCells(board);
-}
-
-function buildCells(board) {
-  const { rows, columns, names } = about;
-  const upright = about.style === "holes";
-  const label = (content, row, column) => {
-    const element = make("span", content, "label side");
-    element.setAttribute("aria-hidden", "true");
-    element.style.gridRow = row;
-    element.style.gridColumn = column;
-    element.style.setProperty("--row", Math.max(0, row - 2));
-    board.append(element);
-  };
-  // Of a name such as b3 or 7f the first part is the column, the rest the row.
-  const parts = (name) => /^([a-z]+|\d+)(.*)$/.exec(name).slice(1);
-  for (let c = 0; c < columns; c++) label(parts(names[c])[0], 1, c + 2);
-  if (!upright) for (let r = 0; r < rows; r++) label(parts(names[r * columns])[1], r + 2, 1);
-  for (let i = 0; i < rows * columns; i++) {
-    const [row, column] = [Math.floor(i / columns), i % columns];
-    const cell = make("button", "", "cell");
-    cell.type = "button";
-    cell.dataset.cell = i;
-    cell.tabIndex = i ? -1 : 0;
-    cell.style.gridRow = row + 2;
-    cell.style.gridColumn = column + 2;
-    cell.style.setProperty("--row", row);
-    for (const [edge, at] of [["north", row === 0], ["south", row === rows - 1], ["west", column === 0], ["east", column === columns - 1], ["odd", (row + column) % 2]])
-      cell.classList.toggle(edge, Boolean(at));
-    cell.addEventListener("click", () => (focus(i, false), press(i)));
-    if (about.style === "mines")
-      cell.addEventListener("contextmenu", (event) => (event.preventDefault(), focus(i, false), flag(i)));
-    board.append(cell);
-  }
+  if (rows) buildCells(board, about);
 }
 
 function focus(i, moveThere = true) {
@@ -313,7 +271,7 @@ function press(i) {
   if (!shown) return;
   if (about.style === "mines") return $("flag").getAttribute("aria-pressed") === "true" ? flag(i) : open(i);
   const legal = Object.entries(shown.legal);
-  if (!twoStep()) return play(legal.find(([, cells]) => cells.includes(i))?.[0] ?? about.names[i]);
+  if (!about.twoStep) return play(legal.find(([, cells]) => cells.includes(i))?.[0] ?? about.names[i]);
   const ends = ([, cells]) => cells.at(-1) === i && (cells.length === 1 ? selected === null : cells[0] === selected);
   const fits = legal.filter(ends).map(([name]) => name);
   const begins = legal.some(([, cells]) => cells.length === 2 && cells[0] === i);
@@ -331,7 +289,7 @@ function press(i) {
 function draw() {
   const analysis = advised() ? thought : null;
   if (about.style === "picture") drawPicture();
-  else drawCells(analysis);
+  else drawCells({ about, shown, analysis, selected, flags, mine: isPersons(shown.side) });
   drawOthers();
   drawThought(analysis);
   drawCurve();
@@ -340,90 +298,6 @@ function draw() {
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
   $("undo").disabled = !moves.length;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
-}
-
-function drawCells(analysis) {
-  const mine = isPersons(shown.side);
-  const ideas = ideasOnCells(analysis);
-  const targets = targetsNow();
-  const best = analysis ? (shown.legal[analysis.move] ?? []) : [];
-  for (const cell of document.querySelectorAll(".cell")) {
-    const i = Number(cell.dataset.cell);
-    const word = shown.cells[i];
-    const idea = ideas.get(i);
-    const legal = targets.has(i);
-    cell.setAttribute("aria-label", `${read(i, word)}${legal && mine ? ", legal" : ""}${heard(idea, best, i)}`);
-    cell.setAttribute("aria-disabled", String(!(legal && mine)));
-    cell.toggleAttribute("data-legal", legal && mine);
-    cell.classList.toggle("last", i === shown.last);
-    cell.classList.toggle("selected", i === selected);
-    cell.classList.toggle("best", Boolean(analysis) && (twoStep() ? best.includes(i) : Boolean(idea?.best)));
-    cell.dataset.word = word;
-    cell.replaceChildren();
-    if (about.style === "mines") drawMine(cell, i, word);
-    else if (word) cell.append(about.glyphs[word] ? make("span", about.glyphs[word], `piece ${word.split(" ")[0]}`) : make("span", "", `stone ${word}`));
-    if (idea && "risk" in idea) cell.append(riskChip(idea.risk));
-    else if (idea && (idea.weight >= WORTH_SHOWING || idea.best)) cell.append(ideaChip(idea.weight, idea.wins));
-    else if (targets.get(i) === "seen" && mine && about.style !== "mines") cell.append(make("span", "", "hint"));
-  }
-}
-
-/** The cells where the person can play now; "seen" where a mark says so. */
-function targetsNow() {
-  const found = new Map();
-  for (const cells of Object.values(shown.legal)) {
-    if (twoStep()) {
-      if (selected === null) found.set(cells[0], "");
-      else if (cells[0] === selected) found.set(cells.at(-1), "seen");
-    } else {
-      // Of a column all cells take the move, and the lowest empty one is where it would be seen.
-      for (const i of cells) if (!found.has(i)) found.set(i, "");
-      const seen = cells.filter((i) => !shown.cells[i]).at(-1);
-      if (seen !== undefined) found.set(seen, "seen");
-    }
-  }
-  return found;
-}
-
-/** What the analysis says of each cell: of moves between cells, of those that begin there. */
-function ideasOnCells(analysis) {
-  const found = new Map();
-  for (const idea of analysis?.moves ?? []) {
-    const cells = shown.legal[idea.name] ?? [];
-    const best = idea.name === analysis.move;
-    const wins = idea.value === null ? null : chance(idea.value);
-    const here = { weight: idea.weight, wins, best };
-    if (alone()) found.set(cells[0], { ...here, risk: idea.risk });
-    else if (!twoStep()) found.set(cells.filter((i) => !shown.cells[i]).at(-1), here);
-    else if (selected === null && cells.length === 2) {
-      const before = found.get(cells[0]);
-      found.set(cells[0], { weight: idea.weight + (before?.weight ?? 0), wins: null, best: best || Boolean(before?.best) });
-    } else if (cells[0] === selected) found.set(cells.at(-1), here);
-  }
-  return found;
-}
-
-/** A cell and what is on it, for a screen reader. */
-function read(i, word) {
-  const name = about.style === "holes" ? `column ${about.names[i]}, row ${about.rows - Math.floor(i / about.columns)}` : about.names[i];
-  const last = i === shown.last ? ", last move" : "";
-  if (about.style !== "mines") return `${name}: ${word || "empty"}${last}${i === selected ? ", selected" : ""}`;
-  if (/^\d$/.test(word)) return `${name}: ${word === "1" ? "1 mine" : `${word} mines`} around${last}`;
-  return `${name}: ${word || "covered"}${flags.has(i) ? ", flag" : ""}${last}`;
-}
-
-function heard(idea, best, i) {
-  if (!idea) return "";
-  if (!("risk" in idea)) return `, ${percent(idea.weight)} of the search`;
-  const risk = idea.risk === null ? "risk unknown" : `${percent(idea.risk)} a mine`;
-  return `, ${risk}${best.includes(i) ? ", recommended" : ""}`;
-}
-
-function drawMine(cell, i, word) {
-  const wrong = shown.over && flags.has(i) && word !== "mine";
-  if (/^[1-8]$/.test(word)) cell.append(make("span", word, `number n${word}`));
-  else if (word === "mine" || word === "opened mine") cell.append(make("span", flags.has(i) ? "⚑" : "✹", "mine"));
-  if (!word && flags.has(i)) cell.append(make("span", wrong ? "✗" : "⚑", "flag"));
 }
 
 let picture = "";
@@ -447,7 +321,7 @@ function drawOthers() {
     return button;
   });
   $("others").replaceChildren(...buttons);
-  $("legal").replaceChildren(...(twoStep() ? Object.keys(shown.legal) : apart).map((name) => new Option(name)));
+  $("legal").replaceChildren(...(about.twoStep ? Object.keys(shown.legal) : apart).map((name) => new Option(name)));
 }
 
 function drawThought(analysis) {
@@ -458,17 +332,17 @@ function drawThought(analysis) {
     $("candidates").replaceChildren();
     return;
   }
-  const chanceNow = analysis.value === null ? "" : `, winning chance ${percent(chance(analysis.value))}`;
-  const mover = alone() ? `Best cell ${analysis.move}` : `${about.sides[shown.side]} to move`;
+  const chanceNow = analysis.value === null ? "" : `, winning chance ${percent(chance(about, analysis.value))}`;
+  const mover = about.alone ? `Best cell ${analysis.move}` : `${about.sides[shown.side]} to move`;
   $("value").textContent = `${mover}${chanceNow}.`;
   $("line").textContent = analysis.line.length ? `Expected: ${analysis.line.join(" ")}` : "";
   const played = (idea) => Number(idea.name === analysis.move);
   const order = (a, b) => played(b) - played(a) || b.weight - a.weight || (a.risk ?? 1) - (b.risk ?? 1) || b.prior - a.prior;
   const rows = [...analysis.moves].sort(order).slice(0, 20).map((idea) => {
     const row = make("tr", "", idea.name === analysis.move ? "played" : "");
-    const wins = idea.value === null ? "–" : percent(chance(idea.value));
+    const wins = idea.value === null ? "–" : percent(chance(about, idea.value));
     const risk = idea.risk === null ? "?" : percent(idea.risk);
-    const entries = alone() ? [idea.name, risk, idea.visits || "–", wins] : [idea.name, idea.visits || "–", percent(idea.weight), wins, percent(idea.prior)];
+    const entries = about.alone ? [idea.name, risk, idea.visits || "–", wins] : [idea.name, idea.visits || "–", percent(idea.weight), wins, percent(idea.prior)];
     row.append(...entries.map((entry) => make("td", entry)));
     return row;
   });
@@ -485,7 +359,7 @@ function taken(n) {
 /** The numbers of moves that cost their player much of the winning chance, or a risk for nothing. */
 function blunders() {
   const numbers = moves.map((_, n) => n);
-  if (alone()) return advised() || shown?.over ? numbers.filter((n) => taken(n).needless) : [];
+  if (about.alone) return advised() || shown?.over ? numbers.filter((n) => taken(n).needless) : [];
   return numbers.filter((n) => {
     if (chances[n] === undefined || chances[n + 1] === undefined) return false;
     const loss = (chances[n] - chances[n + 1]) * (sides[n] === 0 ? 1 : -1);
@@ -495,18 +369,18 @@ function blunders() {
 
 function drawCurve() {
   const bad = blunders();
-  const first = alone() ? "you" : about.sides[0];
-  const ends = alone() ? ["you win", "you lose"] : about.sides.map((name) => `${name} wins`);
+  const first = about.alone ? "you" : about.sides[0];
+  const ends = about.alone ? ["you win", "you lose"] : about.sides.map((name) => `${name} wins`);
   const { parts, now } = curve(chances, moves, bad, ends);
   $("curve").replaceChildren(...parts);
   const said = bad.map((n) => `${n + 1}. ${moves[n]}`).join(", ");
   const value = now === undefined ? "no value yet" : `winning chance of ${first} ${percent(now)}`;
   $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves: now ${value}`);
-  const kind = alone() ? "Needless risks" : `Blunders (${percent(BLUNDER)} or more lost)`;
-  const without = alone() && !simulations() ? "The exact solver has no winning chance" : value[0].toUpperCase() + value.slice(1);
+  const kind = about.alone ? "Needless risks" : `Blunders (${percent(BLUNDER)} or more lost)`;
+  const without = about.alone && !simulations() ? "The exact solver has no winning chance" : value[0].toUpperCase() + value.slice(1);
   $("curve-note").textContent = `${without}. ${said ? `${kind}: ${said}.` : ""}`;
-  $("curve").toggleAttribute("hidden", alone() && !simulations());
-  const risk = (n) => (alone() && (advised() || shown?.over) && taken(n).risk > 0 ? ` ${percent(taken(n).risk)}` : "");
+  $("curve").toggleAttribute("hidden", about.alone && !simulations());
+  const risk = (n) => (about.alone && (advised() || shown?.over) && taken(n).risk > 0 ? ` ${percent(taken(n).risk)}` : "");
   $("moves").replaceChildren(
     ...moves.map((move, n) => make("li", `${n + 1}. ${move}${risk(n)}${bad.includes(n) ? " ?" : ""}`, bad.includes(n) ? "blunder" : "")),
   );
@@ -535,6 +409,16 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+const cellOf = (event) => event.target.closest(".cell")?.dataset.cell;
+
+$("board").addEventListener("click", (event) => {
+  const i = cellOf(event);
+  if (i !== undefined) focus(Number(i), false), press(Number(i));
+});
+$("board").addEventListener("contextmenu", (event) => {
+  const i = cellOf(event);
+  if (i !== undefined && about.style === "mines") event.preventDefault(), focus(Number(i), false), flag(Number(i));
+});
 $("new").addEventListener("click", newGame);
 $("undo").addEventListener("click", undo);
 $("flag").addEventListener("click", () => {
@@ -580,7 +464,8 @@ $("by-name").addEventListener("submit", (event) => {
 });
 
 try {
-  games = await fetched("api/games");
+  const described = (game) => ({ ...game, alone: game.players === 1, twoStep: game.style === "pieces" || game.style === "wood" });
+  games = (await fetched("api/games")).map(described);
   about = games[0];
   $("game").replaceChildren(...games.map((game, i) => new Option(games.length > 1 ? game.title.replace(/^\S+ /, "") : game.title, i)));
   $("game-label").hidden = games.length < 2;

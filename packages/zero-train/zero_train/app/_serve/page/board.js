@@ -1,0 +1,135 @@
+// The cells of a board: how they are built, what is drawn on each, and what of it is read out.
+
+import { ideaChip, make, percent, riskChip } from "./draw.js";
+
+const WORTH_SHOWING = 0.02; // of the search
+
+/** A value as a winning chance. */
+export const chance = (about, value) => (value - about.min_value) / (about.max_value - about.min_value);
+
+/** The cells around a cell. */
+export function around(about, i) {
+  const [row, column] = [Math.floor(i / about.columns), i % about.columns];
+  const near = [];
+  for (let r = Math.max(0, row - 1); r < Math.min(about.rows, row + 2); r++)
+    for (let c = Math.max(0, column - 1); c < Math.min(about.columns, column + 2); c++)
+      if (r !== row || c !== column) near.push(about.columns * r + c);
+  return near;
+}
+
+/** The cells of a board, with the names of its columns and rows. */
+export function buildCells(board, about) {
+  const { rows, columns, names } = about;
+  const upright = about.style === "holes";
+  const label = (content, row, column) => {
+    const element = make("span", content, "label side");
+    element.setAttribute("aria-hidden", "true");
+    element.style.gridRow = row;
+    element.style.gridColumn = column;
+    element.style.setProperty("--row", Math.max(0, row - 2));
+    board.append(element);
+  };
+  // Of a name such as b3 or 7f the first part is the column, the rest the row.
+  const parts = (name) => /^([a-z]+|\d+)(.*)$/.exec(name).slice(1);
+  for (let c = 0; c < columns; c++) label(parts(names[c])[0], 1, c + 2);
+  if (!upright) for (let r = 0; r < rows; r++) label(parts(names[r * columns])[1], r + 2, 1);
+  for (let i = 0; i < rows * columns; i++) {
+    const [row, column] = [Math.floor(i / columns), i % columns];
+    const cell = make("button", "", "cell");
+    cell.type = "button";
+    cell.dataset.cell = i;
+    cell.tabIndex = i ? -1 : 0;
+    cell.style.gridRow = row + 2;
+    cell.style.gridColumn = column + 2;
+    cell.style.setProperty("--row", row);
+    for (const [edge, at] of [["north", row === 0], ["south", row === rows - 1], ["west", column === 0], ["east", column === columns - 1], ["odd", (row + column) % 2]])
+      cell.classList.toggle(edge, Boolean(at));
+    board.append(cell);
+  }
+}
+
+/** What is on the cells. `seen` has the game, the position, the analysis or null, the selected cell, the
+    flags, and whether it is the person's turn. */
+export function drawCells(seen) {
+  const { about, shown, analysis, selected, mine } = seen;
+  const ideas = ideasOnCells(seen);
+  const targets = targetsNow(seen);
+  const best = analysis ? (shown.legal[analysis.move] ?? []) : [];
+  for (const cell of document.querySelectorAll(".cell")) {
+    const i = Number(cell.dataset.cell);
+    const word = shown.cells[i];
+    const idea = ideas.get(i);
+    const legal = targets.has(i);
+    cell.setAttribute("aria-label", `${read(seen, i, word)}${legal && mine ? ", legal" : ""}${heard(idea, best, i)}`);
+    cell.setAttribute("aria-disabled", String(!(legal && mine)));
+    cell.toggleAttribute("data-legal", legal && mine);
+    cell.classList.toggle("last", i === shown.last);
+    cell.classList.toggle("selected", i === selected);
+    cell.classList.toggle("best", Boolean(analysis) && (about.twoStep ? best.includes(i) : Boolean(idea?.best)));
+    cell.dataset.word = word;
+    cell.replaceChildren();
+    if (about.style === "mines") drawMine(seen, cell, i, word);
+    else if (word) cell.append(about.glyphs[word] ? make("span", about.glyphs[word], `piece ${word.split(" ")[0]}`) : make("span", "", `stone ${word}`));
+    if (idea && "risk" in idea) cell.append(riskChip(idea.risk));
+    else if (idea && (idea.weight >= WORTH_SHOWING || idea.best)) cell.append(ideaChip(idea.weight, idea.wins));
+    else if (targets.get(i) === "seen" && mine && about.style !== "mines") cell.append(make("span", "", "hint"));
+  }
+}
+
+/** The cells where the person can play now; "seen" where a mark says so. */
+function targetsNow({ about, shown, selected }) {
+  const found = new Map();
+  for (const cells of Object.values(shown.legal)) {
+    if (about.twoStep) {
+      if (selected === null) found.set(cells[0], "");
+      else if (cells[0] === selected) found.set(cells.at(-1), "seen");
+    } else {
+      // Of a column all cells take the move, and the lowest empty one is where it would be seen.
+      for (const i of cells) if (!found.has(i)) found.set(i, "");
+      const seen = cells.filter((i) => !shown.cells[i]).at(-1);
+      if (seen !== undefined) found.set(seen, "seen");
+    }
+  }
+  return found;
+}
+
+/** What the analysis says of each cell: of moves between cells, of those that begin there. */
+function ideasOnCells({ about, shown, analysis, selected }) {
+  const found = new Map();
+  for (const idea of analysis?.moves ?? []) {
+    const cells = shown.legal[idea.name] ?? [];
+    const best = idea.name === analysis.move;
+    const wins = idea.value === null ? null : chance(about, idea.value);
+    const here = { weight: idea.weight, wins, best };
+    if (about.alone) found.set(cells[0], { ...here, risk: idea.risk });
+    else if (!about.twoStep) found.set(cells.filter((i) => !shown.cells[i]).at(-1), here);
+    else if (selected === null && cells.length === 2) {
+      const before = found.get(cells[0]);
+      found.set(cells[0], { weight: idea.weight + (before?.weight ?? 0), wins: null, best: best || Boolean(before?.best) });
+    } else if (cells[0] === selected) found.set(cells.at(-1), here);
+  }
+  return found;
+}
+
+/** A cell and what is on it, for a screen reader. */
+function read({ about, shown, selected, flags }, i, word) {
+  const name = about.style === "holes" ? `column ${about.names[i]}, row ${about.rows - Math.floor(i / about.columns)}` : about.names[i];
+  const last = i === shown.last ? ", last move" : "";
+  if (about.style !== "mines") return `${name}: ${word || "empty"}${last}${i === selected ? ", selected" : ""}`;
+  if (/^\d$/.test(word)) return `${name}: ${word === "1" ? "1 mine" : `${word} mines`} around${last}`;
+  return `${name}: ${word || "covered"}${flags.has(i) ? ", flag" : ""}${last}`;
+}
+
+function heard(idea, best, i) {
+  if (!idea) return "";
+  if (!("risk" in idea)) return `, ${percent(idea.weight)} of the search`;
+  const risk = idea.risk === null ? "risk unknown" : `${percent(idea.risk)} a mine`;
+  return `, ${risk}${best.includes(i) ? ", recommended" : ""}`;
+}
+
+function drawMine({ shown, flags }, cell, i, word) {
+  const wrong = shown.over && flags.has(i) && word !== "mine";
+  if (/^[1-8]$/.test(word)) cell.append(make("span", word, `number n${word}`));
+  else if (word === "mine" || word === "opened mine") cell.append(make("span", flags.has(i) ? "⚑" : "✹", "mine"));
+  if (!word && flags.has(i)) cell.append(make("span", wrong ? "✗" : "⚑", "flag"));
+}
