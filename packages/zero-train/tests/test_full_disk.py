@@ -23,7 +23,11 @@ from .nim_agent import nim_agent, nim_loop
 from .test_app_train import CONFIG, evaluation
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # What Orbax has begun to write when the disk refuses it is closed by the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SIZE = 2**21
 
 
