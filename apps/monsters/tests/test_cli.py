@@ -55,7 +55,7 @@ from zero_monsters._config import Config, PRESETS
             ["watch", "nowhere", "--episodes", "0"],
             "monsters: --episodes 0 was given; give at least 1.",
         ),
-        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give at least 0."),
+        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give 0 to 3600."),
         (["watch", "nowhere", "--delay", "nan"], "--delay nan was given"),
         (["watch", "nowhere", "--delay", "inf"], "monsters: --delay inf was given"),
         (["watch", "nowhere", "--seed", "-1"], "--seed -1 was given; give 0 to 4294967295."),

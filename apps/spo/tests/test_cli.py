@@ -51,7 +51,7 @@ REFERENCE = ["train", "--preset", "reference"]
         (["eval", "nowhere", "--episodes", "1"], "--episodes 1 was given; give at least 2."),
         (["watch", "nowhere"], "nowhere holds no run (no config.json)"),
         (["watch", "nowhere", "--episodes", "0"], "--episodes 0 was given; give at least 1."),
-        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give at least 0."),
+        (["watch", "nowhere", "--delay", "-1"], "--delay -1.0 was given; give 0 to 3600."),
         (["watch", "nowhere", "--delay", "inf"], "--delay inf was given"),
         (["watch", "nowhere", "--seed", "-1"], "--seed -1 was given; give 0 to 4294967295."),
     ],
