@@ -44,7 +44,7 @@ from zero_train.app import player_file
         (["play", "nowhere"], "nowhere holds no run"),
         (["serve", "nowhere"], "nowhere holds no run"),
         (["report"], "`zero report RUN [flags]` needs a player first"),
-        (["compare", "one"], "1 runs were given; give 2 to 6"),
+        (["compare", "one"], "give 2 to 6 runs; 1 given."),
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),

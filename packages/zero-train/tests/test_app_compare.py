@@ -108,7 +108,7 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
 @pytest.mark.parametrize(
     "names, message",
     [
-        (["a"], "1 runs were given; give 2 to 6"),
+        (["a"], "give 2 to 6 runs; 1 given."),
         (["a", "none"], r"none holds no run \(no config.json\)"),
         (["a", "../{}/a"], "the same run was given twice"),
     ],

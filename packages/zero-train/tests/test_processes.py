@@ -263,7 +263,7 @@ def test_what_processes_hand_to_the_first_arrives_in_order_and_does_not_stay():
 @pytest.mark.parametrize(
     "given, message",
     [
-        ({"process_id": 1}, "--coordinator and --num-processes was left out; give"),
+        ({"process_id": 1}, "--coordinator and --num-processes missing; give"),
         (
             {"coordinator": "here", "process_id": 0, "num_processes": 2},
             "--coordinator here was given; give HOST:PORT of process 0",

@@ -66,7 +66,7 @@ class Compare(AbstractCommand):
     def __call__(self, app: App[Any]) -> None:
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
-            raise UsageError(f"{len(self.runs)} runs were given; give 2 to {MAX_SERIES}.")
+            raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
         for folder in self.runs:
             if not (pathlib.Path(folder) / "config.json").is_file():
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")

@@ -52,7 +52,7 @@ class Launch:
             return
         if lacking:
             raise UsageError(
-                f"{' and '.join(lacking)} was left out; give --coordinator, --process-id and "
+                f"{' and '.join(lacking)} missing; give --coordinator, --process-id and "
                 "--num-processes, or none of them under a launcher that JAX knows."
             )
         host, _, port = str(self.coordinator).rpartition(":")
