@@ -41,7 +41,8 @@ jaxtyping.install_import_hook(
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_debug_key_reuse", True)
+# JAX before 0.10 takes the keys that Equinox's MLP picks from an array for used ones.
+jax.config.update("jax_debug_key_reuse", jax.__version_info__ >= (0, 10))
 # Eight virtual devices in every test, for the tests of meshes: work on one of them compiles and
 # runs as fast as before, and subprocesses do not inherit it.
 jax.config.update("jax_num_cpu_devices", 8)

@@ -23,7 +23,7 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
         "pretrained",
-        "train othello --preset quick --steps 12000",  # two hours on two cores
+        "train othello --preset quick --steps 1000",
         ["--opponent positional --games 400 --simulations 0", "--opponent uct --games 40"],
     ),
     "connect_four": (

@@ -147,6 +147,7 @@ def test_visits_equal_mctx(monkeypatch):
         ).search_tree.summary()
 
     monkeypatch.setattr(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape))
+    monkeypatch.setattr(jax, "tree_map", jax.tree.map, raising=False)  # its name in mctx 0.0.5
     with jax.debug_key_reuse(False), jax.numpy_dtype_promotion("standard"):
         with jax.numpy_rank_promotion("allow"):
             summary = quick_jit(run)(state)

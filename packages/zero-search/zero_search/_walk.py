@@ -210,8 +210,10 @@ def descend(
 
     # A walk that has ended has its depth inverted, for every array of a loop is copied first.
     zeros = jnp.zeros_like(fixed.base)
+    # JAX 0.6 takes zeros alone for the same on all devices, over which walks may vary.
+    index = jnp.where(fixed.alive, zeros, zeros)
     depth = jnp.where(fixed.alive, 0, ~zeros)
-    init = (notes.path, zeros, step, depth, jnp.zeros((), jnp.int32))
+    init = (notes.path, index, step, depth, jnp.zeros((), jnp.int32))
     more = lambda carry: jnp.any(carry[3] >= 0)
     path, index, step, depth, _ = jax.lax.while_loop(more, body, init)
     walk = Walk(index, step[:, ACTION], step[:, CODE], ~depth)
