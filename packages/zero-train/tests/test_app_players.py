@@ -1,5 +1,6 @@
 """Trained players in files: written, read, shipped, exported, and learned on from."""
 
+import contextlib
 import dataclasses
 import gc
 import inspect
@@ -299,8 +300,19 @@ class Burglar:
         return os.mkdir, (str(self._loot),)
 
 
-# What Orbax has begun to read when it finds the damage is closed by the collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def close_reads() -> None:
+    """Closes what Orbax was reading when another read failed. It leaves that open, and each would
+    raise an error wherever the collector comes upon it, in this test or in a later one."""
+    for found in gc.get_objects():
+        if inspect.iscoroutine(found) and "orbax" in found.cr_code.co_filename:
+            with contextlib.suppress(Exception):
+                found.close()
+
+
+# TensorStore tells of what it has read after Orbax has closed the loop that waited for it.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. None:pytest.PytestUnraisableExceptionWarning"
+)
 def test_no_file_of_a_run_is_unpickled(app, folder, tmp_path):
     """A pickle in one file after the other, with a manifest that vouches for it."""
     loot, payload = tmp_path / "loot", pickle.dumps(Burglar(tmp_path / "loot"))
@@ -329,10 +341,10 @@ def test_no_file_of_a_run_is_unpickled(app, folder, tmp_path):
             uses[store]()
         except ValueError as e:  # every error for users is one
             assert "\n" not in str(e)
+            close_reads()
         assert not loot.exists(), name
         tried += 1
     assert tried > 20
-    gc.collect()
 
 
 def copy_of(folder: pathlib.Path, to: pathlib.Path) -> None:
