@@ -33,8 +33,8 @@ from .dice import RandomDice
 from .helpers import Nim, quick_jit, RandomTree
 
 
-if jax.__version_info__ < (0, 10):  # planners with kernels refuse to be made, also below
-    pytest.skip("written for jax 0.10", allow_module_level=True)
+if jax.__version_info__ < (0, 10):  # also the parameters of tests below cannot be made
+    pytest.skip('kernels="pallas" is refused before jax 0.10', allow_module_level=True)
 
 # Neither the games nor the actions of `RandomTree` are a power of two.
 BATCH, SIMULATIONS = 5, 21
