@@ -5,6 +5,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import shlex
 from typing import Any
 
@@ -12,6 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 import zero_cli
 import zero_minesweeper
@@ -19,7 +21,7 @@ import zero_monsters
 import zero_othello
 import zero_spo
 from zero_cli._apps import APPS
-from zero_train.app import load, run
+from zero_train.app import load, player_file, run
 
 from . import workspace
 
@@ -53,6 +55,21 @@ def test_a_player_says_what_made_it(app, name):
     for row in trained.strength:
         assert row["command"].startswith(f"{app} eval {name} ")
         assert agree(row["result"], row["before"]), "16 bits lost some of it"
+
+
+def test_the_page_has_what_the_files_say():
+    """The table of what trained each player, for how long, and what was measured of it."""
+    rows = []
+    for app, name in PLAYERS:
+        with safe_open(player_file(APPS[app], name), "np") as file:
+            said = file.metadata()
+        command = re.sub(r" --out \S+", "", json.loads(said["origin"])["command"])
+        known = f"| `{app if name == 'pretrained' else name}` | `{command}` | {said['step']} |"
+        for row in json.loads(said["strength"]):
+            rows.append(f"{known} `{row['command']}` | {figures(row['result'])} |")
+            known = "| | | |"
+    page = (workspace.ROOT / "docs" / "players.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\|.* eval .*$", page, flags=re.MULTILINE) == rows
 
 
 @EACH
@@ -93,3 +110,13 @@ def strength(row: dict[str, Any]) -> tuple[float, float]:
     if "win_se" in row:
         return row["win_rate"], row["win_se"]
     return row["return_mean"], row["return_se"]
+
+
+def figures(row: dict[str, Any]) -> str:
+    """A measurement as the page has it."""
+    if "score" in row:
+        score, low, high = (100 * row[name] for name in ("score", "score_low", "score_high"))
+        return f"score {score:.1f} % ({low:.1f} to {high:.1f})"
+    if "win_se" in row:
+        return f"wins {row['win_rate']:.3f} ± {row['win_se']:.3f}"
+    return f"return {row['return_mean']:.2f} ± {row['return_se']:.2f}"

@@ -95,6 +95,9 @@ def test_no_mine_leaves_the_server_before_the_end(board, simulations):
         hidden = jnp.asarray(mines)[None]
         game._episode.state = eqx.tree_at(lambda s: s.mines, state, hidden)
         assert json.dumps(other.answer(question)) == before
+        # These mines it is that the other service has: one of them ends its game.
+        mine = place(int(np.flatnonzero(mines)[0]))
+        assert other.answer(Question((first, mine), seed=SEED))["result"] == f"{mine} was a mine"
 
 
 def test_a_mine_ends_the_game_and_is_named(board):

@@ -398,6 +398,15 @@ def fresh(planner, model, state, key):
     return plan, tree
 
 
+def check_laws(plan: Plan, legal: np.ndarray, done: jax.Array | np.ndarray) -> None:
+    """Weights are a distribution over legal actions alone, of which one is played; and rows that
+    are done, which are filler, have neither weights nor NaN."""
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
+    assert np.allclose(np.sum(plan.weights, axis=1), ~done)
+    assert not np.any((plan.weights > 0) & ~legal)
+    assert np.all(legal[np.arange(len(legal)), plan.action] | done)
+
+
 def equal(ours, theirs) -> bool:
     pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
     return all(np.array_equal(x, y) for x, y in pairs)

@@ -24,7 +24,17 @@ from zero_search._chance import chance_nodes, ChanceNodes
 from zero_search._tree import COUNT, keep
 
 from .dice import expectimax, judged, RandomDice
-from .helpers import chi_squared, equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
+from .helpers import (
+    check_laws,
+    chi_squared,
+    equal,
+    fresh,
+    Jitted,
+    Node,
+    Noise,
+    quick_jit,
+    RandomTree,
+)
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -336,10 +346,7 @@ def test_laws_of_a_plan(outcomes, getkey):
         plan, carry = run.plan(state, carry, getkey())
         legal, found = np.isfinite(predict(state)), jax.tree.map(np.asarray, plan)
         assert found.weights.shape == found.qvalues.shape == found.candidates.shape == (16, 5)
-        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))
-        assert np.allclose(np.sum(found.weights, axis=1), ~state.done)
-        assert not np.any((found.weights > 0) & ~legal)
-        assert np.all(legal[np.arange(16), found.action] | state.done)
+        check_laws(found, legal, state.done)
         grown = read_tree(jax.tree.map(np.asarray, carry.tree), 1)
         for node in grown.nodes():
             edges = grown.actions(node.node)

@@ -25,7 +25,7 @@ from zero_search._tree import COUNT, keep
 from zero_search._tree_search import SearchCarry
 
 from .dice import RandomDice, UNUSED
-from .helpers import equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
+from .helpers import check_laws, equal, fresh, Jitted, Node, Noise, quick_jit, RandomTree
 
 
 def test_equal_trees_are_the_inner_planner():
@@ -282,10 +282,7 @@ def test_laws_of_a_plan(inner, unvisited, getkey):
         plan, carry = run.plan(state, carry, getkey())
         action, plan = plan.action, jax.tree.map(np.asarray, plan)
         legal = np.isfinite(predict(state))
-        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
-        assert np.allclose(np.sum(plan.weights, axis=1), ~state.done)
-        assert not np.any((plan.weights > 0) & ~legal)
-        assert np.all(legal[np.arange(16), plan.action] | state.done)
+        check_laws(plan, legal, state.done)
         ended, carry = run.advance(carry, action, ~last), run.advance(carry, action, last)
         assert np.all(np.asarray(carry.ply) == seed + 1) and not np.any(ended.ply)
         assert all(x.shape[:2] == (16, 3) for x in jax.tree.leaves(carry))

@@ -9,7 +9,6 @@ import pytest
 from zero_search import (
     AbstractPriorModel,
     DirichletNoise,
-    NodeStatistics,
     PriorRoot,
     PUCT,
     SoftmaxQ,
@@ -19,9 +18,19 @@ from zero_search import (
 )
 from zero_search._readout import ImprovedPolicy
 from zero_search._root import SequentialHalving
-from zero_search._select import best_action, ImprovedPolicySelection, prepare
+from zero_search._select import ImprovedPolicySelection
 
-from .helpers import exact_values, Jitted, Nim, Node, Noise, quick_jit, RandomTree, Reference
+from .helpers import (
+    check_laws,
+    exact_values,
+    Jitted,
+    Nim,
+    Node,
+    Noise,
+    quick_jit,
+    RandomTree,
+    Reference,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,27 +90,6 @@ def test_wins_nim(planner):
     heaps = np.asarray([1, 2, 3, 5, 6, 7, 9, 10], np.int32)
     plan = Jitted(planner, Nim()).fresh(heaps)
     assert np.array_equal(plan.action, heaps % 4 - 1)
-
-
-@pytest.mark.parametrize("selection", [PUCT(0.0), PUCT(0.0, c_base=1e9), UCB1(0.0)])
-def test_without_exploration_no_illegal_action_is_taken(selection):
-    # `0 * -inf` is no score. Where all that was seen is bad, an illegal action must not win.
-    logits = np.asarray([[-np.inf, 1.0, -np.inf, 0.0], [0.0, -np.inf, -np.inf, 0.0]], np.float32)
-    visits = np.asarray([[0.0, 2.0, 0.0, 1.0], [3.0, 0.0, 0.0, 0.0]], np.float32)
-
-    @quick_jit
-    def best(logits, visits):
-        node = NodeStatistics(
-            prior=prepare(selection, logits),
-            visits=visits,
-            qvalues=jnp.where(visits > 0, -1.0, 0.0),
-            count=1 + jnp.sum(visits, axis=1),
-            value=jnp.asarray([-0.5, -0.5]),
-            raw_value=jnp.zeros((2,)),
-        )
-        return best_action(selection, node)
-
-    assert np.all(np.isfinite(logits[np.arange(2), best(logits, visits)]))
 
 
 def test_ucb1_is_the_textbook_bandit():
@@ -165,10 +153,7 @@ def test_laws_of_a_plan(name, getkey):
         plan, carry = run.plan(state, carry, getkey())
         action, plan = plan.action, jax.tree.map(np.asarray, plan)
         legal = np.isfinite(predict(state))
-        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
-        assert np.allclose(np.sum(plan.weights, axis=1), ~state.done)
-        assert not np.any((plan.weights > 0) & ~legal)
-        assert np.all(legal[np.arange(16), plan.action] | state.done)
+        check_laws(plan, legal, state.done)
         assert np.array_equal(plan.stats["depth"] >= 1, ~state.done)
         new = np.sum(plan.visits, axis=1) - plan.stats["reused"]
         assert not np.any((plan.visits > 0) & ~legal)

@@ -178,13 +178,18 @@ def test_visits_of_all_nodes_equal_numpy(name, table):
         PUCT(0.0, PlainQ(1.0), bound="log"),
         PUCB(),
         PUCT(0.0, PlainQ(9.0)),
+        PUCT(0.0),
+        PUCT(0.0, c_base=1e9),
+        UCB1(0.0),
     ],
 )
 def test_no_illegal_or_impossible_action_is_taken(selection):
-    # Illegal ones; a probability that underflows; a node never scored before; one legal action.
+    # Illegal ones, of which `0 * -inf` is no score; a probability that underflows; a node never
+    # scored before; one legal action; all that was seen is bad.
     rows = [[-np.inf, 1, -np.inf, 0], [0, -np.inf, -300, 0], [0, -np.inf, 0, 0]]
-    logits = np.asarray([*rows, [-np.inf, -np.inf, -np.inf, 0]], np.float32)
-    visits = np.asarray([[0, 2, 0, 1], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 5]], np.float32)
+    rows += [[-np.inf, -np.inf, -np.inf, 0], [0, -np.inf, -np.inf, 0]]
+    visits = [[0, 2, 0, 1], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 5], [3, 0, 0, 0]]
+    logits, visits = np.asarray(rows, np.float32), np.asarray(visits, np.float32)
 
     @quick_jit
     def run(logits, visits):
@@ -193,14 +198,14 @@ def test_no_illegal_or_impossible_action_is_taken(selection):
             visits=visits,
             qvalues=jnp.where(visits > 0, -1.0, 0.0),
             count=1 + jnp.sum(visits, axis=1),
-            value=jnp.full((4,), -0.5),
-            raw_value=jnp.zeros((4,)),
+            value=jnp.full((5,), -0.5),
+            raw_value=jnp.zeros((5,)),
         )
         return best_action(selection, node), selection.score(node)
 
     best, score = map(np.asarray, run(logits, visits))
     legal = np.isfinite(logits)
-    assert np.all(legal[np.arange(4), best]) and not np.any(np.isnan(score[legal]))
+    assert np.all(legal[np.arange(5), best]) and not np.any(np.isnan(score[legal]))
 
 
 def test_an_unlikely_action_waits(getkey):

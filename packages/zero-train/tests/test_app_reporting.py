@@ -31,7 +31,10 @@ def test_writing_it_takes_at_most_one_percent(tmp_path, monkeypatch, seconds):
 
 
 def test_a_disk_that_refuses_it_does_not_end_the_run(tmp_path, monkeypatch):
-    def refuse(*_, refresh):
+    refused = []
+
+    def refuse(app, folder, *, refresh):
+        refused.append(folder)
         raise OSError("No space left on device")
 
     monkeypatch.setattr(_reporting, "write_report", refuse)
@@ -39,3 +42,4 @@ def test_a_disk_that_refuses_it_does_not_end_the_run(tmp_path, monkeypatch):
     app = App("nim", "Nim.", {}, lambda config: pytest.fail())
     with RunFolder.create(tmp_path / "run", {}) as folder:
         _reporting.Report(app, folder).write_if_due()
+    assert refused == [tmp_path / "run"]

@@ -24,6 +24,7 @@ import pytest
 
 from zero_envs.testing import Nim
 from zero_train import (
+    CheckpointError,
     Checkpoints,
     gradient_step,
     NonFiniteError,
@@ -287,6 +288,29 @@ def test_a_run_that_crashed_resumes_from_its_checkpoint(go, undisturbed, tmp_pat
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 4
     go(tmp_path / "run", resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
+
+
+def test_a_run_that_fails_waits_for_its_checkpoint_where_its_player_is_refused(
+    go, tmp_path, monkeypatch
+):
+    """A thread that still writes would make its folder again after it was removed."""
+    waited, finish = [], Checkpoints.finish
+
+    def fail():
+        waited.append("failed")
+        raise RuntimeError
+
+    def refused(store):
+        finish(store)
+        waited.append(store.directory.name)
+        if store.directory.name == "parameters" and "failed" in waited:
+            raise CheckpointError("refused")
+
+    monkeypatch.setattr(View, "update", at(1, fail))
+    monkeypatch.setattr(Checkpoints, "finish", refused)
+    with pytest.raises(RuntimeError):
+        go(tmp_path / "run")
+    assert waited[waited.index("failed") :] == ["failed", "parameters", "checkpoints"]
 
 
 def test_the_time_is_up(go, undisturbed, tmp_path, capsys):

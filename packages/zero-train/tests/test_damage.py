@@ -105,11 +105,11 @@ def test_whatever_happens_to_a_file_of_a_run_is_named_or_harmless(tmp_path, name
     number = 0
     for file in whole.files():
         for damage in randomly.sample(DAMAGES, each):
+            if damage.__name__ == "shadow" and len(file.parts) == 1:
+                continue  # what a user has put there is refused by the system's own words
             number += 1
             folder = tmp_path / f"{number}"
             shutil.copytree(whole.folder, folder)
-            if damage.__name__ == "shadow" and len(file.parts) == 1:
-                continue  # what a user has put there is refused by the system's own words
             damage(folder / file, randomly)
             with capsys.disabled():
                 print(f"{name}: {damage.__name__} {file}", flush=True)

@@ -457,18 +457,17 @@ class _Record:
     def finished(self) -> Iterator[None]:
         """Waits at the end until all is on disk. Where an error ends the run, that is raised; one
         of several processes does not wait then, because another one may never write its part."""
+        stores = self._parameters, self._checkpoints
         try:
             yield
+            for store in stores:
+                store.finish()
         except BaseException:
             if jax.process_count() == 1:
-                with contextlib.suppress(CheckpointError):
-                    self._finish()
+                for store in stores:
+                    with contextlib.suppress(CheckpointError):
+                        store.finish()
             raise
-        self._finish()
-
-    def _finish(self) -> None:
-        self._parameters.finish()
-        self._checkpoints.finish()
 
     def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
         if self.done not in self._saved[store]:
