@@ -52,7 +52,6 @@ class Board(AbstractBoard):
     **Attributes:**
 
     - `shape`: rows and columns of a board of stones, `None` for others.
-    - `chance`: whether chance decides what happens in a game.
     - `pieces`: how the board of a game of pieces is shown, `None` for others.
     """
 

@@ -114,7 +114,7 @@ class Session:
         console: Console,
         *,
         first: bool = True,
-        seed: int | None = None,
+        seed: int = 0,
         read: Callable[[str], str] = input,
     ):
         """**Arguments:**
@@ -122,7 +122,7 @@ class Session:
         - `start`: a new game, whose actor the person plays against.
         - `console`, `read`: as for [`zero_train.app.Dialogue`][].
         - `first`: whether the person moves first.
-        - `seed`: of a game of chance, which is saved with it.
+        - `seed`: that of the game, which is saved with a game of chance.
         """
         self._games = [start]  # after each move
         self._seed = seed
