@@ -168,7 +168,7 @@ def player_file(
     """
     found = name
     if name == PRETRAINED:
-        usual = app.presets[app.preset or next(iter(app.presets))] if config is None else config
+        usual = app.presets[app.default_preset] if config is None else config
         found = getattr(usual, "env", PRETRAINED)
     known = player_names(app)
     if app.players is None or found not in known:
