@@ -2,6 +2,7 @@
 
 import functools as ft
 import pathlib
+import string
 from typing import Any
 
 import scipy.ndimage
@@ -39,7 +40,7 @@ _EXAMPLES = {
     "pgx/backgammon": "24-3",
 }
 _SIGNS = ("X", "O")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS = string.ascii_lowercase
 #: Columns of Go, of which none is called i.
 _GO_LETTERS = _LETTERS.replace("i", "")
 

@@ -1,6 +1,7 @@
 """Games as text: SGF where programs for Go can show them, otherwise a line of moves."""
 
 import re
+import string
 
 from ._game import AbstractBoard, Game, Stones
 
@@ -8,7 +9,7 @@ from ._game import AbstractBoard, Game, Stones
 _SEED = "seed:"
 #: What SGF is made of: parentheses and semicolons, the names of properties, their values.
 _TOKEN = re.compile(r"\s*(?:([(;)])|([A-Za-z]+)|\[((?:\\.|[^\]\\])*)\])", re.DOTALL)
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS = string.ascii_lowercase
 
 
 def write_record(game: Game, seed: int = 0) -> str:
