@@ -1,6 +1,5 @@
 """Trained players: of runs, in files, and those that come with an app."""
 
-import abc
 import dataclasses
 import hashlib
 import json
@@ -50,10 +49,6 @@ class AbstractPlayerCommand(AbstractCommand):
     the name of one that comes with the command; by default such a one."""
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
-
-    @abc.abstractmethod
-    def __call__(self, app: App[Any]) -> None:
-        """Runs the command of an app, after JAX has started."""
 
     def load(self, app: App[Config], name: str | None = None) -> Trained[Config]:
         """The player, or another one of this name; see [`zero_train.app.load`][]."""
