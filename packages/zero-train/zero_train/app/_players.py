@@ -80,21 +80,22 @@ def load(
     and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
     there are none, or they do not fit the configuration.
     """
-    file = file_of(app, run)
-    if file is not None:
-        return _read(app, file, run_code)
-    folder, step = which_player(run)
-    config = load_config(app.config, folder, app.name, run_code=run_code)
+    path, step = which_player(run)
+    if not path.exists() and has_player(app, str(run)):
+        path = player_file(app, str(run))
+    if path.is_file():
+        return _read(app, path, run_code)
+    config = load_config(app.config, path, app.name, run_code=run_code)
     loop = built(app, config)
-    saved, shapes = Checkpoints(folder / "parameters", keep=None), player_shapes(loop)
+    saved, shapes = Checkpoints(path / "parameters", keep=None), player_shapes(loop)
     if step is None:
         step, arrays = saved.restore_latest(shapes, tell=warn)
     else:
         arrays = saved.restore(shapes, step=step)
-    trained_with, path = saved.about(step).get("config", {}), folder / "config.json"
-    if different := differences(read_json(path), trained_with, trained_with.keys()):
-        warn(f"{path} is not what the player of step {step} was trained with: {different}.")
-    return Trained(config, loop, player_of(loop, arrays), step, _origin(folder, step))
+    trained_with, file = saved.about(step).get("config", {}), path / "config.json"
+    if different := differences(read_json(file), trained_with, trained_with.keys()):
+        warn(f"{file} is not what the player of step {step} was trained with: {different}.")
+    return Trained(config, loop, player_of(loop, arrays), step, _origin(path, step))
 
 
 def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]:
@@ -173,15 +174,6 @@ def player_file(
             f"a run, as `{app.name} train --out` made it."
         )
     return app.players / f"{found}{SUFFIX}"
-
-
-def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
-    """The file of a player that is meant, this one or one that comes with the app; `None` for the
-    folder of a run."""
-    path, _ = which_player(run)
-    if path.exists():
-        return path if path.is_file() else None
-    return player_file(app, str(run)) if has_player(app, str(run)) else None
 
 
 def has_player(app: App[Any], name: str) -> bool:
