@@ -64,7 +64,6 @@ def service(table: Table, env: Minesweeper) -> Service:
         cells=_cells,
         note=lambda game: _left(env, game),
         risks=lambda game: np.asarray(_risks(env, game.state.board)),
-        chance=True,
     )
     return Service(env, players, page)
 
@@ -75,6 +74,7 @@ class Board(AbstractBoard):
     sides = ("you", "nobody")
     example = "b3"
     about = "open that cell"
+    chance = True
 
     def __init__(self, rows: int, columns: int):
         self._rows, self._columns = rows, columns

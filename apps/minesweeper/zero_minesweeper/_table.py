@@ -90,8 +90,9 @@ class TableArguments:
     """belief: simulations per searched move; by default the run's."""
 
     def at(self, app: App[Config], command: AbstractPlayerCommand, agents: Sequence[str]) -> Table:
-        """The table of the run of a command: other flags are as in its configuration. Where none is
-        named and no agent needs a network, none is loaded.
+        """The table of the player of a command: flags that were not given are as in its
+        configuration. Where no player is named and no agent needs a network, none is loaded, and
+        they are as in `Config()`.
 
         **Raises:** see [`zero_train.app.load`][]; also [`zero_train.app.UsageError`][] for an
         impossible board.

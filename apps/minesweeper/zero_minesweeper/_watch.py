@@ -1,6 +1,7 @@
 """`minesweeper watch`: shows the play of an agent in the terminal."""
 
 import dataclasses
+import functools as ft
 import pathlib
 from collections.abc import Iterator
 from typing import ClassVar
@@ -101,7 +102,7 @@ def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
     table = Table(build_env(trained.config), trained.config, trained)
     game = Game(table.env, 0, key=key)
     for moment in _moments("board", game, table.agent("belief")):
-        picture = drawn(lambda console, moment=moment: _scene(moment, console), columns=_PANEL)
+        picture = drawn(ft.partial(_scene, moment), columns=_PANEL)
         yield Frame(picture, "" if moment[2] else str(outcome(game)))
 
 

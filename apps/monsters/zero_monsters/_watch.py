@@ -1,6 +1,7 @@
 """`monsters watch`: shows episodes in the terminal, with the plan of every move."""
 
 import dataclasses
+import functools as ft
 import math
 import pathlib
 from collections.abc import Iterator
@@ -98,8 +99,7 @@ def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
     actor, _ = named_player(trained, trained.config.planner, None)
     gamma = _finite_gamma(trained.config)
     for scene in _scenes(env, MonstersOracle(env), actor, gamma, key):
-        picture = drawn(lambda console, scene=scene: _picture(scene, console))
-        yield Frame(picture, scene.end or "")
+        yield Frame(drawn(ft.partial(_picture, scene)), scene.end or "")
 
 
 def _picture(scene: Scene, console: Console) -> RenderableType:

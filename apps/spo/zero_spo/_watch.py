@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools as ft
 import itertools
 import math
 import pathlib
@@ -150,8 +151,7 @@ def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of an episode for the report."""
     env: Any = trained.loop.env
     for scene in _scenes(env, trained.player, key):
-        picture = drawn(lambda console, scene=scene: _picture(scene, console))
-        yield Frame(picture, scene.end or "", 0.1)
+        yield Frame(drawn(ft.partial(_picture, scene)), scene.end or "", 0.1)
 
 
 def _picture(scene: Scene, console: Console) -> RenderableType:

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from zero_cli._apps import APP, APPS, player_of
+from zero_cli._apps import APP, APPS, player_of, pretrained
 from zero_cli._config import presets
-from zero_train.app import player_file
+from zero_train.app import player_file, UsageError
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,14 @@ def test_players_are_known_by_their_games(tmp_path, monkeypatch):
         assert player_of(name) == (APPS[name], "pretrained")
     file = str(player_file(APPS["spo"], "pendulum"))
     assert player_of(file) == (APPS["spo"], file)
+
+
+def test_players_of_all_apps_are_loaded_by_their_games():
+    for name in ("cartpole", "pendulum"):
+        assert pretrained(name).config.env == name
+    assert type(pretrained("pgx/othello").config) is APPS["othello"].config
+    with pytest.raises(UsageError, match="comes with players of pgx/connect_four, and none of x"):
+        pretrained("x")
 
 
 def test_the_name_of_a_game_is_enough_to_play(zero):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zero_cli._apps import APP
-from zero_cli._pieces import chess_move
+from zero_cli._pieces import PIECES
 from zero_cli._serve import page_of, Serve
 from zero_cli._worlds import build_world, OWN_APPS, world_of_two
 from zero_envs import known_environments
@@ -73,7 +73,8 @@ def test_what_cannot_be_served_is_named(env, said):
     ],
 )
 def test_moves_of_chess_are_called_by_their_squares(size, action, white, black):
-    assert (chess_move(action, size, True), chess_move(action, size, False)) == (white, black)
+    name = PIECES["pgx/chess" if size == 8 else "pgx/gardner_chess"].name
+    assert (name(action, True), name(action, False)) == (white, black)
 
 
 #: Every game of two players that an agent can play here; the slow ones compile for long.

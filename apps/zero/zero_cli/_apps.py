@@ -13,10 +13,11 @@ from zero_train.app import (
     App,
     app_of_file,
     Evaluate,
-    has_player,
     load,
     network_alone,
     player_file,
+    player_names,
+    PRETRAINED,
     RunFiles,
     stored_config,
     Trained,
@@ -85,11 +86,9 @@ def player_of(run: str) -> tuple[App[Any], str]:
     path, _ = which_player(run)
     if path.is_file() and (name := app_of_file(path)) in APPS:
         return APPS[name], run
-    if not path.exists() and run in OWN_APPS:
-        return APPS[OWN_APPS[run][0]], "pretrained"
+    if not path.exists() and (known := _app_with(run)):
+        return known
     for app in APPS.values():
-        if not path.exists() and has_player(app, run):
-            return app, run
         with contextlib.suppress(UsageError):
             stored_config(app.config, path, app.name)
             return app, run
@@ -100,7 +99,20 @@ def player_of(run: str) -> tuple[App[Any], str]:
     raise UsageError(f"{path} holds no run (no config.json); give {PLAYER}.")
 
 
+def _app_with(env: str) -> tuple[App[Any], str] | None:
+    """The app that comes with a player of an environment, and the name of that player there."""
+    if env in OWN_APPS:
+        return APPS[OWN_APPS[env][0]], PRETRAINED
+    for app in APPS.values():
+        if env in (*player_names(app), PRETRAINED):
+            return app, env
+    return None
+
+
 def pretrained(env: str = "pgx/connect_four") -> Trained[Any]:
-    """The trained player of an environment that comes with its app."""
-    app, name = (APPS[OWN_APPS[env][0]], "pretrained") if env in OWN_APPS else (APP, env)
+    """The trained player of an environment that comes with its app.
+
+    **Raises:** [`zero_train.app.UsageError`][] where none comes with one.
+    """
+    app, name = _app_with(env) or (APP, env)
     return load(app, player_file(app, name))

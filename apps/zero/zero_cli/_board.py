@@ -2,6 +2,7 @@
 
 import functools as ft
 import pathlib
+import string
 from typing import Any
 
 import scipy.ndimage
@@ -39,7 +40,7 @@ _EXAMPLES = {
     "pgx/backgammon": "24-3",
 }
 _SIGNS = ("X", "O")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS = string.ascii_lowercase
 #: Columns of Go, of which none is called i.
 _GO_LETTERS = _LETTERS.replace("i", "")
 
@@ -52,7 +53,6 @@ class Board(AbstractBoard):
     **Attributes:**
 
     - `shape`: rows and columns of a board of stones, `None` for others.
-    - `chance`: whether chance decides what happens in a game.
     - `pieces`: how the board of a game of pieces is shown, `None` for others.
     """
 

@@ -138,30 +138,25 @@ class Pieces:
 
 
 def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:
-    return Pieces(
+    def name(action: int, first: bool) -> str:
+        """The squares of a move such as e2e4, with the piece of an underpromotion. Moves that leave
+        the board have a number only."""
+        start, end, piece = _chess_squares(action, size)
+        if end < 0:
+            return str(action)
+        return "".join(pieces.square_name(square, first) for square in (start, end)) + piece
+
+    pieces = Pieces(
         rows=size,
         columns=size,
         chess=True,
         kinds=_CHESS_PIECES,
         glyphs=("\u2659\u2658\u2657\u2656\u2655\u2654", "\u265f\u265e\u265d\u265c\u265b\u265a"),
-        name=lambda action, first: chess_move(action, size, first),
+        name=name,
         squares=lambda board, action: _chess_squares(action, size)[:2],
         board=board,
     )
-
-
-def chess_move(action: int, size: int, white: bool) -> str:
-    """The squares of a move such as e2e4, with the piece of an underpromotion. Moves that leave the
-    board have a number only."""
-    start, end, piece = _chess_squares(action, size)
-    if end < 0:
-        return str(action)
-    turned = lambda square: square if white else square - 2 * (square % size) + size - 1
-    return "".join(_square(turned(square), size) for square in (start, end)) + piece
-
-
-def _square(square: int, size: int) -> str:
-    return f"{_LETTERS[square // size]}{square % size + 1}"
+    return pieces
 
 
 def _chess_squares(action: int, size: int) -> tuple[int, int, str]:

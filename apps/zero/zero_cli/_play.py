@@ -28,6 +28,4 @@ class Play(AbstractGameCommand):
         trained = self.load(app)
         start = self.start(trained, self.seed)
         print(trained.config.env)
-        board = self.board(trained)
-        seed = self.seed if board.chance else None
-        Session(start, Console(), first=self.seat == "first", seed=seed).run()
+        Session(start, Console(), first=self.seat == "first", seed=self.seed).run()

@@ -69,5 +69,4 @@ def page_of(world: World, folder: pathlib.Path) -> Page:
         shape=board.shape,
         style=style,
         svg=getattr(env, "render", None),
-        chance=board.chance,
     )

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zero_train.app import check_path, drawn, Frame, UsageError
-from zero_train.app._film import player, save_film, scalable
+from zero_train.app._film import film, save_film, scalable
 
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -81,7 +81,7 @@ def _frames() -> list[Frame]:
 
 def test_a_player_has_every_frame_and_shows_the_first():
     frames = _frames()
-    text = player("a < b", "c", frames)
+    text = film("a < b", "c", frames)
     (packed,) = re.findall("<template>(.*?)</template>", text)
     fields = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert [Frame(*row) for row in zip(*fields, strict=True)] == frames
@@ -93,13 +93,13 @@ def test_a_gif_has_every_frame_for_its_time(tmp_path):
     first, *rest = _frames()
     save_film(tmp_path / "film.gif", [first, *rest, Frame(first.svg, first.caption, 3600.0)])
     with Image.open(tmp_path / "film.gif") as opened:
-        film: Any = opened  # a GIF has several pictures
-        assert film.n_frames == 4
+        gif: Any = opened  # a GIF has several pictures
+        assert gif.n_frames == 4
         shown, colours = [], []
         for i in range(4):
-            film.seek(i)
-            shown.append(film.info["duration"])
-            colours.append(film.convert("RGB").tobytes())
+            gif.seek(i)
+            shown.append(gif.info["duration"])
+            colours.append(gif.convert("RGB").tobytes())
     assert shown == [100, 200, 300, 655_350] and len(set(colours)) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["film.gif"]
 

@@ -49,9 +49,8 @@ def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) 
 
     **Raises:** `ValueError` where the player's networks do not fit the agent's.
     """
-    arrays, static = eqx.partition(player, eqx.is_array)
-    # They may be on another device than those of the mesh.
-    state = _fresh((loop, eqx.combine(jax.device_get(arrays), static)), key)
+    # The player's arrays may be on another device than those of the mesh.
+    state = _fresh((loop, jax.device_get(player)), key)
     if not loop.actor_devices:
         return state
     return _act_ahead(loop, send(state, shardings(loop, state)))

@@ -96,6 +96,7 @@ from ._players import (
     has_player as has_player,
     load as load,
     player_file as player_file,
+    player_names as player_names,
     PRETRAINED as PRETRAINED,
     save_player as save_player,
     which_player as which_player,

@@ -109,6 +109,11 @@ class App(Generic[Config]):
         """The class of the configurations."""
         return type(next(iter(self.presets.values())))
 
+    @property
+    def default_preset(self) -> str:
+        """The name of the default preset."""
+        return self.preset or next(iter(self.presets))
+
 
 def write_report(
     app: App[Any],

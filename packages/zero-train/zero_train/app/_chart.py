@@ -1,7 +1,6 @@
 """Charts as SVG text that takes its colours from the page it stands in."""
 
 import io
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ._report import MAX_SERIES, Series, smoothed
+from ._film import scalable
+from ._report import Axis, MAX_SERIES, Series, smoothed
 
 
 # Placeholders in the SVG, replaced by the page's own colours.
@@ -38,7 +38,7 @@ _STYLE: dict[Any, Any] = {
 def draw(
     series: Sequence[Series],
     *,
-    axis: str = "step",
+    axis: Axis = "steps",
     levels: Sequence[tuple[str, float]] = (),
     percent: bool = False,
     from_zero: bool = False,
@@ -47,7 +47,7 @@ def draw(
 
     **Arguments:**
 
-    - `axis`: the label of the horizontal axis.
+    - `axis`: what `x` is.
     - `levels`: labelled horizontal lines.
     - `percent`: `y` is a share of 1.
     - `from_zero`: the axis starts at 0.
@@ -87,7 +87,10 @@ def draw(
             )
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _embeddable(text.getvalue())
+    svg = scalable(text.getvalue())
+    for placeholder, own in _COLOURS.items():
+        svg = svg.replace(placeholder, own)
+    return svg
 
 
 def _plot(axes: Axes, one: Series, colour: str) -> None:
@@ -108,8 +111,8 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
     axes.plot(x, y, color=colour, linewidth=1.8, label=one.label, marker=marker)
 
 
-def _dress(axes: Axes, axis: str, percent: bool) -> None:
-    axes.set_xlabel(axis, fontsize=8)
+def _dress(axes: Axes, axis: Axis, percent: bool) -> None:
+    axes.set_xlabel("step" if axis == "steps" else axis, fontsize=8)
     whole = axis != "hours"
     low, high = axes.get_xlim()
     if whole and high - low < 1:  # a single step, which would be named at several places
@@ -124,12 +127,3 @@ def _dress(axes: Axes, axis: str, percent: bool) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0, labelsize=8)
-
-
-def _embeddable(svg: str) -> str:
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for placeholder, colour in _COLOURS.items():
-        svg = svg.replace(placeholder, colour)
-    return svg

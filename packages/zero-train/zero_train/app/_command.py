@@ -232,7 +232,7 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
     `--preset`, which sets the defaults of all others; then trains."""
     prog = f"{app.name} train"
     first = peek(_First, prog, words)
-    preset = first.preset or app.preset or next(iter(app.presets))
+    preset = first.preset or app.default_preset
     if preset not in app.presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
     config = app.presets[preset]
@@ -256,7 +256,7 @@ def _train(app: App[Any], words: Sequence[str]) -> None:
             RunFolder.check(**folder_of(config, options))
         trained = train(dataclasses.replace(app, preset=preset), config, options)
     if trained and is_writer():
-        alone = [name for name, kind in app.commands.items() if _operands(kind)[:2] in _OF_A_RUN]
+        alone = [name for name, kind in app.commands.items() if _operands(kind) in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
         print(f"The run is in {options.out}{said}")

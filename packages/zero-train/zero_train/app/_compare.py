@@ -229,11 +229,11 @@ def _charts(
 
     if not any(one.x for one in series.values()):
         return
-    # A run without these points keeps its colour for the others.
+    # A run without points takes its colour too, so that every run has the same one in all charts.
     for axis in get_args(Axis):
         shown = [
             dataclasses.replace(one, x=dataclasses.replace(runs[name], axis=axis).along(one.x))
             for name, one in ((name, series.get(name, Series(name, [], []))) for name in runs)
         ]
-        svg = draw(shown, axis="step" if axis == "steps" else axis)
+        svg = draw(shown, axis=axis)
         yield picture(heading, caption, svg or "", kind=f"over-{axis}")

@@ -38,9 +38,9 @@ class AbstractConfig:
 
     A class may have `bounds`: the least and the greatest value of its fields. By default an integer
     is from 0 to the greatest of 32 bits, and other numbers are finite. It may also have `absent`:
-    what newer fields are in runs whose config.json lacks them; and `code`: the fields in which
-    `module:Class` and `file.py:Class` name code of the user's own, which is not run for
-    somebody else's configuration without being asked. Each adds to those of the classes above it.
+    what newer fields are in runs whose config.json lacks them. Both add to those of the classes
+    above it. Its `code` lists the fields in which `module:Class` and `file.py:Class` name code of
+    the user's own, which is run for a stored configuration only with --run-code.
     """
 
     seed: int = 0

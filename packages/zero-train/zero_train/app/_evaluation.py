@@ -117,8 +117,9 @@ def network_alone(
 
 
 def num_players(env: AbstractEnvironment) -> int:
-    """How many play: where the environment does not say so, the turn passes from one to another
-    where a discount is negative in games of random moves."""
+    """The number of players. Where the environment does not say it and its actions are discrete,
+    random moves are played: there are 2 players if a discount is negative, which passes the turn,
+    and otherwise 1."""
     said: int | None = getattr(env, "num_players", None)
     if said is not None or not isinstance(env, AbstractDiscreteEnvironment):
         return said or 1

@@ -196,7 +196,7 @@ def scalable(svg: str) -> str:
     return f"{opening}>{rest}"
 
 
-def player(heading: str, caption: str, frames: Sequence[Frame]) -> str:
+def film(heading: str, caption: str, frames: Sequence[Frame]) -> str:
     """A film among the charts of a page, with buttons to go through it. It needs the page's script.
 
     **Arguments:**
@@ -241,7 +241,7 @@ def check_path(path: pathlib.Path | None) -> None:
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
     """Writes a film as a GIF, or as a page that loads nothing else, replacing an earlier file."""
-    as_page = lambda: page(path.stem, [player("", "", frames)])
+    as_page = lambda: page(path.stem, [film("", "", frames)])
     write_whole(path, _gif(frames) if path.suffix == ".gif" else as_page())
 
 

@@ -49,12 +49,14 @@ class AbstractBoard(abc.ABC):
     - `example`: the name of a move.
     - `about`: what typing a move does, for the list of commands.
     - `stones`: for games that programs for Go can show.
+    - `chance`: whether the seed decides what happens in a game.
     """
 
     sides: tuple[str, str]
     example: str
     about: str
     stones: Stones | None = None
+    chance: bool = False
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:

@@ -88,8 +88,8 @@ class GtpEngine:
         self._clocks: dict[str, _Clock] = {}
         self._byo_yomi = _Clock(0.0)  # what every side gets when its main time is over
         self._periods = False  # whether `byo_yomi` is a time for each move
-        # By name: the number of arguments, and what answers them.
         several = (0, 99)
+        # By name: the least and the greatest number of arguments, and what answers them.
         self._commands: dict[str, tuple[tuple[int, int], Callable[..., Any]]] = {
             "boardsize": ((1, 1), self._boardsize),
             "clear_board": ((0, 0), self._clear_board),
@@ -367,8 +367,7 @@ class GtpEngine:
         return game.play(game.legal[0])
 
     def _name(self, action: int) -> str:
-        name = self._board.name(action)
-        return name if name == "pass" else name.upper()
+        return _shown(self._board.name(action))
 
 
 def _info(
@@ -383,13 +382,13 @@ def _info(
     for rank, action in enumerate(legal[: min(most, max(least, tried, 1))]):
         visits = int(plan.visits[action])
         value = float(plan.qvalues[action] if visits else plan.value)
-        win, prior = (1 + value / game.max_value) / 2, float(game.prior[action])
+        utility, prior = value / game.max_value, float(game.prior[action])
         line = " ".join(_shown(name) for name in expected(game, tree, action))
         shown = lambda x: str(round(1e4 * x)) if style == "lz" else f"{x:.4f}"
-        utility = "" if style == "lz" else f" utility {2 * win - 1:.4f}"
+        more = "" if style == "lz" else f" utility {utility:.4f}"
         said.append(
-            f"info move {_shown(game.name(action))} visits {visits}{utility} winrate {shown(win)} "
-            f"prior {shown(prior)} order {rank} pv {line}"
+            f"info move {_shown(game.name(action))} visits {visits}{more} "
+            f"winrate {shown((1 + utility) / 2)} prior {shown(prior)} order {rank} pv {line}"
         )
     return " ".join(said)
 

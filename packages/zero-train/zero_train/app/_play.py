@@ -114,7 +114,7 @@ class Session:
         console: Console,
         *,
         first: bool = True,
-        seed: int | None = None,
+        seed: int = 0,
         read: Callable[[str], str] = input,
     ):
         """**Arguments:**
@@ -122,9 +122,8 @@ class Session:
         - `start`: a new game, whose actor the person plays against.
         - `console`, `read`: as for [`zero_train.app.Dialogue`][].
         - `first`: whether the person moves first.
-        - `seed`: of a game of chance, which is saved with it.
+        - `seed`: that of the game, which is saved with a game of chance.
         """
-        self.game = start
         self._games = [start]  # after each move
         self._seed = seed
         self._console = console
@@ -152,6 +151,11 @@ class Session:
             with_text={"save": self._save},
         )
         self._say = self._dialogue.say
+
+    @property
+    def game(self) -> Game:
+        """The position that is played."""
+        return self._games[-1]
 
     def run(self) -> None:
         """Plays until the end or until the person leaves."""
@@ -193,7 +197,6 @@ class Session:
         """Another position of the game: the next one, or one before."""
         del self._games[game.num_plies :]
         self._games.append(game)
-        self.game = game
 
     def _end(self) -> None:
         mine = self.game.total if self._first else -self.game.total

@@ -1,6 +1,5 @@
 """Trained players: of runs, in files, and those that come with an app."""
 
-import abc
 import dataclasses
 import hashlib
 import json
@@ -51,10 +50,6 @@ class AbstractPlayerCommand(AbstractCommand):
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
 
-    @abc.abstractmethod
-    def __call__(self, app: App[Any]) -> None:
-        """Runs the command of an app, after JAX has started."""
-
     def load(self, app: App[Config], name: str | None = None) -> Trained[Config]:
         """The player, or another one of this name; see [`zero_train.app.load`][]."""
         return load(app, self.run if name is None else name, run_code=self.run_code)
@@ -85,21 +80,22 @@ def load(
     and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
     there are none, or they do not fit the configuration.
     """
-    file = file_of(app, run)
-    if file is not None:
-        return _read(app, file, run_code)
-    folder, step = which_player(run)
-    config = load_config(app.config, folder, app.name, run_code=run_code)
+    path, step = which_player(run)
+    if not path.exists() and has_player(app, str(run)):
+        path = player_file(app, str(run))
+    if path.is_file():
+        return _read(app, path, run_code)
+    config = load_config(app.config, path, app.name, run_code=run_code)
     loop = built(app, config)
-    saved, shapes = Checkpoints(folder / "parameters", keep=None), player_shapes(loop)
+    saved, shapes = Checkpoints(path / "parameters", keep=None), player_shapes(loop)
     if step is None:
         step, arrays = saved.restore_latest(shapes, tell=warn)
     else:
         arrays = saved.restore(shapes, step=step)
-    trained_with, path = saved.about(step).get("config", {}), folder / "config.json"
-    if different := differences(read_json(path), trained_with, trained_with.keys()):
-        warn(f"{path} is not what the player of step {step} was trained with: {different}.")
-    return Trained(config, loop, player_of(loop, arrays), step, _origin(folder, step))
+    trained_with, file = saved.about(step).get("config", {}), path / "config.json"
+    if different := differences(read_json(file), trained_with, trained_with.keys()):
+        warn(f"{file} is not what the player of step {step} was trained with: {different}.")
+    return Trained(config, loop, player_of(loop, arrays), step, _origin(path, step))
 
 
 def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]:
@@ -168,7 +164,7 @@ def player_file(
     """
     found = name
     if name == PRETRAINED:
-        usual = app.presets[app.preset or next(iter(app.presets))] if config is None else config
+        usual = app.presets[app.default_preset] if config is None else config
         found = getattr(usual, "env", PRETRAINED)
     known = player_names(app)
     if app.players is None or found not in known:
@@ -178,15 +174,6 @@ def player_file(
             f"a run, as `{app.name} train --out` made it."
         )
     return app.players / f"{found}{SUFFIX}"
-
-
-def file_of(app: App[Any], run: str | os.PathLike[str]) -> pathlib.Path | None:
-    """The file of a player that is meant, this one or one that comes with the app; `None` for the
-    folder of a run."""
-    path, _ = which_player(run)
-    if path.exists():
-        return path if path.is_file() else None
-    return player_file(app, str(run)) if has_player(app, str(run)) else None
 
 
 def has_player(app: App[Any], name: str) -> bool:

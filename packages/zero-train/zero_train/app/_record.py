@@ -1,6 +1,7 @@
 """Games as text: SGF where programs for Go can show them, otherwise a line of moves."""
 
 import re
+import string
 
 from ._game import AbstractBoard, Game, Stones
 
@@ -8,19 +9,19 @@ from ._game import AbstractBoard, Game, Stones
 _SEED = "seed:"
 #: What SGF is made of: parentheses and semicolons, the names of properties, their values.
 _TOKEN = re.compile(r"\s*(?:([(;)])|([A-Za-z]+)|\[((?:\\.|[^\]\\])*)\])", re.DOTALL)
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS = string.ascii_lowercase
 
 
-def write_record(game: Game, seed: int | None = None) -> str:
+def write_record(game: Game, seed: int = 0) -> str:
     """A game as text: SGF where its board has stones, otherwise the names of its moves.
 
     **Arguments:**
 
-    - `seed`: of a game of chance, which stands before the moves.
+    - `seed`: stands before the moves of a game of chance.
     """
     stones = game.board.stones
     if stones is None:
-        return " ".join([*([] if seed is None else [f"{_SEED}{seed}"]), *game.moves])
+        return " ".join([*[f"{_SEED}{seed}"] * game.board.chance, *game.moves])
     properties = {"FF": "4", **stones.properties, "SZ": str(stones.size)}
     if game.over:
         properties["RE"] = stones.score(game)

@@ -128,8 +128,7 @@ def chart(
     from ._chart import draw  # matplotlib: seconds to import
 
     shown = [dataclasses.replace(one, x=run.along(one.x)) for one in series]
-    axis = run.axis.removesuffix("s") if run.axis == "steps" else run.axis
-    svg = draw(shown, axis=axis, levels=levels, percent=percent, from_zero=from_zero)
+    svg = draw(shown, axis=run.axis, levels=levels, percent=percent, from_zero=from_zero)
     return picture(heading, caption, svg or '<p class="none">nothing yet</p>')
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 import jax.random as jr
+import numpy as np
 
 from .. import Checkpoints, RunError, RunFolder
 from ._app import App, write_report
 from ._errors import warn
-from ._film import player
+from ._film import film
 from ._players import load, player_of, player_shapes
 
 
@@ -31,9 +32,7 @@ def films(
     saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
     steps = [step for step in saved.steps() if step <= newest.step]
     # Evenly over the training, and the newest in any case.
-    goals = [
-        newest.step * (i + 1 - number) / max(number - 1, 1) + newest.step for i in range(number)
-    ]
+    goals = np.linspace(newest.step, 0, number)
     chosen = sorted({min(steps, key=lambda step: abs(step - goal)) for goal in goals})
     shapes, played = player_shapes(newest.loop), []
     for step in chosen:
@@ -46,7 +45,7 @@ def films(
         every = -(-len(frames) // _MOST_FRAMES)
         shown = frames[:-1:every] + frames[-1:]
         heading = f"The player of step {step:,}" if step else "Before training"
-        played.append(player(heading, "", shown))
+        played.append(film(heading, "", shown))
     return played
 
 

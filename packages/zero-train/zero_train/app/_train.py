@@ -147,7 +147,7 @@ def _origin(app: App[Any], config: AbstractConfig) -> dict[str, Any]:
     """What the run is started with, and the preset, from which the report says what differs."""
     package = type(config).__module__.partition(".")[0]
     made = origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
-    preset = app.preset or next(iter(app.presets))
+    preset = app.default_preset
     values = dataclasses.asdict(app.presets[preset])
     return {**made, "preset": {"name": preset, "config": values}}
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools as ft
 import pathlib
 import time
 from collections.abc import Callable, Iterator
@@ -128,8 +129,7 @@ def screen(
     """
     if save is not None:
         frames = list[Frame]()
-        picture = lambda scene: drawn(lambda blank: draw(scene, blank))
-        usual = lambda scene: Frame(picture(scene), "", seconds(scene))
+        usual = lambda scene: Frame(drawn(ft.partial(draw, scene)), "", seconds(scene))
         yield lambda scene: frames.append((frame or usual)(scene))
         save_film(save, frames)
         console.print(f"{len(frames)} pictures are in {save}", soft_wrap=True, markup=False)

@@ -20,6 +20,10 @@ from ._game_command import AbstractGameCommand
 from ._watch import is_plain, screen
 
 
+#: Moves after which the pictures of a game stop.
+_MOST_MOVES = 1000
+
+
 @dataclasses.dataclass(frozen=True)
 class AbstractWatch(AbstractGameCommand):
     """The command `watch` of an app, which says how its game is shown.
@@ -27,8 +31,8 @@ class AbstractWatch(AbstractGameCommand):
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
     """
 
-    max_moves: int | None = None
-    """Moves after which it stops; by default after 1000."""
+    max_moves: int = _MOST_MOVES
+    """Moves after which it stops."""
     delay: float = 0.5
     """Seconds between two moves."""
     seed: int = 0
@@ -52,7 +56,7 @@ class AbstractWatch(AbstractGameCommand):
 
         seconds = lambda moment: self.delay * (4 if moment.game.over else 1)
         with screen(console, _Moment.draw, seconds, save=self.save, frame=frame) as show:
-            for moment in _moments(env, start, self.max_moves or _MOST_MOVES):
+            for moment in _moments(env, start, self.max_moves):
                 show(moment)
 
 
@@ -91,9 +95,6 @@ def _moments(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Momen
         if game.over:
             said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
         yield _Moment(game, said)
-
-
-_MOST_MOVES = 1000
 
 
 def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) -> Iterator[Frame]:

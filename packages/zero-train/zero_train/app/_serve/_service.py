@@ -58,7 +58,6 @@ class Page:
     - `note`: what else the board shows, such as pieces in hand.
     - `risks`: of every action the chance to lose by it, NaN where it is unknown.
     - `svg`: the picture of a state, for a board without cells.
-    - `chance`: whether the seed decides what happens in a game.
     """
 
     title: str
@@ -73,7 +72,6 @@ class Page:
     note: Callable[[Game], str] | None = None
     risks: Callable[[Game], Float[np.ndarray, " actions"]] | None = None
     svg: Callable[[Any], str] | None = None
-    chance: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +152,7 @@ class Service:
             "max_moves": MAX_MOVES,
             "min_value": 0.0 if alone else -most,
             "max_value": most,
-            "chance": page.chance,
+            "chance": page.board.chance,
             "sgf": page.board.stones is not None,
         }
 
@@ -201,7 +199,7 @@ class Service:
             "result": self.page.board.result(game) if game.over else None,
             "compiled": question.simulations in self._compiled,
             "thought": thought,
-            "text": write_record(game, question.seed if self.page.chance else None),
+            "text": write_record(game, question.seed),
             **self._shown(game, touched),
         }
 
