@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from zero_cli._apps import APP, APPS, player_of, pretrained
+from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._config import presets
 from zero_train.app import player_file, UsageError
 
@@ -137,20 +137,20 @@ def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):
     from zero_othello._config import Config as Othello
     from zero_spo._config import Config as SPO
 
-    assert player_of(str(tiny_run)) == (APP, str(tiny_run))
+    assert app_of(str(tiny_run)) == (APP, str(tiny_run))
     for app, config in (("othello", Othello()), ("spo", SPO())):
         (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-        assert player_of(str(tmp_path)) == (APPS[app], str(tmp_path))
+        assert app_of(str(tmp_path)) == (APPS[app], str(tmp_path))
 
 
 def test_players_are_known_by_their_games(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert player_of("pgx/connect_four") == (APP, "pgx/connect_four")
-    assert player_of("cartpole") == (APPS["spo"], "cartpole")
+    assert app_of("pgx/connect_four") == (APP, "pgx/connect_four")
+    assert app_of("cartpole") == (APPS["spo"], "cartpole")
     for name in ("othello", "minesweeper", "monsters"):
-        assert player_of(name) == (APPS[name], "pretrained")
+        assert app_of(name) == (APPS[name], "pretrained")
     file = str(player_file(APPS["spo"], "pendulum"))
-    assert player_of(file) == (APPS["spo"], file)
+    assert app_of(file) == (APPS["spo"], file)
 
 
 def test_players_of_all_apps_are_loaded_by_their_games():

@@ -19,7 +19,7 @@ from zero_train.app import (
     UsageError,
 )
 
-from ._apps import APP, APPS, PLAYER, player_of
+from ._apps import APP, app_of, APPS, PLAYER
 from ._config import presets
 from ._worlds import build_world, OWN_APPS, TUNED
 
@@ -54,7 +54,7 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
     if name not in (*APP.commands, *COMMANDS):
         return run(APP, words)
-    app, player = player_of(folder)
+    app, player = app_of(folder)
     if name in APP.commands and name not in app.commands:
         has = ", ".join(dict.fromkeys((*app.commands, *COMMANDS)))
         raise UsageError(f"{folder} is a player of `{app.name}`, which has {has}, and no {name}.")

@@ -76,7 +76,7 @@ PLAYER = (
 )
 
 
-def player_of(run: str) -> tuple[App[Any], str]:
+def app_of(run: str) -> tuple[App[Any], str]:
     """The app of a player, and what the player is called there: the app whose configuration
     config.json of its run fits, or that its file names, or that it comes with. A game with an app
     of its own stands for the player that comes with that.
