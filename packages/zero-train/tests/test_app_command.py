@@ -265,9 +265,13 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(error, capsys):
             "there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes.)",
         ),
         (OverflowError("Python int too large"), "a number is larger than 32 bits hold (Python"),
+        (
+            PermissionError(13, "Permission denied", "mine"),
+            "mine cannot be used (Permission denied)",
+        ),
     ],
 )
-def test_too_much_is_one_line(error, message, capsys):
+def test_what_the_system_refuses_is_one_line(error, message, capsys):
     with pytest.raises(SystemExit) as raised:
         run(error, "go", "--fast")
     out, err = capsys.readouterr()

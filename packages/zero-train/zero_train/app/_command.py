@@ -164,8 +164,12 @@ def errors_of(prog: str) -> Iterator[None]:
     """
     try:
         yield
-    except (UsageError, RunError, CheckpointError, NonFiniteError, OSError) as e:
+    except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
         _complain(prog, str(e))
+    except OSError as e:
+        named = e.filename is not None and e.strerror is not None
+        path = f"{e.filename} cannot be used ({e.strerror}); give another path."
+        _complain(prog, path if named else str(e))
     except OverflowError as e:
         _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
     except (MemoryError, jax.errors.JaxRuntimeError) as e:
