@@ -1,6 +1,5 @@
 """Builds the training loop of a configuration."""
 
-import dataclasses
 import functools as ft
 from typing import Any
 
@@ -27,8 +26,6 @@ def build_loop(config: Config) -> Loop:
         ),
         model=ft.partial(EnvironmentModel, env),
         explorer=_explorer(config),
-        # It keeps the subtree of the move that was played.
-        planner=dataclasses.replace(config.planner(), reuse=True),
         l2=config.l2,
     )
     buffer = EpisodeBuffer(

@@ -205,8 +205,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         return TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
     def planner(self) -> TreeSearch:
-        """The planner of the trained player: without noise, it plays the most visited move."""
-        return TreeSearch.alphazero(self.player_simulations, c=self.exploration)
+        """The planner of the trained player: without noise, it plays the most visited move, and
+        keeps the subtree of the move that was played."""
+        return TreeSearch.alphazero(self.player_simulations, c=self.exploration, reuse=True)
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
