@@ -1,4 +1,4 @@
-"""Searches that play Othello with a trained network: matches, and what a move costs.
+"""Searches that play a game with a trained network: matches, and what a move costs.
 
 What `search_reuse.py` and `search_leaves.py` have in common.
 """
@@ -13,8 +13,7 @@ import jax.random as jr
 import numpy as np
 from _turns import take_turns
 
-from zero_othello._app import APP
-from zero_othello._config import LONGEST_GAME
+from zero_cli._apps import app_of
 from zero_search import AbstractPlanner
 from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval
 from zero_train.app import load, UsageError
@@ -24,10 +23,15 @@ from zero_train.app import load, UsageError
 OPENING_PLIES = 8
 
 
+#: More plies than a game of Othello has.
+LONGEST_GAME = 128
+
+
 def trained_model(run: str) -> tuple[EnvironmentModel, float]:
-    """Othello with the newest network of a run folder, and PUCT's constant in that run."""
+    """The game with the newest network of a run, or the trained player of a game that its app comes
+    with, and PUCT's constant in that run."""
     try:
-        trained = load(APP, run)
+        trained = load(*app_of(run))
     except (UsageError, CheckpointError) as e:
         raise SystemExit(f"{e} To train one takes minutes: uv run othello train --out {run}") from e
     player: Any = trained.player

@@ -1,6 +1,6 @@
 """Does keeping the subtree of the played move make a player stronger?
 
-Two players with the same trained Othello network and search, one of which keeps the subtree
+Two players with the same trained network and search, one of which keeps the subtree
 (`reuse=True`), play from random openings, both seats each, deterministically. JSON lines, and
 `--question` picks some:
 
@@ -15,6 +15,7 @@ Two players with the same trained Othello network and search, one of which keeps
     uv run othello train --out runs/quick
     export XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=  # what `othello` itself sets
     uv run python benchmarks/search_reuse.py runs/quick --search puct
+    uv run python benchmarks/search_reuse.py pgx/connect_four --question match --games 400
 """
 
 import argparse
@@ -78,7 +79,9 @@ def kept(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("run", nargs="?", default="runs/quick", help="folder of a trained run")
+    parser.add_argument(
+        "run", nargs="?", default="runs/quick", help="folder of a run, or pgx/connect_four"
+    )
     parser.add_argument("--search", choices=["puct", "gumbel"], default="puct")
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--games", type=int, default=2000)
