@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import random
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any, ClassVar
@@ -319,21 +320,23 @@ def test_no_file_of_a_run_is_unpickled(app, folder, tmp_path):
     pickle.loads(payload)
     loot.rmdir()  # so it would work
     mine = tmp_path / "run"
-    checkpoints = Checkpoints(mine / "checkpoints")
+    checkpoints, whole = Checkpoints(mine / "checkpoints"), template(build(Config()))
     uses = {
         "parameters": lambda: load(app, mine),
-        "checkpoints": lambda: checkpoints.restore(template(build(Config()))),
+        "checkpoints": lambda: checkpoints.restore(whole),
         "": lambda: (load(app, mine), write_report(app, mine)),
     }
+    shutil.copytree(folder, mine, dirs_exist_ok=True)
     tried = 0
     for name in sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()):
         store, *rest = name.parts if len(name.parts) > 1 else ("", name.name)
         if store and rest[0] != "00000003":
             continue
-        copy_of(folder, mine)
+        mended = {mine / name}
         (mine / name).write_bytes(payload)
         if store and rest[1:] != ["manifest.json"]:
             saved = mine / store / rest[0]
+            mended.add(saved / "manifest.json")
             leaves = read_manifest(saved, 3)["leaves"]
             (saved / "manifest.json").unlink()
             write_manifest(saved, 3, leaves)
@@ -343,15 +346,10 @@ def test_no_file_of_a_run_is_unpickled(app, folder, tmp_path):
             assert "\n" not in str(e)
             close_reads()
         assert not loot.exists(), name
+        for path in mended:
+            path.write_bytes((folder / path.relative_to(mine)).read_bytes())
         tried += 1
     assert tried > 20
-
-
-def copy_of(folder: pathlib.Path, to: pathlib.Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            (to / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-            (to / path.relative_to(folder)).write_bytes(path.read_bytes())
 
 
 @pytest.mark.parametrize("kind", ["module:Class", "file.py:Class"])
@@ -362,7 +360,7 @@ def test_code_that_a_configuration_names_is_not_run_unasked(
     (tmp_path / "burglar.py").write_text("import os\nos.mkdir('loot')\nClass = 1\n")
     monkeypatch.chdir(tmp_path)
     named = kind.replace("module", "burglar").replace("file", "burglar")
-    copy_of(folder, tmp_path / "run")
+    shutil.copytree(folder, tmp_path / "run", dirs_exist_ok=True)
     path = tmp_path / "run" / "config.json"
     path.write_text(path.read_text().replace('"nim"', f'"{named}"'))
     trained = dataclasses.replace(load(app, folder), config=Config(env=named))
@@ -387,7 +385,7 @@ def test_code_that_a_configuration_names_is_not_run_unasked(
 
 def test_the_report_shows_names_and_never_runs_them(app, folder, tmp_path):
     evil = "<img src=x onerror=alert(1)>$\\frac{"
-    copy_of(folder, tmp_path / evil.replace("/", ""))
+    shutil.copytree(folder, tmp_path / evil.replace("/", ""), dirs_exist_ok=True)
     mine = tmp_path / evil
     config = json.loads((mine / "config.json").read_text())
     config |= {"env": evil, "<script>alert(1)</script>": evil}
@@ -404,7 +402,7 @@ def test_the_report_shows_names_and_never_runs_them(app, folder, tmp_path):
 
 
 def test_a_configuration_that_players_were_not_trained_with_is_named(app, folder, tmp_path, capsys):
-    copy_of(folder, tmp_path / "run")
+    shutil.copytree(folder, tmp_path / "run", dirs_exist_ok=True)
     file = tmp_path / "run" / "config.json"
     file.write_text(file.read_text().replace('"seed": 5', '"seed": 7'))
     assert load(app, tmp_path / "run").config.seed == 7
@@ -417,7 +415,7 @@ def test_a_configuration_that_players_were_not_trained_with_is_named(app, folder
 
 
 def test_a_run_of_a_newer_version_is_refused_by_name(app, folder, tmp_path):
-    copy_of(folder, tmp_path)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"wings": 2}))
     start = read_lines(tmp_path / "starts.jsonl")[0]
