@@ -327,7 +327,7 @@ def test_a_run_without_a_checkpoint_begins_again(
 ):
     """Killed before its first checkpoint, and before anything of it was logged."""
     with monkeypatch.context() as patch:
-        patch.setattr("zero_train.app._train.fill", lambda *given: then())
+        patch.setattr("zero_train.app._prepare.fill", lambda *given: then())
         with pytest.raises(KeyboardInterrupt if then is kill else RuntimeError):
             go(tmp_path / "run")
     if then is crash:  # it cannot begin at all
@@ -355,7 +355,7 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
         forever.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr("zero_train.app._train.fill", first_games)
+        patch.setattr("zero_train.app._prepare.fill", first_games)
         go(tmp_path / "run")
     forever.set()
     assert "SIGINT came before the first step; --resume begins" in capsys.readouterr().out

@@ -1,11 +1,7 @@
 """The run of an app: the training loop with logs, checkpoints and evaluations."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import functools as ft
-import hashlib
-import json
 import math
 import os
 import pathlib
@@ -25,8 +21,6 @@ from .. import (
     CheckpointError,
     Checkpoints,
     episode_metrics,
-    fill,
-    init,
     Loop,
     LoopState,
     read_lines,
@@ -39,7 +33,7 @@ from .. import (
 from .._disk import is_writer, of_writer, together
 from .._lines import last_line
 from .._origin import origin_of
-from .._step import collect_half, fresh_agent, learn_half
+from .._step import fresh_agent
 from ._app import App, built
 from ._background import ended, in_background
 from ._config import AbstractConfig
@@ -55,6 +49,7 @@ from ._players import (
     player_shapes,
     PRETRAINED,
 )
+from ._prepare import prepare
 from ._reporting import Report, reported
 from ._sinks import Sinks
 from ._view import View
@@ -111,7 +106,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
                 view.note(f"the run has no checkpoint yet and begins again{had}")
             prepared = state
             if state is None or record.done < record.num_steps:
-                prepared = _prepare(config, loop, state, like, stop, view, first)
+                prepared = prepare(config, loop, state, like, stop, view, first)
             if prepared is None:
                 then = "begins the run again"
                 if state is not None:
@@ -211,96 +206,6 @@ def _evaluate(
     record.keep(result)
     sinks.log(record.done, result.metrics)
     view.evaluation(result.figures, result.headline)
-
-
-def _prepare(
-    config: AbstractConfig,
-    loop: Loop,
-    state: LoopState | None,
-    like: LoopState,
-    stop: StopSignal,
-    view: View,
-    player: AbstractActor | None,
-) -> LoopState | None:
-    """The state after the first games, when a step is compiled; `None` if a signal came meanwhile.
-
-    Threads compile, because the main thread hears no signal while it waits for XLA: first what
-    collects, so that the first games begin early, and what learns while they are played.
-    """
-    began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
-    after = lambda: f"after {time.monotonic() - began:.0f} s"
-    first = second = games = None
-    if not loop.actor_devices:
-        first = in_background(lambda: collect_half.lower(loop, None, like).compile())
-        second = in_background(ft.partial(_compile_learning, loop, like, first))
-    if fresh:
-        games = in_background(ft.partial(_first_games, config, loop, first, player))
-    what = "compiling and playing the first games" if fresh else "compiling"
-    with view.waiting(what, last_time.seconds if fresh else None):
-        for task in filter(None, (first, games, second)):
-            if not ended(task, stop):
-                return None
-            if fresh and task is first:
-                view.note(f"the first games begin {after()}")
-    together("the first step")
-    view.note(f"the first step begins {after()}")
-    if fresh:
-        last_time.keep(time.monotonic() - began)
-    return state if games is None else games.result()
-
-
-def _compile_learning(loop: Loop, like: LoopState, first: concurrent.futures.Future) -> None:
-    """Compiles what learns after what collects, which is needed first."""
-    first.result()
-    learn_half.lower(loop, None, like).compile()
-
-
-def _first_games(
-    config: AbstractConfig,
-    loop: Loop,
-    compiled: concurrent.futures.Future | None,
-    player: AbstractActor | None,
-) -> LoopState:
-    """The state after them, played as soon as what collects is compiled."""
-    if compiled is not None and jax.process_count() > 1:
-        compiled.result()
-    together("the first state")
-    key = jr.fold_in(jr.key(config.seed), 0)
-    state = jax.block_until_ready(init(loop, key=key, player=player))
-    if compiled is not None:
-        compiled.result()
-    # Sums over devices wait for 30 s at most with gloo, and processes compile at different speeds.
-    together("the first games")
-    return fill(loop, state)
-
-
-class _LastTime:
-    """How long the first step took to begin in the last run of a configuration, kept beside the
-    compiled programs."""
-
-    def __init__(self, config: AbstractConfig):
-        cache: Any = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
-        self._path = pathlib.Path(cache) / "first_steps.json" if cache else None
-        fields = {name: value for name, value in vars(config).items() if name != "seed"}
-        self._name = hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds, or `None` where there was no such run."""
-        return self._read().get(self._name)
-
-    def keep(self, seconds: float) -> None:
-        """Remembers the seconds of this run."""
-        if self._path is not None:
-            times = dict(list(self._read().items())[-99:]) | {self._name: round(seconds, 1)}
-            with contextlib.suppress(OSError):
-                self._path.write_text(json.dumps(times))
-
-    def _read(self) -> dict[str, float]:
-        try:
-            return {} if self._path is None else dict(json.loads(self._path.read_text()))
-        except (OSError, ValueError, TypeError):
-            return {}
 
 
 def _check_memory(state: LoopState) -> None:
