@@ -32,7 +32,7 @@ from zero_train import (
     read_lines,
     template,
 )
-from zero_train._checkpoint import read_manifest, write_manifest
+from zero_train._manifest import read_manifest, write_manifest
 from zero_train._model import evaluate_batch
 from zero_train.app import (
     AbstractConfig,

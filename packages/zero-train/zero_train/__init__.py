@@ -32,7 +32,7 @@ from ._aggregate import (
     stratified_bootstrap as stratified_bootstrap,
 )
 from ._best import BestSoFar as BestSoFar, challenge as challenge
-from ._checkpoint import CheckpointError as CheckpointError, Checkpoints as Checkpoints
+from ._checkpoint import Checkpoints as Checkpoints
 from ._collect import (
     collect as collect,
     episode_metrics as episode_metrics,
@@ -90,6 +90,7 @@ from ._loop import (
     shardings as shardings,
     store as store,
 )
+from ._manifest import CheckpointError as CheckpointError
 from ._match import (
     match as match,
     MatchResult as MatchResult,

@@ -15,7 +15,7 @@ from zero_memory import Batch
 
 from ._agent import Experience, Metrics
 from ._arrays import log_softmax
-from ._checkpoint import difference, spec
+from ._manifest import difference, spec
 from ._mesh import select_rows, whole
 
 

@@ -21,9 +21,9 @@ from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
 from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
-from .._checkpoint import check_leaves, spec
 from .._disk import write_whole
 from .._learning import with_arrays
+from .._manifest import check_leaves, spec
 from .._run import differences
 from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
