@@ -339,7 +339,9 @@ def test_a_process_that_does_not_write_restores_what_the_writer_names(copy, monk
     """It reads only its part, and says so where its disk does not show the checkpoint."""
     copy.save(9, _state())
     monkeypatch.setattr(implementation, "is_writer", lambda: False)
-    monkeypatch.setattr(implementation, "check_files", lambda *files: pytest.fail("reads all files"))
+    monkeypatch.setattr(
+        implementation, "check_files", lambda *files: pytest.fail("reads all files")
+    )
     monkeypatch.setattr(implementation, "of_writer", lambda name, value: (7, ["9 is damaged"]))
     step, state = copy.restore_latest(_state(), tell=lambda line: pytest.fail("says it again"))
     assert step == 7
