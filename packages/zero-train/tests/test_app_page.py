@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from zero_train import JsonLines
 from zero_train.app import (
     App,
     chart,
@@ -184,3 +185,21 @@ def test_charts_are_over_steps_positions_or_hours(tmp_path, axis, expected):
     app = App("<nim>", "Nim.", {}, lambda config: pytest.fail(), page=of_nim)
     words = _Page(write_report(app, tmp_path, axis).read_text()).words
     assert axis.removesuffix("s" if axis == "steps" else "") in words
+
+
+def test_a_long_log_is_read_as_means_and_its_last_rows(tmp_path, monkeypatch):
+    """Of 50 rows, means of eight each and the two rows after them; sums stay what they are."""
+    monkeypatch.setattr("zero_train.app._report._MEANS", 4)
+    for file, name in (("metrics", "loss"), ("timings", "seconds")):
+        lines = JsonLines(tmp_path / f"{file}.jsonl")
+        for i in range(50):
+            lines.log(i + 1, {name: i**2} | ({"rare": i} if i == 17 else {}))
+        lines.close()
+    run = StoredRun.read(tmp_path, "hours")
+    losses = np.arange(50) ** 2
+    expected = [*losses[:48].reshape(6, 8).mean(axis=1), *losses[48:]]
+    assert [row["loss"] for row in run.metrics] == expected
+    assert [row.get("rare") for row in run.metrics] == [None, None, 17, *[None] * 5]
+    assert [row["step"] for row in run.metrics] == [4.5 + 8 * i for i in range(6)] + [49, 50]
+    assert run.timings[-1]["elapsed"] == losses.sum()
+    assert run.along([50]) == [losses.sum() / 3600]

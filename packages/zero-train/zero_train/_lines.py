@@ -143,7 +143,14 @@ def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     **Raises:** [`zero_train.RunError`][] where another line is damaged.
     """
-    return [row for file in files_of(pathlib.Path(path)) for _, row in _rows(file)]
+    return list(lines_of(path))
+
+
+def lines_of(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """What `read_lines` reads, one object after the other: a log may be too long to be held."""
+    for file in files_of(pathlib.Path(path)):
+        for _, row in _rows(file):
+            yield row
 
 
 def last_line(path: pathlib.Path) -> dict[str, Any] | None:

@@ -4,13 +4,14 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from .. import read_json, read_lines
 from .._disk import write_whole
+from .._lines import lines_of
 from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
 
@@ -180,14 +181,17 @@ class StoredRun:
     - `folder`: its path.
     - `config`: the configuration.
     - `preset`: the `name` and `config` of the preset that the run began with.
-    - `metrics`, `timings`, `evaluations`: the lines of these files, in order.
+    - `metrics`, `timings`: the lines of these files, in order. Of a long file they are means of
+        neighbours, as many as charts can show, and its last lines. A timing has in addition
+        `elapsed`, the seconds of all steps until then.
+    - `evaluations`: the lines of that file, in order.
     - `axis`: what charts are drawn over.
     """
 
     folder: pathlib.Path
     config: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    timings: list[dict[str, Any]]
+    metrics: list[Mapping[str, Any]]
+    timings: list[Mapping[str, Any]]
     evaluations: list[dict[str, Any]]
     axis: Axis = "steps"
     preset: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -201,8 +205,8 @@ class StoredRun:
         return cls(
             folder=folder,
             config=_object(folder / "config.json"),
-            metrics=read_lines(folder / "metrics.jsonl"),
-            timings=read_lines(folder / "timings.jsonl"),
+            metrics=condensed(lines_of(folder / "metrics.jsonl")),
+            timings=condensed(_with_elapsed(lines_of(folder / "timings.jsonl"))),
             evaluations=read_lines(folder / "evaluations.jsonl"),
             axis=axis,
             preset=first if known else {},
@@ -216,10 +220,50 @@ class StoredRun:
         if self.axis == "positions":
             known = [(row["step"], row.get("positions") or 0) for row in self.metrics]
         else:
-            spent = np.cumsum([row.get("seconds") or 0 for row in self.timings]) / 3600
-            known = zip((row["step"] for row in self.timings), spent.tolist(), strict=True)
+            known = [(row["step"], row["elapsed"] / 3600) for row in self.timings]
         x, y = zip((0.0, 0.0), *known, strict=True)
         return np.interp(steps, x, y).tolist()
+
+
+#: A long log is read as at least so many means, and fewer than twice as many.
+_MEANS = 2000
+
+
+def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows as they are, or where there are many the means of neighbours, and the last rows. So a
+    report takes no more memory for a longer run."""
+    kept: list[Mapping[str, Any]] = []
+    rest: list[Mapping[str, Any]] = []
+    every, last = 1, None
+    for last in rows:
+        rest.append(last)
+        if len(rest) == every:
+            kept.append(_mean(rest))
+            rest = []
+        if len(kept) == 2 * _MEANS:
+            kept, every = [_mean(kept[i : i + 2]) for i in range(0, len(kept), 2)], 2 * every
+    if last is not None and not rest and every > 1:
+        rest.append(last)
+    return kept + rest
+
+
+def _mean(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The mean of each number over the rows that have it; of anything else the last one."""
+    if len(rows) == 1:
+        return rows[0]
+    mean: dict[str, Any] = {name: value for row in rows for name, value in row.items()}
+    for name in mean:
+        numbers = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+        if numbers:
+            mean[name] = sum(numbers) / len(numbers)
+    return mean
+
+
+def _with_elapsed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    elapsed = 0.0
+    for row in rows:
+        elapsed += row.get("seconds") or 0
+        yield {**row, "elapsed": elapsed}
 
 
 def _object(path: pathlib.Path) -> dict[str, Any]:
@@ -237,7 +281,7 @@ def progress(run: StoredRun) -> dict[str, str]:
             if run.metrics[-1].get(name) is not None:
                 shown[name] = f"{run.metrics[-1][name]:,.0f}"
     if run.timings:
-        shown["training time"] = clock(sum(row.get("seconds") or 0 for row in run.timings))
+        shown["training time"] = clock(run.timings[-1]["elapsed"])
     return shown
 
 
