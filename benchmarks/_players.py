@@ -1,6 +1,6 @@
 """Searches that play a game with a trained network: matches, and what a move costs.
 
-What `search_reuse.py` and `search_leaves.py` have in common.
+What `search_reuse.py`, `search_leaves.py` and `search_rounds.py` have in common.
 """
 
 import math
@@ -21,8 +21,6 @@ from zero_train.app import load, UsageError
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.
 OPENING_PLIES = 8
-
-
 #: More plies than a game of Othello has.
 LONGEST_GAME = 128
 

@@ -187,8 +187,8 @@ def test_charts_are_over_steps_positions_or_hours(tmp_path, axis, expected):
     assert axis.removesuffix("s" if axis == "steps" else "") in words
 
 
-def test_a_long_log_is_read_as_means_and_its_last_rows(tmp_path, monkeypatch):
-    """Of 50 rows, means of eight each and the two rows after them; sums stay what they are."""
+def test_a_long_log_is_read_as_means_and_its_last_row(tmp_path, monkeypatch):
+    """Of 50 rows, means of eight each and of the two that are left; sums stay what they are."""
     monkeypatch.setattr("zero_train.app._report._MEANS", 4)
     for file, name in (("metrics", "loss"), ("timings", "seconds")):
         lines = JsonLines(tmp_path / f"{file}.jsonl")
@@ -197,9 +197,9 @@ def test_a_long_log_is_read_as_means_and_its_last_rows(tmp_path, monkeypatch):
         lines.close()
     run = StoredRun.read(tmp_path, "hours")
     losses = np.arange(50) ** 2
-    expected = [*losses[:48].reshape(6, 8).mean(axis=1), *losses[48:]]
+    expected = [*losses[:48].reshape(6, 8).mean(axis=1), losses[48:].mean(), losses[49]]
     assert [row["loss"] for row in run.metrics] == expected
     assert [row.get("rare") for row in run.metrics] == [None, None, 17, *[None] * 5]
-    assert [row["step"] for row in run.metrics] == [4.5 + 8 * i for i in range(6)] + [49, 50]
+    assert [row["step"] for row in run.metrics] == [4.5 + 8 * i for i in range(6)] + [49.5, 50]
     assert run.timings[-1]["elapsed"] == losses.sum()
     assert run.along([50]) == [losses.sum() / 3600]

@@ -206,7 +206,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 
     def planner(self) -> TreeSearch:
         """The planner of the trained player: without noise, it plays the most visited move, and
-        keeps the subtree of the move that was played."""
+        keeps the subtree of the move that was played. Over a model whose root needs the observation
+        no tree can be kept: replace it by one without `reuse`."""
         return TreeSearch.alphazero(self.player_simulations, c=self.exploration, reuse=True)
 
     def alphazero(

@@ -182,7 +182,7 @@ class StoredRun:
     - `config`: the configuration.
     - `preset`: the `name` and `config` of the preset that the run began with.
     - `metrics`, `timings`: the lines of these files, in order. Of a long file they are means of
-        neighbours, as many as charts can show, and its last lines. A timing has in addition
+        neighbours, more than a chart can show, and its last line. A timing has in addition
         `elapsed`, the seconds of all steps until then.
     - `evaluations`: the lines of that file, in order.
     - `axis`: what charts are drawn over.
@@ -230,8 +230,9 @@ _MEANS = 2000
 
 
 def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows as they are, or where there are many the means of neighbours, and the last rows. So a
-    report takes no more memory for a longer run."""
+    """Rows as they are, or where there are many the means of neighbours, and the last row. So a
+    report takes no more memory for a longer run. Of a number that some rows lack, each of two means
+    that are joined counts the same."""
     kept: list[Mapping[str, Any]] = []
     rest: list[Mapping[str, Any]] = []
     every, last = 1, None
@@ -242,9 +243,9 @@ def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             rest = []
         if len(kept) == 2 * _MEANS:
             kept, every = [_mean(kept[i : i + 2]) for i in range(0, len(kept), 2)], 2 * every
-    if last is not None and not rest and every > 1:
-        rest.append(last)
-    return kept + rest
+    if last is None or every == 1:
+        return kept
+    return [*kept, *([_mean(rest)] if rest else []), last]
 
 
 def _mean(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
