@@ -21,24 +21,32 @@ MODULES = (
 )
 
 
-def public(module: str) -> dict[str, object]:
-    """The classes, functions and constants that a module exports and that are ours, by name."""
+def public(module: str) -> dict[str, str]:
+    """What is said about the classes, functions, constants and types that a module exports and that
+    are ours, by name: docstrings, and the `#:` comments of those that have none."""
     found = importlib.import_module(module)
+    package = module.partition(".")[0]
+    assert found.__file__ is not None
+    sources = [
+        file.read_text() for file in sorted(pathlib.Path(found.__file__).parent.glob("*.py"))
+    ]
     kept = {}
     for name, value in sorted(vars(found).items(), key=lambda item: item[0].lower()):
-        code = inspect.isclass(value) or inspect.isroutine(value)
-        if name.startswith("_") or not (code or isinstance(value, tuple)):
+        if name.startswith("_") or inspect.ismodule(value):
             continue
-        if not code or str(value.__module__).startswith(module.partition(".")[0]):
-            kept[name] = value
+        if inspect.isclass(value) or inspect.isroutine(value):
+            if str(value.__module__).startswith(package):
+                kept[name] = inspect.getdoc(value) or ""
+            continue
+        comment = re.compile(rf"((?:^#: .*\n)+){name}\b.* = ", re.MULTILINE)
+        if match := next(filter(None, map(comment.search, sources)), None):
+            kept[name] = match[1].replace("#: ", "")
     return kept
 
 
-def about(value: object) -> str:
+def about(said: str) -> str:
     """The first sentence of a docstring, in one line of Markdown and without references."""
-    if isinstance(value, tuple):
-        return f"`{value!r}`"
-    paragraph = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    paragraph = " ".join(said.partition("\n\n")[0].split())
     paragraph = re.sub(r"\[`[\w.]*?(\w+)`\]\[\]", r"`\1`", paragraph)
     paragraph = re.sub(r" \([^()]*(\d{4}|https:)[^()]*(\([^()]*\)[^()]*)*\)", "", paragraph)
     sentence = re.split(r"(?<=[^.][a-z0-9)`\]])[.:](?: |$)", paragraph, maxsplit=1)[0]
@@ -53,7 +61,7 @@ def page() -> str:
         "`help(name)` prints the rest.\n"
     ]
     for module in MODULES:
-        rows = [f"| `{name}` | {about(value)} |" for name, value in public(module).items()]
+        rows = [f"| `{name}` | {about(said)} |" for name, said in public(module).items()]
         parts.append("\n".join([f"## {module}\n", "| name | what it is |", "|---|---|", *rows, ""]))
     return "\n".join(parts)
 

@@ -1,4 +1,15 @@
-"""Environments for search and learning: an interface, adapters and a conformance check."""
+"""Environments for search and learning: an interface, adapters and a conformance check.
+
+- By name: `make("pgx/chess")` makes an environment, `known_environments` lists all names.
+- Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
+  `BraxEnvironment`.
+- Own ones: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
+- To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
+  probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
+  `AbstractFactoredEnvironment`; `zero_envs.testing.check_environment` checks it.
+- Around one: `TimeLimit`, `Fallible`.
+- What they return: `Observation`, `Transition`.
+"""
 
 import importlib.metadata
 

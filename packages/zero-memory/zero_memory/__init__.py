@@ -1,10 +1,14 @@
 """Replay buffers for whole episodes and for windows of consecutive rows, in JAX.
 
-The buffers of windows need the extra `windows`.
+- Whole episodes: `EpisodeBuffer`.
+- Windows of rows: `TrajectoryBuffer`, `PrioritisedTrajectoryBuffer`, and `Latest` of the rows that
+  were just collected. They need `zero-memory[windows]`.
+
+All are an `AbstractBuffer` with a pure state, and sample a `Batch`.
 """
 
 import importlib.metadata
-from typing import NoReturn
+import typing
 
 from ._buffer import (
     AbstractBuffer as AbstractBuffer,
@@ -27,7 +31,7 @@ except ModuleNotFoundError as e:
     if e.name is None or e.name.partition(".")[0] != "flashbax":
         raise
 
-    def __getattr__(name: str) -> NoReturn:
+    def __getattr__(name: str) -> typing.NoReturn:
         if name in ("Latest", "PrioritisedTrajectoryBuffer", "TrajectoryBuffer"):
             raise ImportError(f"zero_memory.{name} needs flashbax: install zero-memory[windows].")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,13 @@
-"""Equinox networks for search-based reinforcement learning."""
+"""Equinox networks for search-based reinforcement learning.
+
+- Whole networks: `AlphaZeroNet`, `ActorCritic`, `Recurrent`, `WorldModel`, or parts in a `Chain`.
+- Parts: `MLP`, `CNN`, `VisualResNet`, `VectorResNet`, `RNN`, `ResidualBlock`, `Conv`,
+  `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
+- Heads: `CategoricalHead`, `MultiDiscreteHead`, `GaussianHead`, `TanhGaussianHead`, `BetaHead`,
+  `LinearHead`, `Dueling`. Those of a policy return an `AbstractDistribution`.
+- Around a network: `MixedPrecision`, `Ensemble`, `RunningStatistics` of observations,
+  `ValueSupport` for values as probabilities, `BoardSymmetries` of boards.
+"""
 
 import importlib.metadata
 

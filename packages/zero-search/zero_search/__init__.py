@@ -1,4 +1,17 @@
-"""Batched search over any model, in JAX: by trees and by particles."""
+"""Batched search over any model, in JAX: by trees and by particles.
+
+- Planners: `TreeSearch`, `ParticleSearch`, `Hindsight`. All are an `AbstractPlanner`, and return
+  a `Plan`.
+- What they search, by deriving from one: `AbstractPriorModel`; `AbstractChanceModel` with known
+  chances; `AbstractHiddenModel`, planned through a `BeliefModel`; `AbstractProposalModel` with any
+  actions. `PlayoutModel` needs no evaluator.
+- Rules of a tree search: selections (`PUCT`, `UCB1`, `PUCB`), transforms of Q-values (`ByMinMax`,
+  `ByParentAndSiblings`, `CompletedByMixedValue`, `FirstPlayUrgency`, `PlainQ`), backups
+  (`MeanBackup`, `MaxBackup`), noise (`DirichletNoise`, `GaussianNoise`) and readouts
+  (`VisitCounts`, `SoftmaxQ`).
+- To look inside: `read_tree` returns a `SearchTree`.
+- `zero_search.mctx` has the functions of mctx.
+"""
 
 import importlib.metadata
 

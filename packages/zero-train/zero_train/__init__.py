@@ -1,4 +1,14 @@
-"""Agents, the training loop, evaluation and checkpoints for search-based reinforcement learning."""
+"""Agents, the training loop, evaluation and checkpoints for search-based reinforcement learning.
+
+- Agents: `ExpertIteration` (AlphaZero is one form of it), `SPO`, `MPO`; your own derives from
+  `AbstractAgent`.
+- The loop: `Loop` says what is trained on what; `init` makes its state, and `step` collects,
+  stores and learns.
+- Who plays: `PlanningActor`, `PolicyActor`, `RandomActor`.
+- How well: `evaluate`, `match`, `fit_elo`, `Results`, `interquartile_mean`.
+- On disk: `RunFolder`, `Checkpoints`, `StopSignal`.
+- Modules: `zero_train.losses`, `zero_train.returns`, and `zero_train.app` for command lines.
+"""
 
 import importlib.metadata
 

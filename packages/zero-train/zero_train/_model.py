@@ -23,7 +23,7 @@ from ._policies import masked
 
 State = TypeVar("State")
 
-#: Evaluates ONE observation: policy logits `[actions]` and the value `[]` for the player to move.
+#: The policy logits `[actions]` and the value `[]` of ONE observation, for the player to move.
 Evaluator = Callable[[Observation], tuple[Array, Array]]
 
 
@@ -213,7 +213,7 @@ def check_gamma(owner: str, gamma: float) -> None:
         )
 
 
-#: Evaluates ONE observation: the policy, and the value `[]` for the player to move.
+#: The policy and the value `[]` of ONE observation, for the player to move.
 PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
 
 

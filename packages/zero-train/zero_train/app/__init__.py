@@ -1,6 +1,12 @@
 """The parts of an app besides its loop: the command line, the run and the report.
 
-Needs the extra `app` of zero-train.
+- An app is an `App`; `main` runs its commands (`COMMANDS` and its own).
+- What it has of its own: a configuration (`AbstractConfig`, `AbstractTreeSearchConfig`), commands
+  (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
+  shown (`AbstractBoard`, `Page`).
+- From Python: `train` runs the loop, `load` reads a `Trained` player, `measure` plays games.
+
+It needs `zero-train[app]`.
 """
 
 import importlib.util

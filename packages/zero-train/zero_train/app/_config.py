@@ -28,6 +28,7 @@ _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
 
 
+#: The least and the greatest value of fields by name, as in [`zero_train.app.AbstractConfig`][].
 Bounds = Mapping[str, tuple[float, float]]
 
 
