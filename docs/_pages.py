@@ -1,5 +1,6 @@
 """Pages are made of what stands elsewhere, so that they cannot fall behind it: a line
-`@include PATH` becomes that file, a line `@api zero_x` one entry for each public name of `zero_x`.
+`The site shows [PATH](../PATH) here.`, which leads there on a code host, becomes that file, and a
+line `@api zero_x` one entry for each public name of `zero_x`.
 """
 
 import ast
@@ -18,13 +19,15 @@ for _folder in [x.parent for k in ("packages", "apps") for x in ROOT.glob(f"{k}/
 
 
 def include(path: str) -> str:
-    """The file, with its relative links turned into links between pages."""
+    """The file, a program as one, a page with its links turned into links between pages."""
 
     def link(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
         return f"]({PAGES.get(target, target.removeprefix('docs/'))}{match[2] or ''})"
 
     text = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".py"):
+        return f"```python\n{text}```"
     return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
 
 
@@ -48,5 +51,6 @@ def api(module: str) -> str:
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Called by mkdocs for every page."""
-    markdown = re.sub(r"^@include (\S+)$", lambda m: include(m[1]), markdown, flags=re.MULTILINE)
+    shown = re.compile(r"^The site shows \[(\S+)\]\(\.\./\1\) here\.$", re.MULTILINE)
+    markdown = shown.sub(lambda m: include(m[1]), markdown)
     return re.sub(r"^@api (\S+)$", lambda m: api(m[1]), markdown, flags=re.MULTILINE)
