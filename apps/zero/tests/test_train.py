@@ -198,6 +198,34 @@ def test_boards_are_those_of_pgx():
     ]
 
 
+def test_boards_of_pieces_and_of_backgammon():
+    board = board_of("pgx/animal_shogi")
+    game = Game.start(build_world("pgx/animal_shogi").env, RandomActor(), board, key=jr.key(0))
+    assert board.draw(game.play(board.action("2c2b")), plain=True).splitlines() == [
+        "  3 2 1",
+        "a g l e",
+        "b . C .",
+        "c . . .",
+        "d E L G",
+        "black in capital letters, white in small ones",
+        "In hand: black: 1 chick; white: none",
+    ]
+    board = board_of("pgx/backgammon")
+    game = Game.start(build_world("pgx/backgammon").env, RandomActor(), board, key=jr.key(0))
+    *points, checkers, sides = board.draw(game, plain=True).splitlines()
+    assert [line.split() for line in points] == [
+        [str(i) for i in range(13, 25)],
+        "X5 . . . O3 . O5 . . . . X2".split(),
+        [str(i) for i in range(12, 0, -1)],
+        "O5 . . . X3 . X5 . . . . O2".split(),
+    ]
+    dice = [
+        int(die) for die in checkers.removeprefix("bar: X 0, O 0; off: X 0, O 0; dice: ").split()
+    ]
+    assert {int(board.name(a)[-1]) for a in game.legal} <= set(dice) and len(dice) == 2
+    assert sides == "X first   O second"
+
+
 @pytest.mark.slow
 def test_symmetries_keep_the_game():
     """A turned position has the turned moves: of every game that is said to have symmetries."""

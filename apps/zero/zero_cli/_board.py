@@ -5,6 +5,7 @@ import pathlib
 import string
 from typing import Any
 
+import numpy as np
 import scipy.ndimage
 
 from zero_train.app import AbstractBoard, Game, Stones
@@ -120,6 +121,10 @@ class Board(AbstractBoard):
     def draw(self, game: Game, *, plain: bool) -> str:
         if self.shape is not None:
             return self._stones(game, *self.shape)
+        if self.pieces is not None:
+            return self.pieces.draw(game)
+        if self.chance:
+            return _backgammon(game)
         if not hasattr(self._env, "render"):
             return "This environment cannot be drawn."
         path = self._picture.with_name(self._picture.name.format(game.num_plies))
@@ -158,6 +163,31 @@ def _backgammon_move(action: int) -> str:
     the die: `24-3`, `bar-3`; `none-1` where no checker can move."""
     start, die = divmod(action, 6)
     return f"{('none', 'bar')[start] if start < 2 else 26 - start}-{die + 1}"
+
+
+def _backgammon(game: Game) -> str:
+    """The points with the checkers on them, X of whoever moved first, numbered as the side to move
+    counts them; then the checkers off the points, and the dice that can be played."""
+    board, dice = np.split(game.features, [28])
+    mine, theirs = _SIGNS if game.first_moves else _SIGNS[::-1]
+    shown = [f"{mine if n > 0 else theirs}{abs(n)}" if n else "." for n in board.tolist()]
+    halves = [*range(11, -1, -1)], [*range(12, 24)]  # points 13 to 24, and 12 to 1
+    line = lambda entries: " ".join(str(entry).rjust(3) for entry in entries)
+    bar, off = ([f"{mine} {abs(a)}", f"{theirs} {abs(b)}"] for a, b in board[24:].reshape(2, 2))
+    left = " ".join(str(i + 1) for i, number in enumerate(dice) for _ in range(int(number)))
+    return "\n".join(
+        [
+            *(
+                line(of)
+                for half in halves
+                for of in ([24 - i for i in half], [shown[i] for i in half])
+            ),
+            f"bar: {', '.join(bar)}; off: {', '.join(off)}; dice: {left or 'none'}",
+            "   ".join(
+                f"{sign} {side}" for sign, side in zip(_SIGNS, game.board.sides, strict=True)
+            ),
+        ]
+    )
 
 
 def _area_score(game: Game, komi: float) -> str:

@@ -20,7 +20,6 @@ _SHOGI_PIECES = (
     *("pawn", "lance", "knight", "silver", "bishop", "rook", "gold", "king"),
     *("promoted pawn", "promoted lance", "promoted knight", "promoted silver", "horse", "dragon"),
 )
-_SHOGI_LETTERS = (*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R")
 _ANIMALS = ("chick", "elephant", "giraffe", "lion", "hen")
 #: What a direction is called (up, left, right, down, and the jumps of the knight), and the steps of
 #: columns and rows to the place that a piece comes from.
@@ -47,24 +46,26 @@ class Pieces:
     - `rows`, `columns`: of the board.
     - `chess`: whether squares are called as in chess, not as in shogi.
     - `kinds`: what the pieces are called, by the number on the board.
-    - `glyphs`: their signs, of the side that moves first and of the other one. Those of shogi are
-        the letters of its books, which every machine has.
+    - `letters`: those of its books, for the kinds.
     - `name`: what an action is called when whoever moves first makes it, or the other side.
     - `squares`: of an action, where it begins and ends, or where a piece is dropped. Squares are
         pgx's own, from the side to move; the board is that before the move.
     - `board`: of a state, the numbers on the squares, column by column.
     - `hand`: of a state, the pieces in hand of the side to move and of the other one.
+    - `glyphs`: signs of the kinds for the browser, of the side that moves first and of the other
+        one. By default the letters, which every machine has.
     """
 
     rows: int
     columns: int
     chess: bool
     kinds: Sequence[str]
-    glyphs: tuple[Sequence[str], Sequence[str]]
+    letters: Sequence[str]
     name: Callable[[int, bool], str]
     squares: Callable[[np.ndarray, int], Sequence[int]]
     board: Callable[[Any], Any]
     hand: Callable[[Any], Any] | None = None
+    glyphs: tuple[Sequence[str], Sequence[str]] | None = None
 
     def cell(self, square: int, first: bool) -> int:
         """The cell of a square, row by row from the upper left corner as the first side sees it."""
@@ -93,11 +94,37 @@ class Pieces:
 
     def signs(self, sides: tuple[str, str]) -> dict[str, str]:
         """The glyph of every piece in words."""
+        return self._by_words(sides, self.glyphs or (self.letters, self.letters))
+
+    def _by_words(
+        self, sides: tuple[str, str], of_sides: tuple[Sequence[str], Sequence[str]]
+    ) -> dict[str, str]:
         return {
             f"{side} {kind}": sign
-            for side, signs in zip(sides, self.glyphs, strict=True)
+            for side, signs in zip(sides, of_sides, strict=True)
             for kind, sign in zip(self.kinds, signs, strict=True)
         }
+
+    def draw(self, game: Game) -> str:
+        """The board in lines, and the pieces in hand. Whoever moved first has the capital letters,
+        as in the notations FEN and SFEN."""
+        sides, names, words = game.board.sides, self.names, self.cells(game)
+        small = [letter.lower() for letter in self.letters]
+        signs = {"": "."} | self._by_words(sides, (self.letters, small))
+        width = 1 + max(map(len, self.letters))
+        line = lambda head, entries: head + "".join(entry.rjust(width) for entry in entries)
+        rows = range(0, len(names), self.columns)
+        return "\n".join(
+            [
+                line(" ", [name[0] for name in names[: self.columns]]),
+                *(
+                    line(names[i][1], [signs[word] for word in words[i : i + self.columns]])
+                    for i in rows
+                ),
+                f"{sides[0]} in capital letters, {sides[1]} in small ones",
+                *([] if self.hand is None else [self.in_hand(game)]),
+            ]
+        )
 
     def cells(self, game: Game) -> list[str]:
         """The pieces on the cells, in words."""
@@ -151,10 +178,11 @@ def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:
         columns=size,
         chess=True,
         kinds=_CHESS_PIECES,
-        glyphs=("\u2659\u2658\u2657\u2656\u2655\u2654", "\u265f\u265e\u265d\u265c\u265b\u265a"),
+        letters="PNBRQK",
         name=name,
         squares=lambda board, action: _chess_squares(action, size)[:2],
         board=board,
+        glyphs=("\u2659\u2658\u2657\u2656\u2655\u2654", "\u265f\u265e\u265d\u265c\u265b\u265a"),
     )
     return pieces
 
@@ -235,7 +263,7 @@ _PIECES_OF_SHOGI = Pieces(
     columns=9,
     chess=False,
     kinds=_SHOGI_PIECES,
-    glyphs=(_SHOGI_LETTERS, _SHOGI_LETTERS),
+    letters=(*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R"),
     name=_shogi_name,
     squares=_shogi_squares,
     board=lambda position: position._x.board,
@@ -246,7 +274,7 @@ _ANIMAL_PIECES = Pieces(
     columns=3,
     chess=False,
     kinds=_ANIMALS,
-    glyphs=("CEGLH", "CEGLH"),
+    letters="CEGLH",
     name=_animal_name,
     squares=_animal_squares,
     board=lambda position: position._board,
