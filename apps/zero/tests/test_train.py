@@ -198,9 +198,25 @@ def test_boards_are_those_of_pgx():
     ]
 
 
+def start_of(name: str) -> tuple[Board, Game]:
+    board = board_of(name)
+    return board, Game.start(build_world(name).env, RandomActor(), board, key=jr.key(0))
+
+
 def test_boards_of_pieces_and_of_backgammon():
-    board = board_of("pgx/animal_shogi")
-    game = Game.start(build_world("pgx/animal_shogi").env, RandomActor(), board, key=jr.key(0))
+    board, game = start_of("pgx/gardner_chess")
+    for name in ("b2b3", "c4b3"):  # black's pawn takes white's
+        game = game.play(board.action(name, game.first_moves))
+    assert board.draw(game, plain=True).splitlines() == [
+        "  a b c d e",
+        "5 r n b q k",
+        "4 p p . p p",
+        "3 . p . . .",
+        "2 P . P P P",
+        "1 R N B Q K",
+        "white in capital letters, black in small ones",
+    ]
+    board, game = start_of("pgx/animal_shogi")
     assert board.draw(game.play(board.action("2c2b")), plain=True).splitlines() == [
         "  3 2 1",
         "a g l e",
@@ -210,8 +226,7 @@ def test_boards_of_pieces_and_of_backgammon():
         "black in capital letters, white in small ones",
         "In hand: black: 1 chick; white: none",
     ]
-    board = board_of("pgx/backgammon")
-    game = Game.start(build_world("pgx/backgammon").env, RandomActor(), board, key=jr.key(0))
+    board, game = start_of("pgx/backgammon")
     *points, checkers, sides = board.draw(game, plain=True).splitlines()
     assert [line.split() for line in points] == [
         [str(i) for i in range(13, 25)],
@@ -224,6 +239,12 @@ def test_boards_of_pieces_and_of_backgammon():
     ]
     assert {int(board.name(a)[-1]) for a in game.legal} <= set(dice) and len(dice) == 2
     assert sides == "X first   O second"
+    while game.first_moves:  # X moves from its largest stack on point 13 or 6, and hits nobody
+        game = game.play(next(a for a in game.legal if board.name(a).startswith(("13-", "6-"))))
+    upper, above, lower, below = map(str.split, board.draw(game, plain=True).splitlines()[:4])
+    shown = dict(zip(upper + lower, above + below, strict=True))
+    theirs = {point: word for point, word in shown.items() if "O" in word}
+    assert theirs == {"24": "O2", "13": "O5", "8": "O3", "6": "O5"}
 
 
 @pytest.mark.slow

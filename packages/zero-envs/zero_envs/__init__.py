@@ -3,11 +3,11 @@
 - By name: `make("pgx/chess")` makes an environment, `known_environments` lists all names.
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
   `BraxEnvironment`.
-- Own ones: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
+- Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
   probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
   `AbstractFactoredEnvironment`; `zero_envs.testing.check_environment` checks it.
-- Around one: `TimeLimit`, `Fallible`.
+- Wrappers: `TimeLimit`, `Fallible`.
 - What they return: `Observation`, `Transition`.
 """
 

@@ -5,8 +5,9 @@
   `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
 - Heads: `CategoricalHead`, `MultiDiscreteHead`, `GaussianHead`, `TanhGaussianHead`, `BetaHead`,
   `LinearHead`, `Dueling`. Those of a policy return an `AbstractDistribution`.
-- Around a network: `MixedPrecision`, `Ensemble`, `RunningStatistics` of observations,
-  `ValueSupport` for values as probabilities, `BoardSymmetries` of boards.
+- Wrappers: `MixedPrecision`, `Ensemble`.
+- Beside a network: `RunningStatistics` of observations, `ValueSupport` for values as
+  probabilities, `BoardSymmetries` to augment boards.
 """
 
 import importlib.metadata

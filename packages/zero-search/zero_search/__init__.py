@@ -2,7 +2,7 @@
 
 - Planners: `TreeSearch`, `ParticleSearch`, `Hindsight`. All are an `AbstractPlanner`, and return
   a `Plan`.
-- What they search, by deriving from one: `AbstractPriorModel`; `AbstractChanceModel` with known
+- Models to derive from: `AbstractPriorModel`; `AbstractChanceModel` with known
   chances; `AbstractHiddenModel`, planned through a `BeliefModel`; `AbstractProposalModel` with any
   actions. `PlayoutModel` needs no evaluator.
 - Rules of a tree search: selections (`PUCT`, `UCB1`, `PUCB`), transforms of Q-values (`ByMinMax`,

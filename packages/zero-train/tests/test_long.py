@@ -8,7 +8,8 @@ import pytest
 from .test_processes import Run
 
 
-#: How many steps; 100 000 take half an hour on a busy core.
+#: How many steps; 100 000 take a quarter of an hour on a busy core. There must be enough for a
+#: report before the end, the first of which is due after 200 seconds.
 STEPS = int(os.environ.get("STEPS", "100000"))
 _EVALUATIONS = 50
 

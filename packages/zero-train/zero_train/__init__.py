@@ -4,9 +4,9 @@
   `AbstractAgent`.
 - The loop: `Loop` says what is trained on what; `init` makes its state, and `step` collects,
   stores and learns.
-- Who plays: `PlanningActor`, `PolicyActor`, `RandomActor`.
-- How well: `evaluate`, `match`, `fit_elo`, `Results`, `interquartile_mean`.
-- On disk: `RunFolder`, `Checkpoints`, `StopSignal`.
+- Actors: `PlanningActor`, `PolicyActor`, `RandomActor`.
+- Evaluation: `evaluate`, `match`, `fit_elo`, `Results`, `interquartile_mean`.
+- Runs on disk: `RunFolder`, `Checkpoints`, `StopSignal`.
 - Modules: `zero_train.losses`, `zero_train.returns`, and `zero_train.app` for command lines.
 """
 

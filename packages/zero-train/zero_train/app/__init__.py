@@ -1,7 +1,7 @@
 """The parts of an app besides its loop: the command line, the run and the report.
 
 - An app is an `App`; `main` runs its commands (`COMMANDS` and its own).
-- What it has of its own: a configuration (`AbstractConfig`, `AbstractTreeSearchConfig`), commands
+- To derive from: a configuration (`AbstractConfig`, `AbstractTreeSearchConfig`), commands
   (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
   shown (`AbstractBoard`, `Page`).
 - From Python: `train` runs the loop, `load` reads a `Trained` player, `measure` plays games.
