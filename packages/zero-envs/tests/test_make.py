@@ -118,7 +118,12 @@ def test_listing_imports_neither_brax_nor_jumanji():
     "name, message",
     [
         ("cartpol", r'make\("cartpol"\): .*Did you mean cartpole'),
-        ("pgx/otello", "Did you mean othello"),
+        ("connect_four", "Did you mean pgx/connect_four. Allowed: 2048, brax/NAME, cartpole,"),
+        ("Ant", "Did you mean brax/ant. Allowed"),
+        ("chess", "Did you mean pgx/chess. Allowed"),
+        ("snake", "Did you mean jumanji/Snake-v1. Allowed"),
+        ("pgx/otello", "Did you mean othello or pgx/othello. Allowed: pgx/2048, pgx/animal_shogi"),
+        ("brax/antt", "Did you mean brax/ant.* Allowed: brax/ant, brax/fast"),
         ("atari/pong", r"no such library. Allowed: brax/NAME, jumanji/NAME, pgx/NAME"),
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),
         ("no_such_module:Game", r"there is no module no_such_module; give module:Class"),
@@ -134,3 +139,4 @@ def test_unknown_names_are_refused_with_similar_ones(name, message):
     with pytest.raises(ValueError, match=message) as raised:
         make(name)
     assert "\n" not in str(raised.value)
+    assert not any(name in str(raised.value) for name in REFUSED)

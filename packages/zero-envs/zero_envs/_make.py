@@ -9,7 +9,7 @@ from ._brax import brax_names, BraxEnvironment
 from ._code import load_class, own_code
 from ._control import CartPole, Pendulum
 from ._environment import AbstractEnvironment
-from ._foreign import unknown
+from ._foreign import unknown, UnknownNameError
 from ._game2048 import Game2048
 from ._jumanji import jumanji_names, JumanjiEnvironment
 from ._minesweeper import Minesweeper
@@ -56,12 +56,17 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     if ":" in name:
         return _own(name, options)
     if slash and library in _ADAPTERS:
-        return _ADAPTERS[library](theirs, **options)
+        try:
+            return _ADAPTERS[library](theirs, **options)
+        except UnknownNameError:
+            known = known_environments()
+            theirs = [one for one in known if one.startswith(f"{library}/")]
+            raise unknown("make", name, theirs, known) from None
     if slash:
         near = difflib.get_close_matches(library, _ADAPTERS, 1)
         meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
         raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
-    raise unknown("make", name, [*_OWN, *others, "module:Class"])
+    raise unknown("make", name, [*_OWN, *others, "module:Class"], known_environments())
 
 
 class EnvironmentFacts(NamedTuple):
