@@ -36,11 +36,25 @@ from zero_train.app import player_file, UsageError
         (["train", "pgx/tic_tac_toe", "--network", "mine:Net"], "--network mine:Net: there is no"),
         (
             ["train", "cartpole", "--particle", "8"],
-            "no flag of spo train; did you mean --particles",
+            "no flag of zero train cartpole; did you mean --particles",
         ),
+        (
+            ["train", "cartpole", "--nope"],
+            "is no flag of zero train cartpole; see zero train cartp",
+        ),
+        (
+            ["train", "cartpole", "--simulations", "8"],
+            "train cartpole; see zero train cartpole --h",
+        ),
+        (["train", "minesweeper", "--agent", "spo"], "see zero train minesweeper --help."),
+        (["eval", "cartpole", "--bogus"], "is no flag of zero eval cartpole; see zero eval cartp"),
+        (["train", "cartpole", "--agent", "a"], "a was given; give one of alphazero, expert, mpo,"),
         (["eval"], "`zero eval RUN [flags]` needs a player first; give the folder of a run, a"),
         (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
-        (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train; "),
+        (
+            ["train", "cartpole", "--agent", "expert", "--particles", "8"],
+            "no flag of zero train cartpole; ",
+        ),
         (["train", "zero_envs:TimeLimit"], "missing"),
         (["eval", "pgx/conect_four"], "did you mean pgx/connect_four"),
         (["eval", "pgx/tic_tac_toe"], "no trained player of pgx/tic_tac_toe comes with `zero`"),
