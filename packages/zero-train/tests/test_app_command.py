@@ -353,6 +353,18 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
     assert load_config(Config, tmp_path, "app").learning_rate == 1
 
 
+def test_a_run_of_another_app_is_said_to_be_one(tmp_path):
+    stored = {"env": "cartpole", "agent": "mpo", "seed": 3}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    start = {"step": 0, "versions": {"jax": "0.10.2", "zero_train": "0.1.0", "zero_other": "1"}}
+    (tmp_path / "starts.jsonl").write_text(json.dumps(start) + "\n")
+    with pytest.raises(UsageError) as raised:
+        load_config(Config, tmp_path, "app")
+    here = Config.__module__.partition(".")[0]
+    said = f"{tmp_path} is a run of zero_other (cartpole, mpo), and a run of {here} is needed here;"
+    assert str(raised.value).startswith(said)
+
+
 def test_a_field_that_older_runs_lack(tmp_path):
     """They can be loaded, and resumed with what it was before."""
 
