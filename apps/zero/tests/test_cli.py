@@ -30,6 +30,8 @@ from zero_train.app import player_file, UsageError
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
         (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env was given for pgx/tic_tac_toe"),
         (["train", "pgx/tic_tac_toe", "--batch", "100"], "does not divide into --shards 8"),
+        (["train", "pgx/hex", "--blocks", "10000"], "--blocks 10000 was given; give 1 to 256."),
+        (["train", "pgx/hex", "--channels=10000"], "--channels 10000 was given; give 1 to 8192."),
         (["train", "pgx/tic_tac_toe", "--games", "7"], "--games 7 is odd"),
         (["train", "2048", "--window", "8"], "--window 8 has no return of --n-steps 8; give at"),
         (["train", "pgx/tic_tac_toe", "--devices", "3"], "--shards 8 does not divide over 3 dev"),
