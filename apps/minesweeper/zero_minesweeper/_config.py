@@ -82,7 +82,8 @@ class Config(AbstractAdamWConfig):
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("capacity", "n_steps"), (1, math.inf)),
         **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
-        **dict.fromkeys(("channels", "blocks"), (1, 10**4)),
+        "blocks": (1, 256),
+        "channels": (1, 2**13),
         "layouts": (1, MOST_LAYOUTS),
         **dict.fromkeys(("rows", "columns"), SIDES),
         **dict.fromkeys(("length", "boards"), (2, 10**8)),

@@ -98,7 +98,8 @@ class Config(AbstractAdamWConfig):
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("capacity", "time_limit", "n_steps", "target_period"), (1, math.inf)),
         **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
-        **dict.fromkeys(("width", "layers"), (1, 10**4)),
+        "width": (1, 10**4),
+        "layers": (1, 256),
         **dict.fromkeys(("length", "atoms"), (2, math.inf)),
         "rollouts": ROLLOUTS,
         **dict.fromkeys(("exploration", "value_weight", "entropy_bonus"), (0, math.inf)),

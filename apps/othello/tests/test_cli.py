@@ -20,7 +20,7 @@ def othello(run_main):
         (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve, watch,"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
-        (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
+        (["train", "--envs", "many"], "--envs many was given; give a whole number."),
         (["train", "--simulation", "8"], "--simulation is no flag of othello train; did you mean"),
         (["train", "--seed", 2**70], "--seed 1180591620717411303424 was given; give 0 to 4294967"),
         (

@@ -47,7 +47,8 @@ class Config(AbstractTreeSearchConfig):
 
     bounds: ClassVar[Bounds] = {
         "nodes": (1, 10**6),
-        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
+        "blocks": (1, 256),
+        "channels": (1, 2**13),
         "l2": (0, float("inf")),
         "capacity": (2 * LONGEST_GAME, float("inf")),
         "ladder_games": (2, 10**8),

@@ -26,11 +26,11 @@ REFERENCE = ["train", "--preset", "reference"]
             "jumanji/NAME, minesweeper, module:Class, monsters, othello, pendulum, pgx/NAME.",
         ),
         (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
-        (["train", "--env", "brax/"], "no such environment. Allowed: ant, fast"),
+        (["train", "--env", "brax/"], "no such environment. Allowed: brax/ant, brax/fast"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, quick"),
-        (["train", "--envs", "many"], "--envs: invalid literal for int() with base 10: 'many'"),
+        (["train", "--envs", "many"], "--envs many was given; give a whole number."),
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
-        (["train", "--agent", "ppo"], "invalid choice 'ppo' for argument '--agent'"),
+        (["train", "--agent", "ppo"], "--agent ppo was given; give one of spo, mpo."),
         ([*REFERENCE, "--particles", "0"], "--particles 0 was given; give at least 1."),
         ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give 1 to 1000000000000."),
         ([*REFERENCE, "--length", "1"], "--length 1 was given; give at least 2."),
@@ -68,8 +68,8 @@ def test_bad_input_gets_one_line(spo, tmp_path, monkeypatch, words, message):
 @pytest.mark.parametrize(
     "env, message",
     [
-        ("brax/antt", "no such environment. Did you mean ant"),
-        ("jumanji/Snak-v1", "no such environment. Did you mean Snake-v1"),
+        ("brax/antt", "no such environment. Did you mean brax/ant"),
+        ("jumanji/Snak-v1", "no such environment. Did you mean jumanji/Snake-v1"),
         ("jumanji/Minesweeper-v0", "has a state that the player cannot fully observe"),
     ],
 )

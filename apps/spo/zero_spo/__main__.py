@@ -19,8 +19,9 @@ class _Chosen:
     agent: Literal["spo", "mpo"] = Config.agent
 
 
-def run_command(words: Sequence[str]) -> None:
-    """Runs one command, `train` with the presets of the environment.
+def run_command(words: Sequence[str], prog: str | None = None) -> None:
+    """Runs one command, `train` with the presets of the environment; `prog` is as in
+    [`zero_train.app.run`][].
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
@@ -28,7 +29,7 @@ def run_command(words: Sequence[str]) -> None:
     if words[:1] == ["train"]:
         chosen = peek(_Chosen, "spo train", words[1:])
         app = dataclasses.replace(APP, presets=presets(chosen.env, chosen.agent))
-    run(app, words)
+    run(app, words, prog)
 
 
 def main() -> None:

@@ -125,7 +125,8 @@ class Config(AbstractConfig):
     bounds: ClassVar[Bounds] = {
         "steps": (1, 10**12),
         **dict.fromkeys(("replay", "particles", "depth", "period", "samples"), (1, math.inf)),
-        **dict.fromkeys(("width", "layers"), (1, 10**4)),
+        "width": (1, 10**4),
+        "layers": (1, 256),
         **dict.fromkeys(("length", "episodes"), (2, math.inf)),
         **dict.fromkeys(("noise", "clip", "min_scale"), (0, math.inf)),
         **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),

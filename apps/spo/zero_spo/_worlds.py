@@ -1,7 +1,7 @@
 """Environments by the names of the command line."""
 
-from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment, make
-from zero_train.app import UsageError
+from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment
+from zero_train.app import environment, UsageError
 
 
 World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
@@ -17,10 +17,7 @@ def build_world(name: str, backend: str) -> World:
     """
     chosen = name.startswith("brax/") and backend != "auto"
     options = {"backend": backend} if chosen else {}
-    try:
-        env = make(name, **options)
-    except (ValueError, ImportError) as e:
-        raise UsageError(f"--env {name}: {e}") from e
+    env = environment(name, **options)
     if not isinstance(env, World) or getattr(env, "num_players", 1) != 1:
         raise UsageError(
             f"--env {name} is a {type(env).__name__}; SPO and MPO play environments of one player "

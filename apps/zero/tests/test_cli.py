@@ -3,10 +3,13 @@
 import dataclasses
 import json
 
+import jax.random as jr
 import pytest
 
 from zero_cli._apps import APP, app_of, APPS, pretrained
+from zero_cli._build import build_network
 from zero_cli._config import presets
+from zero_cli._worlds import build_world
 from zero_train.app import player_file, UsageError
 
 
@@ -16,10 +19,10 @@ from zero_train.app import player_file, UsageError
         (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve,"),
         (["train"], "needs the name of an environment first, such as pgx/connect_four;"),
         (["train", "--envs", "8"], "needs the name of an environment"),
-        (["train", "connect_four"], "no such environment."),
-        (["train", "pgx/conect_four"], "Did you mean connect_four"),
+        (["train", "connect_four"], "no such environment. Did you mean pgx/connect_four? Allowed:"),
+        (["train", "pgx/conect_four"], "Did you mean pgx/connect_four?"),
         (["train", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
-        (["train", "mygame:Game"], "No module named 'mygame'; give module:Class"),
+        (["train", "mygame:Game"], "there is no module mygame; give module:Class"),
         (["train", "pgx/kuhn_poker"], "hides a part of its state and has no `resample`"),
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero."),
         (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
@@ -27,18 +30,37 @@ from zero_train.app import player_file, UsageError
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
         (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env was given for pgx/tic_tac_toe"),
         (["train", "pgx/tic_tac_toe", "--batch", "100"], "does not divide into --shards 8"),
+        (["train", "pgx/hex", "--blocks", "10000"], "--blocks 10000 was given; give 1 to 256."),
+        (["train", "pgx/hex", "--channels=10000"], "--channels 10000 was given; give 1 to 8192."),
         (["train", "pgx/tic_tac_toe", "--games", "7"], "--games 7 is odd"),
         (["train", "2048", "--window", "8"], "--window 8 has no return of --n-steps 8; give at"),
         (["train", "pgx/tic_tac_toe", "--devices", "3"], "--shards 8 does not divide over 3 dev"),
-        (["train", "pgx/tic_tac_toe", "--network", "mine:Net"], "--network mine:Net: No module"),
+        (["train", "pgx/tic_tac_toe", "--network", "mine:Net"], "--network mine:Net: there is no"),
         (
             ["train", "cartpole", "--particle", "8"],
-            "no flag of spo train; did you mean --particles",
+            "no flag of zero train cartpole; did you mean --particles",
         ),
+        (
+            ["train", "cartpole", "--nope"],
+            "is no flag of zero train cartpole; see zero train cartp",
+        ),
+        (
+            ["train", "cartpole", "--simulations", "8"],
+            "train cartpole; see zero train cartpole --h",
+        ),
+        (["train", "minesweeper", "--agent", "spo"], "see zero train minesweeper --help."),
+        (["eval", "cartpole", "--bogus"], "is no flag of zero eval cartpole; see zero eval cartp"),
+        (["train", "cartpole", "--agent", "a"], "a was given; give one of alphazero, expert, mpo,"),
         (["eval"], "`zero eval RUN [flags]` needs a player first; give the folder of a run, a"),
         (["train", "cartpole", "--env", "pendulum"], "--env was given for cartpole; name one"),
-        (["train", "cartpole", "--agent", "expert", "--particles", "8"], "no flag of zero train; "),
+        (
+            ["train", "cartpole", "--agent", "expert", "--particles", "8"],
+            "no flag of zero train cartpole; ",
+        ),
         (["train", "zero_envs:TimeLimit"], "missing"),
+        (["eval", "pgx/conect_four"], "did you mean pgx/connect_four"),
+        (["eval", "pgx/tic_tac_toe"], "no trained player of pgx/tic_tac_toe comes with `zero`"),
+        (["watch", "pgx/tic_tac_toe"], "trained players are of cartpole, minesweeper, monsters, "),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
         (["eval", "--json", "nowhere"], "needs a player first"),
         (["play", "nowhere"], "nowhere holds no run"),
@@ -48,7 +70,7 @@ from zero_train.app import player_file, UsageError
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
-        (["list", "pgx/conect_four"], "Did you mean connect_four"),
+        (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
         (["list", "jumanji/FlatPack-v0"], "8100 joint actions, more than 4096"),
     ],
 )
@@ -59,6 +81,79 @@ def test_bad_input_gets_one_line(zero, tmp_path, monkeypatch, words, message):
     assert message in err
     assert err.count("\n") == 1 and out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+_OWN = """
+import jax.numpy as jnp
+from zero_envs import Observation
+from zero_envs.testing import Nim
+
+class WrongLegal(Nim):
+    def observe(self, state):
+        return Observation(jnp.zeros(4), jnp.ones(4, bool))
+
+class Raises(Nim):
+    def init(self, *, key):
+        return undefined
+
+class NoKey:
+    pass
+
+class NoCall:
+    def __init__(self, features, num_actions, *, key):
+        self.num_actions = num_actions
+
+class OneArray(NoCall):
+    def __call__(self, features):
+        return jnp.zeros(self.num_actions)
+
+class Logits(NoCall):
+    def __call__(self, features):
+        return jnp.zeros(4), jnp.zeros(())
+
+class Mistake(NoCall):
+    def __call__(self, features):
+        return features @ jnp.zeros((5, self.num_actions)), 0.0
+"""
+
+
+@pytest.mark.parametrize("command", ["train", "list"])
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("WrongLegal", "WrongLegal: the legal mask is bool[4]; it must be bool[3]."),
+        ("Raises", "mine.py, line 12: NameError: name 'undefined' is not defined"),
+        ("NoKey", 'make("mine.py:NoKey"): it is a NoKey and no environment; give'),
+    ],
+)
+def test_a_mistake_in_ones_own_environment_is_one_line(
+    zero, tmp_path, monkeypatch, command, name, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(_OWN)
+    code, out, err = zero(command, f"mine.py:{name}")
+    assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith(f"zero: {message}")
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("NoKey", ": NoKey: TypeError: NoKey() takes no arguments; it is called with the features"),
+        ("NoCall", ": NoCall: TypeError: 'NoCall' object is not callable; it is called with"),
+        ("OneArray", " returns float32[3] for one observation; it must return two arrays of float"),
+        ("Logits", " returns float32[4], float32[] for one observation; it must return two arrays"),
+        ("Mistake", ": mine.py, line 31: TypeError: dot_general requires"),
+    ],
+)
+def test_a_mistake_in_ones_own_network_is_one_line(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(_OWN)
+    config = presets("zero_envs.testing:Nim", "alphazero", 8)["tiny"]
+    config = dataclasses.replace(config, network=f"mine.py:{name}")
+    with pytest.raises(UsageError) as raised:
+        build_network(config, build_world(config.env), key=jr.key(0))
+    assert str(raised.value).startswith(f"--network mine.py:{name}{message}")
+    assert "\n" not in str(raised.value)
 
 
 def test_every_field_is_bounded(check_every_field):

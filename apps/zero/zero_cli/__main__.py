@@ -58,7 +58,7 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     if name in APP.commands and name not in app.commands:
         has = ", ".join(dict.fromkeys((*app.commands, *COMMANDS)))
         raise UsageError(f"{folder} is a player of `{app.name}`, which has {has}, and no {name}.")
-    run(app, [name, player, *words[2:]])
+    run(app, [name, player, *words[2:]], f"zero {name} {folder}")
 
 
 def _train(words: list[str]) -> None:
@@ -77,20 +77,21 @@ def _train(words: list[str]) -> None:
     name, *words = words
     if any(word.partition("=")[0] == "--env" for word in words):
         raise UsageError(f"--env was given for {name}; name one environment.")
+    prog = f"zero train {name}"
     words = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}", *words]
     if name in OWN_APPS:
         app, *flags = OWN_APPS[name]
-        return run(APPS[app], ["train", *flags, *words])
-    chosen = peek(_Chosen, "zero train", words)
+        return run(APPS[app], ["train", *flags, *words], prog)
+    chosen = peek(_Chosen, prog, words)
     start_jax(chosen.launch)
     world = build_world(name)
     agent: Any = world.choose(chosen.agent)
     preset = "standard" if expects_accelerator() else "quick"
     if agent in ("spo", "mpo"):
         usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
-        return run_spo(["train", *usual, "--agent", agent, "--env", name, *words])
+        return run_spo(["train", *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size)
-    run(dataclasses.replace(APP, presets=fitting, preset=preset), ["train", *words])
+    run(dataclasses.replace(APP, presets=fitting, preset=preset), ["train", *words], prog)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The apps, and which of them a run belongs to. Each has its own configuration and commands."""
 
 import contextlib
+import difflib
 import pathlib
 from typing import Any
 
@@ -8,6 +9,7 @@ import zero_minesweeper._app as minesweeper
 import zero_monsters._app as monsters
 import zero_othello._app as othello
 import zero_spo._app as spo
+from zero_envs import known_environments
 from zero_train import Loop
 from zero_train.app import (
     App,
@@ -96,7 +98,25 @@ def app_of(run: str) -> tuple[App[Any], str]:
         raise UsageError(
             f"{path / 'config.json'} is the configuration of no app; give the folder of a run."
         )
-    raise UsageError(f"{path} holds no run (no config.json); give {PLAYER}.")
+    raise _no_player(run)
+
+
+def _no_player(run: str) -> UsageError:
+    """What is wrong with what names no player."""
+    comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
+    trained = ", ".join(sorted(comes | set(OWN_APPS)))
+    known = known_environments()
+    if run in known:
+        return UsageError(
+            f"no trained player of {run} comes with `zero`: make one with `zero train {run}`, and "
+            f"give its folder; trained players are of {trained}."
+        )
+    near = difflib.get_close_matches(run, known, 3)
+    meant = f"; did you mean {' or '.join(near)}" if near else ""
+    return UsageError(
+        f"{run} holds no run (no config.json){meant}; give the folder of a run, a file of a "
+        f"player, or the name of an environment that has a trained player: {trained}."
+    )
 
 
 def _app_with(env: str) -> tuple[App[Any], str] | None:

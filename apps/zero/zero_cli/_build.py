@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zero_envs import load_class
+from zero_envs import load_class, own_code
 from zero_memory import EpisodeBuffer, TrajectoryBuffer
 from zero_nets import ActorCritic, AlphaZeroNet, Chain, Concatenate, MLP, ValueSupport
 from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
@@ -65,11 +65,7 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     obs = world.observation
     num_actions: int = world.env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
     if config.network != "auto":
-        try:
-            kind = load_class(config.network)
-        except ValueError as e:
-            raise UsageError(f"--network {config.network}: {e}") from e
-        return kind(obs.features, num_actions, key=key)
+        return _own_network(config, obs.features, num_actions, key=key)
     shape = getattr(obs.features, "shape", ())
     if config.agent == "alphazero" and len(shape) == 3 and min(shape[:2]) > 1:
         return AlphaZeroNet(
@@ -81,6 +77,39 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             key=key,
         )
     return _perceptron(config, world.size, num_actions, world.max_return, key=key)
+
+
+def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:
+    """The network that `--network` names.
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, it raises something, or does
+    not return logits and a value.
+    """
+    values = () if config.agent == "alphazero" else (_SUPPORT.num_atoms,)
+    wanted = f"logits of shape ({num_actions},) and a value of shape {values}"
+    said = f"--network {config.network}"
+    try:
+        kind = load_class(config.network)
+    except ValueError as e:
+        raise UsageError(f"{said}: {e}") from e
+    try:
+        with own_code(config.network.rpartition(":")[2]):
+            network = kind(features, num_actions, key=key)
+            found = jax.eval_shape(lambda x: network(x), features)
+    except ValueError as e:
+        raise UsageError(
+            f"{said}: {e}; it is called with the features of an observation, the number of actions "
+            f"and key=KEY, and what it makes must turn features into {wanted}."
+        ) from e
+    shapes = [x.shape for x in jax.tree.leaves(found)]
+    floats = all(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(found))
+    if not isinstance(found, tuple) or shapes != [(num_actions,), values] or not floats:
+        given = ", ".join(f"{x.dtype}{[*x.shape]}" for x in jax.tree.leaves(found))
+        raise UsageError(
+            f"{said} returns {given or type(found).__name__} for one observation; it must return "
+            f"two arrays of float32, {wanted}."
+        )
+    return network
 
 
 def _perceptron(

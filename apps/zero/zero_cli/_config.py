@@ -47,7 +47,8 @@ class Config(AbstractTreeSearchConfig):
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("max_moves", "n_steps"), (1, math.inf)),
-        **dict.fromkeys(("blocks", "channels"), (1, 10**4)),
+        "blocks": (1, 256),
+        "channels": (1, 2**13),
         "games": (2, 10**8),
         "window": (2, math.inf),
         "gamma": (0, 1),

@@ -14,10 +14,9 @@ from zero_envs import (
     AbstractEnvironment,
     AbstractHiddenEnvironment,
     EnvironmentFacts,
-    make,
 )
 from zero_nets import BoardSymmetries
-from zero_train.app import as_usage_error, num_players, UsageError
+from zero_train.app import as_usage_error, environment, num_players, UsageError
 
 
 #: Games with an app of their own, and the flags that it gets.
@@ -99,13 +98,7 @@ def build_world(name: str) -> World:
 
     **Raises:** [`zero_train.app.UsageError`][] for an unknown or refused name.
     """
-    with as_usage_error():
-        try:
-            env = make(name)
-        except ImportError as e:
-            raise UsageError(str(e)) from e
-    if not isinstance(env, AbstractEnvironment):
-        raise UsageError(f"{name} is a {type(env).__name__} and no environment of zero-envs.")
+    env = environment(name)
     with as_usage_error():
         # Only of one's own environment it may be unknown how many play it.
         players = num_players(env) if ":" in name else getattr(env, "num_players", 1)

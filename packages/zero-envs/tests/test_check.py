@@ -20,7 +20,7 @@ from zero_envs import (
     Observation,
     Transition,
 )
-from zero_envs.testing import check_environment
+from zero_envs.testing import check_environment, check_shapes
 
 
 def _init(key: Array) -> Any:
@@ -106,6 +106,12 @@ class Factored(AbstractFactoredEnvironment[Any]):
         return Observation(features=features, legal=self.legal_fn(state["t"]))
 
 
+class Players(Discrete):
+    """The same for too many."""
+
+    num_players: int = 3
+
+
 class Neither(AbstractEnvironment[Any, Any]):
     """Derived from the root, so nobody knows its actions."""
 
@@ -183,7 +189,7 @@ BROKEN = {
     "raw key": (Discrete(init_fn=_with(rng=jr.key_data)), r"state\['rng'\] is a PRNG key"),
     "weak init": (
         Discrete(init_fn=lambda key: {"t": 0}),
-        r"state\['t'\] of init is weakly typed",
+        r"state\['t'\] is weakly typed after init",
     ),
     "structure": (
         Discrete(step_fn=_returning(lambda s, t: (s | {"new": s["t"]}, t))),
@@ -201,7 +207,10 @@ BROKEN = {
         Discrete(step_fn=_returning(lambda s, t: ({"t": 1}, t))),
         "weakly typed after step",
     ),
-    "observation": (Discrete(observe_fn=lambda s: s["t"]), "observe returns a .*Array"),
+    "observation": (
+        Discrete(observe_fn=lambda s: s["t"]),
+        "observe returns an array; return a zero_envs",
+    ),
     "features": (Discrete(observe_fn=_seeing(features=lambda t: ())), "no features"),
     "no mask": (Discrete(observe_fn=_seeing(legal=lambda t: None)), "mask is None"),
     "mask size": (
@@ -229,8 +238,13 @@ BROKEN = {
     ),
     "transition": (
         Discrete(step_fn=_returning(lambda s, t: (s, t.reward))),
-        "step returns a .*Array",
+        "step returns a state and an array; return",
     ),
+    "four things": (
+        Discrete(step_fn=lambda s, a, key: (s, 0.0, True, {})),
+        "step returns 4 things; return",
+    ),
+    "players": (Players(), "num_players is 3; it must be 1 or 2"),
     "reward shape": (
         Discrete(step_fn=_transition(reward=lambda t: t.reward[None])),
         r"reward is float32\[1\]; it must be a floating scalar",
@@ -310,3 +324,32 @@ def test_the_unbroken_ones_pass(env):
     """Otherwise the tests above would prove nothing."""
     report = check_environment(env, key=jr.key(0), num_steps=5, num_envs=2)
     assert (report.steps, report.terminated, report.same_player) == (6, 2, 4)
+
+
+@pytest.mark.parametrize(
+    "env, message",
+    [
+        (Discrete(num_actions="3"), "Discrete: num_actions is '3'; it must be a Python int"),
+        (BROKEN["mask size"][0], "Discrete: the legal mask is bool[3]; it must be bool[2]."),
+        (BROKEN["no mask"][0], "Discrete: the legal mask is None; it must be bool[2]."),
+        (BROKEN["dtype"][0], "state['t'] is int32[] after init and int16[] after step"),
+        (BROKEN["reward shape"][0], "Discrete: reward is float32[1]; it must be a floating scalar"),
+        (
+            Discrete(init_fn=lambda key, size: size),
+            "missing 1 required positional argument: 'size'",
+        ),
+        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 341: KeyError: 'a'"),
+    ],
+)
+def test_shapes_alone_are_checked_without_running(env, message, monkeypatch):
+    """One line, with the line of the user's own code where that raised."""
+    monkeypatch.setattr(jax, "jit", lambda *_: pytest.fail("it compiled"))
+    with pytest.raises(ValueError) as raised:
+        check_shapes(env)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("env", [Discrete(), Continuous(), Factored(), BROKEN["weak init"][0]])
+def test_unbroken_shapes_pass(env):
+    """Also those that are only slow: what is weakly typed is traced again."""
+    check_shapes(env)

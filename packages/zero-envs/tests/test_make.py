@@ -41,8 +41,31 @@ def test_a_class_of_a_file(tmp_path):
     path.write_text("from zero_envs import CartPole\n\n\nclass Mine(CartPole):\n    pass\n")
     one, other = make(f"{path}:Mine"), make(f"{path}:Mine", max_steps=3)
     assert type(one).__name__ == "Mine" and type(one) is type(other)
-    with pytest.raises(ValueError, match=r"no attribute 'Other'; give module:Class"):
+    with pytest.raises(ValueError, match=r"mine.py has no Other; give module:Class"):
         make(f"{path}:Other")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("class X(:\n", "line 1: SyntaxError: invalid syntax"),
+        (
+            "import no_such_module\n",
+            "line 1: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("\nraise RuntimeError('boom')\n", "line 2: RuntimeError: boom"),
+        ("def X():\n    return x\n", "line 2: NameError: name 'x' is not defined"),
+        ("class X:\n    def __init__(self): raise ValueError\n", "line 2: ValueError"),
+    ],
+)
+def test_what_own_code_raises_is_one_line_that_says_where(tmp_path, monkeypatch, text, said):
+    """Twice: a module that was not imported to its end is not kept."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text(text)
+    for _ in range(2):
+        with pytest.raises(ValueError) as raised:
+            make("broken.py:X")
+        assert str(raised.value) == f"broken.py, {said}"
 
 
 def test_names_are_those_of_the_registries():
@@ -95,17 +118,25 @@ def test_listing_imports_neither_brax_nor_jumanji():
     "name, message",
     [
         ("cartpol", r'make\("cartpol"\): .*Did you mean cartpole'),
-        ("pgx/otello", "Did you mean othello"),
+        ("connect_four", "Did you mean pgx/connect_four. Allowed: 2048, brax/NAME, cartpole,"),
+        ("Ant", "Did you mean brax/ant. Allowed"),
+        ("chess", "Did you mean pgx/chess. Allowed"),
+        ("snake", "Did you mean jumanji/Snake-v1. Allowed"),
+        ("pgx/otello", "Did you mean othello or pgx/othello. Allowed: pgx/2048, pgx/animal_shogi"),
+        ("brax/antt", "Did you mean brax/ant.* Allowed: brax/ant, brax/fast"),
         ("atari/pong", r"no such library. Allowed: brax/NAME, jumanji/NAME, pgx/NAME"),
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),
-        ("no_such_module:Game", r"No module named 'no_such_module'; give module:Class"),
+        ("no_such_module:Game", r"there is no module no_such_module; give module:Class"),
         ("missing.py:Game", r"there is no file missing.py"),
         ("zero_envs:TimeLimit", r"missing .*; give a class that needs no other arguments"),
-        ("zero_envs:__version__", "is not callable"),
-        (":Game", "Empty module name"),
+        ("zero_envs:__version__", "is not a callable object"),
+        (":Game", '":Game" does not name a module and a class; give module:Class'),
+        ("builtins:dict", "it is a dict and no environment; give a class derived from"),
+        ("zero_envs:CartPol", "zero_envs has no CartPol, but CartPole"),
     ],
 )
 def test_unknown_names_are_refused_with_similar_ones(name, message):
     with pytest.raises(ValueError, match=message) as raised:
         make(name)
     assert "\n" not in str(raised.value)
+    assert not any(name in str(raised.value) for name in REFUSED)

@@ -18,6 +18,7 @@ from ._brax import (
     BraxEnvironment as BraxEnvironment,
     BraxState as BraxState,
 )
+from ._code import load_class as load_class, own_code as own_code
 from ._control import (
     CartPole as CartPole,
     CartPoleState as CartPoleState,
@@ -48,7 +49,6 @@ from ._jumanji import (
 from ._make import (
     EnvironmentFacts as EnvironmentFacts,
     known_environments as known_environments,
-    load_class as load_class,
     make as make,
 )
 from ._mine_posterior import (

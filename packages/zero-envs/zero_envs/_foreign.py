@@ -44,15 +44,38 @@ def strongly_typed(tree: _Tree) -> _Tree:
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
-def unknown(call: str, name: str, allowed: Iterable[str]) -> ValueError:
-    """An error for an unknown name, with the closest names and all allowed ones."""
+class UnknownNameError(ValueError):
+    """There is no environment of a name."""
+
+
+def unknown(
+    call: str, name: str, allowed: Iterable[str], known: Iterable[str] | None = None
+) -> UnknownNameError:
+    """An error for an unknown name.
+
+    **Arguments:**
+
+    - `allowed`: what it says is allowed.
+    - `known`: the names of which it says the nearest, with or without their libraries; by default
+        `allowed`.
+    """
     allowed = sorted(allowed)
-    folded = {known.lower(): known for known in allowed}
-    near = [folded[known] for known in difflib.get_close_matches(name.lower(), folded, 3, 0.5)]
+    bare: dict[str, list[str]] = {}
+    for one in allowed if known is None else known:
+        bare.setdefault(_bare(one), []).append(one)
+    closer, close = (difflib.get_close_matches(_bare(name), bare, 3, x) for x in (0.6, 0.5))
+    found = closer or close
+    # Where only the library is missing or another one, nothing else is meant.
+    near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return ValueError(
+    return UnknownNameError(
         f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
     )
+
+
+def _bare(name: str) -> str:
+    """A name without its library."""
+    return name.rpartition("/")[2].lower()
 
 
 def syntax(library: str, file: str) -> ast.Module | None:

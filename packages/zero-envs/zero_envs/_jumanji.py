@@ -201,8 +201,8 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         if self.num_actions > _MOST_ACTIONS:
             raise ValueError(
                 f"JumanjiEnvironment(<{_name(self.env)}>): its {len(values)} components make "
-                f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; use "
-                "FactoredJumanjiEnvironment, for particle search, or choose a smaller one."
+                f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; choose a "
+                "smaller one, or construct FactoredJumanjiEnvironment, for particle search."
             )
 
     @property

@@ -1,17 +1,15 @@
 """Environments by name."""
 
+import contextlib
 import difflib
-import importlib
-import importlib.util
-import pathlib
-import sys
-import types
+import inspect
 from typing import Any, NamedTuple
 
 from ._brax import brax_names, BraxEnvironment
+from ._code import load_class, own_code
 from ._control import CartPole, Pendulum
 from ._environment import AbstractEnvironment
-from ._foreign import unknown
+from ._foreign import unknown, UnknownNameError
 from ._game2048 import Game2048
 from ._jumanji import jumanji_names, JumanjiEnvironment
 from ._minesweeper import Minesweeper
@@ -58,12 +56,17 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     if ":" in name:
         return _own(name, options)
     if slash and library in _ADAPTERS:
-        return _ADAPTERS[library](theirs, **options)
+        try:
+            return _ADAPTERS[library](theirs, **options)
+        except UnknownNameError:
+            known = known_environments()
+            theirs = [one for one in known if one.startswith(f"{library}/")]
+            raise unknown("make", name, theirs, known) from None
     if slash:
         near = difflib.get_close_matches(library, _ADAPTERS, 1)
         meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
         raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
-    raise unknown("make", name, [*_OWN, *others, "module:Class"])
+    raise unknown("make", name, [*_OWN, *others, "module:Class"], known_environments())
 
 
 class EnvironmentFacts(NamedTuple):
@@ -97,41 +100,18 @@ def known_environments() -> dict[str, EnvironmentFacts]:
     return found
 
 
-def load_class(name: str) -> Any:
-    """The class, or anything else, that `module:Class` or `path/to/file.py:Class` names.
-
-    **Raises:** `ValueError` where there is none.
-    """
-    where, _, attribute = name.rpartition(":")
-    try:
-        return getattr(_module(where), attribute)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise ValueError(f"{e}; give module:Class or file.py:Class") from e
-
-
 def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
+    kind = load_class(name)
     try:
-        kind = load_class(name)
-    except ValueError as e:
-        raise ValueError(f'make("{name}"): {e}.') from e
-    try:
-        return kind(**options)
-    except (TypeError, ValueError) as e:
+        with contextlib.suppress(ValueError):  # of some classes Python knows no signature
+            inspect.signature(kind).bind(**options)
+    except TypeError as e:
         raise ValueError(f'make("{name}"): {e}; give a class that needs no other arguments.') from e
-
-
-def _module(name: str) -> types.ModuleType:
-    if not name.endswith(".py"):
-        # As `python -m` does: a module beside which the program was started.
-        if "" not in sys.path:
-            sys.path.insert(0, "")
-        return importlib.import_module(name)
-    path = pathlib.Path(name).resolve()
-    known = f"_made_{path}"
-    if known not in sys.modules:
-        spec = importlib.util.spec_from_file_location(known, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise ImportError(f"there is no file {name}")
-        sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[known])
-    return sys.modules[known]
+    with own_code(name):
+        env = kind(**options)
+    if not isinstance(env, AbstractEnvironment):
+        raise ValueError(
+            f'make("{name}"): it is a {type(env).__name__} and no environment; give a class '
+            "derived from AbstractDiscreteEnvironment or AbstractContinuousEnvironment."
+        )
+    return env

@@ -176,11 +176,10 @@ def pgx_names() -> dict[str, tuple[int, bool]]:
 def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
-    allowed = pgx.available_envs()
     if game in _DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(allowed)))
-    if game not in allowed:
-        raise unknown("PgxEnvironment", game, allowed)
+        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(pgx_names())))
+    if game not in pgx.available_envs():
+        raise unknown("PgxEnvironment", game, pgx_names())
     with default_numerics():
         return pgx.make(game)
 

@@ -172,8 +172,8 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--fsdp", "0"], "--fsdp 0 was given; give at least 1."),
         (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
         (["--max-minutes", "nan"], "--max-minutes nan was given; give at least 0."),
-        (["--steps", "few"], "--steps: invalid literal for int() with base 10: 'few'"),
-        (["--steps", "1.5"], "--steps: invalid literal for int() with base 10: '1.5'"),
+        (["--steps", "few"], "--steps few was given; give a whole number."),
+        (["--steps", "1.5"], "--steps 1.5 was given; give a whole number."),
         (["--steps", str(10**20)], f"--steps {10**20} was given; give 1 to 2147483647."),
         (["--steps", str(10**400)], "... was given; give 1 to 2147483647."),
         (["--devices", str(10**20)], f"--devices {10**20} was given; give 1 to 2147483647."),
@@ -183,8 +183,12 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--layers", str(10**20)], f"--layers {10**20} was given; give 0 to 2147483647."),
         (["--first", "nan"], "--first nan was given; it must be finite."),
         (["--first", "1e300"], "--first 1e+300 was given; it must be finite."),
-        (["--max-minutes", "few"], "could be instantiated from ['few']."),
-        (["--schedule", "linear"], "invalid choice 'linear' for argument '--schedule'"),
+        (["--max-minutes", "few"], "--max-minutes few was given; give a number."),
+        (["--learning-rate", "few"], "--learning-rate few was given; give a number."),
+        (["--devices", "it's"], "--devices it's was given; give a whole number."),
+        (["--schedule", "linear"], "--schedule linear was given; give one of cosine, exponential."),
+        (["--steps"], "--steps was given without a value; give it one."),
+        (["--stops", "3"], "did you mean --steps?"),
         (["--schedule", "exponential", "--decay", "0"], "--decay 0 was given, which nothing reac"),
     ],
 )
@@ -192,7 +196,7 @@ def test_a_complaint_is_one_line(train, words, message):
     with pytest.raises(UsageError) as raised:
         train(*words)
     assert message in str(raised.value) and "\n" not in str(raised.value)
-    assert str(raised.value).startswith(("--", "invalid choice"))
+    assert str(raised.value).startswith("--")
 
 
 def test_a_command_without_presets():
@@ -347,6 +351,18 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
         load_config(Config, tmp_path, "app")
     path.write_text(json.dumps(whole | {"learning_rate": 1, "first": 0.5}))
     assert load_config(Config, tmp_path, "app").learning_rate == 1
+
+
+def test_a_run_of_another_app_is_said_to_be_one(tmp_path):
+    stored = {"env": "cartpole", "agent": "mpo", "seed": 3}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    start = {"step": 0, "versions": {"jax": "0.10.2", "zero_train": "0.1.0", "zero_other": "1"}}
+    (tmp_path / "starts.jsonl").write_text(json.dumps(start) + "\n")
+    with pytest.raises(UsageError) as raised:
+        load_config(Config, tmp_path, "app")
+    here = Config.__module__.partition(".")[0]
+    said = f"{tmp_path} is a run of zero_other (cartpole, mpo), and a run of {here} is needed here;"
+    assert str(raised.value).startswith(said)
 
 
 def test_a_field_that_older_runs_lack(tmp_path):

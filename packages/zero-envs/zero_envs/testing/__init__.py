@@ -1,6 +1,10 @@
 """Games with known values, and checks that an environment satisfies its interface."""
 
-from ._check import check_environment as check_environment, EnvironmentReport as EnvironmentReport
+from ._check import (
+    check_environment as check_environment,
+    check_shapes as check_shapes,
+    EnvironmentReport as EnvironmentReport,
+)
 from ._games import (
     Corridor as Corridor,
     CorridorState as CorridorState,

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._code import own_code
 from .._environment import (
     AbstractChanceEnvironment,
     AbstractContinuousEnvironment,
@@ -28,6 +29,7 @@ from ._check_parts import (
     check_pure,
     check_same,
     check_signature,
+    check_strong,
     fail,
     key_leaf,
     kind,
@@ -110,16 +112,52 @@ def check_environment(
         raise AssertionError(f"check_environment({type(env).__name__}): {error}") from None
 
 
-def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> EnvironmentReport:
+def check_shapes(env: Any) -> None:
+    """The part of [`zero_envs.testing.check_environment`][] that traces the methods, and neither
+    compiles nor runs them: there are actions, no state holds a PRNG key, and methods return what
+    they should, in the shapes and dtypes that they should.
+
+    **Raises:** `ValueError` of one line with the first condition that does not hold, or with what a
+    method raised.
+    """
+    name, broken = type(env).__name__, ""
+    with own_code(name):
+        try:
+            _check_shapes(env, 1)
+        except BrokenPromiseError as error:
+            broken = str(error)
+    if broken:
+        raise ValueError(f"{name}: {broken}")
+
+
+def _check_shapes(env: Any, num_envs: int) -> None:
     _check_attributes(env)
+    # Other functions than those that are compiled: these are traced once.
+    shapes = lambda name, *args: jax.eval_shape(batched(env, name), *args)
+    keys = jax.eval_shape(lambda: jr.split(jr.key(0), num_envs))
+    state = shapes("init", keys)
+    _check_state(state)
+    observation = shapes("observe", state)
+    _check_observation(env, observation, num_envs)
+    action = jax.eval_shape(
+        lambda seen: _random_action(env, seen, num_envs, jr.key(0)), observation
+    )
+    result = shapes("step", state, action, keys)
+    _check_result(result, num_envs)
+    check_signature("step", state, result[0])
+
+
+def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> EnvironmentReport:
+    _check_shapes(env, num_envs)
     init, step, observe = (jax.jit(batched(env, name)) for name in ("init", "step", "observe"))
     ikey, akey, skey = jr.split(key, 3)
     ikeys = jr.split(ikey, num_envs)
     state = init(ikeys)
+    check_strong("init", state)
     check_same("init", state, init(jr.clone(ikeys)))
-    _check_state(state)
     observation = observe(state)
-    _check_observation(env, observation, num_envs)
+    if observation.legal is not None and _stuck(env, observation.legal).any():
+        fail("an initial state has no legal action; every state that is not final needs one.")
     over = np.zeros(num_envs, np.bool_)
     counts = np.zeros(5, np.int64)
     looked, played = [], []
@@ -128,8 +166,7 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
         skeys = jr.split(jr.fold_in(skey, i), num_envs)
         next_state, transition = step(state, action, skeys)
         if i == 0:
-            check_signature("step", state, next_state)
-            _check_transition(transition, num_envs)
+            check_strong("step", next_state)
             check_same("step", (next_state, transition), step(state, action, jr.clone(skeys)))
             check_pure("init", init, batched(env, "init"), ikeys)
             check_pure("step", step, batched(env, "step"), state, action, skeys)
@@ -193,6 +230,9 @@ def _check_attributes(env: Any) -> None:
         fail(f"{name} is {size!r}; it must be a Python int of at least 1.")
     if type(env.hidden) is not bool:
         fail(f"hidden is {env.hidden!r}; it must be True or False.")
+    players = getattr(env, "num_players", 1)
+    if type(players) is not int or players not in (1, 2):
+        fail(f"num_players is {players!r}; it must be 1 or 2.")
 
 
 def _check_state(state: Any) -> None:
@@ -201,17 +241,15 @@ def _check_state(state: Any) -> None:
             f"state{name} is a PRNG key, so a planner could foresee the future of a state; use the "
             "key that step receives."
         )
-    for name, leaf in leaves(state):
-        if leaf.weak_type:
-            fail(
-                f"state{name} of init is weakly typed, so the second step is traced again; give it "
-                "a dtype, for instance jnp.zeros((), jnp.int32)."
-            )
 
 
-def _check_transition(transition: Any, num_envs: int) -> None:
+def _check_result(result: Any, num_envs: int) -> None:
+    if not isinstance(result, tuple) or len(result) != 2:
+        got = f"{len(result)} things" if isinstance(result, tuple) else _named(result)
+        fail(f"step returns {got}; return (state, Transition).")
+    transition = result[1]
     if not isinstance(transition, Transition):
-        fail(f"step returns a {type(transition).__name__}; return (state, Transition).")
+        fail(f"step returns a state and {_named(transition)}; return (state, Transition).")
     for name, dtype in (("reward", jnp.floating), ("discount", jnp.floating), ("last", jnp.bool_)):
         leaf = getattr(transition, name)
         if leaf.shape != (num_envs,) or not jnp.issubdtype(leaf.dtype, dtype):
@@ -220,7 +258,7 @@ def _check_transition(transition: Any, num_envs: int) -> None:
 
 def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
     if not isinstance(observation, Observation):
-        fail(f"observe returns a {type(observation).__name__}; return a zero_envs.Observation.")
+        fail(f"observe returns {_named(observation)}; return a zero_envs.Observation.")
     if not jax.tree.leaves(observation.features):
         fail("observe returns no features; return at least one array.")
     legal = observation.legal
@@ -233,8 +271,11 @@ def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
     if legal is None or legal.dtype != jnp.bool_ or legal.shape != (num_envs, size):
         got = "None" if legal is None else kind(legal)
         fail(f"the legal mask is {got}; it must be bool[{size}].")
-    if _stuck(env, legal).any():
-        fail("an initial state has no legal action; every state that is not final needs one.")
+
+
+def _named(thing: Any) -> str:
+    """What a method returned, as its author calls it."""
+    return "an array" if isinstance(thing, jax.ShapeDtypeStruct) else f"a {type(thing).__name__}"
 
 
 def _check_values(env: Any, i: int, over: np.ndarray, observation: Observation) -> None:

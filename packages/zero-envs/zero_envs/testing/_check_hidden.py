@@ -11,7 +11,16 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from .._environment import AbstractHiddenEnvironment, Observation, Transition
-from ._check_parts import batched, check_pure, check_same, check_signature, fail, kind, leaves
+from ._check_parts import (
+    batched,
+    check_pure,
+    check_same,
+    check_signature,
+    check_strong,
+    fail,
+    kind,
+    leaves,
+)
 
 
 # The number of states that are resampled from each.
@@ -53,6 +62,7 @@ def check_hidden(
             twin_key = next(keys)
             twin = resample(state, twin_key)
             check_signature("resample", state, twin)
+            check_strong("resample", twin)
             check_same("resample", twin, resample(state, jr.clone(twin_key)))
             check_same("signal", signal(*args), signal(*args))
             check_pure("resample", resample, batched(env, "resample"), state, twin_key)

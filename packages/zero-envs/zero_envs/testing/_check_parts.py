@@ -30,11 +30,15 @@ def batched(env: Any, name: str) -> Callable:
     return jax.vmap(lambda *args: method(*args))
 
 
-def leaves(tree: Any) -> list[tuple[str, Array]]:
+#: An array, or what is known of one that is only traced.
+Leaf = Array | jax.ShapeDtypeStruct
+
+
+def leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), x) for path, x in jax.tree.leaves_with_path(tree)]
 
 
-def is_typed_key(leaf: Array) -> bool:
+def is_typed_key(leaf: Leaf) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
@@ -47,7 +51,7 @@ def key_leaf(tree: Any) -> str | None:
     return None
 
 
-def kind(leaf: Array, axes: int = 1) -> str:
+def kind(leaf: Leaf, axes: int = 1) -> str:
     """The dtype and shape of a leaf without its leading axes."""
     return f"{leaf.dtype}{list(leaf.shape[axes:])}"
 
@@ -69,8 +73,16 @@ def check_signature(name: str, before: Any, after: Any) -> None:
             fail(
                 f"state{where} is {kind(x)} after init and {kind(y)} after {name}; both must agree."
             )
-        if y.weak_type:
-            fail(f"state{where} is weakly typed after {name}; cast it to a dtype.")
+
+
+def check_strong(name: str, state: Any) -> None:
+    """Checks that no leaf of the state that the method `name` returned is weakly typed."""
+    for where, leaf in leaves(state):
+        if leaf.weak_type:
+            fail(
+                f"state{where} is weakly typed after {name}, so the next step is traced again; "
+                "give it a dtype, for instance jnp.zeros((), jnp.int32)."
+            )
 
 
 def check_laws(where: str, over: np.ndarray, transition: Transition) -> np.ndarray:

@@ -56,6 +56,7 @@ from ._config import (
 )
 from ._errors import (
     as_usage_error as as_usage_error,
+    environment as environment,
     UsageError as UsageError,
 )
 from ._evaluation import (

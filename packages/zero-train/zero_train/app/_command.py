@@ -8,6 +8,7 @@ import io
 import itertools
 import os
 import pathlib
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,8 +188,13 @@ def errors_of(prog: str) -> Iterator[None]:
         _leave(0)
 
 
-def run(app: App[Any], words: Sequence[str]) -> None:
+def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
     """Runs one command of an app.
+
+    **Arguments:**
+
+    - `prog`: the command as the user writes it before its flags; by default the app's name and the
+        command's.
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
@@ -198,9 +204,9 @@ def run(app: App[Any], words: Sequence[str]) -> None:
     if name in ("", "-h", "--help"):
         print(_help(app, commands))
     elif name == "train":
-        _train(app, rest[:-1])
+        _train(app, rest[:-1], prog or f"{app.name} train")
     elif name in commands:
-        command = parse(commands[name], f"{app.name} {name}", rest[:-1])
+        command = parse(commands[name], prog or f"{app.name} {name}", rest[:-1])
         start_jax()
         command(app)
     else:
@@ -231,10 +237,9 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     return _known(kind, prog, words, add_help=False)[0]
 
 
-def _train(app: App[Any], words: Sequence[str]) -> None:
+def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     """Parses a flag for each field of the configuration, those of [`zero_train.app.Options`][], and
     `--preset`, which sets the defaults of all others; then trains."""
-    prog = f"{app.name} train"
     first = peek(_First, prog, words)
     preset = first.preset or app.default_preset
     if preset not in app.presets:
@@ -320,8 +325,10 @@ def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **optio
     arguments, unknown = _known(kind, prog, words, **options)
     if unknown:
         given = unknown[0].partition("=")[0]
-        near = difflib.get_close_matches(given, [flag(name) for name in names], n=1)
-        hint = f"did you mean {near[0]}?" if near else f"see {prog} --help."
+        # The dashes, which all have, would make any two short names similar.
+        flags = [flag(name).removeprefix("--") for name in names]
+        near = difflib.get_close_matches(given.removeprefix("--"), flags, 1, 0.7)
+        hint = f"did you mean --{near[0]}?" if near else f"see {prog} --help."
         raise UsageError(f"{given} is no flag of {prog}; {hint}")
     return arguments
 
@@ -348,7 +355,8 @@ def _names(kind: Any) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """tyro draws a box of many lines; its title and first paragraph say what is wrong."""
+    """tyro draws a box of many lines, and has no public way to its message alone. The box's title
+    and first paragraph say what is wrong; the words of Python in them are replaced by ours."""
     lines = [line.strip(" \u2500\u2502\u256d\u256e\u2570\u256f-+|") for line in text.splitlines()]
     said = itertools.takewhile(
         lambda line: not line.startswith(("Argument helptext", "For full helptext")),
@@ -356,8 +364,30 @@ def _one_line(text: str) -> str:
     )
     title, *rest = said
     # Of several types that a value might have, the complaints of each are left out.
-    text = f"{' '.join(rest).partition(' Got errors:')[0].rstrip('.')}."
-    if text.startswith("Error parsing "):
-        return text.removeprefix("Error parsing ")
+    text = " ".join(rest).partition(" Got errors:")[0].rstrip(".")
+    for pattern, ours in _COMPLAINTS:
+        if found := re.search(pattern, text):
+            parts = found.groupdict(default="")
+            choices = re.findall("'(.*?)'", parts.get("choices", ""))
+            if "None" in choices:  # these come in any order
+                choices = sorted({*choices} - {"None"})
+            return f"{parts['flag']} {ours.format(**parts, allowed=', '.join(choices))}."
+    text = f"{text.removeprefix('Error parsing ')}."
     # Some say their title again.
-    return text if text.lower().startswith(title.lower()) else f"{title}: {text}"
+    return text if text.lower().startswith((title.lower(), "--")) else f"{title}: {text}"
+
+
+_FLAG, _VALUE = r"(?P<flag>--[\w-]+)", r"(?P<quote>['\"])(?P<value>.*)(?P=quote)"
+_WHOLE, _ANY = "{value} was given; give a whole number", "{value} was given; give a number"
+#: What tyro says of a flag, and what we say of it.
+_COMPLAINTS = (
+    (rf"{_FLAG}: invalid literal for int.*: {_VALUE}", _WHOLE),
+    (rf"{_FLAG}: could not convert string to float: {_VALUE}", _ANY),
+    (rf"{_FLAG}: no type matching .*\bINT could be instantiated from \[{_VALUE}\]", _WHOLE),
+    (rf"{_FLAG}: no type matching .*\bFLOAT could be instantiated from \[{_VALUE}\]", _ANY),
+    (
+        rf"invalid choice '(?P<value>.*)' for argument '{_FLAG}'. Expected one of (?P<choices>.*)",
+        "{value} was given; give one of {allowed}",
+    ),
+    (rf"Missing value for argument '{_FLAG}'", "was given without a value; give it one"),
+)

@@ -336,9 +336,13 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
             f"{pathlib.Path(folder)} holds no run (no config.json); give the folder of a run, "
             f"as `{prog} train --out` made it."
         )
+    stored = None
     try:
-        return complete(kind, read_json(path))
+        stored = read_json(path)
+        return complete(kind, stored)
     except ValueError as e:
+        if other := _of_another(kind, path.parent, stored):
+            raise UsageError(other) from e
         raise _not_of(prog, path, e, written_by(kind, path.parent)) from e
 
 
@@ -396,12 +400,34 @@ def inherited(kind: type, name: str) -> dict[str, Any]:
 def written_by(kind: type[Any], folder: pathlib.Path) -> str:
     """Which version of the package of `kind` wrote a run, where it is another than this one."""
     package = kind.__module__.partition(".")[0]
-    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
-        then = read_lines(folder / "starts.jsonl")[-1]["versions"][package]
+    with contextlib.suppress(LookupError):
+        then = _versions(folder)[package]
         here = importlib.metadata.version(package)
         if then != here:
             return f"; {package} {then} wrote it, and this is {here}"
     return ""
+
+
+def _versions(folder: pathlib.Path) -> dict[str, str]:
+    """The versions of JAX, of zero_train and of the app's package that a run was last started with,
+    as far as its folder says so."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+        return dict(read_lines(folder / "starts.jsonl")[-1]["versions"])
+    return {}
+
+
+def _of_another(kind: type[Any], folder: pathlib.Path, stored: Any) -> str:
+    """What is wrong with a run that another app than that of `kind` made; empty for others."""
+    package = kind.__module__.partition(".")[0]
+    apps = sorted(_versions(folder).keys() - {"jax", "zero_train"})
+    if not apps or package in apps:
+        return ""
+    known = stored if isinstance(stored, dict) else {}
+    said = ", ".join(str(known[name]) for name in ("env", "agent") if name in known)
+    return (
+        f"{folder} is a run of {', '.join(apps)}{f' ({said})' if said else ''}, and a run of "
+        f"{package} is needed here; give another folder."
+    )
 
 
 def _not_of(prog: str, path: pathlib.Path, error: Exception, by: str = "") -> UsageError:

@@ -3,6 +3,10 @@
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import Any
+
+from zero_envs import AbstractEnvironment, make
+from zero_envs.testing import check_shapes
 
 
 class UsageError(ValueError):
@@ -16,6 +20,23 @@ def as_usage_error() -> Iterator[None]:
         yield
     except ValueError as e:
         raise UsageError(str(e)) from e
+
+
+def environment(name: str, **options: Any) -> AbstractEnvironment:
+    """The environment of a name of [`zero_envs.make`][]. One of the user's own is traced before
+    anything is compiled, by [`zero_envs.testing.check_shapes`][].
+
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, or it does not keep to its
+    interface.
+    """
+    with as_usage_error():
+        try:
+            env = make(name, **options)
+        except ImportError as e:
+            raise UsageError(str(e)) from e
+        if ":" in name:
+            check_shapes(env)
+    return env
 
 
 def warn(line: str) -> None:
