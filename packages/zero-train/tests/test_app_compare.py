@@ -70,6 +70,12 @@ def test_only_what_both_were_measured_by_is_compared(two):
     assert rows[0][3] == "0.5 ± 0.05" and rows[1][5] == "1" and rows[2][4:] == ["", ""]
 
 
+def test_a_score_without_an_interval_is_a_share_of_the_games(two):
+    folder, _ = two
+    _lines(folder / "a" / "evaluations.jsonl", [{"step": 10, "games": 100, "score": 0.5}])
+    assert last_figures(_read(folder))[0][3] == "0.5 ± 0.05"
+
+
 def test_entries_that_differ(two):
     folder, _ = two
     (folder / "b" / "config.json").write_text('{"seed": 0, "env": "<y>", "new": 1, "rate": 0.1}')
