@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from zero_train._disk import write_whole
 from zero_train.app import App, StoredRun, UsageError
 from zero_train.app._compare import Compare, differences, last_figures
 
@@ -109,6 +110,28 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
     assert "<script" not in page and "<img" not in page
     assert page.count("&lt;script&gt;") > 9 and "[/b]$\\frac{" in page
     assert "[/b]" in said
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    """And not the file beside it, which is renamed in the end."""
+    with pytest.raises(FileNotFoundError) as info:
+        write_whole(tmp_path / "none" / "page.html", "")
+    assert info.value.filename == str(tmp_path / "none" / "page.html")
+
+
+@pytest.mark.parametrize(
+    "out, message",
+    [
+        ("a/evaluations.jsonl", "--out .*evaluations.jsonl was given; .* ends with .html"),
+        ("none/c.html", "--out .*none/c.html was given, and there is no folder .*none"),
+    ],
+)
+def test_a_page_replaces_nothing_but_a_page(two, out, message):
+    folder, _ = two
+    before = (folder / "a" / "evaluations.jsonl").read_text()
+    with pytest.raises(UsageError, match=message):
+        Compare((f"{folder}/a", f"{folder}/b"), out=folder / out)(_APP)
+    assert (folder / "a" / "evaluations.jsonl").read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from scipy import stats
 from .._disk import write_whole
 from ._app import AbstractCommand, App
 from ._errors import UsageError
+from ._film import check_path
 from ._measures import count_of, Measure, MEASURES, NAMING
 from ._page import charts, page, picture, table
 from ._report import Axis, curve, MAX_SERIES, Series, StoredRun
@@ -46,12 +47,13 @@ class Compare(AbstractCommand):
     runs: tyro.conf.Positional[tuple[str, ...]]
     """The folders of two or more runs."""
     out: pathlib.Path = pathlib.Path("compare.html")
-    """The page, which is written anew."""
+    """The page, a file that ends with .html. One that is there is written anew."""
 
     def __call__(self, app: App[Any]) -> None:
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
             raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
+        check_path(self.out, "--out", [".html"])
         for folder in self.runs:
             if not (pathlib.Path(folder) / "config.json").is_file():
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
