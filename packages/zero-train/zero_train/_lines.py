@@ -228,7 +228,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[str, Row]]:
             try:
                 row = _parsed(line)
                 step = row.get("step") if isinstance(row, dict) else None
-                if type(step) is not int or not 0 <= step < _MOST_STEPS:
+                if type(step) is not int or not -_MOST_STEPS < step < _MOST_STEPS:
                     raise ValueError("it is no object with a step")
             except ValueError as e:
                 if not line.endswith(b"\n"):
