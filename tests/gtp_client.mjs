@@ -35,10 +35,13 @@ await ask("komi", "7.5");
 await ask("kgs-time_settings", "canadian", "60", "30", "10");
 await ask("time_left", "b", "60", "0");
 
+// What Sabaki sends with a command of analysis: the colour, its interval and, to KataGo's, one key more.
+const asked = (style, colour) => [colour, "50", ...(style.startsWith("kata") ? ["ownership", "true"] : [])];
+
 // A streamed analysis, which the next command ends.
 for (const style of ["lz-analyze", "kata-analyze"]) {
   const lines = [];
-  const analysis = controller.sendCommand({ name: style, args: ["b", "10"] }, ({ line }) => lines.push(line));
+  const analysis = controller.sendCommand({ name: style, args: asked(style, "B") }, ({ line }) => lines.push(line));
   while (lines.filter((line) => line.startsWith("info ")).length < 3) await new Promise((done) => setTimeout(done, 20));
   const name = ask("name");
   const { error } = await analysis;
@@ -54,8 +57,8 @@ for (const style of ["lz-analyze", "kata-analyze"]) {
 let moves = 0;
 for (let passes = 0; passes < 2 && moves < 40; moves++) {
   const colour = "bw"[moves % 2];
-  const style = moves % 4 < 2 ? "genmove" : "lz-genmove_analyze";
-  const said = await ask(style, colour);
+  const style = ["genmove", "genmove", "lz-genmove_analyze", "kata-genmove_analyze"][moves % 4];
+  const said = await ask(style, ...(style === "genmove" ? [colour] : asked(style, colour)));
   const move = said.trim().split(/\s+/).at(-1);
   passes = move.toLowerCase() === "pass" ? passes + 1 : 0;
 }

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int8, PRNGKeyArray
 
 from zero_envs import Minesweeper
-from zero_train import FeatureEvaluator, read_json
+from zero_train import FeatureEvaluator, read_json, RunError
 from zero_train.app import picture
 
 from ._game import Game
@@ -69,15 +69,21 @@ def opinions(
 def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Drawings of the boards of a run for its report."""
     path = pathlib.Path(folder) / FILE
-    for row in read_json(path) if path.exists() else []:
-        board = np.asarray(row["board"], np.int8)
-        exact, believed = (np.asarray(row[name], np.float64) for name in ("exact", "believed"))
-        off = float(np.max(np.abs(exact - believed)))
+    rows = read_json(path) if path.exists() else []
+    for row in rows if isinstance(rows, list) else [rows]:
+        try:
+            board = np.asarray(row["board"], np.int8)
+            exact, believed = (np.asarray(row[name], np.float64) for name in ("exact", "believed"))
+            value, off = float(row["value"]), float(np.max(np.abs(exact - believed)))
+            if not board.ndim == 2 or not board.shape == exact.shape == believed.shape:
+                raise ValueError("its boards have other shapes than their risks")
+        except (LookupError, OverflowError, TypeError, ValueError) as e:
+            raise RunError(f"{path} is damaged: {e}. Remove it to go on without it.") from e
         wide = (board.shape[1] + 1) * _CELL
-        drawn = _drawn(board, exact, None, 0) + _drawn(board, believed, row["cell"], wide)
+        drawn = _drawn(board, exact, None, 0) + _drawn(board, believed, row.get("cell"), wide)
         size = f"0 0 {2 * wide - _CELL} {board.shape[0] * _CELL}"
         yield picture(
-            f"Predicted probability of a win: {row['value']:.1%}",
+            f"Predicted probability of a win: {value:.1%}",
             "The probability of a mine in percent, exact (left) and predicted (right). The network "
             f"would open the framed cell. The largest error is {off:.1%}.",
             f'<svg viewBox="{size}" font-size="9" text-anchor="middle">{drawn}</svg>',

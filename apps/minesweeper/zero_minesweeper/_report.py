@@ -8,9 +8,12 @@ from zero_train.app import (
     curve,
     imitation,
     last_evaluation,
+    Measure,
+    RETURN,
     Series,
     StoredRun,
     tables,
+    WON,
 )
 
 from ._agents import FOLLOWED
@@ -60,25 +63,25 @@ def _play(run: StoredRun, known: bool) -> list[str]:
     evaluations = run.evaluations
     levels = lambda i: [("bound", BOUND[i]), ("hand-written", KNOWN["tiebreak"][i])]
     parts = [
-        ("Games won", "win_rate", "win_se", 0, True),
-        ("Safe cells opened", "return_mean", "return_se", 1, False),
+        ("Games won", WON, 0, True),
+        ("Safe cells opened", RETURN, 1, False),
     ]
     return [
         chart(
             run,
             heading,
             "Estimates that do not depend on the actual mines; bars are two standard errors.",
-            *(_series(evaluations, agent, name, error) for agent in FOLLOWED if evaluations),
+            *(_series(evaluations, agent, one) for agent in FOLLOWED if evaluations),
             levels=levels(i) if known else [],
             percent=percent,
         )
-        for heading, name, error, i, percent in parts
+        for heading, one, i, percent in parts
     ]
 
 
-def _series(evaluations: list[dict[str, Any]], agent: str, name: str, error: str) -> Series:
+def _series(evaluations: list[dict[str, Any]], agent: str, one: Measure) -> Series:
     rows = [row for row in evaluations if row["agent"] == agent]
-    return curve(rows, name, agent, error=error)
+    return curve(rows, one.name, agent, error=one.bars)
 
 
 def _comparison(run: StoredRun, known: bool) -> str:

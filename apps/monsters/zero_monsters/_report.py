@@ -1,7 +1,6 @@
 """The report of a run: one HTML page."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from zero_train.app import (
@@ -10,9 +9,12 @@ from zero_train.app import (
     curve,
     imitation,
     last_evaluation,
+    LOST,
+    RETURN,
     Series,
     StoredRun,
     tables,
+    WON,
 )
 
 
@@ -80,19 +82,9 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _series(label: str, rows: list[dict[str, Any]], name: str) -> Series:
-    # The spread of the regret is not kept; that of a share follows from it.
-    error = {"return_mean": "return_se", "regret_mean": None}.get(name, _bars(name))
-    return curve(rows, name, label, error=error)
-
-
-def _bars(name: str) -> Callable[[Mapping[str, Any]], tuple[float, float]]:
-    """Two standard errors of a share of the rollouts."""
-
-    def bars(row: Mapping[str, Any]) -> tuple[float, float]:
-        length = 2 * math.sqrt(row[name] * (1 - row[name]) / row["rollouts"])
-        return length, length
-
-    return bars
+    # The spread of the regret is not kept.
+    bars = {one.name: one.bars for one in (LOST, RETURN, WON)}
+    return curve(rows, name, label, error=bars.get(name))
 
 
 def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:

@@ -274,12 +274,15 @@ def test_an_analysis_says_of_whom_and_how_much(engine):
     every = lines_of(list(engine.respond("kata-analyze B interval 50 minmoves 4")))[0]
     assert set(every) == {"D3", "C4", "E6", "F5"}
     assert set(lines_of(list(engine.respond("lz-analyze 50 maxmoves 1")))[0]) < set(every)
-    assert session(engine, "3 lz-analyze w", "kata-analyze b ownership true", "lz-analyze x") == [
+    assert session(engine, "3 lz-analyze w", "lz-analyze x", "lz-analyze ownership true") == [
         "?3 black is to move",
-        "? unsupported: ownership",
+        "? syntax error",
         "? syntax error",
     ]
-    assert lines_of(list(engine.respond("kata-analyze ownership false")))
+    for key in ("allow", "avoid"):
+        assert session(engine, f"kata-analyze b 50 minmoves 1 {key} b d3,c4 1") == [
+            f"? unsupported: {key}; every legal move is searched"
+        ]
     *said, move, end = engine.respond("lz-genmove_analyze b 100")
     assert said[0] == "=\n" and end == "\n" and move.startswith("play ")
     best = next(iter(lines_of([*said, end])[-1]))
@@ -288,6 +291,23 @@ def test_an_analysis_says_of_whom_and_how_much(engine):
     session(engine, "clear_board", *alternately(WIPE_OUT))
     assert list(engine.respond("kata-genmove_analyze w")) == ["=\n", "play pass\n", "\n"]
     assert list(engine.respond("kata-analyze w")) == ["=\n", "\n"]
+
+
+def test_what_an_analysis_may_say_in_addition_is_left_out(engine):
+    """KataGo's keys, the first of which Sabaki sends; of the root everything is known."""
+    plain = list(engine.respond("kata-analyze B 50"))
+    for key in ("ownership", "ownershipStdev", "movesOwnership", "pvVisits", "pvEdgeVisits"):
+        assert list(engine.respond(f"kata-analyze B 50 {key} true maxmoves 99")) == plain
+    for wrong in ("ownership", "ownership maybe", "ownershp true"):
+        assert session(engine, f"kata-analyze B 50 {wrong}") == ["? syntax error"]
+    begin, line, end = engine.respond("kata-analyze B 50 ownership true rootInfo true")
+    moves, _, root = line.partition(" rootInfo ")
+    assert [begin, f"{moves}\n", end] == plain
+    words = root.split()
+    figures = dict(zip(words[::2], map(float, words[1::2]), strict=True))
+    visits = [int(move["visits"]) for move in lines_of(plain)[0].values()]
+    assert figures["visits"] == sum(visits) > 0
+    assert figures["winrate"] == pytest.approx((1 + figures["utility"]) / 2, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +328,7 @@ def test_an_analysis_says_of_whom_and_how_much(engine):
 def test_a_clock_is_shared_among_the_moves(engine, settings, left, share):
     assert session(engine, settings, *([left] if left else [])) == ["="] * (2 if left else 1)
     clock = engine._clocks.get("black")
-    assert (clock and clock.share) == (share and pytest.approx(share))
+    assert (clock and clock.share()) == (share and pytest.approx(share))
 
 
 def test_a_search_ends_when_its_time_is_over(engine):
@@ -319,6 +339,11 @@ def test_a_search_ends_when_its_time_is_over(engine):
     session(engine, "time_left w 1000 0")
     list(engine.respond("lz-genmove_analyze w"))
     assert engine._clocks["white"].seconds < 1000
+    # A move that is not played takes no stone of the period.
+    session(engine, "time_settings 0 1000 3", "reg_genmove b")
+    assert engine._clocks["black"].moves == 3
+    session(engine, "genmove b", "lz-genmove_analyze w")
+    assert [engine._clocks[side].moves for side in ("black", "white")] == [2, 2]
     assert {unhurried[2:], hurried[2:]} <= {"D3", "C4", "E6", "F5"}
     assert (
         session(engine, "kgs-time_settings", "kgs-time_settings hourglass 3")

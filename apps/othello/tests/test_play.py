@@ -203,11 +203,19 @@ def test_colours_where_the_terminal_has_them():
 
 def test_a_game_is_saved_and_reviewed(tmp_path):
     path = tmp_path / "game.sgf"
-    text, *_ = run("d3", f"save {path}", "review", f"save {tmp_path}", "save")
+    other = tmp_path / "evaluations.jsonl"
+    other.write_text("work\n")
+    refused = [f"save {where}" for where in (tmp_path, ".", other, tmp_path / "none" / "a.sgf")]
+    # What the session has written itself it may write again.
+    text, *_ = run(f"save {path}", "d3", f"save {path}", "review", *refused, "save")
     played = ["d3", name(replies(text)[0]).lower()]
     moves, _ = read_record(Board(), path.read_text())
-    assert moves == played and f"The game is in {path}." in text
-    assert f"{tmp_path} cannot be written" in text and '"save" is not a square' in text
+    assert moves == played and text.count(f"The game is in {path}.") == 2
+    assert f"{tmp_path} is a folder; give the name of a file." in text
+    assert "\n. is a folder; give the name of a file." in text
+    assert f"{other} exists; give another name." in text and other.read_text() == "work\n"
+    assert "a.sgf cannot be written (No such file or directory); give another file." in text
+    assert '"save" is not a square' in text
     # Discs say how likely a win is; what a move costs is seen in the position after it.
     lines = [line.strip("| ").split() for line in text.splitlines()]
     rows = [words for words in lines if words and words[0] in ("1.", "2.")]

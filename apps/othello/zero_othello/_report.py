@@ -1,14 +1,16 @@
 """The report of a run: one HTML page."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zero_train import read_json
 from zero_train.app import (
     chart,
     charts,
     curve,
     imitation,
     last_evaluation,
+    ratings,
+    SCORE,
     Series,
     StoredRun,
     table,
@@ -18,8 +20,7 @@ from zero_train.app import (
 
 def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     """The figures and sections of the report."""
-    elo = run.folder / "elo.json"
-    players = read_json(elo)["players"] if elo.exists() else []
+    players = ratings(run.folder)
     learning = imitation(
         run,
         value_loss="Half the squared error of the predicted outcome.",
@@ -32,9 +33,9 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     ]
 
 
-def _strength(run: StoredRun, players: list[dict[str, Any]]) -> list[str]:
-    past = sorted((p for p in players if p["step"] is not None), key=lambda p: p["step"])
-    levels = [(p["name"], p["elo"]) for p in players if p["step"] is None] if past else []
+def _strength(run: StoredRun, players: Sequence[Mapping[str, Any]]) -> list[str]:
+    past = sorted((p for p in players if "step" in p), key=lambda p: p["step"])
+    levels = [(p["name"], p["elo"]) for p in players if "step" not in p] if past else []
     return [
         chart(
             run,
@@ -53,24 +54,21 @@ def _strength(run: StoredRun, players: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _scores(evaluations: list[dict[str, Any]]) -> list[Series]:
+def _scores(evaluations: Sequence[Mapping[str, Any]]) -> list[Series]:
     fixed = [row for row in evaluations if not row["opponent"].startswith("step ")]
     several = len({row["simulations"] for row in fixed}) > 1
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in fixed:
         detail = f", {row['simulations']} simulations" if several else ""
         groups.setdefault(row["opponent"] + detail, []).append(row)
-    # The differences may be rounded below 0.
-    bars = lambda row: (
-        max(row["score"] - row["score_low"], 0.0),
-        max(row["score_high"] - row["score"], 0.0),
-    )
-    return [curve(rows, "score", label, error=bars) for label, rows in groups.items()]
+    return [curve(rows, SCORE.name, label, error=SCORE.bars) for label, rows in groups.items()]
 
 
-def _strongest(players: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> dict[str, str]:
+def _strongest(
+    players: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
     shown = {}
-    past = [p for p in players if p["step"] is not None]
+    past = [p for p in players if "step" in p]
     if past:
         newest = max(past, key=lambda p: p["step"])
         shown["Elo"] = f"{newest['elo']:.0f} ± {newest['se']:.0f}"
@@ -93,7 +91,7 @@ def _last_evaluation(run: StoredRun) -> str:
     )
 
 
-def _ladder(players: list[dict[str, Any]]) -> str:
+def _ladder(players: Sequence[Mapping[str, Any]]) -> str:
     if not players:
         return ""
     rows = [

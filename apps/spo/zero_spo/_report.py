@@ -9,6 +9,7 @@ from zero_train.app import (
     charts,
     curve,
     MAX_SERIES,
+    RETURN,
     Series,
     StoredRun,
 )
@@ -36,7 +37,7 @@ def _play(run: StoredRun) -> list[str]:
             run,
             "Return",
             "Return of whole episodes; bars are two standard errors.",
-            curve(rows, "return_mean", error="return_se"),
+            curve(rows, RETURN.name, error=RETURN.bars),
         ),
         chart(run, "Episode length", "In steps.", curve(rows, "length_mean"), from_zero=True),
     ]

@@ -6,11 +6,28 @@ import json
 import jax.random as jr
 import pytest
 
+from zero_cli.__main__ import _run
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
 from zero_train.app import player_file, UsageError
+
+
+@pytest.mark.parametrize(
+    "name, commands",
+    [
+        ("pgx/tic_tac_toe", "eval play serve watch list"),
+        ("pgx/go_9x9", "eval play serve gtp watch list"),
+        ("2048", "eval watch list"),
+    ],
+)
+def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, commands):
+    given = []
+    monkeypatch.setattr("zero_cli.__main__.start_jax", lambda launch: None)
+    monkeypatch.setattr("zero_cli.__main__.run", lambda app, words: given.append(app))
+    _run(["train", name])
+    assert list(given[0].commands) == commands.split()
 
 
 @pytest.mark.parametrize(
@@ -222,10 +239,10 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
 @pytest.mark.parametrize("name, engine", [("othello", "zero"), ("pgx/othello", "pgx")])
 def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
     trained = []
-    keep = lambda app, config, options: trained.append(config)
+    keep = lambda app, config, options, preset: trained.append((config.env_engine, preset))
     monkeypatch.setattr("zero_train.app._command.train", keep)
     code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
-    assert code == 0 and [config.env_engine for config in trained] == [engine]
+    assert code == 0 and trained == [(engine, "tiny")]
 
 
 def test_runs_are_known_by_their_configuration(tiny_run, tmp_path):

@@ -105,7 +105,7 @@ def train(monkeypatch):
 
     def train(*words: str) -> tuple[Config, Options]:
         run_command(APP, ["train", *words])
-        return given[-1][1:]
+        return given[-1][1:3]
 
     return train
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from zero_train._disk import write_whole
 from zero_train.app import App, StoredRun, UsageError
 from zero_train.app._compare import Compare, differences, last_figures
 
@@ -70,6 +71,12 @@ def test_only_what_both_were_measured_by_is_compared(two):
     assert rows[0][3] == "0.5 ± 0.05" and rows[1][5] == "1" and rows[2][4:] == ["", ""]
 
 
+def test_a_score_without_an_interval_is_a_share_of_the_games(two):
+    folder, _ = two
+    _lines(folder / "a" / "evaluations.jsonl", [{"step": 10, "games": 100, "score": 0.5}])
+    assert last_figures(_read(folder))[0][3] == "0.5 ± 0.05"
+
+
 def test_entries_that_differ(two):
     folder, _ = two
     (folder / "b" / "config.json").write_text('{"seed": 0, "env": "<y>", "new": 1, "rate": 0.1}')
@@ -103,6 +110,28 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
     assert "<script" not in page and "<img" not in page
     assert page.count("&lt;script&gt;") > 9 and "[/b]$\\frac{" in page
     assert "[/b]" in said
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    """And not the file beside it, which is renamed in the end."""
+    with pytest.raises(FileNotFoundError) as info:
+        write_whole(tmp_path / "none" / "page.html", "")
+    assert info.value.filename == str(tmp_path / "none" / "page.html")
+
+
+@pytest.mark.parametrize(
+    "out, message",
+    [
+        ("a/evaluations.jsonl", "--out .*evaluations.jsonl was given; .* ends with .html"),
+        ("none/c.html", "--out .*none/c.html was given, and there is no folder .*none"),
+    ],
+)
+def test_a_page_replaces_nothing_but_a_page(two, out, message):
+    folder, _ = two
+    before = (folder / "a" / "evaluations.jsonl").read_text()
+    with pytest.raises(UsageError, match=message):
+        Compare((f"{folder}/a", f"{folder}/b"), out=folder / out)(_APP)
+    assert (folder / "a" / "evaluations.jsonl").read_text() == before
 
 
 @pytest.mark.parametrize(

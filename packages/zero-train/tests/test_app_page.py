@@ -169,6 +169,23 @@ def test_a_run_that_has_hardly_begun(tmp_path):
     assert write(tmp_path).read_text().count("nothing yet") == 3
 
 
+def test_scores_and_returns_have_error_bars(tmp_path, monkeypatch):
+    """The interval of a score; two standard errors of a return."""
+    drawn = []
+    monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: drawn.append(series[0]))
+    score = {"score": 0.5, "score_low": 0.25, "score_high": 0.625}
+    for row, bars in (
+        (score, ([0.25], [0.125])),
+        ({"return_mean": 3.0, "return_se": 0.5}, ([1.0], [1.0])),
+        # Rounded to the other side of the point.
+        ({**score, "score_high": 0.4999}, ([0.25], [0.0])),
+    ):
+        _lines(tmp_path / "evaluations.jsonl", [{"step": 1, **row}])
+        write_report(App("any", "Any.", {}, lambda config: pytest.fail()), tmp_path)
+        assert drawn[0].error == bars
+        drawn.clear()
+
+
 def test_a_curve_leaves_out_lines_without_it():
     rows = [{"step": 1, "x": 2.0}, {"step": 2}, {"step": 3, "x": None}, {"step": 5, "x": 0.0}]
     assert curve(rows, "x", "name") == Series("name", [1, 5], [2.0, 0.0])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from zero_envs.testing import Nim
-from zero_train import CheckpointError, Checkpoints
+from zero_train import CheckpointError, Checkpoints, RunError
 from zero_train.app import AbstractConfig, App, has_player, load, UsageError
 from zero_train.app._players import player_shapes
 
@@ -93,5 +93,11 @@ def test_the_best_is_that_of_the_ratings_where_there_are_any(run):
     assert load(APP, f"{run}@best").step == 3
     for damaged in ({}, {"players": [{"step": 3}]}, [1]):
         (run / "elo.json").write_text(json.dumps(damaged))
-        with pytest.raises(UsageError, match=r"elo.json is damaged: .*; --resume writes it again"):
+        with pytest.raises(
+            RunError, match=r"elo.json (is damaged|has no elo).* --resume writes it"
+        ):
             load(APP, f"{run}@best")
+    (run / "elo.json").unlink()
+    evaluated(run, [(3, {"score": 0.5}), (6, {"score": "x"})])
+    with pytest.raises(RunError, match=r'line 2 of .*evaluations.jsonl has "x" as its score, not'):
+        load(APP, f"{run}@best")

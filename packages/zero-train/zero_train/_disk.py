@@ -76,12 +76,18 @@ def _meeting(name: str) -> str:
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-    """Replaces the file atomically: a reader sees what it had or the new content."""
+    """Replaces the file atomically: a reader sees what it had or the new content.
+
+    **Raises:** `OSError`, which names `path`.
+    """
     written = temporary(path)
     try:
         written.write_bytes(content.encode() if isinstance(content, str) else content)
         sync(written)
         written.replace(path)
+    except OSError as e:
+        e.filename, e.filename2 = str(path), None
+        raise
     finally:
         written.unlink(missing_ok=True)
 

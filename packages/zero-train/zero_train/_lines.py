@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -22,8 +22,52 @@ from ._disk import write_whole
 PART = 64 * 2**20
 
 
+#: Sums of numbers up to it stay finite.
+_MOST, _MOST_STEPS = 1e100, 2**62
+_THEN = "Put a copy of the file back, or remove the line to go on without it."
+
+
 class RunError(ValueError):
     """A run folder cannot be used. The message is one line for the user."""
+
+
+class Row(dict[str, Any]):
+    """An object of a file, which says of an entry that is missing, or is something else than it
+    should be, where it is.
+
+    **Attributes:**
+
+    - `place`: such as "line 3 of runs/a/metrics.jsonl".
+    - `then`: what to do about it.
+    """
+
+    def __init__(self, entries: Mapping[str, Any], place: str, then: str = _THEN):
+        super().__init__(entries)
+        self.place, self.then = place, then
+
+    def __missing__(self, name: str) -> Any:
+        raise RunError(f"{self.place} has no {name}. {self.then}")
+
+    def checked(self, kind: "Kind") -> "Row":
+        """The row without numbers and texts that are null. Numbers are that were not finite.
+
+        **Raises:** [`zero_train.RunError`][] where an entry is of another kind.
+        """
+        kept = Row({}, self.place, self.then)
+        for name, value in self.items():
+            wanted = kind(name)
+            number = isinstance(value, int | float) and -_MOST < value < _MOST
+            if number if wanted is float else isinstance(value, wanted):
+                kept[name] = value
+            elif value is not None:
+                what = "a finite number" if wanted is float else "a text"
+                said = json.dumps(value)[:40]
+                raise RunError(f"{self.place} has {said} as its {name}, not {what}. {self.then}")
+        return kept
+
+
+#: By the name of an entry whether it is a number (`float`), a text (`str`) or anything (`object`).
+Kind = Callable[[str], type]
 
 
 def plain(value: Any) -> Any:
@@ -139,21 +183,23 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Reads the objects of a [`zero_train.JsonLines`][] log, in order; none if it does not exist.
 
-    A last line that a crash cut short is left out.
+    A last line that a crash cut short is left out. Asking an object for an entry that it does not
+    have raises a [`zero_train.RunError`][] with the file and the line.
 
     **Raises:** [`zero_train.RunError`][] where another line is damaged.
     """
-    return list(lines_of(path))
+    return [*lines_of(path)]
 
 
-def lines_of(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """What `read_lines` reads, one object after the other: a log may be too long to be held."""
+def lines_of(path: str | os.PathLike[str], kind: Kind = lambda name: object) -> Iterator[Row]:
+    """What `read_lines` reads, one object after the other: a log may be too long to be held. Their
+    entries are checked to be of a `kind`."""
     for file in files_of(pathlib.Path(path)):
         for _, row in _rows(file):
-            yield row
+            yield row.checked(kind)
 
 
-def last_line(path: pathlib.Path) -> dict[str, Any] | None:
+def last_line(path: pathlib.Path) -> Row | None:
     """The last object of a log, or `None` where there is none. A log may be too long to be held."""
     for file in reversed(files_of(path)):
         for _, row in collections.deque(_rows(file), maxlen=1):
@@ -176,21 +222,19 @@ def cut_lines(path: str | os.PathLike[str], after: int) -> None:
             return
 
 
-def _rows(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(path: pathlib.Path) -> Iterator[tuple[str, Row]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = _parsed(line)
-                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                step = row.get("step") if isinstance(row, dict) else None
+                if type(step) is not int or not -_MOST_STEPS < step < _MOST_STEPS:
                     raise ValueError("it is no object with a step")
             except ValueError as e:
                 if not line.endswith(b"\n"):
                     return
-                raise RunError(
-                    f"line {number} of {path} is damaged: {e}. Put a copy of the file back, or "
-                    "remove the line to go on without it."
-                ) from e
-            yield line.decode().removesuffix("\n"), row
+                raise RunError(f"line {number} of {path} is damaged: {e}. {_THEN}") from e
+            yield line.decode().removesuffix("\n"), Row(row, f"line {number} of {path}")
 
 
 def _parsed(text: bytes) -> Any:

@@ -83,6 +83,14 @@ from ._game_command import AbstractGameCommand as AbstractGameCommand
 from ._gtp import (
     serve_gtp as serve_gtp,
 )
+from ._measures import (
+    LOST as LOST,
+    Measure as Measure,
+    ratings as ratings,
+    RETURN as RETURN,
+    SCORE as SCORE,
+    WON as WON,
+)
 from ._options import (
     Launch as Launch,
     Options as Options,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import jax
 from jaxtyping import PRNGKeyArray
 
-from .. import AbstractActor, data_mesh, Loop, RunError
+from .. import AbstractActor, data_mesh, Loop
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, RunFiles
@@ -139,17 +139,9 @@ def write_report(
     run = StoredRun.read(folder, axis)
     named = dict.fromkeys(map(str, (app.name, *map(run.config.get, ("agent", "env")))))
     title = " ".join(name for name in named if name not in ("", "None"))
-    try:
-        figures, sections = app.page(run)
-        sections = [*sections, charts("Episodes", *films)]
-        return write_page(run, title, figures, sections, refresh=refresh)
-    except RunError:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError) as e:
-        raise RunError(
-            f"The report of {run.folder} was not written: its logs hold something else than the "
-            f"app logs ({type(e).__name__}: {' '.join(str(e).split())[:100]})."
-        ) from e
+    figures, sections = app.page(run)
+    sections = [*sections, charts("Episodes", *films)]
+    return write_page(run, title, figures, sections, refresh=refresh)
 
 
 def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:

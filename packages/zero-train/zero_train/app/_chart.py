@@ -24,6 +24,7 @@ _MAX_POINTS = 600
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text, in the page's font
     "svg.hashsalt": "zero",  # equal charts give equal bytes
+    "text.parse_math": False,  # names of runs are no formulas
     "font.size": 9,
     "text.color": _SOFT,
     "xtick.color": _SOFT,
@@ -75,8 +76,9 @@ def draw(
         _dress(axes, axis, percent)
         if from_zero:
             axes.set_ylim(bottom=0)
-        if any(one.label for one in series):
-            axes.legend(
+        labels = [one.label for one in series if len(one.x) and one.label]
+        if labels:
+            legend = axes.legend(
                 frameon=False,
                 ncols=3,
                 loc="lower left",
@@ -85,6 +87,8 @@ def draw(
                 handlelength=1.2,
                 columnspacing=1.4,
             )
+            for written, label in zip(legend.get_texts(), labels, strict=True):
+                written.set_text(label)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = scalable(text.getvalue())
@@ -95,8 +99,10 @@ def draw(
 
 def _plot(axes: Axes, one: Series, colour: str) -> None:
     x, y = np.asarray(one.x, float), np.asarray(one.y, float)
+    # A place in the legend, which has none for names that begin with an underscore.
+    label = "-" if one.label else ""
     if one.error is not None:
-        axes.plot(x, y, color=colour, linewidth=1.4, label=one.label, marker="o", markersize=3.5)
+        axes.plot(x, y, color=colour, linewidth=1.4, label=label, marker="o", markersize=3.5)
         axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
         return
     if len(x) > _MAX_POINTS:
@@ -108,7 +114,7 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
         axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.35)
         y = smoothed(y.tolist(), window)
     marker = "o" if len(x) == 1 else None
-    axes.plot(x, y, color=colour, linewidth=1.8, label=one.label, marker=marker)
+    axes.plot(x, y, color=colour, linewidth=1.8, label=label, marker=marker)
 
 
 def _dress(axes: Axes, axis: Axis, percent: bool) -> None:

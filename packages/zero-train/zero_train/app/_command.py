@@ -263,7 +263,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         # What cannot be trained is refused before anything is built, which may take long.
         if is_writer():
             RunFolder.check(**folder_of(config, options))
-        trained = train(dataclasses.replace(app, preset=preset), config, options)
+        trained = train(app, config, options, preset)
     if trained and is_writer():
         alone = [name for name, kind in app.commands.items() if _operands(kind) in _OF_A_RUN]
         then = "|".join(alone)

@@ -15,26 +15,12 @@ from scipy import stats
 from .._disk import write_whole
 from ._app import AbstractCommand, App
 from ._errors import UsageError
+from ._film import check_path
+from ._measures import count_of, Measure, MEASURES, NAMING
 from ._page import charts, page, picture, table
 from ._report import Axis, curve, MAX_SERIES, Series, StoredRun
 
 
-#: The keys of a row that say what was measured, and how they are named.
-_NAMING = {
-    "agent": "{}",
-    "planner": "{}",
-    "simulations": "{} simulations",
-    "leaf": "leaf: {}",
-    "opponent": "against {}",
-}
-#: The measures of evaluations: the mean, its standard error where the row has one, and a name.
-_MEASURES = (
-    ("score", None, "score"),
-    ("win_rate", "win_se", "won"),
-    ("loss_rate", None, "lost"),
-    ("return_mean", "return_se", "return"),
-)
-_COUNTS = ("games", "boards", "rollouts", "episodes")
 #: The curves of training, and what they are called.
 _CURVES = {
     "loss": "Loss",
@@ -61,12 +47,13 @@ class Compare(AbstractCommand):
     runs: tyro.conf.Positional[tuple[str, ...]]
     """The folders of two or more runs."""
     out: pathlib.Path = pathlib.Path("compare.html")
-    """The page, which is written anew."""
+    """The page, a file that ends with .html. One that is there is written anew."""
 
     def __call__(self, app: App[Any]) -> None:
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
             raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
+        check_path(self.out, "--out", [".html"])
         for folder in self.runs:
             if not (pathlib.Path(folder) / "config.json").is_file():
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
@@ -100,7 +87,7 @@ class _Figure:
     step: int
     mean: float
     error: float
-    count: int
+    count: float
 
 
 def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
@@ -124,7 +111,7 @@ def _compared(first: _Figure, other: _Figure) -> list[str]:
     """The difference from the first, and the probability of one as large by chance."""
     error = math.hypot(first.error, other.error)
     shown = f"{other.mean - first.mean:+.4g} ± {error:.2g}"
-    if error == 0 or min(first.count, other.count) < 2:
+    if not error > 0 or min(first.count, other.count) < 2:
         return [shown, ""]
     parts = [(x.mean, x.error * math.sqrt(x.count), x.count) for x in (first, other)]
     tested: Any = stats.ttest_ind_from_stats(*parts[0], *parts[1], equal_var=False)
@@ -134,26 +121,23 @@ def _compared(first: _Figure, other: _Figure) -> list[str]:
 def _last(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Figure]:
     """The figures of the last evaluation, by what was measured of whom."""
     newest = [row for row in rows if row["step"] == rows[-1]["step"]]
-    return {label: figure for row in newest for label, figure in _figures(row)}
+    return {
+        label: _Figure(row["step"], row[one.name], one.error_of(row), count_of(row))
+        for row in newest
+        for label, one in _measured(row)
+    }
 
 
-def _figures(row: Mapping[str, Any]) -> Iterator[tuple[str, _Figure]]:
+def _measured(row: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
+    """What a row measures, and how that is called."""
     # Two runs have no earlier player of their own in common.
     if str(row.get("opponent", "")).startswith("step "):
         return
-    parts = (said.format(row[key]) for key, said in _NAMING.items() if row.get(key) is not None)
+    parts = (said.format(row[key]) for key, said in NAMING.items() if row.get(key) is not None)
     who = ", ".join(parts)
-    count = next((row[key] for key in _COUNTS if row.get(key)), 1)
-    for name, error, called in _MEASURES:
-        if row.get(name) is None:
-            continue
-        spread = None if error is None else row.get(error)
-        if spread is None and name == "score":
-            # Half of the 95 % interval, which knows that two games share an opening.
-            spread = (row["score_high"] - row["score_low"]) / (2 * 1.959964)
-        elif spread is None:
-            spread = math.sqrt(row[name] * (1 - row[name]) / count)
-        yield f"{called}: {who}" if who else called, _Figure(row["step"], row[name], spread, count)
+    for one in MEASURES:
+        if row.get(one.name) is not None:
+            yield f"{one.called}: {who}" if who else one.called, one
 
 
 def _names(folders: Sequence[str]) -> list[str]:
@@ -199,18 +183,15 @@ def _page(
 
 
 def _evaluations(runs: Mapping[str, StoredRun]) -> Iterator[str]:
-    found: dict[str, dict[str, list[_Figure]]] = {}
+    found: dict[tuple[str, Measure], dict[str, list[Mapping[str, Any]]]] = {}
     for name, run in runs.items():
         for row in run.evaluations:
-            for label, figure in _figures(row):
-                found.setdefault(label, {}).setdefault(name, []).append(figure)
-    for label, players in found.items():
-        series = {}
-        for name, points in players.items():
-            bars = [2 * point.error for point in points]
-            x, y = [point.step for point in points], [point.mean for point in points]
-            series[name] = Series(name, x, y, (bars, bars))
-        yield from _charts(runs, label.capitalize(), "Bars are two standard errors.", series)
+            for key in _measured(row):
+                found.setdefault(key, {}).setdefault(name, []).append(row)
+    said = "Bars are 95 % intervals, or two standard errors."
+    for (label, one), rows in found.items():
+        series = {name: curve(rows[name], one.name, name, error=one.bars) for name in rows}
+        yield from _charts(runs, label.capitalize(), said, series)
 
 
 def _training(runs: Mapping[str, StoredRun]) -> Iterator[str]:

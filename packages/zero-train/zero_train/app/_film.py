@@ -227,16 +227,29 @@ _BUTTONS = "".join(
 )
 
 
-def check_path(path: pathlib.Path | None) -> None:
-    """**Raises:** [`zero_train.app.UsageError`][] where a film cannot be saved as this file."""
+def check_path(
+    path: pathlib.Path | None, flag: str = "--save", endings: Sequence[str] = ENDINGS
+) -> None:
+    """Refuses a file to write that could be something else, such as a log of a run.
+
+    **Arguments:**
+
+    - `path`: by default of a film; `None` for none.
+    - `flag`: what it was given as.
+    - `endings`: those that it may have.
+
+    **Raises:** [`zero_train.app.UsageError`][] where the file cannot be written or has another
+    ending.
+    """
     if path is None:
         return
-    if path.suffix not in ENDINGS:
-        raise UsageError(f"--save {path} was given; give a file that ends with .gif or .html.")
+    if path.suffix not in endings:
+        allowed = " or ".join(endings)
+        raise UsageError(f"{flag} {path} was given; give a file that ends with {allowed}.")
     if not path.parent.is_dir():
-        raise UsageError(f"--save {path} was given, and there is no folder {path.parent}.")
+        raise UsageError(f"{flag} {path} was given, and there is no folder {path.parent}.")
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--save {path} cannot be written; give another file.")
+        raise UsageError(f"{flag} {path} cannot be written; give another file.")
 
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:

@@ -4,7 +4,7 @@ Farnebäck, "Specification of the Go Text Protocol, version 2, draft 2", 2002. A
 Leela Zero and KataGo do: a response of many lines, which ends with the next command.
 """
 
-import dataclasses
+import collections
 import functools as ft
 import io
 import itertools
@@ -24,6 +24,7 @@ from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
 from .._disk import write_whole
+from ._clock import Clock
 from ._game import expected, Game
 from ._record import read_record, write_record
 
@@ -35,29 +36,21 @@ _SYNTAX = "syntax error"
 _PART = 16
 #: Nodes of an analysis, which ends there.
 _ROOM = 8192
-#: A game is planned to have so many moves left of each side where time must last.
-_MOVES_LEFT = 30
 #: Seconds between the lines of an analysis, where none are asked for.
 _INTERVAL = 1.0
+#: What `kata-analyze` may be asked to say in addition. A search of ours knows `rootinfo` alone, and
+#: the rest is left out: whoever asks reads the keys that are there.
+_MORE = frozenset(
+    "movesownership movesownershipstdev noresultvalue ownership ownershipstdev pvedgevisits "
+    "pvvisits rootinfo".split()
+)
 
 _Style = Literal["lz", "kata"]
+_Part = tuple[Plan, SearchTree | None, bool]
 
 
 class _GtpError(Exception):
     """An error response, which is sent after a question mark."""
-
-
-@dataclasses.dataclass
-class _Clock:
-    """Seconds that a side has left, and for how many moves; 0 for the rest of the game."""
-
-    seconds: float
-    moves: int = 0
-
-    @property
-    def share(self) -> float:
-        """What one move may take, with a part kept for what is not the search."""
-        return 0.9 * self.seconds / (self.moves or _MOVES_LEFT)
 
 
 class GtpEngine:
@@ -85,9 +78,7 @@ class GtpEngine:
         self._stones, self._board = start.board.stones, start.board
         self._games = [start]  # after each move
         self._pending = pending
-        self._clocks: dict[str, _Clock] = {}
-        self._byo_yomi = _Clock(0.0)  # what every side gets when its main time is over
-        self._periods = False  # whether `byo_yomi` is a time for each move
+        self._clocks: dict[str, Clock] = {}
         several = (0, 99)
         # By name: the least and the greatest number of arguments, and what answers them.
         self._commands: dict[str, tuple[tuple[int, int], Callable[..., Any]]] = {
@@ -192,36 +183,23 @@ class GtpEngine:
 
     def _time_settings(self, *times: str) -> str:
         main, byo_yomi, stones = (_seconds(time) for time in times)
-        self._clocks.clear()
-        self._byo_yomi, self._periods = _Clock(byo_yomi, int(stones)), False
-        if byo_yomi > 0 and stones == 0:
-            return ""  # no limit, as the protocol says
-        if main > 0 or stones > 0:
-            for colour in ("black", "white"):
-                self._clocks[colour] = (
-                    _Clock(main) if main > 0 else dataclasses.replace(self._byo_yomi)
-                )
+        clock = Clock.start(main, byo_yomi, int(stones))
+        self._clocks = {} if clock is None else {"black": clock, "white": clock}
         return ""
 
     def _kgs_time_settings(self, system: str, *times: str) -> str:
         counts = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
         if counts.get(system) != len(times):
             raise _GtpError(_SYNTAX)
-        if system == "none":
-            self._clocks.clear()
-            return ""
-        main, byo_yomi, stones = (*times, "0", "0")[:3]
+        main, byo_yomi, stones = (*times, "0", "0", "0")[:3]
         if system == "byoyomi":
             _seconds(stones)  # periods, each of one move
             stones = "1"
-        self._time_settings(main, byo_yomi, stones)
-        self._periods = system == "byoyomi"
-        return ""
+        return self._time_settings(main, byo_yomi, stones)
 
     def _time_left(self, colour: str, seconds: str, stones: str) -> str:
-        moves = int(_seconds(stones))
-        clock = _Clock(_seconds(seconds), min(1, moves) if self._periods else moves)
-        self._clocks[_colour(colour)] = clock
+        mover, left, moves = _colour(colour), _seconds(seconds), int(_seconds(stones))
+        self._clocks[mover] = self._clocks.get(mover, Clock(left)).told(left, moves)
         return ""
 
     # ---- the game
@@ -243,7 +221,15 @@ class GtpEngine:
         return ""
 
     def _genmove(self, colour: str) -> str:
+        began = time.monotonic()
         game, action = self._choose(_colour(colour))
+        return self._move(game, action, began)
+
+    def _move(self, game: Game, action: int, began: float) -> str:
+        """Plays a move that was found since then, and names it."""
+        if clock := self._clocks.get(game.mover):
+            # For controllers that do not say what is left.
+            self._clocks[game.mover] = clock.took(time.monotonic() - began)
         self._games.append(game if game.over else game.play(action))
         return self._name(action)
 
@@ -262,64 +248,61 @@ class GtpEngine:
     def _analyze(self, style: _Style, words: tuple[str, ...], plays: bool = False) -> Iterator[str]:
         """Lines about the moves, until another command comes; and the move that was chosen, where
         it `plays`."""
-        colour, interval, limits = self._asked(words)
+        colour, interval, asked = self._asked(style, words)
         game = self._turned_to(colour, f"{self._games[-1].mover} is to move")
         if game.over:
             self._games += [game] * plays
             return iter(["play pass"] * plays)
-        began, parts = time.monotonic(), game.grow(_PART, _ROOM)
+        began = time.monotonic()
+        parts = self._parts(game, None if plays else self._pending)
         # Here, where what goes wrong is still an error response.
         parts = itertools.chain([next(parts)], parts)
-        info = ft.partial(_info, game, style=style, limits=limits)
+        info = ft.partial(_info, game, style=style, asked=asked)
         return self._lines(game, parts, info, began, interval, plays)
 
     def _lines(
         self,
         game: Game,
-        parts: Iterable[tuple[Plan, SearchTree | None]],
+        parts: Iterable[_Part],
         info: Callable[[Plan, SearchTree | None], str],
         began: float,
         interval: float,
         plays: bool,
     ) -> Iterator[str]:
         told, plan, done = -math.inf, None, False
-        for plan, tree in parts:
-            now = time.monotonic()
-            done = self._enough(game, plan, now - began) if plays else self._pending()
-            if done or now - told >= interval:
+        for plan, tree, done in parts:
+            if done or time.monotonic() - told >= interval:
+                told = time.monotonic()
                 yield info(plan, tree)
-                told = now
-            if done or plan.visits.sum() >= _ROOM:
-                break
-        if not plays:
-            while not done and not self._pending():  # all that will be found is found
-                time.sleep(0.02)
-            return
-        assert plan is not None
-        self._take(game.mover, time.monotonic() - began)
-        action = int(plan.action)
-        self._games.append(game.play(action))
-        yield f"play {self._name(action)}"
+        while not plays and not done and not self._pending():
+            time.sleep(0.02)  # all that will be found is found
+        if plays:
+            assert plan is not None
+            yield f"play {self._move(game, int(plan.action), began)}"
 
-    def _asked(self, words: tuple[str, ...]) -> tuple[str, float, dict[str, int]]:
-        """Whose moves are asked for, the seconds between lines, and how many moves at least and at
-        most."""
-        colour, interval, limits = self._games[-1].mover, _INTERVAL, {}
+    def _asked(
+        self, style: _Style, words: tuple[str, ...]
+    ) -> tuple[str, float, dict[str, int | bool]]:
+        """Whose moves are asked for, the seconds between lines, and what they should have: how many
+        moves at least and at most, and what of `_MORE`."""
+        colour, interval, asked = self._games[-1].mover, _INTERVAL, {}
         left = [word.lower() for word in words]
         if left and left[0] in _COLOURS:
             colour = _COLOURS[left.pop(0)]
         if left and left[0].isdigit():
             interval = _seconds(left.pop(0)) / 100
-        if len(left) % 2:
-            raise _GtpError(_SYNTAX)
-        for name, value in zip(left[::2], left[1::2], strict=True):
-            if name == "interval":
+        for name, value in zip(left[::2], [*left[1::2], ""], strict=False):
+            if name in ("allow", "avoid"):
+                raise _GtpError(f"unsupported: {name}; every legal move is searched")
+            elif name == "interval":
                 interval = _seconds(value) / 100
             elif name in ("minmoves", "maxmoves"):
-                limits[name] = int(_seconds(value))
-            elif value != "false":
-                raise _GtpError(f"unsupported: {name}")
-        return colour, interval, limits
+                asked[name] = int(_seconds(value))
+            elif style == "kata" and name in _MORE and value in ("true", "false"):
+                asked[name] = value == "true"
+            else:
+                raise _GtpError(_SYNTAX)
+        return colour, interval, asked
 
     # ---- whose turn it is
 
@@ -332,30 +315,22 @@ class GtpEngine:
             return game, game.legal[0]
         if colour not in self._clocks:
             return game, int(game.plan.action)
-        began, plan = time.monotonic(), None
-        for plan, _ in game.grow(_PART, _ROOM):
-            if self._enough(game, plan, time.monotonic() - began):
-                break
-        assert plan is not None
-        self._take(colour, time.monotonic() - began)
+        ((plan, _, _),) = collections.deque(self._parts(game), maxlen=1)
         return game, int(plan.action)
 
-    def _take(self, colour: str, seconds: float) -> None:
-        """Moves a clock on, for controllers that do not say what is left."""
-        clock = self._clocks.get(colour)
-        if clock is None:
-            return
-        clock.seconds = max(0.0, clock.seconds - seconds)
-        if clock.seconds == 0 and self._byo_yomi.moves:
-            self._clocks[colour] = dataclasses.replace(self._byo_yomi)
-
-    def _enough(self, game: Game, plan: Plan, seconds: float) -> bool:
-        """Whether a search is as long as the player's own, or may take no longer."""
-        clock = self._clocks.get(game.mover)
-        visits, own = float(plan.visits.sum()), game.num_simulations
-        # What a further part would take.
-        part = seconds * _PART / max(visits, _PART)
-        return visits >= own or (clock is not None and seconds + part > clock.share)
+    def _parts(self, game: Game, ends: Callable[[], bool] | None = None) -> Iterator[_Part]:
+        """The plan and the tree after each part of a search, and whether it is the last: where the
+        search `ends`, or else is as long as the player's own or may take no longer."""
+        began, clock, own = time.monotonic(), self._clocks.get(game.mover), game.num_simulations
+        for plan, tree in game.grow(_PART, _ROOM):
+            seconds, visits = time.monotonic() - began, float(plan.visits.sum())
+            # What a further part would take.
+            part = seconds * _PART / max(visits, _PART)
+            late = clock is not None and seconds + part > clock.share()
+            done = visits >= own or late if ends is None else ends()
+            yield plan, tree, done
+            if done or (ends is not None and visits >= _ROOM):
+                return
 
     def _turned_to(self, colour: str, refusal: str) -> Game:
         """The game in which `colour` is to move. If the other side must pass, it passes."""
@@ -371,25 +346,31 @@ class GtpEngine:
 
 
 def _info(
-    game: Game, plan: Plan, tree: SearchTree | None, *, style: _Style, limits: dict[str, int]
+    game: Game, plan: Plan, tree: SearchTree | None, *, style: _Style, asked: dict[str, int | bool]
 ) -> str:
     """What is known of the moves, the best first, in one line."""
+    shown = lambda x: str(round(1e4 * x)) if style == "lz" else f"{x:.4f}"
+
+    def figures(visits: float, value: float) -> str:
+        utility = value / game.max_value
+        more = "" if style == "lz" else f" utility {utility:.4f}"
+        return f"visits {visits:.0f}{more} winrate {shown((1 + utility) / 2)}"
+
     order = [int(a) for a in np.lexsort((-game.prior, -plan.visits, -plan.weights))]
     legal = [action for action in order if action in game.legal]
     tried = sum(1 for action in legal if plan.visits[action] > 0)
-    least, most = limits.get("minmoves", 0), limits.get("maxmoves", len(legal))
+    least, most = asked.get("minmoves", 0), asked.get("maxmoves", len(legal))
     said = []
     for rank, action in enumerate(legal[: min(most, max(least, tried, 1))]):
         visits = int(plan.visits[action])
-        value = float(plan.qvalues[action] if visits else plan.value)
-        utility, prior = value / game.max_value, float(game.prior[action])
         line = " ".join(_shown(name) for name in expected(game, tree, action))
-        shown = lambda x: str(round(1e4 * x)) if style == "lz" else f"{x:.4f}"
-        more = "" if style == "lz" else f" utility {utility:.4f}"
         said.append(
-            f"info move {_shown(game.name(action))} visits {visits}{more} "
-            f"winrate {shown((1 + utility) / 2)} prior {shown(prior)} order {rank} pv {line}"
+            f"info move {_shown(game.name(action))} "
+            f"{figures(visits, float(plan.qvalues[action] if visits else plan.value))} "
+            f"prior {shown(float(game.prior[action]))} order {rank} pv {line}"
         )
+    if asked.get("rootinfo"):
+        said.append(f"rootInfo {figures(float(plan.visits.sum()), float(plan.value))}")
     return " ".join(said)
 
 

@@ -126,6 +126,7 @@ class Session:
         """
         self._games = [start]  # after each move
         self._seed = seed
+        self._saved: set[pathlib.Path] = set()  # what this session may write again
         self._console = console
         self._first = first
         self._replied: Game | None = None  # the position of the player's last move
@@ -279,7 +280,12 @@ class Session:
     def _save(self, name: str) -> None:
         try:
             path = pathlib.Path(name).expanduser()
+            if path.is_dir():
+                return self._say(f"{name} is a folder; give the name of a file.")
+            if path.exists() and path.resolve() not in self._saved:
+                return self._say(f"{name} exists; give another name.")
             write_whole(path, f"{write_record(self.game, self._seed)}\n")
+            self._saved.add(path.resolve())
         except (OSError, RuntimeError, ValueError) as e:  # the latter two of `~nobody` and NUL
             why = getattr(e, "strerror", None) or e
             self._say(f"{name} cannot be written ({why}); give another file.")

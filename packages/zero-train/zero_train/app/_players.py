@@ -23,11 +23,13 @@ from safetensors.numpy import save
 from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
 from .._disk import write_whole
 from .._learning import with_arrays
+from .._lines import lines_of
 from .._manifest import check_leaves, spec
 from .._run import differences
 from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
 from ._errors import UsageError, warn
+from ._measures import kind_of, ratings, RETURN, SCORE, WON
 
 
 Config = TypeVar("Config", bound=AbstractConfig)
@@ -121,25 +123,20 @@ def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]
 
 def _best(folder: pathlib.Path) -> int:
     strengths: dict[int, float] = {}
-    elo = folder / "elo.json"
-    if elo.exists():
-        try:
-            rated = [(row["step"], float(row["elo"])) for row in read_json(elo)["players"]]
-        except (KeyError, TypeError) as e:
-            raise UsageError(f"{elo} is damaged: it lacks {e}; --resume writes it again.") from e
-        strengths = {step: rating for step, rating in rated if step is not None}
-    else:
-        for row in read_lines(folder / "evaluations.jsonl"):
-            measured = next((row[name] for name in _STRENGTHS if row.get(name) is not None), None)
-            if measured is not None:
-                strengths.setdefault(row["step"], measured)
+    for row in ratings(folder):
+        if "step" in row:
+            strengths[int(row["step"])] = row["elo"]
+    for row in () if strengths else lines_of(folder / "evaluations.jsonl", kind_of):
+        measured = next((row[one.name] for one in _STRENGTHS if one.name in row), None)
+        if measured is not None:
+            strengths.setdefault(row["step"], measured)
     if not strengths:
         raise UsageError(f"{folder}@best was given, and no player of {folder} was evaluated yet.")
     return max(strengths, key=lambda step: (strengths[step], step))
 
 
 #: What an evaluation may measure of a player, of which more is better.
-_STRENGTHS = "score", "win_rate", "return_mean"
+_STRENGTHS = SCORE, WON, RETURN
 
 
 def player_names(app: App[Any]) -> list[str]:

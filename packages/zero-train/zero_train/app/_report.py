@@ -12,6 +12,7 @@ import numpy as np
 from .. import read_json, read_lines
 from .._disk import write_whole
 from .._lines import lines_of
+from ._measures import kind_of, RETURN, SCORE
 from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
 
@@ -59,8 +60,9 @@ def curve(
     bars = None
     if error is not None:
         ends = (lambda row: (2 * row[error],) * 2) if isinstance(error, str) else error
-        below, above = zip(*map(ends, rows), strict=True) if rows else ((), ())
-        bars = below, above
+        # The ends of an interval may be rounded to the other side of the point.
+        lengths = [[max(0.0, length) for length in ends(row)] for row in rows]
+        bars = [below for below, _ in lengths], [above for _, above in lengths]
     heights = [scale * row[name] for row in rows]
     return Series(label, [row["step"] for row in rows], heights, bars)
 
@@ -198,16 +200,20 @@ class StoredRun:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
-        """Reads the folder of a run, which may still be running."""
-        folder = pathlib.Path(folder)
+        """Reads the folder of a run, which may still be running.
+
+        **Raises:** [`zero_train.RunError`][] where a line is damaged, or something that should be a
+        number is none.
+        """
+        folder, number = pathlib.Path(folder), lambda name: float
         first = [*read_lines(folder / "starts.jsonl"), {}][0].get("preset")
         known = isinstance(first, dict) and isinstance(first.get("config"), dict)
         return cls(
             folder=folder,
             config=_object(folder / "config.json"),
-            metrics=condensed(lines_of(folder / "metrics.jsonl")),
-            timings=condensed(_with_elapsed(lines_of(folder / "timings.jsonl"))),
-            evaluations=read_lines(folder / "evaluations.jsonl"),
+            metrics=condensed(lines_of(folder / "metrics.jsonl", number)),
+            timings=condensed(_with_elapsed(lines_of(folder / "timings.jsonl", number))),
+            evaluations=[*lines_of(folder / "evaluations.jsonl", kind_of)],
             axis=axis,
             preset=first if known else {},
         )
@@ -218,7 +224,7 @@ class StoredRun:
         if self.axis == "steps":
             return steps
         if self.axis == "positions":
-            known = [(row["step"], row.get("positions") or 0) for row in self.metrics]
+            known = [(row["step"], row.get("positions", 0)) for row in self.metrics]
         else:
             known = [(row["step"], row["elapsed"] / 3600) for row in self.timings]
         x, y = zip((0.0, 0.0), *known, strict=True)
@@ -263,7 +269,7 @@ def _mean(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def _with_elapsed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     elapsed = 0.0
     for row in rows:
-        elapsed += row.get("seconds") or 0
+        elapsed += row.get("seconds", 0.0)
         yield {**row, "elapsed": elapsed}
 
 
@@ -371,13 +377,15 @@ def page_of(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     shown = {}
     if "score" in last:
         shown = {"score against random": f"{last['score']:.1%}"}
-        caption = "Of the network without a search, against random moves."
-        strength = chart(run, "Score", caption, curve(run.evaluations, "score"), percent=True)
+        against = "Of the network without a search, against random moves; bars are 95 % intervals."
+        scores = curve(run.evaluations, SCORE.name, error=SCORE.bars)
+        strength = chart(run, "Score", against, scores, percent=True)
     else:
         if "return_mean" in last:
             shown = {"return": f"{last['return_mean']:.4g} ± {last['return_se']:.2g}"}
-        returns = curve(run.evaluations, "return_mean")
-        strength = chart(run, "Return", "Of the network without a search.", returns)
+        alone = "Of the network without a search; bars are two standard errors."
+        returns = curve(run.evaluations, RETURN.name, error=RETURN.bars)
+        strength = chart(run, "Return", alone, returns)
     lengths = chart(
         run,
         "Length of games",

@@ -64,11 +64,13 @@ class Report:
         self._began, self._spent, self._last = time.monotonic(), 0.0, _FIRST_REPORT
 
     def write_if_due(self) -> None:
-        """Writes it where enough time has passed. A disk that refuses it does not end the run."""
+        """Writes it where enough time has passed. A disk that refuses it does not end the run, nor
+        does a mistake in an app's page."""
         now = time.monotonic()
         if jax.process_index() > 0 or 100 * (self._spent + self._last) > now - self._began:
             return
-        with contextlib.suppress(OSError, RunError):
+        # At the end of the run an error is heard.
+        with contextlib.suppress(Exception):
             write_report(self._app, self._folder.path, refresh=_REFRESH)
         self._last = time.monotonic() - now
         self._spent += self._last
@@ -90,7 +92,7 @@ def reported(app: App[Any], folder: RunFolder) -> Iterator[Report]:
     try:
         yield report
     except BaseException:
-        with contextlib.suppress(OSError, RunError):
+        with contextlib.suppress(Exception):
             write_report(app, folder.path)
         raise
     try:

@@ -64,13 +64,18 @@ _COUNTS = ("positions", "games")
 _FINISHED = "finished"
 
 
-def train(app: App[Config], config: Config, options: Options) -> bool:
+def train(app: App[Config], config: Config, options: Options, preset: str | None = None) -> bool:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
     the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
     damaged, the run continues from the one before. Where it was killed before its first
     checkpoint, it starts again. When all steps are done, the folder has a file `finished`.
+
+    **Arguments:**
+
+    - `preset`: the name of the preset from which the report says what differs; by default the
+        app's.
 
     **Returns:** whether there is something to play with: not where a signal came before the first
     step.
@@ -94,7 +99,7 @@ def train(app: App[Config], config: Config, options: Options) -> bool:
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
-        folder.log_start(record.done, _origin(app, config))
+        folder.log_start(record.done, _origin(app, config, preset or app.default_preset))
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
             Sinks(
@@ -138,11 +143,10 @@ def _first_player(
     return player
 
 
-def _origin(app: App[Any], config: AbstractConfig) -> dict[str, Any]:
-    """What the run is started with, and the preset, from which the report says what differs."""
+def _origin(app: App[Any], config: AbstractConfig, preset: str) -> dict[str, Any]:
+    """What the run is started with, and the preset."""
     package = type(config).__module__.partition(".")[0]
     made = origin_of(type(config), dict.fromkeys([package, "zero_train", "jax"]))
-    preset = app.default_preset
     values = dataclasses.asdict(app.presets[preset])
     return {**made, "preset": {"name": preset, "config": values}}
 

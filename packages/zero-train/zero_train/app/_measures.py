@@ -1,0 +1,99 @@
+"""What evaluations measure, by the names of the entries in their rows, and the ratings of a run."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from .. import read_json, RunError
+from .._lines import Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A mean over the games of an evaluation.
+
+    **Attributes:**
+
+    - `name`: its entry. Entries with `_low` and `_high` behind it are a 95 % interval.
+    - `called`: what it is called.
+    - `error`: the entry of its standard error, where rows have one.
+    - `share`: whether it is a share of the games, whose error follows from their number.
+    """
+
+    name: str
+    called: str
+    error: str | None = None
+    share: bool = True
+
+    def error_of(self, row: Mapping[str, Any]) -> float:
+        """The standard error in a row; NaN where it is not known."""
+        low, high = self._interval(row)
+        if low is not None and high is not None:
+            # It knows that two games share an opening.
+            return (high - low) / (2 * 1.959964)
+        if self.error is not None and row.get(self.error) is not None:
+            return row[self.error]
+        spread = row[self.name] * (1 - row[self.name])
+        return math.sqrt(max(0.0, spread) / count_of(row)) if self.share else math.nan
+
+    def bars(self, row: Mapping[str, Any]) -> tuple[float, float]:
+        """The lengths of error bars below and above: to the ends of the interval, or two standard
+        errors."""
+        low, high = self._interval(row)
+        if low is not None and high is not None:
+            return row[self.name] - low, high - row[self.name]
+        length = 2 * self.error_of(row)
+        return length, length
+
+    def _interval(self, row: Mapping[str, Any]) -> tuple[float | None, float | None]:
+        return row.get(f"{self.name}_low"), row.get(f"{self.name}_high")
+
+
+SCORE = Measure("score", "score")
+WON = Measure("win_rate", "won", error="win_se")
+LOST = Measure("loss_rate", "lost")
+RETURN = Measure("return_mean", "return", error="return_se", share=False)
+MEASURES = (SCORE, WON, LOST, RETURN)
+
+#: What says whom a row is about, and how that is named.
+NAMING = {
+    "agent": "{}",
+    "planner": "{}",
+    "simulations": "{} simulations",
+    "leaf": "leaf: {}",
+    "opponent": "against {}",
+}
+_COUNTS = ("games", "boards", "rollouts", "episodes")
+_NUMBERS = {name for one in MEASURES for name in (one.name, f"{one.name}_low", f"{one.name}_high")}
+_NUMBERS |= {one.error for one in MEASURES if one.error is not None} | {*_COUNTS, "simulations"}
+_NUMBERS |= {"length_mean", "needless_risks", "regret_mean"}
+_RATINGS = {"step": float, "elo": float, "se": float, "name": str}
+
+
+def kind_of(name: str) -> type:
+    """The kind of an entry of evaluations.jsonl."""
+    return float if name in _NUMBERS else str if name in NAMING else object
+
+
+def count_of(row: Mapping[str, Any]) -> float:
+    """The number of games that an evaluation's means are over."""
+    return max(1, next((row[name] for name in _COUNTS if row.get(name)), 1))
+
+
+def ratings(folder: pathlib.Path) -> list[Row]:
+    """The players in the elo.json of a run, each with its `name`, its `elo` and its standard error
+    `se`, and a `step` where it is one of the run's; none without the file.
+
+    **Raises:** [`zero_train.RunError`][] where the file is damaged.
+    """
+    path, then = folder / "elo.json", "--resume writes it again."
+    if not path.exists():
+        return []
+    found = read_json(path)
+    players = found.get("players") if isinstance(found, dict) else None
+    if not isinstance(players, list) or not all(isinstance(row, dict) for row in players):
+        raise RunError(f"{path} is damaged: it has no list of players; {then}")
+    kind = lambda name: _RATINGS.get(name, object)
+    return [Row(x, f"Player {i + 1} of {path}", then).checked(kind) for i, x in enumerate(players)]
