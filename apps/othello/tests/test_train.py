@@ -141,5 +141,5 @@ def test_tiny_runs_whole(tmp_path, scalars):
     for line in lines:
         # An Elo after every epoch, and the loss is the sum of its printed parts.
         assert math.isfinite(shown["elo"][line["step"]]) and shown["elo_se"][line["step"]] > 0
-        parts = line["policy_loss"] + line["value_loss"] + line["l2_loss"]
+        parts = line["policy_loss"] + line["value_loss"] + line.get("l2_loss", 0)
         assert line["loss"] == pytest.approx(parts, rel=1e-5)

@@ -171,7 +171,7 @@ def test_eval_says_the_same_in_words(spo, cartpole_run):
     """Also of a player that was not trained at all."""
     code, out, _ = spo("eval", cartpole_run, "--episodes", 3)
     row = json.loads(spo("eval", cartpole_run, "--episodes", 3, "--json")[1])
-    assert code == 0 and row["steps_trained"] == row["train_steps_per_second"] == 0
+    assert code == 0 and not {"steps_trained", "train_steps_per_second"} & set(row)
     assert row["return_mean"] == row["length_mean"] > 5
     assert f"return  {row['return_mean']:.2f} \u00b1 {row['return_se']:.2f}" in out
     assert f"length  {row['length_mean']:.1f} steps" in out

@@ -67,15 +67,16 @@ class Eval(AbstractPlayerCommand):
         if self.json:
             print(json_text.dumps(row))
             return
-        steps, rate = row["steps_trained"], row["train_steps_per_second"]
-        said = f"after {steps:,} steps" if rate else f"after block {trained.step}"
+        said = f"after block {trained.step}"
+        if "steps_trained" in row:
+            said = f"after {row['steps_trained']:,} steps"
         print(f"{self.run}, {row['env']} {said}, {row['episodes']} episodes:")
         print(f"  return  {row['return_mean']:.2f} ± {row['return_se']:.2f} (standard error)")
         print(f"  length  {row['length_mean']:.1f} steps")
         if row["failed"]:
             print(f"  excluded {row['failed']} further episodes, in which the simulation failed")
-        if rate:
-            print(f"  trained at {rate:.0f} environment steps a second")
+        if "train_steps_per_second" in row:
+            print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
 
 
 def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
@@ -133,13 +134,14 @@ def describe(config: Config, loop: Loop) -> list[str]:
 
 def _training(folder: pathlib.Path, block: int) -> dict[str, float]:
     """The training steps of the player, and their speed: the median over the blocks, which is not
-    affected by compilation."""
-    metrics = {row["step"]: row for row in read_lines(folder / "metrics.jsonl")}
-    rates = [row["positions_per_second"] for row in read_lines(folder / "timings.jsonl")]
-    return {
-        "steps_trained": metrics[block]["positions"] if block in metrics else 0,
-        "train_steps_per_second": statistics.median(rates) if rates else 0.0,
-    }
+    affected by compilation. A file of a player has no log that could tell."""
+    said: dict[str, float] = {}
+    for row in read_lines(folder / "metrics.jsonl"):
+        if row["step"] == block:
+            said["steps_trained"] = row["positions"]
+    if rates := [row["positions_per_second"] for row in read_lines(folder / "timings.jsonl")]:
+        said["train_steps_per_second"] = statistics.median(rates)
+    return said
 
 
 def _size(tree: PyTree) -> int:

@@ -10,8 +10,8 @@ from zero_cli.__main__ import _run
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
-from zero_cli._worlds import build_world
-from zero_train.app import player_file, UsageError
+from zero_cli._worlds import build_world, OWN_APPS
+from zero_train.app import player_file, player_names, PRETRAINED, UsageError
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from zero_train.app import player_file, UsageError
 def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, commands):
     given = []
     monkeypatch.setattr("zero_cli.__main__.start_jax", lambda launch: None)
-    monkeypatch.setattr("zero_cli.__main__.run", lambda app, words: given.append(app))
+    monkeypatch.setattr("zero_cli.__main__.run", lambda app, words, prog: given.append(app))
     _run(["train", name])
     assert list(given[0].commands) == commands.split()
 
@@ -213,7 +213,11 @@ def test_the_list_says_who_can_play(zero):
     assert lines["pgx/tic_tac_toe"] == "2 alphazero; symmetries"
     assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
-    assert lines["minesweeper"].startswith("1 the app minesweeper")
+    assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
+    assert lines["pendulum"] == "1 spo, mpo; tuned presets; trained player"
+    with_player = {name for name, line in lines.items() if line.endswith("; trained player")}
+    comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
+    assert with_player == comes | set(OWN_APPS)
     assert all(lines[name].startswith("2 the app othello") for name in ("othello", "pgx/othello"))
     _, out, _ = zero("list", "pgx/go")
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["pgx/go_19x19", "pgx/go_9x9"]
@@ -222,10 +226,32 @@ def test_the_list_says_who_can_play(zero):
 @pytest.mark.parametrize(
     "part, name, values",
     [
-        ("tic_tac", "pgx/tic_tac_toe", ["2", "18 numbers: [3, 3, 2]", "9", "alphazero; symm"]),
-        ("2048", "2048", ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo"]),
-        ("pendulum", "pendulum", ["1", "3 numbers: [3]", "1 continuous", "spo, mpo"]),
-        ("zero_envs.testing:Nim", "zero_envs.testing:Nim", ["2", "8 numbers", "3", "alphazero"]),
+        (
+            "tic_tac",
+            "pgx/tic_tac_toe",
+            [
+                "2",
+                "18 numbers: [3, 3, 2]",
+                "9",
+                "alphazero; symm",
+                "train, eval, play, serve, watch,",
+            ],
+        ),
+        (
+            "2048",
+            "2048",
+            ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo", "train, eval, watch, "],
+        ),
+        (
+            "pendulum",
+            "pendulum",
+            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, eval, watch"],
+        ),
+        (
+            "zero_envs.testing:Nim",
+            "zero_envs.testing:Nim",
+            ["2", "8 numbers", "3", "alphazero", "train, eval, play, watch"],
+        ),
     ],
 )
 def test_one_environment_is_looked_at_closely(zero, part, name, values):

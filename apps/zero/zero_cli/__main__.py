@@ -1,7 +1,6 @@
 """The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -10,7 +9,6 @@ import tyro
 
 from zero_spo.__main__ import run_command as run_spo
 from zero_train.app import (
-    AbstractCommand,
     COMMANDS,
     errors_of,
     expects_accelerator,
@@ -22,10 +20,9 @@ from zero_train.app import (
 )
 
 from ._apps import APP, app_of, APPS, PLAYER
-from ._board import Board
 from ._config import presets
-from ._serve import page_of
-from ._worlds import build_world, OWN_APPS, TUNED, World
+from ._list import commands_of
+from ._worlds import build_world, OWN_APPS, TUNED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,25 +92,12 @@ def _train(words: list[str]) -> None:
         usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
         return run_spo(["train", *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size)
-    commands = _commands(world)
+    commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),
         ["train", *words],
         prog,
     )
-
-
-def _commands(world: World) -> dict[str, type[AbstractCommand]]:
-    """Those of `zero` that are for a game: against a person where two play, in the browser where it
-    can be drawn, and GTP where it is Go."""
-    here, lacking = pathlib.Path(), {"play", "serve", "gtp"}
-    if world.players == 2:
-        lacking = set() if Board(world, here).stones else {"gtp"}
-        try:
-            page_of(world, here)
-        except UsageError:
-            lacking.add("serve")
-    return {name: kind for name, kind in APP.commands.items() if name not in lacking}
 
 
 if __name__ == "__main__":

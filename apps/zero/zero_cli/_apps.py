@@ -35,7 +35,7 @@ from ._list import List
 from ._play import Play
 from ._serve import Serve
 from ._watch import episode, Watch
-from ._worlds import build_world, OWN_APPS
+from ._worlds import build_world, OWN_APPS, TRAINED
 
 
 def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
@@ -103,8 +103,7 @@ def app_of(run: str) -> tuple[App[Any], str]:
 
 def _no_player(run: str) -> UsageError:
     """What is wrong with what names no player."""
-    comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
-    trained = ", ".join(sorted(comes | set(OWN_APPS)))
+    trained = ", ".join(sorted(TRAINED))
     known = known_environments()
     if run in known:
         return UsageError(

@@ -2,33 +2,35 @@
 
 import dataclasses
 import difflib
+import pathlib
 
 import jax
 import tyro
 
 from zero_envs import AbstractContinuousEnvironment, EnvironmentFacts, known_environments
-from zero_train.app import AbstractCommand, App, UsageError
+from zero_train.app import AbstractCommand, App, COMMANDS, UsageError
 
-from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES
+from ._board import Board
+from ._serve import page_of
+from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNED, World
 
 
 @dataclasses.dataclass(frozen=True)
 class List(AbstractCommand):
-    """Print the environments: players, and agents that can play them. Of a single one, also its
-    observations and actions."""
+    """Print the environments: players, agents that can play them, and what there is for them. Of a
+    single one, also its observations, actions and commands."""
 
     name: tyro.conf.Positional[str] = ""
     """The name of one, a part of the names of several, or module:Class."""
 
     def __call__(self, app: App) -> None:
-        del app
         every = known_environments()
         names = [name for name in every if self.name in name]
         # A name with its library that is not known is refused with the reason.
         if self.name in every or ":" in self.name or ("/" in self.name and not names):
-            return _print_closely(self.name)
+            return _print_closely(app, self.name)
         if len(names) == 1:
-            return _print_closely(names[0])
+            return _print_closely(app, names[0])
         if not names:
             near = difflib.get_close_matches(self.name, every, 3, 0.4)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
@@ -41,13 +43,28 @@ class List(AbstractCommand):
 
 
 def _agents(name: str, facts: EnvironmentFacts) -> str:
+    """Which agents can play it, and what is known of it."""
+    said = [", ".join(agents_of(facts)) or "none: a part of its state is hidden"]
     if name in OWN_APPS:
-        return f"the app {OWN_APPS[name][0]}, with presets of its own"
-    agents = ", ".join(agents_of(facts)) or "none: a part of its state is hidden"
-    return f"{agents}; symmetries" if name in SYMMETRIES else agents
+        said = [f"the app {OWN_APPS[name][0]}", "presets of its own"]
+    has = {"symmetries": SYMMETRIES, "tuned presets": TUNED, "trained player": TRAINED}
+    return "; ".join(said + [what for what, names in has.items() if name in names])
 
 
-def _print_closely(name: str) -> None:
+def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
+    """The commands of `zero` that a game has: against a person where two play, in the browser where
+    it can be drawn, and GTP where it is Go."""
+    here, lacking = pathlib.Path(), {"play", "serve", "gtp"}
+    if world.players == 2:
+        lacking = set() if Board(world, here).stones else {"gtp"}
+        try:
+            page_of(world, here)
+        except UsageError:
+            lacking.add("serve")
+    return {name: kind for name, kind in app.commands.items() if name not in lacking}
+
+
+def _print_closely(app: App, name: str) -> None:
     world = build_world(name)
     leaves = jax.tree.leaves(world.observation.features)
     shapes = ", ".join(str(list(leaf.shape)) for leaf in leaves)
@@ -61,3 +78,7 @@ def _print_closely(name: str) -> None:
         f"actions      {actions}\n"
         f"agents       {_agents(name, world.facts)}"
     )
+    if name in OWN_APPS:
+        print(f"commands     those of `{OWN_APPS[name][0]} --help`")
+    elif world.agents:
+        print(f"commands     {', '.join(['train', *commands_of(app, world), *COMMANDS])}")

@@ -28,6 +28,8 @@ OWN_APPS = {
 }
 #: Games for which SPO's own default was tuned.
 TUNED = ("cartpole", "pendulum", "brax/inverted_pendulum")
+#: Environments of which a trained player comes with an app.
+TRAINED = ("cartpole", "pendulum", "pgx/connect_four", *OWN_APPS)
 #: The symmetries of boards, by game.
 SYMMETRIES = {
     "pgx/tic_tac_toe": BoardSymmetries(3, 3, 9),

@@ -302,10 +302,11 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         policy_loss = mean(cross_entropy(log_probs, weights))
         entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
         value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
-        # With a weight of 0 it has no gradient: XLA would compute it, and wait for devices for it.
-        l2_loss = self.l2 * square_sum(params if self.l2 else jax.lax.stop_gradient(params))
-        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss + l2_loss
+        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
+        if self.l2:
+            beside["l2_loss"] = self.l2 * square_sum(params)
+            loss = loss + beside["l2_loss"]
         if self.auxiliary is not None:
             learned = mask_rows(counts, rows)
             beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), learned))
@@ -315,7 +316,6 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
-            "l2_loss": l2_loss,
             "policy_entropy": entropy,
             "target_entropy": mean(cross_entropy(jnp.log(weights), weights)),
             "value_error": mean(jnp.abs(error)),

@@ -167,6 +167,10 @@ def errors_of(prog: str) -> Iterator[None]:
         yield
     except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
         _complain(prog, str(e))
+    except BrokenPipeError:
+        # Who reads the output, such as `head`, has enough. Python would write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(1)
     except OSError as e:
         named = e.filename is not None and e.strerror is not None
         path = f"{e.filename} cannot be used ({e.strerror}); give another path."
@@ -265,7 +269,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             RunFolder.check(**folder_of(config, options))
         trained = train(app, config, options, preset)
     if trained and is_writer():
-        alone = [name for name, kind in app.commands.items() if _operands(kind) in _OF_A_RUN]
+        alone = [name for name, kind in app.commands.items() if _operands(app, kind) in _OF_A_RUN]
         then = "|".join(alone)
         said = f"; with its player: {app.name} {then} {options.out}" if then else ""
         print(f"The run is in {options.out}{said}")
@@ -293,7 +297,7 @@ def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
     lines = {usage: "train a player; --out is its run folder, by default in runs/"}
     for name, kind in commands.items():
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
-        lines[" ".join([name, *_operands(kind)])] = about[:1].lower() + about[1:]
+        lines[" ".join([name, *_operands(app, kind)])] = about[:1].lower() + about[1:]
     width = max(12, *map(len, lines))
     return "\n".join(
         [
@@ -312,12 +316,13 @@ def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
 _OF_A_RUN = ["RUN"], ["[RUN]"]
 
 
-def _operands(kind: type[AbstractCommand]) -> list[str]:
-    """The fields that are no flags."""
+def _operands(app: App[Any], kind: type[AbstractCommand]) -> list[str]:
+    """The fields that are no flags. An app for any environment has no player to take by default."""
     hints = get_type_hints(kind, include_extras=True)
     marker = get_args(tyro.conf.Positional[str])[1]
     fields = [x for x in dataclasses.fields(kind) if marker in get_args(hints[x.name])]
-    optional = lambda x: x.default is not dataclasses.MISSING
+    named = "run" if app.operands else ""
+    optional = lambda x: x.default is not dataclasses.MISSING and x.name != named
     return [f"[{x.name.upper()}]" if optional(x) else x.name.upper() for x in fields]
 
 
