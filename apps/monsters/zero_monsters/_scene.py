@@ -147,7 +147,7 @@ def _decision(thought: Thought, plain: bool) -> RenderableType:
     return Group(
         table,
         Text(),
-        Text(f"value {thought.value:+.2f}, exactly {best:+.2f}"),
+        Text(f"value {thought.value:+z.2f}, exactly {best:+z.2f}"),
         Text(f"{MOVES[thought.action]}: {cost}", style),
     )
 
@@ -158,13 +158,13 @@ def _action(thought: Thought, action: int, name: str, lowest: int, plain: bool) 
     mark = (">" if plain else "\u25b6") if played else ""
     if not thought.legal[action]:
         return [Text(mark), Text(name, "dim"), Text("wall", "dim")]
-    right = f"{exact:+.2f}"
+    right = f"{exact:+z.2f}"
     best = exact > np.max(thought.exact) - _NOTHING
     if thought.qvalues is None:
         shown, numbers = share, (f"{share:.0%}", right, "")
     else:
         shown = float(thought.qvalues[action])
-        tried = "" if np.isnan(shown) else f"{shown:+.2f}"
+        tried = "" if np.isnan(shown) else f"{shown:+z.2f}"
         numbers = (tried, right, f"{share:.0%}")
     bar = _bar(shown, None if thought.qvalues is None else exact, lowest, plain)
     styles = (style, "bold" if best else "", "dim")

@@ -78,7 +78,7 @@ def named(scene: Scene) -> str:
     if np.issubdtype(scene.action.dtype, np.integer):
         names = action_names(scene.env)
         return names[int(scene.action)] if names else str(int(scene.action))
-    return " ".join(f"{x:+.2f}" for x in np.ravel(scene.action))
+    return " ".join(f"{x:+z.2f}" for x in np.ravel(scene.action))
 
 
 def _stacked(*parts: RenderableType) -> Group:
@@ -96,7 +96,7 @@ def _numbers(scene: Scene, plain: bool) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     step = Text(f"step {scene.step}", "" if plain else "bold")
     rows.add_row(step, f"return {scene.gained:.2f}")
-    rows.add_row("reward", f"{scene.reward:+.2f}" if scene.step else "")
+    rows.add_row("reward", f"{scene.reward:+z.2f}" if scene.step else "")
     rows.add_row(*(("end", scene.end) if scene.end else ("action", named(scene))))
     if scene.plan is None:
         return rows
@@ -161,7 +161,7 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
             _bar(float(planned[action]), _PLANNED, plain),
             f"{drawn[action]:.0%}",
             f"{planned[action]:.0%}",
-            f"{np.mean(mine):+.2f}" if mine.size else "",
+            f"{np.mean(mine):+z.2f}" if mine.size else "",
         )
     return table
 
@@ -185,7 +185,7 @@ def _histogram(scene: Scene, plain: bool) -> RenderableType:
             table.add_row(
                 name,
                 _heights(values, shares, style, plain),
-                f"{middle:+.2f} \u00b1 {deviation:.2f}".replace(
+                f"{middle:+z.2f} \u00b1 {deviation:.2f}".replace(
                     "\u00b1", "+-" if plain else "\u00b1"
                 ),
             )

@@ -61,6 +61,7 @@ def test_metrics_summarise_what_ended(blocks):
         lengths = np.asarray(episodes.finished.lengths)[np.asarray(rows.last)]
         assert episode_metrics(episodes) == pytest.approx(
             {
+                "episode_count": returns.size,
                 "episode_return_mean": returns.mean(),
                 "episode_return_min": returns.min(),
                 "episode_return_median": np.median(returns),

@@ -84,8 +84,9 @@ def start(
 
 
 def episode_metrics(episodes: Episodes) -> dict[str, float]:
-    """The episodes that ended in the last collection, as numbers to log: `episode_return_mean`,
-    `_min`, `_median` and `_max`, and the same of `episode_length`. Empty where none ended.
+    """The episodes that ended in the last collection, as numbers to log: `episode_count`,
+    `episode_return_mean`, `_min`, `_median` and `_max`, and the same of `episode_length`. Empty
+    where none ended.
 
     In a game of two players the return is that of whoever moved first.
 
@@ -101,9 +102,10 @@ def episode_metrics(episodes: Episodes) -> dict[str, float]:
     if not ended.size:
         return {}
     summaries = {"mean": np.mean, "min": np.min, "median": np.median, "max": np.max}
-    return {
+    returns, lengths = ended.reshape(-1, 2).T
+    return {"episode_count": returns.size} | {
         f"episode_{name}_{summary}": float(compute(x))
-        for name, x in zip(("return", "length"), ended.reshape(-1, 2).T, strict=True)
+        for name, x in (("return", returns), ("length", lengths))
         for summary, compute in summaries.items()
     }
 

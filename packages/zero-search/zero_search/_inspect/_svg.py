@@ -80,7 +80,7 @@ class Box(NamedTuple):
 
 def number(value: float) -> str:
     """Two decimals, and no minus before a zero."""
-    return f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+.3g}"
+    return f"{value:+z.2f}" if abs(value) < 100 else f"{value:+.3g}"
 
 
 def write(root: Box) -> str:

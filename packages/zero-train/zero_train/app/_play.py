@@ -252,7 +252,7 @@ class Session:
                     game.name(int(action)).lower(),
                     *((f"{plan.visits[action]:.0f}",) if visits else ()),
                     f"{plan.weights[action]:.1%}",
-                    f"{plan.qvalues[action]:+.2f}",
+                    f"{plan.qvalues[action]:+z.2f}",
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)

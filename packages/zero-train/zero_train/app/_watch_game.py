@@ -90,7 +90,7 @@ def _moments(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Momen
         plan = game.plan
         action, side = int(plan.action), "" if alone else f"{game.mover} "
         value = round(float(plan.value), 2) + 0.0  # no -0.00
-        said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+.2f}"
+        said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+z.2f}"
         game = game.play(action)
         if game.over:
             said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
