@@ -41,8 +41,8 @@ _TEST = (
 
 @dataclasses.dataclass(frozen=True)
 class Compare(AbstractCommand):
-    """Put runs beside each other, printed and as a page: what differs in their configuration, what
-    they reached, and their curves."""
+    """Put runs beside each other, printed and as a page. It says what differs in their
+    configurations and what they reached, and draws their curves."""
 
     runs: tyro.conf.Positional[tuple[str, ...]]
     """The folders of two or more runs."""

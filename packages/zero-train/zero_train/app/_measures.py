@@ -51,9 +51,13 @@ class Measure:
         return row.get(f"{self.name}_low"), row.get(f"{self.name}_high")
 
 
+#: The score of a match, from 0 to 1
 SCORE = Measure("score", "score")
+#: The share of games that were won
 WON = Measure("win_rate", "won", error="win_se")
+#: The share of games that were lost
 LOST = Measure("loss_rate", "lost")
+#: The mean return of an episode
 RETURN = Measure("return_mean", "return", error="return_se", share=False)
 MEASURES = (SCORE, WON, LOST, RETURN)
 
