@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from zero_train.app import AbstractRecord, Game
@@ -24,10 +25,10 @@ _UNKNOWN = dict.fromkeys(("Event", "Site", "Date", "Round", "White", "Black"), "
 _UNKNOWN |= {"Date": "????.??.??"}
 #: What a text is made of: space, comments, signs such as $1, tags, parentheses, and words.
 _TOKEN = re.compile(
-    r"""[\s\ufeff]+ | ^%[^\n]* | ;[^\n]* | \{[^}]*\} | \$[0-9]+
+    r"""\s+ | ^%[^\n]* | ;[^\n]* | \{[^}]*\} | \$[0-9]+
     | \[ \s* (?P<tag>[^\s"\[\]]+) \s* "(?P<value>[^\n]*?)" \s* \]
     | (?P<sign>[()])
-    | (?P<word>[^\s\ufeff;{}$\[\]()]+)""",
+    | (?P<word>[^\s;{}$\[\]()]+)""",
     re.VERBOSE | re.MULTILINE,
 )
 _NUMBER = re.compile("^(?:[0-9]*[.\u2026]+|[0-9]+$)")
@@ -152,6 +153,7 @@ def _fits(word: str, move: _Move) -> bool:
 def _main_variation(text: str) -> list[str]:
     """The moves of a game, without what follows a move."""
     words: list[str] = []
+    text = text.removeprefix("\ufeff")  # which marks a file's encoding
     at = depth = 0
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -184,4 +186,4 @@ def _in_check(position: Any) -> Bool[Array, ""]:
     # pgx starts JAX where it is imported.
     from pgx._src.games.chess import _is_checked
 
-    return _is_checked(position._x)
+    return jnp.asarray(_is_checked(position._x))
