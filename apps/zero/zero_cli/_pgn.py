@@ -32,8 +32,6 @@ _TOKEN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _NUMBER = re.compile("^(?:[0-9]*[.\u2026]+|[0-9]+$)")
-#: What follows a move: check, mate, a judgement such as !?, or that a pawn was taken in passing.
-_JUDGEMENT = re.compile(r"(?:[+#!?]|e\.p\.)+$")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
 _SAN = re.compile("([KQRBN]?)([a-h]?)([1-8]?)[x:-]?([a-h][1-8])=?([QRBNqrbn]?)")
 
@@ -174,7 +172,8 @@ def _main_variation(text: str) -> list[str]:
             continue
         if word in _RESULTS:
             break
-        if word := _JUDGEMENT.sub("", _NUMBER.sub("", word, count=1)):
+        # Without check, mate, a judgement such as !?, and that a pawn was taken in passing.
+        if word := _NUMBER.sub("", word).rstrip("+#!?").removesuffix("e.p."):
             words.append(word)
     if depth > 0:
         raise ValueError("this is no PGN: a variation in parentheses does not end")
