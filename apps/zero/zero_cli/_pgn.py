@@ -156,7 +156,9 @@ def _main_variation(text: str) -> list[str]:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ValueError(f"this is no PGN from character {at + 1} on: {ascii(text[at:][:20])}")
+            raise ValueError(
+                f"this is no PGN from character {at + 1} on: {ascii(text[at : at + 20])}"
+            )
         at = found.end()
         tag, value, sign, word = found.group("tag", "value", "sign", "word")
         if tag and words and depth == 0:
