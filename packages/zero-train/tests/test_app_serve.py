@@ -174,6 +174,8 @@ def test_what_is_no_question_is_refused(client):
     assert [status(x) for x in (b"", b"[]", b"7", b"\xff", b"[" * 9000, b"1" * 9000)] == [400] * 6
     assert status(b" " * (MAX_BODY + 1)) == 413
     assert status(b" " * 1000 for _ in range(1000)) == 413  # without a Content-Length
+    assert [status(x) for x in (b"[" * 30_000, b'{"a":' * 6000, b'{"seed":NaN}')] == [400] * 3
+    assert status(b'{"simulations": -Infinity}') == status(b'{"seed": %s}' % (b"9" * 5000)) == 400
     assert client.get("/api/0/position").status_code == 405
     assert client.get("/secrets").json() == {"error": "Not Found"}
 
@@ -266,9 +268,25 @@ def test_saved_games_are_read(client):
     assert "at most 600 are replayed" in read("a1 " * 601).json()["error"]
     assert read(7).status_code == 400
     assert "give text" in client.post("/api/0/read", json={"moves": []}).json()["error"]
-    assert client.post("/api/1/read", json={"text": ""}).json() == {
-        "error": "there is no game 1; /api/games lists them."
-    }
+    for number in ("1", "-1", "00", "0x0", "9" * 5000, "%F0%9F%98%80"):
+        unknown = client.post(f"/api/{number}/read", json={"text": ""})
+        assert unknown.status_code == 404 and "there is no game '" in unknown.json()["error"]
+    # JSON may escape what no text can hold. The moves are answered as they are, and then refused.
+    escaped = client.post("/api/0/read", content=r'{"text": "a1 \ud800"}', headers=JSON)
+    assert escaped.json()["moves"] == ["a1", "\ud800"]
+
+
+def test_a_failure_of_the_server_is_one_line_and_its_log_says_why(service, monkeypatch, caplog):
+    def fail(question):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(service, "answer", fail)
+    client = TestClient(application([service], "127.0.0.1", 8000), URL)
+    answer = asked(client)
+    assert answer.status_code == 500 and "its log says why" in answer.json()["error"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "secret" not in answer.text and "\n" not in answer.text
+    assert "ZeroDivisionError: secret" in caplog.text and "POST /api/0/position" in caplog.text
 
 
 def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkeypatch):
@@ -364,12 +382,42 @@ def _strange(draws: random.Random):
         name = draws.choice(("host", "origin", "content-type", "authorization", "content-length"))
         headers[name] = draws.choice((b"", b"x", b"\xff\xe9", b"9" * 30, b"[::", b"a:b"))
     method = "POST" if draws.random() < 0.95 else draws.choice(("GET", "PUT", "HEAD", "OPTIONS"))
-    path = (
-        "/api/0/position"
-        if draws.random() < 0.95
-        else draws.choice(("/", "/%00", "/api/games", "/.."))
-    )
+    path = "/api/0/position"
+    if draws.random() < 0.1:
+        path = "/api/0/read"
+        if draws.random() < 0.8:
+            content = json.dumps({"text": _text(draws)}).encode()
+    elif draws.random() < 0.05:
+        number = draws.choice(("1", "-1", "9" * 30, "9" * 5000, "%ED%A0%80", "%F0%9F%98%80"))
+        others = (
+            "/",
+            "/%00",
+            "/api/games",
+            "/..",
+            f"/api/{number}/position",
+            f"/api/{number}/read",
+        )
+        path = draws.choice(others)
     return {"method": method, "url": path, "content": content, "headers": headers}
+
+
+def _text(draws: random.Random) -> str:
+    """What may be a saved game."""
+    parts = (
+        "a1",
+        "b2",
+        " ",
+        "\n",
+        "\ud800",
+        "\udfff",
+        "seed:",
+        "9" * 20,
+        "9" * 5000,
+        "(;",
+        "B[",
+        "]",
+    )
+    return "".join(draws.choices(parts, k=draws.randrange(12)))
 
 
 def _any(draws: random.Random, depth: int):

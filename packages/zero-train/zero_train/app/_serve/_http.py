@@ -4,6 +4,7 @@ import asyncio
 import importlib.resources
 import ipaddress
 import json
+import logging
 import math
 import secrets
 import socket
@@ -18,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -58,6 +59,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
+_LOG = logging.getLogger(__name__)
+
 
 def application(
     services: Sequence[Service],
@@ -75,24 +78,26 @@ def application(
     - `max_searches`: how many may think at a time; others are told to come again.
     """
     searches = threading.BoundedSemaphore(max_searches)
+    numbered = {str(number): service for number, service in enumerate(services)}
 
     def games(request: Request) -> Response:
-        return JSONResponse([service.about() for service in services])
+        return _json([service.about() for service in services])
 
     def asked(request: Request) -> Service:
         number = request.path_params["game"]
-        if number >= len(services):
-            raise Refusal(404, f"there is no game {number}; /api/games lists them.")
-        return services[number]
+        # As text, since a number may have more digits than Python reads.
+        if number not in numbered:
+            raise Refusal(404, f"there is no game {_shown(number)}; /api/games lists them.")
+        return numbered[number]
 
     async def position(request: Request) -> Response:
         service, question = asked(request), read_question(await _body(request))
         if not question.think:
-            return JSONResponse(await run_in_threadpool(service.answer, question))
+            return _json(await run_in_threadpool(service.answer, question))
         if not searches.acquire(blocking=False):
             raise Refusal(503, f"{max_searches} searches are running; ask again in a second.")
         try:
-            return JSONResponse(await run_in_threadpool(service.answer, question))
+            return _json(await run_in_threadpool(service.answer, question))
         finally:
             searches.release()
 
@@ -101,12 +106,12 @@ def application(
         text = said.get("text")
         if not isinstance(text, str):
             raise Refusal(400, "text must be a game that was saved.")
-        return JSONResponse(await run_in_threadpool(service.read, text))
+        return _json(await run_in_threadpool(service.read, text))
 
     routes = [
         Route("/api/games", games),
-        Route("/api/{game:int}/position", position, methods=["POST"]),
-        Route("/api/{game:int}/read", read, methods=["POST"]),
+        Route("/api/{game}/position", position, methods=["POST"]),
+        Route("/api/{game}/read", read, methods=["POST"]),
         *(Route(path, _file(name, kind)) for path, (name, kind) in _PAGE.items()),
     ]
     app = Starlette(
@@ -211,8 +216,14 @@ def _file(name: str, kind: str) -> Any:
     return send
 
 
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    # In ASCII: of what was asked an answer may repeat surrogates, which UTF-8 cannot hold.
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Response(text, status, headers, "application/json")
+
+
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, dict(headers or {}))
+    return _json({"error": message}, status, headers)
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -256,7 +267,7 @@ class Rate:
 class _Guard:
     """Lets in who speaks to this address, from the page itself or from no page, with the token
     where games are asked about, and not too often; and says in every response what a browser may
-    do with it.
+    do with it, also in that to a request at which the server fails.
 
     Another page that a browser shows could otherwise ask, if need be under a name of its own that
     leads to this address.
@@ -270,7 +281,11 @@ class _Guard:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
 
+        started = False
+
         async def with_headers(message: Message) -> None:
+            nonlocal started
+            started = True
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -287,7 +302,15 @@ class _Guard:
             )
         else:
             refused = self._refused(Headers(scope=scope), scope["path"])
-        await (refused or self._app)(scope, receive, with_headers)
+        try:
+            await (refused or self._app)(scope, receive, with_headers)
+        except Exception:
+            if started:
+                raise
+            asked = ascii(f"{scope['method']} {scope['path'][:200]}")
+            _LOG.exception("The server failed at %s.", asked)
+            failed = _error(500, "the server failed at this request; its log says why.")
+            await failed(scope, receive, with_headers)
 
     def _refused(self, headers: Headers, path: str) -> Response | None:
         hosts, origin = headers.getlist("host"), headers.get("origin")
