@@ -1,7 +1,9 @@
 """Games against a trained player over HTTP: what is answered, and what is refused."""
 
 import collections
+import contextlib
 import functools as ft
+import http.client
 import json
 import random
 import socket
@@ -23,7 +25,7 @@ from zero_train.app import (
     Service,
     UsageError,
 )
-from zero_train.app._serve._http import address, application, BURST, MAX_BODY, Rate
+from zero_train.app._serve._http import address, application, BURST, MAX_BODY, Rate, server
 from zero_train.app._serve._service import MAX_MOVES
 
 
@@ -253,6 +255,10 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
     busy = asked(client, think=True)
     assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
     assert asked(client).status_code == 200  # no search
+    monkeypatch.setattr("zero_train.app._serve._http.MAX_REQUESTS", 1)
+    busy = client.get("/")
+    assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
+    assert "1 requests are being" in busy.json()["error"]
     goes_on.set()
     first.join()
     assert statuses == [200] and asked(client, think=True).status_code == 200
@@ -313,6 +319,56 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkey
         refused.headers["retry-after"] == "1" and "20 requests a second" in refused.json()["error"]
     )
     assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+@contextlib.contextmanager
+def _served():
+    """Where a real server answers, and what connects to it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as stack:
+        where = listening.getsockname()
+        serving = server(application([], *where))
+        thread = threading.Thread(target=serving.run, args=([listening],))
+        thread.start()
+        try:
+            yield where, lambda: stack.enter_context(socket.create_connection(where, 30))
+        finally:
+            serving.should_exit = True
+            thread.join()
+
+
+def _status_of(where):
+    asking = http.client.HTTPConnection(*where, timeout=30)
+    with contextlib.closing(asking):
+        asking.request("GET", "/api/games")
+        return asking.getresponse().status
+
+
+def test_the_longest_idle_connection_makes_room_for_a_new_one(monkeypatch):
+    monkeypatch.setattr("zero_train.app._serve._http._MAX_CONNECTIONS", 8)
+    monkeypatch.setattr("zero_train.app._serve._http._HEAD_SECONDS", 600)
+    with _served() as (where, connect):
+        idle = [connect() for _ in range(80)]
+        assert _status_of(where) == 200
+        assert [each.recv(1) for each in idle[:72]] == [b""] * 72
+        idle[-1].sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
+        assert idle[-1].recv(12) == b"HTTP/1.1 400", "the newest are kept"
+
+
+def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("zero_train.app._serve._http._HEAD_SECONDS", 0.2)
+    with _served() as (where, connect):
+        nothing, half, second = connect(), connect(), connect()
+        half.sendall(b"GET / HTTP/1.1\r\n")
+        # The second half request of a connection, which keep-alive does not end.
+        second.sendall(
+            b"HEAD /icon.svg HTTP/1.1\r\nHost: %s:%d\r\n\r\nGET" % (b"127.0.0.1", where[1])
+        )
+        answered = b""
+        while received := second.recv(4096):
+            answered += received
+        assert answered.startswith(b"HTTP/1.1 200") and answered.count(b"HTTP/1.1") == 1
+        assert nothing.recv(1) == half.recv(1) == b""
+        assert _status_of(where) == 200
 
 
 def test_a_network_that_says_nan_is_named():

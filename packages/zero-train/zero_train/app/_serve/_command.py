@@ -38,7 +38,7 @@ class AbstractServe(AbstractPlayerCommand):
 
     def __call__(self, app: App[Any]) -> None:
         try:
-            from ._http import address, application, is_loopback, run
+            from ._http import address, application, is_loopback, server
         except ModuleNotFoundError as e:
             raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
         services = self.services(app)
@@ -51,7 +51,7 @@ class AbstractServe(AbstractPlayerCommand):
             usual.answer(Question((first,)))
             shown = address(self.host, port, token)
             print(f"{usual.page.title}: open {shown} (Ctrl-C stops it)", flush=True)
-            run(application(services, self.host, port, token), listening)
+            server(application(services, self.host, port, token)).run(sockets=[listening])
 
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service
 
@@ -35,8 +36,9 @@ MAX_SEARCHES = 2
 BURST, RATE = 100, 20.0
 #: Clients that are counted at a time.
 _MAX_CLIENTS = 1000
-_BODY_SECONDS = 10
-_MAX_CONNECTIONS = 64
+_HEAD_SECONDS, _BODY_SECONDS = 10, 10
+#: Requests that are answered at a time, and connections with and without a request.
+MAX_REQUESTS, _MAX_CONNECTIONS = 64, 256
 _PAGE = {
     "/": ("index.html", "text/html"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
@@ -59,6 +61,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
+_SOON = {"Retry-After": "1"}
 _LOG = logging.getLogger(__name__)
 
 
@@ -122,8 +125,8 @@ def application(
     return app
 
 
-def run(app: Starlette, listening: socket.socket) -> None:
-    """Serves an application until the process is told to stop."""
+def server(app: Starlette) -> uvicorn.Server:
+    """What serves an application until the process is told to stop, or `should_exit` is set."""
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -132,13 +135,49 @@ def run(app: Starlette, listening: socket.socket) -> None:
         date_header=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=_Connection,
         loop="asyncio",
-        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
+
+
+class _Connection(H11Protocol):
+    """A connection that does not wait for ever until a request comes. It is closed after some
+    seconds without the whole head of one, and before where it has waited the longest of too many.
+    """
+
+    _deadline: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._await_request()
+        all_of_them = cast("set[_Connection]", self.connections)
+        alive = [each for each in all_of_them if not each.transport.is_closing()]
+        if len(alive) > _MAX_CONNECTIONS:
+            waiting = [each for each in alive if not each._has_request()]
+            min(waiting, key=lambda each: each._deadline.when()).transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        self._await_request()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        # The body of a request has a limit of its own.
+        if not self._has_request():
+            self.transport.abort()
+
+    def _has_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
 
 def read_question(body: bytes) -> Question:
@@ -228,8 +267,7 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    headers = {"Retry-After": "1"} if error.status == 503 else {}
-    return _error(error.status, str(error), headers)
+    return _error(error.status, str(error), _SOON if error.status == 503 else {})
 
 
 def _failed(request: Request, error: Exception) -> Response:
@@ -275,7 +313,7 @@ class _Guard:
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
         self._app, self._host, self._port, self._token = app, host, port, token
-        self._rate = Rate()
+        self._rate, self._running = Rate(), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -300,8 +338,12 @@ class _Guard:
                 f"more than {RATE:.0f} requests a second came from {client}; ask again later.",
                 {"Retry-After": str(math.ceil(seconds))},
             )
+        elif self._running >= MAX_REQUESTS:
+            said = f"{MAX_REQUESTS} requests are being answered; ask again in a second."
+            refused = _error(503, said, _SOON)
         else:
             refused = self._refused(Headers(scope=scope), scope["path"])
+        self._running += 1
         try:
             await (refused or self._app)(scope, receive, with_headers)
         except Exception:
@@ -311,6 +353,8 @@ class _Guard:
             _LOG.exception("The server failed at %s.", asked)
             failed = _error(500, "the server failed at this request; its log says why.")
             await failed(scope, receive, with_headers)
+        finally:
+            self._running -= 1
 
     def _refused(self, headers: Headers, path: str) -> Response | None:
         hosts, origin = headers.getlist("host"), headers.get("origin")
