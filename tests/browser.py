@@ -28,7 +28,7 @@ from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
 from zero_train.app import drawn, Frame, Page as Shown, Question, Service
 from zero_train.app._film import save_film
-from zero_train.app._serve._http import address, application, server
+from zero_train.app._serve._http import addresses, application, server
 
 
 SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}
@@ -61,7 +61,7 @@ def served(services: list[Service]) -> Iterator[str]:
         port = listening.getsockname()[1]
         serving = server(application(services, "127.0.0.1", port, TOKEN))
         threading.Thread(target=serving.run, args=([listening],), daemon=True).start()
-        yield address("127.0.0.1", port, TOKEN)
+        yield addresses("127.0.0.1", port, TOKEN)[0]
         serving.should_exit = True
 
 

@@ -25,7 +25,15 @@ from zero_train.app import (
     Service,
     UsageError,
 )
-from zero_train.app._serve._http import address, application, BURST, MAX_BODY, Rate, server
+from zero_train.app._serve._http import (
+    addresses,
+    application,
+    BURST,
+    MAX_BODY,
+    MAX_SAVED,
+    Rate,
+    server,
+)
 from zero_train.app._serve._service import MAX_MOVES
 
 
@@ -232,9 +240,76 @@ def test_a_token_is_demanded(service):
     assert "Bearer" in client.post("/api/0/position", json={}).headers["www-authenticate"]
     right = TestClient(application([service], "127.0.0.1", 8000, token="word"), URL)
     assert right.get("/api/games", headers=given("Bearer word")).status_code == 200
-    assert address("127.0.0.1", 80, None) == "http://127.0.0.1:80/"
-    assert address("::1", 8000, "word") == "http://[::1]:8000/#word"
-    assert address("0.0.0.0", 1, "w") == f"http://{socket.gethostname()}:1/#w"
+
+
+def test_the_names_of_the_machine_are_for_who_has_the_token(service, monkeypatch):
+    """That they lead to this machine, the network says."""
+    monkeypatch.setattr("socket.gethostname", lambda: "Table.example")
+
+    def status(bound, token, host):
+        client = TestClient(application([service], bound, 8124, token), URL)
+        answer = client.get("/", headers={"host": host})
+        return answer.status_code, answer.json()["error"] if answer.status_code == 400 else ""
+
+    for bound in ("0.0.0.0", "::"):
+        for name in ("table.example", "Table.local", "localhost", "10.0.0.7", "[fe80::7]"):
+            assert status(bound, "word", f"{name}:8124") == (200, "")
+        for name in ("stranger.example", "table.local.stranger.example", "stranger.local"):
+            refused, said = status(bound, "word", f"{name}:8124")
+            assert refused == 400 and said.startswith("the Host header is '")
+            assert said.endswith(
+                "give localhost:8124 or table.example:8124 or table.local:8124 or an IP address "
+                "of this machine and this port."
+            )
+        assert status(bound, None, "table.local:8124")[0] == 400
+    for bound, allowed in (
+        ("127.0.0.1", "127.0.0.1:8124 or localhost:8124."),
+        ("localhost", "localhost:8124."),
+        ("::1", "[::1]:8124 or localhost:8124."),
+        ("192.168.0.7", "192.168.0.7:8124."),
+    ):
+        for name in ("table.example", "table.local", "10.0.0.7"):
+            refused, said = status(bound, "word", f"{name}:8124")
+            assert refused == 400 and said.endswith(f"; give {allowed}")
+
+
+def test_the_address_in_the_network_is_printed_first(monkeypatch):
+    assert addresses("127.0.0.1", 80, None) == ["http://127.0.0.1:80/"]
+    assert addresses("::1", 8000, "word") == ["http://[::1]:8000/#word"]
+
+    class Routes:
+        """A network without IPv4, in which no packet is sent."""
+
+        def __init__(self, family, kind):
+            assert kind is socket.SOCK_DGRAM
+            self._family = family
+
+        def connect(self, address):
+            if self._family == socket.AF_INET:
+                raise OSError("Network is unreachable")
+
+        def getsockname(self):
+            return "2001:db8::7", 9, 0, 0
+
+        __enter__ = lambda self: self
+        __exit__ = lambda self, *error: None
+
+    monkeypatch.setattr("socket.gethostname", lambda: "table")
+    monkeypatch.setattr("zero_train.app._serve._http.socket.socket", Routes)
+    named = "http://table:1/#w"
+    assert addresses("::", 1, "w") == ["http://[2001:db8::7]:1/#w", named]
+    assert addresses("0.0.0.0", 1, "w") == [named]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_all_addresses_of_ipv6_are_those_of_ipv4_too():
+    class Serve(AbstractServe):
+        def services(self, app):
+            raise AssertionError
+
+    with Serve(host="::", port=0)._listening() as listening:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listening.getsockname()[1]), 30).close()
 
 
 def test_searches_at_a_time_are_limited(service, monkeypatch):
@@ -273,6 +348,9 @@ def test_saved_games_are_read(client):
     assert read("seed:x a1").status_code == 422
     assert "at most 600 are replayed" in read("a1 " * 601).json()["error"]
     assert read(7).status_code == 400
+    comments = " " * (MAX_SAVED - 100)
+    assert read(f"a1 {comments} b2").json()["moves"] == ["a1", "b2"]
+    assert f"larger than {MAX_SAVED} bytes" in read(f"{comments}{comments}").json()["error"]
     assert "give text" in client.post("/api/0/read", json={"moves": []}).json()["error"]
     for number in ("1", "-1", "00", "0x0", "9" * 5000, "%F0%9F%98%80"):
         unknown = client.post(f"/api/{number}/read", json={"text": ""})

@@ -1,6 +1,7 @@
 """The service over HTTP: what is let in, and what goes out."""
 
 import asyncio
+import contextlib
 import importlib.resources
 import ipaddress
 import json
@@ -10,7 +11,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import uvicorn
@@ -27,8 +28,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service
 
 
-#: Bytes of a request's body: the longest game is shorter.
-MAX_BODY = 32 * 1024
+#: Bytes of a request's body: the longest game is shorter, unless it was saved with comments.
+MAX_BODY, MAX_SAVED = 32 * 1024, 256 * 1024
 #: Searches at a time.
 MAX_SEARCHES = 2
 #: Requests that a client may make at once, and how many more in a second. The page needs about
@@ -105,7 +106,7 @@ def application(
             searches.release()
 
     async def read(request: Request) -> Response:
-        service, said = asked(request), _object(await _body(request), ("text",))
+        service, said = asked(request), _object(await _body(request, MAX_SAVED), ("text",))
         text = said.get("text")
         if not isinstance(text, str):
             raise Refusal(400, "text must be a game that was saved.")
@@ -129,6 +130,7 @@ def server(app: Starlette) -> uvicorn.Server:
     """What serves an application until the process is told to stop, or `should_exit` is set."""
     config = uvicorn.Config(
         app,
+        log_config=None,
         log_level="error",
         access_log=False,
         server_header=False,
@@ -227,7 +229,7 @@ def _kind(value: Any) -> str:
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int = MAX_BODY) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refusal(415, "the content type must be application/json.")
@@ -236,8 +238,8 @@ async def _body(request: Request) -> bytes:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MAX_BODY:
-                raise Refusal(413, f"the body is larger than {MAX_BODY} bytes.")
+            if len(body) > most:
+                raise Refusal(413, f"the body is larger than {most} bytes.")
         return bytes(body)
 
     try:
@@ -313,7 +315,7 @@ class _Guard:
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
         self._app, self._host, self._port, self._token = app, host, port, token
-        self._rate, self._running = Rate(), 0
+        self._names, self._rate, self._running = _names(host, token), Rate(), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -359,9 +361,11 @@ class _Guard:
     def _refused(self, headers: Headers, path: str) -> Response | None:
         hosts, origin = headers.getlist("host"), headers.get("origin")
         if len(hosts) != 1 or not self._is_bound(hosts[0].lower()):
-            return _error(
-                400, f"the Host header must name what was bound, {self._host}:{self._port}."
-            )
+            allowed = [f"{name}:{self._port}" for name in self._names]
+            if self._host in _EVERYWHERE:
+                allowed.append("an IP address of this machine and this port")
+            given = _shown(", ".join(hosts))
+            return _error(400, f"the Host header is {given}; give {' or '.join(allowed)}.")
         if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
             return _error(403, "other pages may not ask.")
         if self._token is not None and path.startswith("/api/"):
@@ -372,19 +376,32 @@ class _Guard:
         return None
 
     def _is_bound(self, given: str) -> bool:
-        """Whether a Host header names what was bound. Bound to all addresses, any number will do:
-        no name of another's can lead to what is named by its number."""
+        """Whether a Host header names what was bound."""
         name, _, port = given.rpartition(":") if not given.endswith("]") else (given, "", "80")
         if not name:
             name, port = port, "80"
+        number = _number_of(name)
         if port != str(self._port):
             return False
-        if name in (self._host.lower(), f"[{self._host.lower()}]"):
-            return True
-        if self._host in _EVERYWHERE:
-            own = ("localhost", socket.gethostname().lower())
-            return _number_of(name) is not None or name in own
-        return is_loopback(self._host) and is_loopback(name)
+        if number is None:
+            return name in self._names
+        # Bound to all addresses, any number will do: no name of another's can lead to what is
+        # named by its number.
+        return (
+            self._host in _EVERYWHERE
+            or number == _number_of(self._host)
+            or (number.is_loopback and is_loopback(self._host))
+        )
+
+
+def _names(host: str, token: str | None) -> list[str]:
+    """What may stand in a Host header. That a name of this machine leads to it, the network says,
+    so that such names are for those alone who need a token."""
+    if host not in _EVERYWHERE:
+        usual = ["localhost"] if is_loopback(host) else []
+        return list(dict.fromkeys([_bracketed(host.lower()), *usual]))
+    own = socket.gethostname().lower()
+    return ["localhost", *([own, f"{own.partition('.')[0]}.local"] if token else [])]
 
 
 def is_loopback(host: str) -> bool:
@@ -400,8 +417,22 @@ def _number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return None
 
 
-def address(host: str, port: int, token: str | None) -> str:
-    """What a person opens."""
-    name = socket.gethostname() if host in _EVERYWHERE else host
-    name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{port}/{f'#{token}' if token else ''}"
+def addresses(host: str, port: int, token: str | None) -> list[str]:
+    """What a person opens. Bound to all addresses, it is the one in the network and the machine's
+    name, which others may not know."""
+    shown = [*_in_network(host), socket.gethostname()] if host in _EVERYWHERE else [host]
+    return [f"http://{_bracketed(name)}:{port}/{f'#{token}' if token else ''}" for name in shown]
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _in_network(host: str) -> Iterator[str]:
+    """The address of this machine in its network, if it has one."""
+    outside = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]
+    for family, address in outside if host == "::" else outside[:1]:
+        # To connect a socket of datagrams sends nothing, and chooses the interface.
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            yield probe.getsockname()[0]
