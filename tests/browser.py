@@ -28,7 +28,7 @@ from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
 from zero_train.app import drawn, Frame, Page as Shown, Question, Service
 from zero_train.app._film import save_film
-from zero_train.app._serve._http import address, application, run
+from zero_train.app._serve._http import addresses, application, server
 
 
 SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}
@@ -59,9 +59,10 @@ def served(services: list[Service]) -> Iterator[str]:
             service.answer(Question(think=True, simulations=simulations))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        served = application(services, "127.0.0.1", port, TOKEN)
-        threading.Thread(target=run, args=(served, listening), daemon=True).start()
-        yield address("127.0.0.1", port, TOKEN)
+        serving = server(application(services, "127.0.0.1", port, TOKEN))
+        threading.Thread(target=serving.run, args=([listening],), daemon=True).start()
+        yield addresses("127.0.0.1", port, TOKEN)[0]
+        serving.should_exit = True
 
 
 @contextlib.contextmanager
