@@ -195,7 +195,7 @@ def test_the_page_is_whole_and_loads_nothing_else(client):
     assert page.headers["content-type"].startswith("text/html")
     for name, kind in (
         ("page.css", "text/css"),
-        *((f"{part}.js", "text/javascript") for part in ("page", "api", "board", "draw")),
+        *((f"{part}.js", "text/javascript") for part in ("page", "api", "board", "draw", "mines")),
     ):
         found = client.get(f"/{name}")
         assert found.headers["content-type"].startswith(kind)

@@ -46,7 +46,7 @@ _PAGE = {
     "/page.css": ("page.css", "text/css"),
     **{
         f"/{name}.js": (f"{name}.js", "text/javascript")
-        for name in ("page", "api", "board", "draw")
+        for name in ("page", "api", "board", "draw", "mines")
     },
 }
 _EVERYWHERE = ("", "0.0.0.0", "::")
