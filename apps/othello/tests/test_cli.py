@@ -6,6 +6,7 @@ import pytest
 
 from zero_othello.__main__ import main
 from zero_othello._app import APP
+from zero_train.app import COMMANDS
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def othello(run_main):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve, watch,"),
+        (["trian"], "no command is called 'trian'; choose one of train, play, serve, watch, gtp,"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),
@@ -85,6 +86,8 @@ def test_eval_prints_one_json_line(othello, tiny_run):
     assert code == 0 and out.count("\n") == 1
     row = json.loads(out)
     assert list(row) == [
+        "step",
+        "simulations",
         "opponent",
         "games",
         "wins",
@@ -95,7 +98,6 @@ def test_eval_prints_one_json_line(othello, tiny_run):
         "score_low",
         "score_high",
         "mean_length",
-        "simulations",
     ]
     assert row["games"] == 4 == row["wins"] + row["draws"] + row["losses"]
     assert row["score"] == (row["wins"] + row["draws"] / 2) / 4
@@ -120,4 +122,4 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "play", "gtp"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, othello, command):
-    check_every_number(othello, command, APP.commands[command])
+    check_every_number(othello, command, (APP.commands | COMMANDS)[command])

@@ -29,7 +29,6 @@ from zero_train.app import (
 
 from ._build import build_loop
 from ._config import Config, presets
-from ._eval import Eval
 from ._gtp import Gtp
 from ._list import List
 from ._play import Play
@@ -54,7 +53,6 @@ APP = App(
     evaluation=_evaluation,
     episode=episode,
     commands={
-        "eval": Eval,
         "play": Play,
         "serve": Serve,
         "gtp": Gtp,

@@ -124,19 +124,19 @@ def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys)
     """Of the commands those that take a run."""
     monkeypatch.setattr("zero_train.app._command.train", lambda *given: True)
 
-    class Eval(AbstractCommand):
-        """Measure it."""
+    class Show(AbstractCommand):
+        """Show it."""
 
         run: tyro.conf.Positional[str]
 
         def __call__(self, app):
             raise AssertionError
 
-    commands = {"eval": dataclasses.dataclass(frozen=True)(Eval), "come": AbstractCommand}
+    commands = {"show": dataclasses.dataclass(frozen=True)(Show), "come": AbstractCommand}
     app = dataclasses.replace(APP, commands=commands)
     run_command(app, ["train", "--out", str(tmp_path)])
     out = capsys.readouterr().out
-    assert out == f"The run is in {tmp_path}; with its player: app eval {tmp_path}\n"
+    assert out == f"The run is in {tmp_path}; with its player: app eval|show {tmp_path}\n"
 
 
 def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, monkeypatch):
