@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-from typing import Any
 
 import equinox as eqx
 import jax

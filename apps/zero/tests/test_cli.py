@@ -183,7 +183,7 @@ def test_every_field_is_bounded(check_every_field):
 def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     for field in ("games", "simulations", "seed"):
-        if field in {x.name for x in dataclasses.fields((APP.commands | COMMANDS)[command])}:
+        if field in {x.name for x in dataclasses.fields({**APP.commands, **COMMANDS}[command])}:
             for value in (10**20, -1):
                 code, out, err = zero(command, tiny_run, f"--{field}={value}")
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err

@@ -299,17 +299,15 @@ def test_other_ends(capsys):
     with pytest.raises(SystemExit):
         run(None, "og")
     said = capsys.readouterr().err
-    assert (
-        said == "app: no command is called 'og'; choose one of train, go, come, compare, report, "
-        "export.\n"
-    )
+    commands = "train, go, come, eval, compare, report, export"
+    assert said == f"app: no command is called 'og'; choose one of {commands}.\n"
     run(None)
     assert capsys.readouterr().out.splitlines()[4:8] == [
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  compare RUNS put runs beside each other, printed and as a page: what differs in their "
-        "configuration, what they reached, and their curves",
+        "  eval [RUN]   play games and print the score (games of two players) or the mean return "
+        "(others)",
     ]
 
 

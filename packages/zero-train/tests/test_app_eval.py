@@ -23,8 +23,8 @@ from .nim_agent import nim_agent, nim_loop
 class Config(AbstractConfig):
     env: str = "nim"
     heap: int = 15
-    guesses: bool = False
-    """Plan in hindsight, without a number of simulations that could be changed."""
+    trees: int = 0
+    """Of a planner in hindsight, which has no number of simulations that could be changed."""
 
 
 def build(config):
@@ -34,7 +34,7 @@ def build(config):
     agent = nim_agent(
         sizes,
         model=ft.partial(EnvironmentModel, env),
-        planner=Hindsight(planner, num_trees=2) if config.guesses else planner,
+        planner=Hindsight(planner, config.trees) if config.trees else planner,
     )
     return nim_loop(1, env=env, agent=agent)
 
@@ -50,98 +50,87 @@ def app(tmp_path_factory):
     folder = tmp_path_factory.mktemp("players")
     opponents = {"random": lambda env: RandomActor(), "perfect": lambda env: PolicyActor(perfect)}
     app = App("nim", "Nim.", {"tiny": Config()}, build, players=folder, opponents=opponents)
-    for name, seed, config in (
-        ("nim", 0, Config()),
-        ("other", 1, Config(seed=1)),
-        ("small", 0, Config(heap=7)),
-        ("guesses", 0, Config(guesses=True)),
-        ("corridor", 0, Config(env="corridor")),
-    ):
+    for name, config in {
+        "nim": Config(),
+        "other": Config(seed=1),
+        "small": Config(heap=7),
+        "guesses": Config(trees=2),
+        "corridor": Config(env="corridor"),
+    }.items():
         loop = build(config)
-        player: Any = loop.agent.actor(loop.agent.init(key=jr.key(seed)), explore=False)
-        right = lambda p: p.model.evaluate.network.policy.bias
+        player: Any = loop.agent.actor(loop.agent.init(key=jr.key(config.seed)), explore=False)
         if name == "corridor":
-            player = eqx.tree_at(right, player, jnp.array([0.0, 100.0]))
+            bias = lambda p: p.model.evaluate.network.policy.bias
+            player = eqx.tree_at(bias, player, jnp.array([0.0, 100.0]))
         save_player(folder / f"{name}.safetensors", app, Trained(config, loop, player, 3))
     return app
 
 
 @pytest.fixture
-def played(app, capsys):
-    """`played(WORDS)`: the JSON line that `eval WORDS` prints."""
+def said(app, capsys):
+    """`said(WORDS)`: what `nim eval WORDS` prints."""
 
-    def played(*words: str) -> dict[str, Any]:
-        run(app, ["eval", *words, "--json"])
-        out = capsys.readouterr().out
-        assert out.count("\n") == 1
-        return json.loads(out)
+    def said(*words: str, **own: Any) -> str:
+        run(dataclasses.replace(app, **own), ["eval", *words])
+        return capsys.readouterr().out
 
-    return played
-
-
-def test_the_score_of_a_player(app, played, capsys):
-    """Without a search two players repeat every game with the seats exchanged. From every opening a
-    perfect player wins one game of the two at least."""
-    alone = "--simulations", "0", "--games", "20"
-    one, two = (played(x, "--opponent", y, *alone) for x, y in (("nim", "other"), ("other", "nim")))
-    assert one["score"] + two["score"] == 1 and one["score"] != 0.5
-    assert played("nim", "--opponent", "nim", *alone)["score"] == 0.5
-    row = played("nim", "--opponent", "perfect", *alone)
-    assert row["score"] == (row["wins"] + row["draws"] / 2) / 20 <= 0.5
-    first = {"env": "nim", "step": 3, "simulations": 0, "opponent": "perfect", "games": 20}
-    assert list(row.items())[:5] == [*first.items()]
-    run(app, ["eval", "nim", "--opponent", "perfect", *alone])
-    said = f"nim (nim, step 3, the network alone): {100 * row['score']:.1f} % against perfect (95 %"
-    assert capsys.readouterr().out.startswith(said)
-
-
-def test_the_return_of_one_player(app, played, capsys):
-    row = played("corridor", "--games", "4", "--simulations", "0")
-    assert row["return_mean"] == 1 and row["length_mean"] == 4 and row["episodes"] == 4
-    assert "opponent" not in row and row["env"] == "corridor"
-    run(app, ["eval", "corridor", "--games", "4", "--simulations", "0"])
-    assert "): return 1 ± 0 (standard error) in 4 episodes of 4.0" in capsys.readouterr().out
+    return said
 
 
 @pytest.fixture
-def asked(app, monkeypatch, capsys):
-    """`asked(APP, WORDS)`: the arguments of `measure`, which plays nothing, and what is printed."""
+def asked(said, monkeypatch):
+    """`asked(WORDS)`: environment, player, opponent and options of the games, of which none is
+    played, and what is printed."""
     given: list[Any] = []
     row = {"return_mean": 0.0, "return_se": 0.0, "episodes": 2, "length_mean": 0.0}
 
     def measure(*players, **options):
-        given.append((*players, options))
+        given[:] = *players, options
         return row
 
     monkeypatch.setattr("zero_train.app._eval.measure", measure)
-
-    def asked(app: App[Config], *words: str) -> Any:
-        run(app, ["eval", *words])
-        return *given[-1], capsys.readouterr().out
-
-    return asked
+    return lambda *words, **own: (said(*words, **own), *given)
 
 
-def test_both_players_have_as_many_simulations(app, asked):
-    env, player, other, options, out = asked(app, "nim", "--opponent", "other")
-    assert player.planner.num_simulations == other.planner.num_simulations == 8
-    assert "(nim, step 3, 8 simulations a move)" in out
-    assert env == Nim(15) and options["opening_plies"] == 2 and options["max_moves"] == 1000
-    _, player, other, _, _ = asked(app, "nim", "--opponent", "other", "--simulations", "5")
-    assert player.planner.num_simulations == other.planner.num_simulations == 5
-    *_, options, _ = asked(dataclasses.replace(app, opening_plies=6), "nim")
-    assert options["opening_plies"] == 6
+ALONE = "--simulations", "0", "--games", "20"
 
 
-def test_a_player_may_have_no_number_of_simulations(app, asked):
-    _, player, other, _, out = asked(app, "guesses", "--opponent", "nim")
-    assert player.planner.num_trees == 2 and other.planner.num_simulations == 8
-    assert "guesses (nim, step 3):" in out
-    _, _, other, _, _ = asked(app, "nim", "--opponent", "guesses", "--simulations", "5")
-    assert other.planner.num_trees == 2
+def test_the_score_of_a_player(said):
+    """Without a search two players repeat every game with the seats exchanged. From every opening a
+    perfect player wins one game of the two at least."""
+    row = lambda *words: json.loads(said(*words, "--json", *ALONE))
+    score = lambda one, other: row(one, "--opponent", other)["score"]
+    assert score("nim", "other") == 1 - score("other", "nim") != 0.5 == score("nim", "nim")
+    found = row("nim", "--opponent", "perfect")
+    assert found["score"] == (found["wins"] + found["draws"] / 2) / 20 <= 0.5
+    known = {"env": "nim", "step": 3, "simulations": 0, "opponent": "perfect", "games": 20}
+    assert list(found.items())[:5] == [*known.items()]
+    line = f"nim (nim, step 3, the network alone): {100 * found['score']:.1f} % against perfect (95"
+    assert said("nim", "--opponent", "perfect", *ALONE).startswith(line)
 
 
-def test_a_trained_opponent_plays_in_the_environment_of_the_player(app, asked):
+def test_the_return_of_one_player(said):
+    row = json.loads(said("corridor", "--json", *ALONE))
+    assert (row["env"], row["return_mean"], row["length_mean"]) == ("corridor", 1, 4)
+    assert "opponent" not in row
+    assert "): return 1 ± 0 (standard error) in 20 episodes of 4.0" in said("corridor", *ALONE)
+
+
+def test_both_players_have_as_many_simulations(asked):
+    """Where a planner has such a number."""
+    words = "nim", "--opponent", "other"
+    for number, given in ((8, ()), (5, ("--simulations", "5"))):
+        out, _, player, other, options = asked(*words, *given)
+        assert player.planner.num_simulations == other.planner.num_simulations == number
+        assert f"(nim, step 3, {number} simulations a move)" in out
+        assert options["max_moves"] == 1000 and options["opening_plies"] == 2
+    out, _, player, other, options = asked("guesses", "--opponent", "nim", opening_plies=6)
+    assert (player.planner.num_trees, other.planner.num_simulations) == (2, 8)
+    assert "(nim, step 3):" in out and options["opening_plies"] == 6
+    assert asked("nim", "--opponent", "guesses")[3].planner.num_trees == 2
+
+
+def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
     """Which another run may have made by another engine, with other states."""
 
     class Engine(Nim):
@@ -151,7 +140,7 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(app, asked):
         loop = build(config)
         return loop if config.seed else dataclasses.replace(loop, env=Engine(15))
 
-    env, _, other, _, _ = asked(dataclasses.replace(app, build=own), "nim", "--opponent", "other")
+    _, env, _, other, _ = asked("nim", "--opponent", "other", build=own)
     assert type(env) is type(other.model.env) is Engine
 
 
@@ -161,8 +150,8 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(app, asked):
         (["nim", "--games", "7"], "--games 7 was given; give an even number."),
         (
             ["nim", "--opponent", "edax"],
-            "--opponent edax is unknown; give random, perfect, corridor, guesses, nim, other, small, "
-            "pretrained, or another run or a file of a player of `nim`.",
+            "--opponent edax is unknown; give random, perfect, corridor, guesses, nim, other, "
+            "small, pretrained, or another run or a file of a player of `nim`.",
         ),
         (["nim", "--opponent", "corridor"], "--opponent corridor plays corridor, and not nim."),
         (
@@ -171,10 +160,9 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(app, asked):
         ),
         (["corridor", "--opponent", "perfect"], "corridor has one player; leave it out."),
         (["guesses", "--simulations", "4"], "player of guesses has no such number; leave it out."),
-        (["nowhere"], "nowhere holds no run"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_one_line(app, asked, words, message):
+def test_what_cannot_be_measured_is_refused_in_one_line(asked, words, message):
     with pytest.raises(UsageError) as caught:
-        asked(app, *words)
+        asked(*words)
     assert message in str(caught.value) and "\n" not in str(caught.value)
