@@ -13,7 +13,7 @@ import pytest
 
 from zero_envs.testing import Corridor, Nim
 from zero_search import Hindsight, TreeSearch
-from zero_train import EnvironmentModel, PolicyActor, RandomActor
+from zero_train import EnvironmentModel, PolicyActor
 from zero_train.app import AbstractConfig, App, run, save_player, Trained, UsageError
 
 from .nim_agent import nim_agent, nim_loop
@@ -48,7 +48,7 @@ def perfect(obs):
 def app(tmp_path_factory):
     """Players that have learned nothing, but for that of the corridor, which goes right."""
     folder = tmp_path_factory.mktemp("players")
-    opponents = {"random": lambda env: RandomActor(), "perfect": lambda env: PolicyActor(perfect)}
+    opponents = {"perfect": lambda env: PolicyActor(perfect)}
     app = App("nim", "Nim.", {"tiny": Config()}, build, players=folder, opponents=opponents)
     for name, config in {
         "nim": Config(),
@@ -158,8 +158,11 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
             ["nim", "--opponent", "small"],
             "plays a game with observations of [8], [3], and not a game with observations of [16],",
         ),
-        (["corridor", "--opponent", "perfect"], "corridor has one player; leave it out."),
-        (["guesses", "--simulations", "4"], "player of guesses has no such number; leave it out."),
+        (["corridor", "--opponent", "perfect"], "has one player; leave --opponent out."),
+        (
+            ["guesses", "--simulations", "4"],
+            "guesses has none to set; leave --simulations out.",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(asked, words, message):

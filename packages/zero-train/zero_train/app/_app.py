@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import jax
 from jaxtyping import PRNGKeyArray
 
-from .. import AbstractActor, data_mesh, Loop, RandomActor
+from .. import AbstractActor, data_mesh, Loop
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, OPENING_PLIES, RunFiles
@@ -89,8 +89,8 @@ class App(Generic[Config]):
         configuration has a field `env`, and otherwise this one.
     - `operands`: those of `train`, where the app's command line takes some before the flags.
     - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
-    - `opponents`: by name the players without training that `eval` knows in a game of two, each
-        made for an environment.
+    - `opponents`: by name the players without training that `eval` knows beside `random`, each made
+        for an environment.
     - `opening_plies`: the random moves at the start of each game of two of `eval`.
     """
 
@@ -107,7 +107,7 @@ class App(Generic[Config]):
     operands: str = ""
     num_steps: Callable[[Config], int] = operator.attrgetter("steps")
     opponents: Mapping[str, Callable[[Any], AbstractActor]] = dataclasses.field(
-        default_factory=lambda: {"random": lambda env: RandomActor()}
+        default_factory=dict
     )
     opening_plies: int = OPENING_PLIES
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 
-from .. import AbstractActor
+from .. import AbstractActor, RandomActor
 from ._app import App, Trained
 from ._config import Bounds
 from ._errors import UsageError
@@ -20,8 +20,8 @@ class Eval(AbstractPlayerCommand):
     """Play games and print the score (games of two players) or the mean return (others)."""
 
     opponent: str = "random"
-    """random, another fixed player of the app (an unknown name is answered with all), or a trained
-    player of the same game: another run, a file or pretrained."""
+    """random, another fixed player that the app knows (it lists them where the name is unknown), or
+    a trained player of the same game: another run, a file or pretrained."""
     games: int = 200
     """An even number, because each opening of random moves is played from both seats."""
     simulations: int | None = None
@@ -38,20 +38,19 @@ class Eval(AbstractPlayerCommand):
         if self.games % 2:
             raise UsageError(f"--games {self.games} was given; give an even number.")
         trained = self.load(app)
-        number = _simulations(trained.player)
-        if self.simulations is not None:
-            if number is None:
-                raise UsageError(
-                    f"--simulations {self.simulations} was given, and the player of {self.run} "
-                    "has no such number; leave it out."
-                )
-            number = self.simulations
+        number, own = self.simulations, _simulations(trained.player)
+        if number is not None and own is None:
+            raise UsageError(
+                f"--simulations {number} was given, and the player of {self.run} has none to "
+                "set; leave --simulations out."
+            )
+        number = own if number is None else number
         env, name = trained.loop.env, getattr(trained.config, "env", None)
         players = num_players(env)
         if players == 1 and self.opponent != "random":
             raise UsageError(
                 f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
-                "leave it out."
+                "leave --opponent out."
             )
         row = measure(
             env,
@@ -66,8 +65,8 @@ class Eval(AbstractPlayerCommand):
         if self.json:
             opponent = self.opponent if players == 2 else None
             known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
-            known = {what: value for what, value in known.items() if value is not None}
-            print(json_text.dumps(known | row))
+            row = {what: value for what, value in (known | row).items() if value is not None}
+            print(json_text.dumps(row))
             return
         search = f"{number} simulations a move" if number else "the network alone"
         about = name, f"step {trained.step}", None if number is None else search
@@ -78,10 +77,11 @@ class Eval(AbstractPlayerCommand):
     ) -> AbstractActor:
         """The other player, which plays in the environment of this one."""
         env, name = trained.loop.env, self.opponent
-        if name in app.opponents:
-            return app.opponents[name](env)
+        fixed = {"random": lambda env: RandomActor(), **app.opponents}
+        if name in fixed:
+            return fixed[name](env)
         if not has_player(app, name):
-            known = [*app.opponents, *player_names(app), *([PRETRAINED] if app.players else [])]
+            known = [*fixed, *player_names(app), *([PRETRAINED] if app.players else [])]
             raise UsageError(
                 f"--opponent {name} is unknown; give {', '.join(dict.fromkeys(known))}, or another "
                 f"run or a file of a player of `{app.name}`."
