@@ -248,8 +248,8 @@ function build() {
   $("seed-label").hidden = !about.chance;
   $("flag").hidden = about.style !== "mines";
   $("by-name").hidden = about.style !== "picture" && !about.twoStep;
-  $("text-note").textContent = about.sgf
-    ? "This game in SGF. Keep the text, or put another here, in SGF or as moves, and load it."
+  $("text-note").textContent = about.notation
+    ? `This game in ${about.notation}. Keep the text, or put another here, in ${about.notation} or as moves, and load it.`
     : "The moves of this game. Keep the line, or put another here and load it.";
   const columnsOf = about.alone ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
   $("columns").replaceChildren(...columnsOf.map((name) => make("th", name)));
@@ -444,7 +444,7 @@ $("file").addEventListener("change", async () => {
 $("save").addEventListener("click", () => {
   const link = make("a");
   link.href = URL.createObjectURL(new Blob([`${shown.text}\n`], { type: "text/plain" }));
-  link.download = `game.${about.sgf ? "sgf" : "txt"}`;
+  link.download = `game.${(about.notation ?? "txt").toLowerCase()}`;
   link.click();
   URL.revokeObjectURL(link.href);
 });
