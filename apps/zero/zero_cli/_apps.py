@@ -40,8 +40,7 @@ from ._worlds import build_world, OWN_APPS, TRAINED
 def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """The network without a search: against random moves, or alone."""
     players = build_world(config.env).players
-    limits = {"games": config.games, "max_moves": config.max_moves}
-    return network_alone(config, loop, files, players=players, **limits)
+    return network_alone(config, loop, files, players=players, games=config.games)
 
 
 #: Any game by tree search. `zero train` gives it the presets of the environment.

@@ -17,7 +17,7 @@ from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINE
 
 @dataclasses.dataclass(frozen=True)
 class Eval(AbstractPlayerCommand):
-    """Play games and print the score (games of two players) or the mean return (others)."""
+    """Measure a trained player: its score in games of two, its mean return in others."""
 
     opponent: str = "random"
     """random, another fixed player that the app knows (it lists them where the name is unknown), or

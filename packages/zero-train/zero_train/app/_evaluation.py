@@ -27,7 +27,7 @@ from ._config import AbstractConfig
 
 #: Uniformly random moves at the start of a match, so that two fixed players play many games.
 OPENING_PLIES = 2
-#: Moves after which a game is broken off.
+#: Moves after which a game is broken off, where the configuration has no `max_moves`.
 MOST_MOVES = 1000
 
 
@@ -89,7 +89,6 @@ def network_alone(
     *,
     players: int | None = None,
     games: int = 200,
-    max_moves: int = MOST_MOVES,
 ) -> Evaluate:
     """The `evaluation` of an app whose agent searches a tree: the strength of its network without a
     search, see [`zero_train.app.measure`][]. Every evaluation has the same openings and the same
@@ -107,7 +106,7 @@ def network_alone(
             actor,
             players=players,
             games=games,
-            max_moves=max_moves,
+            max_moves=getattr(config, "max_moves", MOST_MOVES),
             key=key,
             mesh=loop.mesh,
         )
