@@ -330,7 +330,7 @@ def test_other_ends(capsys):
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  eval [RUN]   measure a trained player: its score in games of two, its mean return in others",
+        "  eval [RUN]   measure a trained player: its score in games of two, else its mean return",
     ]
 
 

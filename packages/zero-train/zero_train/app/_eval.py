@@ -17,7 +17,7 @@ from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINE
 
 @dataclasses.dataclass(frozen=True)
 class Eval(AbstractPlayerCommand):
-    """Measure a trained player: its score in games of two, its mean return in others."""
+    """Measure a trained player: its score in games of two, else its mean return."""
 
     opponent: str = "random"
     """random, another fixed player that the app knows (it lists them where the name is unknown), or
