@@ -1,5 +1,6 @@
 """The page on apps: its program trains, resumes, and refuses in one line."""
 
+import json
 import re
 import runpy
 import sys
@@ -36,6 +37,10 @@ def test_the_program_of_the_page(nim, tmp_path, capsys):
     nim("train", "--preset", "tiny", "--out", folder, "--resume")
     assert [row["step"] for row in read_lines(folder / "metrics.jsonl")] == [1, 2, 3, 4]
     assert [row["step"] for row in read_lines(folder / "evaluations.jsonl")] == [2, 4]
+    capsys.readouterr()
+    nim("eval", folder, "--games", 4, "--json")
+    row = json.loads(capsys.readouterr().out)
+    assert (row["step"], row["simulations"], row["games"], row["opponent"]) == (4, 64, 4, "random")
     with pytest.raises(SystemExit):
         nim("train", "--learning-rate", "2")
     assert capsys.readouterr().err == "nim: --learning-rate 2.0 was given; give 0 to 1.\n"

@@ -6,6 +6,7 @@ import pytest
 
 from zero_othello.__main__ import main
 from zero_othello._app import APP
+from zero_train.app import COMMANDS
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def othello(run_main):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve, watch,"),
+        (["trian"], "no command is called 'trian'; choose one of train, play, serve, watch, gtp,"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),
@@ -73,32 +74,13 @@ def test_resuming_needs_the_same_configuration(othello, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text()) == config
 
 
-def test_unknown_opponents_are_refused(othello, tiny_run):
-    code, _, err = othello("eval", tiny_run, "--opponent", "edax")
-    assert code == 2 and "--opponent edax is unknown" in err and "positional" in err
-
-
-def test_eval_prints_one_json_line(othello, tiny_run):
-    code, out, _ = othello(
-        "eval", tiny_run, "--opponent", "random", "--games", 4, "--simulations", 0, "--json"
-    )
-    assert code == 0 and out.count("\n") == 1
+def test_a_player_is_measured_against_a_fixed_one(othello, tiny_run):
+    words = "eval", tiny_run, "--games", 4, "--simulations", 0, "--json", "--opponent"
+    code, out, _ = othello(*words, "positional")
     row = json.loads(out)
-    assert list(row) == [
-        "opponent",
-        "games",
-        "wins",
-        "draws",
-        "losses",
-        "unfinished",
-        "score",
-        "score_low",
-        "score_high",
-        "mean_length",
-        "simulations",
-    ]
-    assert row["games"] == 4 == row["wins"] + row["draws"] + row["losses"]
-    assert row["score"] == (row["wins"] + row["draws"] / 2) / 4
+    assert code == 0 and (row["opponent"], row["games"], row["step"]) == ("positional", 4, 24)
+    code, _, err = othello(*words, "edax")
+    assert code == 2 and "give random, greedy, positional, uct, pretrained, or another run" in err
 
 
 def test_help_lists_every_hyperparameter(othello):
@@ -120,4 +102,4 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
 
 @pytest.mark.parametrize("command", ["eval", "play", "gtp"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, othello, command):
-    check_every_number(othello, command, APP.commands[command])
+    check_every_number(othello, command, {**APP.commands, **COMMANDS}[command])

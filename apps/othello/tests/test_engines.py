@@ -8,8 +8,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_othello._engines import opponent, OPPONENTS, SQUARE_WEIGHTS
-from zero_train import match, PlanningActor
+from zero_othello._engines import OPPONENTS, SQUARE_WEIGHTS, uct
+from zero_train import match, RandomActor
 
 from .helpers import othello, parse, WIPE_OUT
 from .oracle import Game, PASS, random_game
@@ -63,7 +63,7 @@ def test_the_table():
 @pytest.mark.parametrize("name", ["greedy", "positional"])
 def test_one_ply_engines_choose_what_the_rules_say_is_best(positions, name):
     states, games = positions
-    played = np.asarray(choices(opponent(name, othello()), states, jr.key(2)))
+    played = np.asarray(choices(OPPONENTS[name](othello()), states, jr.key(2)))
     for action, game in zip(played, games, strict=True):
         if game.over:
             continue
@@ -79,7 +79,7 @@ def test_ties_are_broken_evenly(positions):
     # All four first moves flip one disc.
     states, _ = positions
     first = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), states)
-    actor = opponent("greedy", othello())
+    actor = OPPONENTS["greedy"](othello())
     moves, counts = np.unique(choices(actor, first, jr.key(3)), return_counts=True)
     assert list(moves) == Game().legal()
     # 256 draws, 64 expected each, standard deviation 7.
@@ -88,9 +88,7 @@ def test_ties_are_broken_evenly(positions):
 
 @pytest.fixture(scope="module")
 def predict():
-    actor = opponent("uct", othello())
-    assert isinstance(actor, PlanningActor)
-    model: Any = actor.model
+    model: Any = uct(othello()).model
     return eqx.filter_jit(
         lambda state, key: model.predict(state, key=jr.split(key, NUM_PLIES * len(GAMES)))
     )
@@ -142,17 +140,10 @@ def test_playouts_are_uniformly_random(positions, predict):
     assert float(np.mean(values)) == pytest.approx(expected(games[index]), abs=4 * error)
 
 
-def test_opponents_are_named():
-    assert OPPONENTS == ("random", "greedy", "positional", "uct")
-    with pytest.raises(ValueError, match='"edax" is unknown: choose one of random, greedy'):
-        opponent("edax", othello())
-
-
 def test_a_little_uct_beats_random():
     env = othello()
-    uct = opponent("uct", env, num_playouts=16)
     games = match(
-        env, uct, opponent("random", env), num_games=16, max_steps=130, opening_plies=6,
+        env, uct(env, num_playouts=16), RandomActor(), num_games=16, max_steps=130, opening_plies=6,
         key=jr.key(6),
     ).summary()  # fmt: skip
     assert games.unfinished == 0 and games.score > 0.6
@@ -163,7 +154,7 @@ def test_a_little_uct_beats_random():
 def test_uct_is_what_it_must_be(name, score):
     env = othello()
     games = match(
-        env, opponent("uct", env), opponent(name, env), num_games=200, max_steps=130,
+        env, uct(env), OPPONENTS[name](env), num_games=200, max_steps=130,
         opening_plies=6, key=jr.key(7),
     ).summary()  # fmt: skip
     assert games.score >= score

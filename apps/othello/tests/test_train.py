@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +14,6 @@ import pytest
 
 from zero_othello.__main__ import main
 from zero_othello._app import APP
-from zero_othello._eval import Eval
 from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import Launch, load, Options, train, View
 
@@ -104,10 +102,7 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     shutil.copytree(tiny_run / "parameters", tmp_path / "parameters")
     before = load(APP, tmp_path)
     assert before.config == dataclasses.replace(small_config, env_engine="pgx")
-    env: Any = before.loop.env
-    other: Any = Eval(str(tmp_path), opponent=str(tiny_run))._opponent(APP, env, 2)
-    assert other.model.env == env and other.planner.num_simulations == 2
-    words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 0, "--json"]
+    words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 2, "--json"]
     code, out, _ = run_main(main, "othello")(*words)
     assert code == 0 and json.loads(out.splitlines()[-1])["games"] == 2
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):

@@ -6,9 +6,9 @@ from zero_train.app import App, expects_accelerator, load, player_file, Trained
 
 from ._build import build_loop
 from ._config import Config, PRESETS
-from ._eval import Eval
+from ._engines import OPPONENTS
 from ._gtp import Gtp
-from ._ladder import evaluation
+from ._ladder import evaluation, OPENING_PLIES
 from ._play import Play
 from ._report import page
 from ._serve import Serve
@@ -24,8 +24,10 @@ APP = App(
     page=page,
     episode=episode,
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "play": Play, "serve": Serve, "watch": Watch, "gtp": Gtp},
+    commands={"play": Play, "serve": Serve, "watch": Watch, "gtp": Gtp},
     preset="standard" if expects_accelerator() else "quick",
+    opponents=OPPONENTS,
+    opening_plies=OPENING_PLIES,
 )
 
 

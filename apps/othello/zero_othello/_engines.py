@@ -1,6 +1,7 @@
 """Opponents without training, for measuring a trained player."""
 
-from typing import Any, get_args, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,6 @@ from zero_train import AbstractActor, EnvironmentModel, indifferent, PlanningAct
 
 from ._config import LONGEST_GAME
 
-
-Opponent = Literal["random", "greedy", "positional", "uct"]
-
-#: The names of the opponents.
-OPPONENTS: tuple[Opponent, ...] = get_args(Opponent)
 
 _QUADRANT = np.array(
     [
@@ -36,35 +32,6 @@ _QUADRANT = np.array(
 SQUARE_WEIGHTS = np.block(
     [[_QUADRANT, _QUADRANT[:, ::-1]], [_QUADRANT[::-1], _QUADRANT[::-1, ::-1]]]
 )
-
-
-def opponent(
-    name: str, env: AbstractDiscreteEnvironment, *, num_playouts: int = 200
-) -> AbstractActor:
-    """The opponent of a name.
-
-    - `random`: plays a uniformly random legal move.
-    - `greedy`: plays the move that flips the most discs.
-    - `positional`: maximises the sum of `SQUARE_WEIGHTS` after one ply.
-    - `uct`: UCT (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", 2006) with c = sqrt(2)
-        for win rates and `num_playouts` uniformly random playouts per move. It plays the most
-        visited move, and keeps no tree between moves.
-
-    Ties are broken at random. `env` is Othello.
-
-    **Raises:** `ValueError` for an unknown name, with all names.
-    """
-    if name == "random":
-        return RandomActor()
-    if name == "greedy":
-        return SquareActor(env, np.ones((8, 8), np.int32))
-    if name == "positional":
-        return SquareActor(env, SQUARE_WEIGHTS)
-    if name == "uct":
-        rules = EnvironmentModel(env, indifferent)
-        model = PlayoutModel(rules, num_steps=LONGEST_GAME)
-        return PlanningActor(TreeSearch.uct(num_playouts), model)
-    raise ValueError(f'opponent "{name}" is unknown: choose one of {", ".join(OPPONENTS)}')
 
 
 class SquareActor(AbstractActor[None]):
@@ -116,3 +83,22 @@ def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array
     legal = jax.vmap(env.observe)(state).legal
     assert legal is not None  # the actions are discrete
     return legal
+
+
+def uct(env: AbstractDiscreteEnvironment, *, num_playouts: int = 200) -> PlanningActor:
+    """UCT (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", 2006) with c = sqrt(2) for
+    win rates and `num_playouts` uniformly random playouts per move. It plays the most visited move,
+    and keeps no tree between moves."""
+    model = PlayoutModel(EnvironmentModel(env, indifferent), num_steps=LONGEST_GAME)
+    return PlanningActor(TreeSearch.uct(num_playouts), model)
+
+
+#: The opponents of an Othello by name: a uniformly random legal move, the one that flips the most
+#: discs, the one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct`. Ties are broken
+#: at random.
+OPPONENTS: Mapping[str, Callable[[AbstractDiscreteEnvironment], AbstractActor]] = {
+    "random": lambda env: RandomActor(),
+    "greedy": lambda env: SquareActor(env, np.ones((8, 8), np.int32)),
+    "positional": lambda env: SquareActor(env, SQUARE_WEIGHTS),
+    "uct": uct,
+}

@@ -19,7 +19,7 @@ from zero_train.app import (
 )
 
 from ._config import Config, LONGEST_GAME
-from ._engines import opponent
+from ._engines import OPPONENTS
 
 
 #: The number of uniformly random plies at the start of a game. Each opening is played with both
@@ -70,7 +70,7 @@ class Ladder:
         """Plays the matches of the player of `step` and returns their new rows."""
         actor = self._actor(player)
         opponents: list[tuple[str, AbstractActor]] = [
-            (name, opponent(name, self._env)) for name in BASELINES
+            (name, OPPONENTS[name](self._env)) for name in BASELINES
         ]
         past = dict.fromkeys(s for s in (*self._steps[-1:], self._best) if s is not None)
         opponents += [(player_name(s), self._actor(self._load(s))) for s in past]

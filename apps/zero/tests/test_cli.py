@@ -11,15 +11,15 @@ from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world, OWN_APPS
-from zero_train.app import player_file, player_names, PRETRAINED, UsageError
+from zero_train.app import COMMANDS, player_file, player_names, PRETRAINED, UsageError
 
 
 @pytest.mark.parametrize(
     "name, commands",
     [
-        ("pgx/tic_tac_toe", "eval play serve watch list"),
-        ("pgx/go_9x9", "eval play serve gtp watch list"),
-        ("2048", "eval watch list"),
+        ("pgx/tic_tac_toe", "play serve watch list"),
+        ("pgx/go_9x9", "play serve gtp watch list"),
+        ("2048", "watch list"),
     ],
 )
 def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, commands):
@@ -33,7 +33,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, play, serve,"),
+        (["trian"], "no command is called 'trian'; choose one of train, play, serve, gtp,"),
         (["train"], "needs the name of an environment first, such as pgx/connect_four;"),
         (["train", "--envs", "8"], "needs the name of an environment"),
         (["train", "connect_four"], "no such environment. Did you mean pgx/connect_four? Allowed:"),
@@ -183,13 +183,13 @@ def test_every_field_is_bounded(check_every_field):
 def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     for field in ("games", "simulations", "seed"):
-        if field in {x.name for x in dataclasses.fields(APP.commands[command])}:
+        if field in {x.name for x in dataclasses.fields({**APP.commands, **COMMANDS}[command])}:
             for value in (10**20, -1):
                 code, out, err = zero(command, tiny_run, f"--{field}={value}")
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
 
 
-@pytest.mark.parametrize("command", ["train", *APP.commands, "report"])
+@pytest.mark.parametrize("command", ["train", *APP.commands, *COMMANDS])
 def test_every_command_has_help(zero, command):
     code, out, err = zero(command, "--help")
     assert (code, err) == (0, "") and f"zero {command}" in out
@@ -234,23 +234,23 @@ def test_the_list_says_who_can_play(zero):
                 "18 numbers: [3, 3, 2]",
                 "9",
                 "alphazero; symm",
-                "train, eval, play, serve, watch,",
+                "train, play, serve, watch, list, eval,",
             ],
         ),
         (
             "2048",
             "2048",
-            ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo", "train, eval, watch, "],
+            ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo", "train, watch, list, eval,"],
         ),
         (
             "pendulum",
             "pendulum",
-            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, eval, watch"],
+            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, watch, list, eval"],
         ),
         (
             "zero_envs.testing:Nim",
             "zero_envs.testing:Nim",
-            ["2", "8 numbers", "3", "alphazero", "train, eval, play, watch"],
+            ["2", "8 numbers", "3", "alphazero", "train, play, watch, list, eval"],
         ),
     ],
 )

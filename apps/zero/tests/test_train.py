@@ -49,27 +49,10 @@ def test_eval_prints_one_json_line(zero, tiny_run):
     row = json.loads(out)
     assert row["env"] == "pgx/tic_tac_toe" and row["opponent"] == "random"
     assert row["score"] == (row["wins"] + row["draws"] / 2) / 4 and row["step"] == 4
-
-
-def test_a_run_against_its_copy_scores_half(zero, tiny_run, tmp_path, monkeypatch):
-    """Deterministic players repeat every opening with the seats exchanged. The second player is
-    that of the second folder."""
-    from zero_cli import _eval
-
-    loaded = []
-
-    def noted(self, app, name=None):
-        loaded.append(str(name or self.run))
-        return load(app, name or self.run)
-
-    monkeypatch.setattr(_eval.Eval, "load", noted)
-    other = shutil.copytree(tiny_run, tmp_path / "copy")
-    code, out, _ = zero(
-        "eval", tiny_run, "--opponent", other, "--games", 8, "--simulations", 0, "--json"
-    )
-    row = json.loads(out)
-    assert code == 0 and row["score"] == 0.5 and row["wins"] == row["losses"]
-    assert loaded == [str(tiny_run), str(other)] and row["opponent"] == str(other)
+    code, _, err = zero("eval", tiny_run, "--opponent", "othello")
+    assert code == 2 and "give random, pgx/connect_four, pretrained, or another run or a" in err
+    code, _, err = zero("eval", tiny_run, "--opponent", "pgx/connect_four")
+    assert code == 2 and "plays pgx/connect_four, and not pgx/tic_tac_toe." in err
 
 
 def test_the_report_is_written_again(zero, tiny_run):

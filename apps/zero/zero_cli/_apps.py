@@ -29,7 +29,6 @@ from zero_train.app import (
 
 from ._build import build_loop
 from ._config import Config, presets
-from ._eval import Eval
 from ._gtp import Gtp
 from ._list import List
 from ._play import Play
@@ -41,8 +40,7 @@ from ._worlds import build_world, OWN_APPS, TRAINED
 def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """The network without a search: against random moves, or alone."""
     players = build_world(config.env).players
-    limits = {"games": config.games, "max_moves": config.max_moves}
-    return network_alone(config, loop, files, players=players, **limits)
+    return network_alone(config, loop, files, players=players, games=config.games)
 
 
 #: Any game by tree search. `zero train` gives it the presets of the environment.
@@ -54,7 +52,6 @@ APP = App(
     evaluation=_evaluation,
     episode=episode,
     commands={
-        "eval": Eval,
         "play": Play,
         "serve": Serve,
         "gtp": Gtp,

@@ -7,10 +7,6 @@ from typing import ClassVar, Literal
 from zero_train.app import AbstractTreeSearchConfig, Bounds, UsageError
 
 
-#: The allowed range of `--simulations`, inclusive; 0 is the network without a search.
-SIMULATIONS = (0, 10**6)
-
-
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""

@@ -125,19 +125,19 @@ def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys)
     """Of the commands those that take a run."""
     monkeypatch.setattr("zero_train.app._command.train", lambda *given: True)
 
-    class Eval(AbstractCommand):
-        """Measure it."""
+    class Show(AbstractCommand):
+        """Show it."""
 
         run: tyro.conf.Positional[str]
 
         def __call__(self, app):
             raise AssertionError
 
-    commands = {"eval": dataclasses.dataclass(frozen=True)(Eval), "come": AbstractCommand}
+    commands = {"show": dataclasses.dataclass(frozen=True)(Show), "come": AbstractCommand}
     app = dataclasses.replace(APP, commands=commands)
     run_command(app, ["train", "--out", str(tmp_path)])
     out = capsys.readouterr().out
-    assert out == f"The run is in {tmp_path}; with its player: app eval {tmp_path}\n"
+    assert out == f"The run is in {tmp_path}; with its player: app eval|show {tmp_path}\n"
 
 
 def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, monkeypatch):
@@ -323,16 +323,14 @@ def test_other_ends(capsys):
     with pytest.raises(SystemExit):
         run(None, "og")
     said = capsys.readouterr().err
-    assert (
-        said == "app: no command is called 'og'; choose one of train, go, come, compare, report, "
-        "export.\n"
-    )
+    commands = "train, go, come, eval, compare, report, export"
+    assert said == f"app: no command is called 'og'; choose one of {commands}.\n"
     run(None)
     assert capsys.readouterr().out.splitlines()[4:8] == [
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  compare RUNS put runs beside each other, printed and as a page",
+        "  eval [RUN]   measure a trained player: its score in games of two, else its mean return",
     ]
 
 

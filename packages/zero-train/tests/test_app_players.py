@@ -37,7 +37,6 @@ from zero_train._model import evaluate_batch
 from zero_train.app import (
     AbstractConfig,
     App,
-    has_player,
     load,
     load_config,
     main,
@@ -49,6 +48,7 @@ from zero_train.app import (
     UsageError,
     write_report,
 )
+from zero_train.app._players import has_player
 
 from .actor_critics import apart, assert_same, FEATURES, Moments, mpo, spo
 from .damages import flip

@@ -14,8 +14,8 @@ import pytest
 
 from zero_envs.testing import Nim
 from zero_train import CheckpointError, Checkpoints, RunError
-from zero_train.app import AbstractConfig, App, has_player, load, UsageError
-from zero_train.app._players import player_shapes
+from zero_train.app import AbstractConfig, App, load, UsageError
+from zero_train.app._players import has_player, player_shapes
 
 from .nim_agent import nim_agent, nim_loop
 

@@ -108,7 +108,6 @@ from ._play import (
 from ._players import (
     AbstractPlayerCommand as AbstractPlayerCommand,
     app_of_file as app_of_file,
-    has_player as has_player,
     load as load,
     player_file as player_file,
     player_names as player_names,

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from .. import AbstractActor, data_mesh, Loop
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
-from ._evaluation import Evaluate, network_alone, RunFiles
+from ._evaluation import Evaluate, network_alone, OPENING_PLIES, RunFiles
 from ._film import Frame
 from ._page import charts
 from ._report import Axis, page_of, StoredRun, write_page
@@ -82,13 +82,16 @@ class App(Generic[Config]):
     - `page`: the report's own figures and sections.
     - `episode`: `(trained, key)`, the pictures of an episode of a player, for the report; `None`
         where there are none.
-    - `commands`: others than `train` and those of every app, of which one may replace `compare`.
+    - `commands`: others than `train` and those of every app, of which they may replace some.
     - `preset`: the name of the default preset; by default the first.
     - `players`: a folder of trained players that come with the app, files that `apps/players.py`
         makes. The one that is meant by `pretrained` has the name of the environment, where the
         configuration has a field `env`, and otherwise this one.
     - `operands`: those of `train`, where the app's command line takes some before the flags.
     - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
+    - `opponents`: by name the players without training that `eval` knows beside `random`, each made
+        for an environment.
+    - `opening_plies`: the random moves at the start of each game of two of `eval`.
     """
 
     name: str
@@ -103,6 +106,10 @@ class App(Generic[Config]):
     players: pathlib.Path | None = None
     operands: str = ""
     num_steps: Callable[[Config], int] = operator.attrgetter("steps")
+    opponents: Mapping[str, Callable[[Any], AbstractActor]] = dataclasses.field(
+        default_factory=dict
+    )
+    opening_plies: int = OPENING_PLIES
 
     @property
     def config(self) -> type[Config]:

@@ -36,6 +36,7 @@ from ._background import busy
 from ._compare import Compare
 from ._config import Bounds, check_bounds, flag, stored_config
 from ._errors import UsageError, warn
+from ._eval import Eval
 from ._export import Export
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
@@ -121,8 +122,9 @@ class _Report(AbstractCommand):
         print(f"The report is {write_report(app, self.run, self.axis, films=played)}")
 
 
-#: The commands of every app. One that has a `compare` of its own keeps it.
+#: The commands of every app. One that has an `eval` or a `compare` of its own keeps it.
 COMMANDS: Mapping[str, type[AbstractCommand]] = {
+    "eval": Eval,
     "compare": Compare,
     "report": _Report,
     "export": Export,
@@ -288,10 +290,9 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             RunFolder.check(**folder_of(config, options))
         trained = train(app, config, options, preset)
     if trained and is_writer():
-        alone = [name for name, kind in app.commands.items() if _operands(app, kind) in _OF_A_RUN]
-        then = "|".join(alone)
-        said = f"; with its player: {app.name} {then} {options.out}" if then else ""
-        print(f"The run is in {options.out}{said}")
+        kinds = {"eval": Eval, **app.commands}
+        then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
+        print(f"The run is in {options.out}; with its player: {app.name} {then} {options.out}")
         if app.episode is not None:
             print(f"`{app.name} report {options.out}` adds episodes of its players to its report")
 

@@ -26,7 +26,9 @@ from ._config import AbstractConfig
 
 
 #: Uniformly random moves at the start of a match, so that two fixed players play many games.
-_OPENING_PLIES = 2
+OPENING_PLIES = 2
+#: Moves after which a game is broken off, where the configuration has no `max_moves`.
+MOST_MOVES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +89,6 @@ def network_alone(
     *,
     players: int | None = None,
     games: int = 200,
-    max_moves: int = 1000,
 ) -> Evaluate:
     """The `evaluation` of an app whose agent searches a tree: the strength of its network without a
     search, see [`zero_train.app.measure`][]. Every evaluation has the same openings and the same
@@ -105,7 +106,7 @@ def network_alone(
             actor,
             players=players,
             games=games,
-            max_moves=max_moves,
+            max_moves=getattr(config, "max_moves", MOST_MOVES),
             key=key,
             mesh=loop.mesh,
         )
@@ -136,7 +137,7 @@ def measure(
     games: int,
     max_moves: int,
     key: PRNGKeyArray,
-    opening_plies: int = _OPENING_PLIES,
+    opening_plies: int = OPENING_PLIES,
     mesh: Mesh | None = None,
 ) -> dict[str, Any]:
     """Plays games and sums them up in plain numbers: a score from 0 to 1 in games of two, a mean

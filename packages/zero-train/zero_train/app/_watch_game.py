@@ -13,15 +13,11 @@ from zero_envs import AbstractEnvironment
 
 from ._app import App, Trained
 from ._config import Bounds
-from ._evaluation import num_players
+from ._evaluation import MOST_MOVES, num_players
 from ._film import check_path, drawn, Frame, scalable
 from ._game import AbstractBoard, Game
 from ._game_command import AbstractGameCommand
 from ._watch import is_plain, screen
-
-
-#: Moves after which the pictures of a game stop.
-_MOST_MOVES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +27,7 @@ class AbstractWatch(AbstractGameCommand):
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
     """
 
-    max_moves: int = _MOST_MOVES
+    max_moves: int = MOST_MOVES
     """Moves after which it stops."""
     delay: float = 0.5
     """Seconds between two moves."""
@@ -102,5 +98,5 @@ def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) 
     [`zero_train.app.App`][] with a board."""
     env = trained.loop.env
     start = Game.start(env, trained.player, board, key=key)
-    for moment in _moments(env, start, _MOST_MOVES):
+    for moment in _moments(env, start, MOST_MOVES):
         yield moment.frame(env, 0.5)

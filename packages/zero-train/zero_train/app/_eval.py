@@ -1,0 +1,112 @@
+"""`eval`: plays games with a trained player, and prints the score or the return."""
+
+import dataclasses
+import json as json_text
+from typing import Any, ClassVar
+
+import jax
+import jax.random as jr
+
+from .. import AbstractActor, RandomActor
+from ._app import App, Trained
+from ._config import Bounds
+from ._errors import UsageError
+from ._evaluation import measure, MOST_MOVES, num_players, sentence, with_simulations
+from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractPlayerCommand):
+    """Measure a trained player: its score in games of two, else its mean return."""
+
+    opponent: str = "random"
+    """random, another fixed player that the app knows (it lists them where the name is unknown), or
+    a trained player of the same game: another run, a file or pretrained."""
+    games: int = 200
+    """An even number, because each opening of random moves is played from both seats."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration. A trained opponent has as many."""
+    seed: int = 0
+    """The seed of openings, chance and ties."""
+    json: bool = False
+    """Print one JSON line."""
+
+    bounds: ClassVar[Bounds] = {"games": (2, 10**8), "simulations": (0, 10**6 - 1)}
+
+    def __call__(self, app: App[Any]) -> None:
+        if self.games % 2:
+            raise UsageError(f"--games {self.games} was given; give an even number.")
+        trained = self.load(app)
+        number, own = self.simulations, _simulations(trained.player)
+        if number is not None and own is None:
+            raise UsageError(
+                f"--simulations {number} was given, and the player of {self.run} has none to "
+                "set; leave --simulations out."
+            )
+        number = own if number is None else number
+        env, name = trained.loop.env, getattr(trained.config, "env", None)
+        players = num_players(env)
+        if players == 1 and self.opponent != "random":
+            raise UsageError(
+                f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
+                "leave --opponent out."
+            )
+        row = measure(
+            env,
+            with_simulations(trained.player, number),
+            self._opponent(app, trained, number) if players == 2 else None,
+            players=players,
+            games=self.games,
+            max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
+            key=jr.key(self.seed),
+            opening_plies=app.opening_plies,
+        )
+        if self.json:
+            opponent = self.opponent if players == 2 else None
+            known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
+            row = {what: value for what, value in (known | row).items() if value is not None}
+            print(json_text.dumps(row))
+            return
+        search = f"{number} simulations a move" if number else "the network alone"
+        about = name, f"step {trained.step}", None if number is None else search
+        print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
+
+    def _opponent(
+        self, app: App[Any], trained: Trained[Any], simulations: int | None
+    ) -> AbstractActor:
+        """The other player, which plays in the environment of this one."""
+        env, name = trained.loop.env, self.opponent
+        fixed = {"random": lambda env: RandomActor(), **app.opponents}
+        if name in fixed:
+            return fixed[name](env)
+        if not has_player(app, name):
+            known = [*fixed, *player_names(app), *([PRETRAINED] if app.players else [])]
+            raise UsageError(
+                f"--opponent {name} is unknown; give {', '.join(dict.fromkeys(known))}, or another "
+                f"run or a file of a player of `{app.name}`."
+            )
+        other = self.load(app, name)
+        for theirs, ours in zip(_game(other), _game(trained), strict=True):
+            if theirs != ours:
+                raise UsageError(f"--opponent {name} plays {theirs}, and not {ours}.")
+        number = None if _simulations(other.player) is None else simulations
+        player: Any = with_simulations(other.player, number)
+        model: Any = getattr(player, "model", None)
+        if not hasattr(model, "env"):
+            return player
+        # Its run may have another engine of the game, but the states are those of this one.
+        return dataclasses.replace(player, model=dataclasses.replace(model, env=env))
+
+
+def _simulations(player: AbstractActor) -> int | None:
+    """The simulations per move of a player; `None` where its planner has no such number."""
+    return getattr(getattr(player, "planner", None), "num_simulations", None)
+
+
+def _game(trained: Trained[Any]) -> tuple[str, str]:
+    """What a player plays, as far as another of the app may play something else."""
+    env = trained.loop.env
+    seen = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
+    shapes = ", ".join(str([*x.shape]) for x in jax.tree.leaves(seen))
+    return getattr(trained.config, "env", ""), f"a game with observations of {shapes}"
