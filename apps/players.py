@@ -2,7 +2,7 @@
 
 NAME is a line of the table below, and RUN the folder of a run of it: the table has the command that
 trains the next one, `uv run zero train ... --out runs/NAME` from a clean checkout. Of the present
-players that of othello alone was trained by it; docs/players.md has what trained the others. The
+players those of minesweeper and monsters were trained for less, see docs/players.md. The
 player is rounded to 16 bits and written into the source of its app, with its configuration, the
 command and the commit of its run, and its strength: what each of the commands of `eval` prints
 about it. What they print of the run itself, without rounding, is kept beside it.
