@@ -37,7 +37,12 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     ),
     "minesweeper": ("minesweeper", "pretrained", "train minesweeper", ["--boards 200"]),
     "monsters": ("monsters", "pretrained", "train monsters", ["--rollouts 500"]),
-    "cartpole": ("spo", "cartpole", "train cartpole", ["--episodes 128"]),
+    "cartpole": (
+        "spo",
+        "cartpole",
+        "train cartpole --steps 10240 --evaluate-every 20",
+        ["--episodes 128"],
+    ),
     "pendulum": ("spo", "pendulum", "train pendulum", ["--episodes 128"]),
 }
 

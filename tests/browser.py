@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from playwright.sync_api import Browser, Error, expect, Page, sync_playwright
+from playwright.sync_api import Browser, Error, expect, Page, Request, Route, sync_playwright
 
 import zero_minesweeper._serve as minesweeper
 from zero_cli._serve import page_of
@@ -28,7 +28,7 @@ from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
 from zero_train.app import drawn, Frame, Page as Shown, Question, Service
 from zero_train.app._film import save_film
-from zero_train.app._serve._http import address, application, run
+from zero_train.app._serve._http import addresses, application, server
 
 
 SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}
@@ -59,9 +59,12 @@ def served(services: list[Service]) -> Iterator[str]:
             service.answer(Question(think=True, simulations=simulations))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        served = application(services, "127.0.0.1", port, TOKEN)
-        threading.Thread(target=run, args=(served, listening), daemon=True).start()
-        yield address("127.0.0.1", port, TOKEN)
+        serving = server(application(services, "127.0.0.1", port, TOKEN))
+        thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
+        thread.start()
+        yield addresses("127.0.0.1", port, TOKEN)[0]
+        serving.should_exit = True
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -76,9 +79,9 @@ def opened(browser: Browser, url: str, size: str, scheme: str) -> Iterator[Page]
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     page.goto(url)
+    expect(page.locator("#status")).to_contain_text("Your move")
     if page.locator("#strength").is_visible():
         page.select_option("#strength", "0")
-    expect(page.locator("#status")).to_contain_text("Your move")
     yield page
     # What is refused, and searches that have to wait, are errors to the browser alone.
     assert [
@@ -132,7 +135,17 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     # Every position gets its value, also those that nobody looked at.
     points = page.locator("#curve polyline")
     expect(points).to_have_attribute("points", _of(number + 1))
+    check_the_curve(page, number)
 
+    for _ in range(2):  # the second one begins anew what nobody has played
+        page.keyboard.press("n")
+        expect(page.locator("#status")).to_contain_text(
+            "Undo brings the one before back. Your move"
+        )
+        expect(page.locator("#moves li")).to_have_count(0)
+    page.keyboard.press("u")
+    expect(page.locator("#status")).to_contain_text("The game before is back. The game is over")
+    expect(page.locator("#text")).to_have_value(text)
     page.keyboard.press("n")
     expect(page.locator("#moves li")).to_have_count(0)
     page.locator("#text").fill(text)
@@ -147,9 +160,9 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     expect(page.locator("#status")).to_contain_text("Taken back")
     expect(page.locator("#moves li")).not_to_have_count(number)
     page.locator("#file").set_input_files(file)
-    expect(page.locator("#moves li")).to_have_count(number)
+    expect(page.locator("#text")).to_have_value(text)
     page.locator("#undo").click()
-    expect(page.locator("#moves li")).not_to_have_count(number)
+    expect(page.locator("#text")).not_to_have_value(text)
 
     before = page.locator("#text").input_value()
     page.locator("#text").fill("nonsense")
@@ -159,6 +172,62 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     page.locator("#analysis").check()
     expect(page.locator("#candidates tr").first).to_be_visible()
     expect(page.locator("#text")).to_have_value(before)
+    check_a_busy_server(page)
+    last = page.locator("#moves li").last.inner_text().split()[1]
+    said = re.compile(rf"^After {last}: \S+ to move, winning chance \d+\xa0%\.$")
+    expect(page.get_by_role("status").filter(has_text=said)).to_have_count(1)
+    wins = page.locator(".cell[aria-label*='legal'][aria-label*='% of the search, winning chance']")
+    expect(wins.or_(page.locator("#others button")).first).to_be_attached()
+
+
+def check_the_curve(page: Page, number: int) -> None:
+    """After another strength was chosen, its values and blunders are those of that strength."""
+    asked: list[Request] = []
+    keep = lambda request: asked.append(request)
+    page.on("requestfinished", keep)
+    page.select_option("#strength", "16")
+    points = page.locator("#curve polyline")
+    expect(points).not_to_have_attribute("points", _of(number + 1))
+    expect(points).to_have_attribute("points", _of(number + 1))
+    chances: dict[int, float] = {}
+    first: dict[int, bool] = {}
+    for request in asked:
+        question, response = request.post_data_json, request.response()
+        assert question and question["simulations"] == 16
+        if response and response.ok and (thought := response.json()["thought"]):
+            mine, ply = (thought["value"] + 1) / 2, len(question["moves"])
+            first[ply] = response.json()["side"] == 0
+            chances[ply] = mine if first[ply] else 1 - mine
+    page.remove_listener("requestfinished", keep)
+    drawn = str(points.get_attribute("points")).split()
+    assert sorted(chances) == list(range(number))
+    for ply, share in chances.items():
+        assert abs(float(drawn[ply].split(",")[1]) - (116 - 102 * share)) < 1e-6
+    chances[number] = (116 - float(drawn[number].split(",")[1])) / 102  # of how the game ended
+    change = [chances[ply + 1] - chances[ply] for ply in range(number)]
+    bad = [ply for ply in range(number) if (-change[ply] if first[ply] else change[ply]) >= 0.2]
+    marked = page.locator("#moves li").evaluate_all("all => all.map(e => e.matches('.blunder'))")
+    assert bad == [ply for ply in range(number) if marked[ply]] != []
+    assert page.locator("#curve .blunder").count() == len(bad)
+    page.select_option("#strength", "0")
+
+
+def check_a_busy_server(page: Page) -> None:
+    """The page says that it has to wait, goes on asking, and says when it is the person's turn."""
+
+    def search(route: Route) -> None:
+        question = route.request.post_data_json
+        if question and question["think"]:
+            route.fulfill(status=503, json={"error": "busy"})
+        else:
+            route.continue_()
+
+    page.route("**/position", search)
+    page.select_option("#strength", "64")
+    expect(page.locator("#status")).to_have_text("Your move.")
+    expect(page.locator("#status")).to_contain_text("The server is busy")
+    page.unroute("**/position")
+    expect(page.locator("#status")).to_have_text("Your move.")
 
 
 def _of(points: int) -> re.Pattern[str]:

@@ -86,7 +86,9 @@ def test_particles_plan_with_a_categorical_for_each_component(
 
 def test_tree_search_wants_one_integer(env: FactoredJumanjiEnvironment, model: PolicyModel):
     """Each refusal says what to use instead."""
-    with pytest.raises(ValueError, match="8100 joint actions.*construct FactoredJumanjiEnvironment"):
+    with pytest.raises(
+        ValueError, match="8100 joint actions.*construct FactoredJumanjiEnvironment"
+    ):
         JumanjiEnvironment("FlatPack-v0")
     with pytest.raises(ValueError, match="FactoredJumanji.*one integer each.*over a PolicyModel"):
         EnvironmentModel(env, model.evaluate)

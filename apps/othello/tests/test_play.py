@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Board, Colour, draw, position_of
+from zero_othello._board import Colour, draw, position_of
 from zero_train import PolicyActor
 from zero_train.app import Game as Played, Session
 from zero_train.app._record import read_record
@@ -209,7 +209,7 @@ def test_a_game_is_saved_and_reviewed(tmp_path):
     # What the session has written itself it may write again.
     text, *_ = run(f"save {path}", "d3", f"save {path}", "review", *refused, "save")
     played = ["d3", name(replies(text)[0]).lower()]
-    moves, _ = read_record(Board(), path.read_text())
+    moves, _ = read_record(new_game(), path.read_text())
     assert moves == played and text.count(f"The game is in {path}.") == 2
     assert f"{tmp_path} is a folder; give the name of a file." in text
     assert "\n. is a folder; give the name of a file." in text

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int8
 from rich.text import Text
 
-from zero_train.app import AbstractBoard, Game, Stones
+from zero_train.app import AbstractBoard, Game, Sgf
 
 
 SIZE = 8
@@ -127,7 +127,7 @@ class Board(AbstractBoard):
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
-    stones = Stones(SIZE, {"GM": "2"}, score)
+    record = Sgf(SIZE, {"GM": "2"}, score)
 
     def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from zero_train.app import AbstractBoard, Game, Stones
+from zero_train.app import AbstractBoard, Game, Sgf
 
+from ._pgn import Pgn
 from ._pieces import PIECES
 from ._worlds import World
 
@@ -77,7 +78,9 @@ class Board(AbstractBoard):
         if self._go and self.shape is not None:
             komi = env.game._game.komi
             score = ft.partial(_area_score, komi=komi)
-            self.stones = Stones(self.shape[0], {"GM": "1", "KM": str(komi)}, score)
+            self.record = Sgf(self.shape[0], {"GM": "1", "KM": str(komi)}, score)
+        if world.name == "pgx/chess" and self.pieces is not None:
+            self.record = Pgn(self.pieces)
         # By whether whoever moves first makes them.
         self._names = {
             first: [self._named(action, first) for action in range(env.num_actions)]
@@ -133,7 +136,7 @@ class Board(AbstractBoard):
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:
-        if self.stones is not None and (score := self.stones.score(game)) != "0":
+        if isinstance(self.record, Sgf) and (score := self.record.score(game)) != "0":
             side = self.sides[0 if score[0] == "B" else 1]
             # Those of a game that was broken off do not say who has won.
             if (score[0] == "B") == (game.total > 0) and game.total != 0:

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib.metadata
 
-from zero_train.app import AbstractGameCommand, App, serve_gtp, Trained, UsageError
+from zero_train.app import AbstractGameCommand, App, serve_gtp, Sgf, Trained, UsageError
 
 from ._board import Board
 from ._config import Config
@@ -17,7 +17,7 @@ class Gtp(AbstractGameCommand):
     def board(self, trained: Trained[Config]) -> Board:
         world = world_of_two(trained.config.env, self.run)
         board = Board(world, self.folder / "play.svg")
-        if board.stones is None:
+        if not isinstance(board.record, Sgf):
             raise UsageError(
                 f"GTP is for Go and Othello; `zero play {self.run}` plays {world.name}."
             )

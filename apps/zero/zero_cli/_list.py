@@ -8,7 +8,7 @@ import jax
 import tyro
 
 from zero_envs import AbstractContinuousEnvironment, EnvironmentFacts, known_environments
-from zero_train.app import AbstractCommand, App, COMMANDS, UsageError
+from zero_train.app import AbstractCommand, App, COMMANDS, Sgf, UsageError
 
 from ._board import Board
 from ._serve import page_of
@@ -56,7 +56,7 @@ def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
     it can be drawn, and GTP where it is Go."""
     here, lacking = pathlib.Path(), {"play", "serve", "gtp"}
     if world.players == 2:
-        lacking = set() if Board(world, here).stones else {"gtp"}
+        lacking = set() if isinstance(Board(world, here).record, Sgf) else {"gtp"}
         try:
             page_of(world, here)
         except UsageError:

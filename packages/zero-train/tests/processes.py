@@ -133,6 +133,8 @@ def _fork() -> None:
             words, log, code, environment = json.loads(line)
             pid = os.fork()
             if pid == 0:
+                # Whoever starts the tests in the background has them ignore it.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 os.environ.update(environment)
                 sys.argv[:] = words
                 file = os.open(log, os.O_WRONLY | os.O_CREAT)

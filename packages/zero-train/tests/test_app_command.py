@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from typing import Any, ClassVar
@@ -283,6 +284,29 @@ def test_what_the_system_refuses_is_one_line(error, message, capsys):
     assert err.startswith(f"app: {message}")
 
 
+@pytest.mark.parametrize("heard, then", [(True, signal.SIG_DFL), (False, signal.SIG_IGN)])
+def test_an_interruption_before_a_run_hears_of_it_ends_the_process(
+    tmp_path, monkeypatch, heard, then
+):
+    """Unless whoever started the process had it ignored."""
+    seen = []
+
+    def build(config: Config) -> Loop:
+        seen.append(signal.getsignal(signal.SIGINT))
+        raise ValueError
+
+    monkeypatch.setattr("zero_train.app._command.start_jax", lambda launch: None)
+    before = signal.default_int_handler if heard else signal.SIG_IGN
+    was = signal.signal(signal.SIGINT, before)
+    try:
+        with pytest.raises(UsageError):
+            app = App("some", "Some.", {"default": Config()}, build)
+            run_command(app, ["train", f"--out={tmp_path / 'run'}"])
+        assert seen == [then] and signal.getsignal(signal.SIGINT) == before
+    finally:
+        signal.signal(signal.SIGINT, was)
+
+
 def test_what_fails_inside_jax_keeps_its_traceback():
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         run(jax.errors.JaxRuntimeError("INTERNAL: a defect"), "go", "--fast")
@@ -308,8 +332,7 @@ def test_other_ends(capsys):
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  compare RUNS put runs beside each other, printed and as a page: what differs in their "
-        "configuration, what they reached, and their curves",
+        "  compare RUNS put runs beside each other, printed and as a page",
     ]
 
 

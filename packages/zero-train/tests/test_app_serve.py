@@ -1,7 +1,9 @@
 """Games against a trained player over HTTP: what is answered, and what is refused."""
 
 import collections
+import contextlib
 import functools as ft
+import http.client
 import json
 import random
 import socket
@@ -23,7 +25,15 @@ from zero_train.app import (
     Service,
     UsageError,
 )
-from zero_train.app._serve._http import address, application, BURST, MAX_BODY, Rate
+from zero_train.app._serve._http import (
+    addresses,
+    application,
+    BURST,
+    MAX_BODY,
+    MAX_SAVED,
+    Rate,
+    server,
+)
 from zero_train.app._serve._service import MAX_MOVES
 
 
@@ -174,6 +184,8 @@ def test_what_is_no_question_is_refused(client):
     assert [status(x) for x in (b"", b"[]", b"7", b"\xff", b"[" * 9000, b"1" * 9000)] == [400] * 6
     assert status(b" " * (MAX_BODY + 1)) == 413
     assert status(b" " * 1000 for _ in range(1000)) == 413  # without a Content-Length
+    assert [status(x) for x in (b"[" * 30_000, b'{"a":' * 6000, b'{"seed":NaN}')] == [400] * 3
+    assert status(b'{"simulations": -Infinity}') == status(b'{"seed": %s}' % (b"9" * 5000)) == 400
     assert client.get("/api/0/position").status_code == 405
     assert client.get("/secrets").json() == {"error": "Not Found"}
 
@@ -183,7 +195,7 @@ def test_the_page_is_whole_and_loads_nothing_else(client):
     assert page.headers["content-type"].startswith("text/html")
     for name, kind in (
         ("page.css", "text/css"),
-        *((f"{part}.js", "text/javascript") for part in ("page", "api", "board", "draw")),
+        *((f"{part}.js", "text/javascript") for part in ("page", "api", "board", "draw", "mines")),
     ):
         found = client.get(f"/{name}")
         assert found.headers["content-type"].startswith(kind)
@@ -228,9 +240,76 @@ def test_a_token_is_demanded(service):
     assert "Bearer" in client.post("/api/0/position", json={}).headers["www-authenticate"]
     right = TestClient(application([service], "127.0.0.1", 8000, token="word"), URL)
     assert right.get("/api/games", headers=given("Bearer word")).status_code == 200
-    assert address("127.0.0.1", 80, None) == "http://127.0.0.1:80/"
-    assert address("::1", 8000, "word") == "http://[::1]:8000/#word"
-    assert address("0.0.0.0", 1, "w") == f"http://{socket.gethostname()}:1/#w"
+
+
+def test_the_names_of_the_machine_are_for_who_has_the_token(service, monkeypatch):
+    """That they lead to this machine, the network says."""
+    monkeypatch.setattr("socket.gethostname", lambda: "Table.example")
+
+    def status(bound, token, host):
+        client = TestClient(application([service], bound, 8124, token), URL)
+        answer = client.get("/", headers={"host": host})
+        return answer.status_code, answer.json()["error"] if answer.status_code == 400 else ""
+
+    for bound in ("0.0.0.0", "::"):
+        for name in ("table.example", "Table.local", "localhost", "10.0.0.7", "[fe80::7]"):
+            assert status(bound, "word", f"{name}:8124") == (200, "")
+        for name in ("stranger.example", "table.local.stranger.example", "stranger.local"):
+            refused, said = status(bound, "word", f"{name}:8124")
+            assert refused == 400 and said.startswith("the Host header is '")
+            assert said.endswith(
+                "give localhost:8124 or table.example:8124 or table.local:8124 or an IP address "
+                "of this machine and this port."
+            )
+        assert status(bound, None, "table.local:8124")[0] == 400
+    for bound, allowed in (
+        ("127.0.0.1", "127.0.0.1:8124 or localhost:8124."),
+        ("localhost", "localhost:8124."),
+        ("::1", "[::1]:8124 or localhost:8124."),
+        ("192.168.0.7", "192.168.0.7:8124."),
+    ):
+        for name in ("table.example", "table.local", "10.0.0.7"):
+            refused, said = status(bound, "word", f"{name}:8124")
+            assert refused == 400 and said.endswith(f"; give {allowed}")
+
+
+def test_the_address_in_the_network_is_printed_first(monkeypatch):
+    assert addresses("127.0.0.1", 80, None) == ["http://127.0.0.1:80/"]
+    assert addresses("::1", 8000, "word") == ["http://[::1]:8000/#word"]
+
+    class Routes:
+        """A network without IPv4, in which no packet is sent."""
+
+        def __init__(self, family, kind):
+            assert kind is socket.SOCK_DGRAM
+            self._family = family
+
+        def connect(self, address):
+            if self._family == socket.AF_INET:
+                raise OSError("Network is unreachable")
+
+        def getsockname(self):
+            return "2001:db8::7", 9, 0, 0
+
+        __enter__ = lambda self: self
+        __exit__ = lambda self, *error: None
+
+    monkeypatch.setattr("socket.gethostname", lambda: "table")
+    monkeypatch.setattr("zero_train.app._serve._http.socket.socket", Routes)
+    named = "http://table:1/#w"
+    assert addresses("::", 1, "w") == ["http://[2001:db8::7]:1/#w", named]
+    assert addresses("0.0.0.0", 1, "w") == [named]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_all_addresses_of_ipv6_are_those_of_ipv4_too():
+    class Serve(AbstractServe):
+        def services(self, app):
+            raise AssertionError
+
+    with Serve(host="::", port=0)._listening() as listening:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listening.getsockname()[1]), 30).close()
 
 
 def test_searches_at_a_time_are_limited(service, monkeypatch):
@@ -251,6 +330,10 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
     busy = asked(client, think=True)
     assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
     assert asked(client).status_code == 200  # no search
+    monkeypatch.setattr("zero_train.app._serve._http.MAX_REQUESTS", 1)
+    busy = client.get("/")
+    assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
+    assert "1 requests are being" in busy.json()["error"]
     goes_on.set()
     first.join()
     assert statuses == [200] and asked(client, think=True).status_code == 200
@@ -265,10 +348,29 @@ def test_saved_games_are_read(client):
     assert read("seed:x a1").status_code == 422
     assert "at most 600 are replayed" in read("a1 " * 601).json()["error"]
     assert read(7).status_code == 400
+    comments = " " * (MAX_SAVED - 100)
+    assert read(f"a1 {comments} b2").json()["moves"] == ["a1", "b2"]
+    assert f"larger than {MAX_SAVED} bytes" in read(f"{comments}{comments}").json()["error"]
     assert "give text" in client.post("/api/0/read", json={"moves": []}).json()["error"]
-    assert client.post("/api/1/read", json={"text": ""}).json() == {
-        "error": "there is no game 1; /api/games lists them."
-    }
+    for number in ("1", "-1", "00", "0x0", "9" * 5000, "%F0%9F%98%80"):
+        unknown = client.post(f"/api/{number}/read", json={"text": ""})
+        assert unknown.status_code == 404 and "there is no game '" in unknown.json()["error"]
+    # JSON may escape what no text can hold. The moves are answered as they are, and then refused.
+    escaped = client.post("/api/0/read", content=r'{"text": "a1 \ud800"}', headers=JSON)
+    assert escaped.json()["moves"] == ["a1", "\ud800"]
+
+
+def test_a_failure_of_the_server_is_one_line_and_its_log_says_why(service, monkeypatch, caplog):
+    def fail(question):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(service, "answer", fail)
+    client = TestClient(application([service], "127.0.0.1", 8000), URL)
+    answer = asked(client)
+    assert answer.status_code == 500 and "its log says why" in answer.json()["error"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "secret" not in answer.text and "\n" not in answer.text
+    assert "ZeroDivisionError: secret" in caplog.text and "POST /api/0/position" in caplog.text
 
 
 def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkeypatch):
@@ -295,6 +397,56 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkey
         refused.headers["retry-after"] == "1" and "20 requests a second" in refused.json()["error"]
     )
     assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+@contextlib.contextmanager
+def _served():
+    """Where a real server answers, and what connects to it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as stack:
+        where = listening.getsockname()
+        serving = server(application([], *where))
+        thread = threading.Thread(target=serving.run, args=([listening],))
+        thread.start()
+        try:
+            yield where, lambda: stack.enter_context(socket.create_connection(where, 30))
+        finally:
+            serving.should_exit = True
+            thread.join()
+
+
+def _status_of(where):
+    asking = http.client.HTTPConnection(*where, timeout=30)
+    with contextlib.closing(asking):
+        asking.request("GET", "/api/games")
+        return asking.getresponse().status
+
+
+def test_the_longest_idle_connection_makes_room_for_a_new_one(monkeypatch):
+    monkeypatch.setattr("zero_train.app._serve._http._MAX_CONNECTIONS", 8)
+    monkeypatch.setattr("zero_train.app._serve._http._HEAD_SECONDS", 600)
+    with _served() as (where, connect):
+        idle = [connect() for _ in range(80)]
+        assert _status_of(where) == 200
+        assert [each.recv(1) for each in idle[:72]] == [b""] * 72
+        idle[-1].sendall(b"GET /nothing HTTP/1.1\r\n\r\n")
+        assert idle[-1].recv(12) == b"HTTP/1.1 400", "the newest are kept"
+
+
+def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("zero_train.app._serve._http._HEAD_SECONDS", 0.2)
+    with _served() as (where, connect):
+        nothing, half, second = connect(), connect(), connect()
+        half.sendall(b"GET / HTTP/1.1\r\n")
+        # The second half request of a connection, which keep-alive does not end.
+        second.sendall(
+            b"HEAD /icon.svg HTTP/1.1\r\nHost: %s:%d\r\n\r\nGET" % (b"127.0.0.1", where[1])
+        )
+        answered = b""
+        while received := second.recv(4096):
+            answered += received
+        assert answered.startswith(b"HTTP/1.1 200") and answered.count(b"HTTP/1.1") == 1
+        assert nothing.recv(1) == half.recv(1) == b""
+        assert _status_of(where) == 200
 
 
 def test_a_network_that_says_nan_is_named():
@@ -364,12 +516,42 @@ def _strange(draws: random.Random):
         name = draws.choice(("host", "origin", "content-type", "authorization", "content-length"))
         headers[name] = draws.choice((b"", b"x", b"\xff\xe9", b"9" * 30, b"[::", b"a:b"))
     method = "POST" if draws.random() < 0.95 else draws.choice(("GET", "PUT", "HEAD", "OPTIONS"))
-    path = (
-        "/api/0/position"
-        if draws.random() < 0.95
-        else draws.choice(("/", "/%00", "/api/games", "/.."))
-    )
+    path = "/api/0/position"
+    if draws.random() < 0.1:
+        path = "/api/0/read"
+        if draws.random() < 0.8:
+            content = json.dumps({"text": _text(draws)}).encode()
+    elif draws.random() < 0.05:
+        number = draws.choice(("1", "-1", "9" * 30, "9" * 5000, "%ED%A0%80", "%F0%9F%98%80"))
+        others = (
+            "/",
+            "/%00",
+            "/api/games",
+            "/..",
+            f"/api/{number}/position",
+            f"/api/{number}/read",
+        )
+        path = draws.choice(others)
     return {"method": method, "url": path, "content": content, "headers": headers}
+
+
+def _text(draws: random.Random) -> str:
+    """What may be a saved game."""
+    parts = (
+        "a1",
+        "b2",
+        " ",
+        "\n",
+        "\ud800",
+        "\udfff",
+        "seed:",
+        "9" * 20,
+        "9" * 5000,
+        "(;",
+        "B[",
+        "]",
+    )
+    return "".join(draws.choices(parts, k=draws.randrange(12)))
 
 
 def _any(draws: random.Random, depth: int):

@@ -62,9 +62,9 @@ def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_pat
     does here."""
     app, (program, flags) = app_of(name), SMALLEST[name]
     kills = KILLS if name == "nim" else max(1, KILLS // 10)
-    stops = itertools.cycle([signal.SIGTERM, signal.SIGINT])
-    signals = [[signal.SIGKILL] + [next(stops)] * (kill % 4 == 3) for kill in range(kills)]
-    lives = list(itertools.chain.from_iterable(signals))
+    four, stops = [signal.SIGKILL] * 4, itertools.cycle([signal.SIGTERM, signal.SIGINT])
+    lives = [number for _ in range(kills // 4) for number in (*four, next(stops))]
+    lives += four[: kills % 4]
     # `spo` counts the steps of all environments.
     steps = _LIFE * len(lives) * (8 * 8 if name == "spo" else 1)
     cache = {"CACHE": str(tmp_path / "cache")}

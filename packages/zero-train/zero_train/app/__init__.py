@@ -76,8 +76,8 @@ from ._film import (
 )
 from ._game import (
     AbstractBoard as AbstractBoard,
+    AbstractRecord as AbstractRecord,
     Game as Game,
-    Stones as Stones,
 )
 from ._game_command import AbstractGameCommand as AbstractGameCommand
 from ._gtp import (
@@ -116,6 +116,7 @@ from ._players import (
     save_player as save_player,
     which_player as which_player,
 )
+from ._record import Sgf as Sgf
 from ._report import (
     chart as chart,
     curve as curve,

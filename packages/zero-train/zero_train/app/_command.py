@@ -9,7 +9,9 @@ import itertools
 import os
 import pathlib
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import (
@@ -240,6 +242,23 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     return _known(kind, prog, words, add_help=False)[0]
 
 
+@contextlib.contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process inside of the `with` block, as there is nothing to save before a run
+    hears signals itself. Python would raise an exception instead, which is lost where it meets a
+    callback, such as that of JAX at a garbage collection."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody else hears it, or nobody shall
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@_interrupted_at_once()
 def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     """Parses a flag for each field of the configuration, those of [`zero_train.app.Options`][], and
     `--preset`, which sets the defaults of all others; then trains."""

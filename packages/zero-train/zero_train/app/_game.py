@@ -4,7 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools as ft
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,22 +22,36 @@ from ._evaluation import with_simulations
 from ._watch import act, Episode, whole
 
 
-@dataclasses.dataclass(frozen=True)
-class Stones:
-    """What programs for Go must know of a game of black and white, which is then spoken in GTP and
-    written in SGF.
+class AbstractRecord(abc.ABC):
+    """A notation in which other programs save and load games.
 
     **Attributes:**
 
-    - `size`: rows and columns. Action `size * row + column` is a point, row 0 the upper one, and
-        `size * size` a pass.
-    - `properties`: of SGF, beside the size: the number `GM` of the game, the komi `KM`.
-    - `score`: the score of a position as in SGF, such as `"B+3.5"`, `"W+12"` or `"0"`.
+    - `notation`: what it is called, such as `"SGF"`. In lower case it ends the names of files.
     """
 
-    size: int
-    properties: Mapping[str, str]
-    score: "Callable[[Game], str]"
+    notation: str
+
+    @abc.abstractmethod
+    def write(self, games: "Sequence[Game]") -> str:
+        """A game as text.
+
+        **Arguments:**
+
+        - `games`: the game at each of its positions, from the start on.
+        """
+
+    @abc.abstractmethod
+    def read(self, start: "Game", text: str) -> list[str] | None:
+        """The names of a game's moves, which may be illegal; `None` for a text of another kind,
+        which may be a line of names.
+
+        **Arguments:**
+
+        - `start`: a new game.
+
+        **Raises:** `ValueError` for a text that is no game of this kind.
+        """
 
 
 class AbstractBoard(abc.ABC):
@@ -48,14 +62,14 @@ class AbstractBoard(abc.ABC):
     - `sides`: what whoever moves first is called, and whoever moves second.
     - `example`: the name of a move.
     - `about`: what typing a move does, for the list of commands.
-    - `stones`: for games that programs for Go can show.
+    - `record`: the notation of its games; `None` where they are a line of the names of moves.
     - `chance`: whether the seed decides what happens in a game.
     """
 
     sides: tuple[str, str]
     example: str
     about: str
-    stones: Stones | None = None
+    record: AbstractRecord | None = None
     chance: bool = False
 
     @abc.abstractmethod
@@ -141,12 +155,12 @@ class Game:
     @property
     def obs(self) -> Observation:
         """What the player observes."""
-        return jax.tree.map(lambda x: x[0], self._episode.obs)
+        return _unbatched(self._episode.obs)
 
     @property
     def state(self) -> PyTree[Array]:
         """The environment's state."""
-        return jax.tree.map(lambda x: x[0], self._episode.state)
+        return _unbatched(self._episode.state)
 
     @ft.cached_property
     def features(self) -> PyTree[np.ndarray]:
@@ -286,6 +300,12 @@ class Game:
 
     def _draw(self, purpose: int) -> Key[Array, "1"]:
         return jr.fold_in(jr.fold_in(self._key, self.num_plies + 1), purpose)[None]
+
+
+# One program, as a slice of each leaf would take longer than a move.
+@jax.jit
+def _unbatched(batch: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda x: x[0], batch)
 
 
 def expected(game: Game, tree: SearchTree | None, action: int) -> list[str]:

@@ -26,7 +26,7 @@ from .. import NonFiniteError
 from .._disk import write_whole
 from ._clock import Clock
 from ._game import expected, Game
-from ._record import read_record, write_record
+from ._record import read_record, Sgf, write_record
 
 
 _COLOURS = {"b": "black", "black": "black", "w": "white", "white": "white"}
@@ -69,13 +69,13 @@ class GtpEngine:
     ):
         """**Arguments:**
 
-        - `start`: a new game, whose board has `stones`.
+        - `start`: a new game, whose games are written in SGF.
         - `name`, `version`: of the program.
         - `pending`: whether a further command is waiting, which ends an analysis.
         """
-        assert start.board.stones is not None
+        assert isinstance(start.board.record, Sgf)
         self.running = True  # until the command `quit`
-        self._stones, self._board = start.board.stones, start.board
+        self._record, self._board = start.board.record, start.board
         self._games = [start]  # after each move
         self._pending = pending
         self._clocks: dict[str, Clock] = {}
@@ -84,7 +84,7 @@ class GtpEngine:
         self._commands: dict[str, tuple[tuple[int, int], Callable[..., Any]]] = {
             "boardsize": ((1, 1), self._boardsize),
             "clear_board": ((0, 0), self._clear_board),
-            "final_score": ((0, 0), lambda: self._stones.score(self._games[-1])),
+            "final_score": ((0, 0), lambda: self._record.score(self._games[-1])),
             "genmove": ((1, 1), self._genmove),
             "kata-analyze": (several, lambda *words: self._analyze("kata", words)),
             "kata-genmove_analyze": (several, lambda *words: self._analyze("kata", words, True)),
@@ -140,7 +140,7 @@ class GtpEngine:
     # ---- setting up
 
     def _boardsize(self, size: str) -> str:
-        if _number(int, size) != self._stones.size:
+        if _number(int, size) != self._record.size:
             raise _GtpError("unacceptable size")
         return ""
 
@@ -160,7 +160,7 @@ class GtpEngine:
                 text = file.read().strip()
             if not text.startswith("("):
                 raise _GtpError("cannot load file")
-            names, _ = read_record(self._board, text)
+            names, _ = read_record(self._games[0], text)
             games = [self._games[0]]
             for ply, name in enumerate(names if before is None else names[: max(0, before)]):
                 games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
@@ -170,7 +170,7 @@ class GtpEngine:
         return ""
 
     def _printsgf(self, path: str | None = None) -> str:
-        text = write_record(self._games[-1])
+        text = write_record(self._games)
         if path is None:
             return text
         try:
@@ -310,7 +310,7 @@ class GtpEngine:
         """The game in which `colour` is to move, and its move."""
         game = self._turned_to(colour, f"{self._games[-1].mover} is to move")
         if game.over:
-            return game, self._stones.size**2
+            return game, self._record.size**2
         if game.must_pass:
             return game, game.legal[0]
         if colour not in self._clocks:

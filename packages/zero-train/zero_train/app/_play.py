@@ -284,7 +284,7 @@ class Session:
                 return self._say(f"{name} is a folder; give the name of a file.")
             if path.exists() and path.resolve() not in self._saved:
                 return self._say(f"{name} exists; give another name.")
-            write_whole(path, f"{write_record(self.game, self._seed)}\n")
+            write_whole(path, f"{write_record(self._games, self._seed)}\n")
             self._saved.add(path.resolve())
         except (OSError, RuntimeError, ValueError) as e:  # the latter two of `~nobody` and NUL
             why = getattr(e, "strerror", None) or e

@@ -1,9 +1,11 @@
-"""Games as text: SGF where programs for Go can show them, otherwise a line of moves."""
+"""Games as text: in the notation of their board, otherwise a line of moves."""
 
+import dataclasses
 import re
 import string
+from collections.abc import Callable, Mapping, Sequence
 
-from ._game import AbstractBoard, Game, Stones
+from ._game import AbstractRecord, Game
 
 
 _SEED = "seed:"
@@ -12,37 +14,29 @@ _TOKEN = re.compile(r"\s*(?:([(;)])|([A-Za-z]+)|\[((?:\\.|[^\]\\])*)\])", re.DOT
 _LETTERS = string.ascii_lowercase
 
 
-def write_record(game: Game, seed: int = 0) -> str:
-    """A game as text: SGF where its board has stones, otherwise the names of its moves.
+def write_record(games: Sequence[Game], seed: int = 0) -> str:
+    """A game as text: in the notation of its board, or else the names of its moves.
 
     **Arguments:**
 
+    - `games`: the game at each of its positions, from the start on.
     - `seed`: stands before the moves of a game of chance.
     """
-    stones = game.board.stones
-    if stones is None:
-        return " ".join([*[f"{_SEED}{seed}"] * game.board.chance, *game.moves])
-    properties = {"FF": "4", **stones.properties, "SZ": str(stones.size)}
-    if game.over:
-        properties["RE"] = stones.score(game)
-    root = "".join(f"{name}[{value}]" for name, value in properties.items())
-    moves = [
-        f";{'BW'[ply % 2]}[{_point(game.board.action(name, ply % 2 == 0), stones.size)}]"
-        for ply, name in enumerate(game.moves)
-    ]
-    return f"(;{root}{''.join(moves)})"
+    game = games[-1]
+    if game.board.record is not None:
+        return game.board.record.write(games)
+    return " ".join([*[f"{_SEED}{seed}"] * game.board.chance, *game.moves])
 
 
-def read_record(board: AbstractBoard, text: str) -> tuple[list[str], int]:
+def read_record(start: Game, text: str) -> tuple[list[str], int]:
     """The names of a game's moves, which may be illegal, and its seed: 0 without chance.
-
-    Of SGF the main variation is read. Passes may be left out there.
 
     **Raises:** `ValueError` for a text that is no game of this kind.
     """
-    text = text.strip()
-    if text.startswith("(") and board.stones is not None:
-        return _read_sgf(board, board.stones, text), 0
+    record = start.board.record
+    names = None if record is None else record.read(start, text)
+    if names is not None:
+        return names, 0
     words, seed = text.lower().split(), "0"
     if words and words[0].startswith(_SEED):
         seed = words.pop(0).removeprefix(_SEED)
@@ -51,24 +45,59 @@ def read_record(board: AbstractBoard, text: str) -> tuple[list[str], int]:
     return words, int(seed)
 
 
-def _read_sgf(board: AbstractBoard, stones: Stones, text: str) -> list[str]:
-    nodes = _main_variation(text)
-    kind, size = (nodes[0].get(name, usual) for name, usual in (("GM", "1"), ("SZ", "19")))
-    wanted = stones.properties["GM"], str(stones.size)
-    if (kind.strip(), size.strip()) != wanted:
-        raise ValueError(
-            f"this is a game GM[{ascii(kind[:9])[1:-1]}] of size {ascii(size[:9])[1:-1]}; give one "
-            f"of GM[{wanted[0]}] and size {wanted[1]}"
-        )
-    names: list[str] = []
-    for node in nodes:
-        if node.keys() & {"AB", "AW", "AE"}:
-            raise ValueError("this game has stones that were not played; give one of moves alone")
-        for colour in node.keys() & {"B", "W"}:
-            if colour != "BW"[len(names) % 2]:
-                names.append("pass")  # by the other side, as the colour says
-            names.append(board.name(_action(node[colour], stones.size)).lower())
-    return names
+@dataclasses.dataclass(frozen=True)
+class Sgf(AbstractRecord):
+    """The notation of a game of black and white stones, which programs for Go show. Such a game is
+    spoken in GTP too. Of a text the main variation is read, where passes may be left out.
+
+    **Attributes:**
+
+    - `size`: rows and columns. Action `size * row + column` is a point, row 0 the upper one, and
+        `size * size` a pass.
+    - `properties`: beside the size: the number `GM` of the game, the komi `KM`.
+    - `score`: the score of a position as in SGF, such as `"B+3.5"`, `"W+12"` or `"0"`.
+    """
+
+    size: int
+    properties: Mapping[str, str]
+    score: Callable[[Game], str]
+    notation = "SGF"
+
+    def write(self, games: Sequence[Game]) -> str:
+        game = games[-1]
+        properties = {"FF": "4", **self.properties, "SZ": str(self.size)}
+        if game.over:
+            properties["RE"] = self.score(game)
+        root = "".join(f"{name}[{value}]" for name, value in properties.items())
+        moves = [
+            f";{'BW'[ply % 2]}[{_point(game.board.action(name, ply % 2 == 0), self.size)}]"
+            for ply, name in enumerate(game.moves)
+        ]
+        return f"(;{root}{''.join(moves)})"
+
+    def read(self, start: Game, text: str) -> list[str] | None:
+        text = text.strip()
+        if not text.startswith("("):
+            return None
+        nodes = _main_variation(text)
+        kind, size = (nodes[0].get(name, usual) for name, usual in (("GM", "1"), ("SZ", "19")))
+        wanted = self.properties["GM"], str(self.size)
+        if (kind.strip(), size.strip()) != wanted:
+            raise ValueError(
+                f"this is a game GM[{ascii(kind[:9])[1:-1]}] of size {ascii(size[:9])[1:-1]}; give "
+                f"one of GM[{wanted[0]}] and size {wanted[1]}"
+            )
+        names: list[str] = []
+        for node in nodes:
+            if node.keys() & {"AB", "AW", "AE"}:
+                raise ValueError(
+                    "this game has stones that were not played; give one of moves alone"
+                )
+            for colour in node.keys() & {"B", "W"}:
+                if colour != "BW"[len(names) % 2]:
+                    names.append("pass")  # by the other side, as the colour says
+                names.append(start.board.name(_action(node[colour], self.size)).lower())
+        return names
 
 
 def _main_variation(text: str) -> list[dict[str, str]]:

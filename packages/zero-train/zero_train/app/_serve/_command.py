@@ -23,7 +23,8 @@ class AbstractServe(AbstractPlayerCommand):
     """
 
     host: str = "127.0.0.1"
-    """The address to listen at: by default this machine alone; 0.0.0.0 for the network."""
+    """The address to listen at: by default this machine alone; 0.0.0.0 for the network,
+    :: for IPv6 too."""
     port: int = 8000
     """The port to listen at; 0 for any that is free."""
 
@@ -38,7 +39,7 @@ class AbstractServe(AbstractPlayerCommand):
 
     def __call__(self, app: App[Any]) -> None:
         try:
-            from ._http import address, application, is_loopback, run
+            from ._http import addresses, application, is_loopback, server
         except ModuleNotFoundError as e:
             raise UsageError(f"serve needs {e.name}: install zero-train[serve].") from e
         services = self.services(app)
@@ -49,14 +50,16 @@ class AbstractServe(AbstractPlayerCommand):
             usual = services[0]
             first = next(iter(usual.answer(Question())["legal"]))
             usual.answer(Question((first,)))
-            shown = address(self.host, port, token)
+            shown = " or ".join(addresses(self.host, port, token))
             print(f"{usual.page.title}: open {shown} (Ctrl-C stops it)", flush=True)
-            run(application(services, self.host, port, token), listening)
+            server(application(services, self.host, port, token)).run(sockets=[listening])
 
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
-            return socket.create_server((self.host, self.port), family=family)
+            # `::` is for IPv4 too, which the machine's name may lead to.
+            both = self.host == "::" and socket.has_dualstack_ipv6()
+            return socket.create_server((self.host, self.port), family=family, dualstack_ipv6=both)
         except OSError as e:
             raise UsageError(
                 f"cannot listen at --host {self.host} --port {self.port} ({e.strerror}); give "

@@ -1,16 +1,18 @@
 """The service over HTTP: what is let in, and what goes out."""
 
 import asyncio
+import contextlib
 import importlib.resources
 import ipaddress
 import json
+import logging
 import math
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,15 +20,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service
 
 
-#: Bytes of a request's body: the longest game is shorter.
-MAX_BODY = 32 * 1024
+#: Bytes of a request's body: the longest game is shorter, unless it was saved with comments.
+MAX_BODY, MAX_SAVED = 32 * 1024, 256 * 1024
 #: Searches at a time.
 MAX_SEARCHES = 2
 #: Requests that a client may make at once, and how many more in a second. The page needs about
@@ -34,15 +37,16 @@ MAX_SEARCHES = 2
 BURST, RATE = 100, 20.0
 #: Clients that are counted at a time.
 _MAX_CLIENTS = 1000
-_BODY_SECONDS = 10
-_MAX_CONNECTIONS = 64
+_HEAD_SECONDS, _BODY_SECONDS = 10, 10
+#: Requests that are answered at a time, and connections with and without a request.
+MAX_REQUESTS, _MAX_CONNECTIONS = 64, 256
 _PAGE = {
     "/": ("index.html", "text/html"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page.css": ("page.css", "text/css"),
     **{
         f"/{name}.js": (f"{name}.js", "text/javascript")
-        for name in ("page", "api", "board", "draw")
+        for name in ("page", "api", "board", "draw", "mines")
     },
 }
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -57,6 +61,9 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_SOON = {"Retry-After": "1"}
+_LOG = logging.getLogger(__name__)
 
 
 def application(
@@ -75,38 +82,40 @@ def application(
     - `max_searches`: how many may think at a time; others are told to come again.
     """
     searches = threading.BoundedSemaphore(max_searches)
+    numbered = {str(number): service for number, service in enumerate(services)}
 
     def games(request: Request) -> Response:
-        return JSONResponse([service.about() for service in services])
+        return _json([service.about() for service in services])
 
     def asked(request: Request) -> Service:
         number = request.path_params["game"]
-        if number >= len(services):
-            raise Refusal(404, f"there is no game {number}; /api/games lists them.")
-        return services[number]
+        # As text, since a number may have more digits than Python reads.
+        if number not in numbered:
+            raise Refusal(404, f"there is no game {_shown(number)}; /api/games lists them.")
+        return numbered[number]
 
     async def position(request: Request) -> Response:
         service, question = asked(request), read_question(await _body(request))
         if not question.think:
-            return JSONResponse(await run_in_threadpool(service.answer, question))
+            return _json(await run_in_threadpool(service.answer, question))
         if not searches.acquire(blocking=False):
             raise Refusal(503, f"{max_searches} searches are running; ask again in a second.")
         try:
-            return JSONResponse(await run_in_threadpool(service.answer, question))
+            return _json(await run_in_threadpool(service.answer, question))
         finally:
             searches.release()
 
     async def read(request: Request) -> Response:
-        service, said = asked(request), _object(await _body(request), ("text",))
+        service, said = asked(request), _object(await _body(request, MAX_SAVED), ("text",))
         text = said.get("text")
         if not isinstance(text, str):
             raise Refusal(400, "text must be a game that was saved.")
-        return JSONResponse(await run_in_threadpool(service.read, text))
+        return _json(await run_in_threadpool(service.read, text))
 
     routes = [
         Route("/api/games", games),
-        Route("/api/{game:int}/position", position, methods=["POST"]),
-        Route("/api/{game:int}/read", read, methods=["POST"]),
+        Route("/api/{game}/position", position, methods=["POST"]),
+        Route("/api/{game}/read", read, methods=["POST"]),
         *(Route(path, _file(name, kind)) for path, (name, kind) in _PAGE.items()),
     ]
     app = Starlette(
@@ -117,23 +126,60 @@ def application(
     return app
 
 
-def run(app: Starlette, listening: socket.socket) -> None:
-    """Serves an application until the process is told to stop."""
+def server(app: Starlette) -> uvicorn.Server:
+    """What serves an application until the process is told to stop, or `should_exit` is set."""
     config = uvicorn.Config(
         app,
+        log_config=None,
         log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=_Connection,
         loop="asyncio",
-        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
+
+
+class _Connection(H11Protocol):
+    """A connection that does not wait for ever until a request comes. It is closed after some
+    seconds without the whole head of one, and before where it has waited the longest of too many.
+    """
+
+    _deadline: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._await_request()
+        all_of_them = cast("set[_Connection]", self.connections)
+        alive = [each for each in all_of_them if not each.transport.is_closing()]
+        if len(alive) > _MAX_CONNECTIONS:
+            waiting = [each for each in alive if not each._has_request()]
+            min(waiting, key=lambda each: each._deadline.when()).transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        self._await_request()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        # The body of a request has a limit of its own.
+        if not self._has_request():
+            self.transport.abort()
+
+    def _has_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
 
 def read_question(body: bytes) -> Question:
@@ -183,7 +229,7 @@ def _kind(value: Any) -> str:
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int = MAX_BODY) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refusal(415, "the content type must be application/json.")
@@ -192,8 +238,8 @@ async def _body(request: Request) -> bytes:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MAX_BODY:
-                raise Refusal(413, f"the body is larger than {MAX_BODY} bytes.")
+            if len(body) > most:
+                raise Refusal(413, f"the body is larger than {most} bytes.")
         return bytes(body)
 
     try:
@@ -211,14 +257,19 @@ def _file(name: str, kind: str) -> Any:
     return send
 
 
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    # In ASCII: of what was asked an answer may repeat surrogates, which UTF-8 cannot hold.
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Response(text, status, headers, "application/json")
+
+
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, dict(headers or {}))
+    return _json({"error": message}, status, headers)
 
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    headers = {"Retry-After": "1"} if error.status == 503 else {}
-    return _error(error.status, str(error), headers)
+    return _error(error.status, str(error), _SOON if error.status == 503 else {})
 
 
 def _failed(request: Request, error: Exception) -> Response:
@@ -256,7 +307,7 @@ class Rate:
 class _Guard:
     """Lets in who speaks to this address, from the page itself or from no page, with the token
     where games are asked about, and not too often; and says in every response what a browser may
-    do with it.
+    do with it, also in that to a request at which the server fails.
 
     Another page that a browser shows could otherwise ask, if need be under a name of its own that
     leads to this address.
@@ -264,13 +315,17 @@ class _Guard:
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
         self._app, self._host, self._port, self._token = app, host, port, token
-        self._rate = Rate()
+        self._names, self._rate, self._running = _names(host, token), Rate(), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
 
+        started = False
+
         async def with_headers(message: Message) -> None:
+            nonlocal started
+            started = True
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -285,16 +340,32 @@ class _Guard:
                 f"more than {RATE:.0f} requests a second came from {client}; ask again later.",
                 {"Retry-After": str(math.ceil(seconds))},
             )
+        elif self._running >= MAX_REQUESTS:
+            said = f"{MAX_REQUESTS} requests are being answered; ask again in a second."
+            refused = _error(503, said, _SOON)
         else:
             refused = self._refused(Headers(scope=scope), scope["path"])
-        await (refused or self._app)(scope, receive, with_headers)
+        self._running += 1
+        try:
+            await (refused or self._app)(scope, receive, with_headers)
+        except Exception:
+            if started:
+                raise
+            asked = ascii(f"{scope['method']} {scope['path'][:200]}")
+            _LOG.exception("The server failed at %s.", asked)
+            failed = _error(500, "the server failed at this request; its log says why.")
+            await failed(scope, receive, with_headers)
+        finally:
+            self._running -= 1
 
     def _refused(self, headers: Headers, path: str) -> Response | None:
         hosts, origin = headers.getlist("host"), headers.get("origin")
         if len(hosts) != 1 or not self._is_bound(hosts[0].lower()):
-            return _error(
-                400, f"the Host header must name what was bound, {self._host}:{self._port}."
-            )
+            allowed = [f"{name}:{self._port}" for name in self._names]
+            if self._host in _EVERYWHERE:
+                allowed.append("an IP address of this machine and this port")
+            given = _shown(", ".join(hosts))
+            return _error(400, f"the Host header is {given}; give {' or '.join(allowed)}.")
         if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
             return _error(403, "other pages may not ask.")
         if self._token is not None and path.startswith("/api/"):
@@ -305,19 +376,32 @@ class _Guard:
         return None
 
     def _is_bound(self, given: str) -> bool:
-        """Whether a Host header names what was bound. Bound to all addresses, any number will do:
-        no name of another's can lead to what is named by its number."""
+        """Whether a Host header names what was bound."""
         name, _, port = given.rpartition(":") if not given.endswith("]") else (given, "", "80")
         if not name:
             name, port = port, "80"
+        number = _number_of(name)
         if port != str(self._port):
             return False
-        if name in (self._host.lower(), f"[{self._host.lower()}]"):
-            return True
-        if self._host in _EVERYWHERE:
-            own = ("localhost", socket.gethostname().lower())
-            return _number_of(name) is not None or name in own
-        return is_loopback(self._host) and is_loopback(name)
+        if number is None:
+            return name in self._names
+        # Bound to all addresses, any number will do: no name of another's can lead to what is
+        # named by its number.
+        return (
+            self._host in _EVERYWHERE
+            or number == _number_of(self._host)
+            or (number.is_loopback and is_loopback(self._host))
+        )
+
+
+def _names(host: str, token: str | None) -> list[str]:
+    """What may stand in a Host header. That a name of this machine leads to it, the network says,
+    so that such names are for those alone who need a token."""
+    if host not in _EVERYWHERE:
+        usual = ["localhost"] if is_loopback(host) else []
+        return list(dict.fromkeys([_bracketed(host.lower()), *usual]))
+    own = socket.gethostname().lower()
+    return ["localhost", *([own, f"{own.partition('.')[0]}.local"] if token else [])]
 
 
 def is_loopback(host: str) -> bool:
@@ -333,8 +417,22 @@ def _number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return None
 
 
-def address(host: str, port: int, token: str | None) -> str:
-    """What a person opens."""
-    name = socket.gethostname() if host in _EVERYWHERE else host
-    name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{port}/{f'#{token}' if token else ''}"
+def addresses(host: str, port: int, token: str | None) -> list[str]:
+    """What a person opens. Bound to all addresses, it is the one in the network and the machine's
+    name, which others may not know."""
+    shown = [*_in_network(host), socket.gethostname()] if host in _EVERYWHERE else [host]
+    return [f"http://{_bracketed(name)}:{port}/{f'#{token}' if token else ''}" for name in shown]
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _in_network(host: str) -> Iterator[str]:
+    """The address of this machine in its network, if it has one."""
+    outside = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]
+    for family, address in outside if host == "::" else outside[:1]:
+        # To connect a socket of datagrams sends nothing, and chooses the interface.
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            yield probe.getsockname()[0]

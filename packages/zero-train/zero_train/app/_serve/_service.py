@@ -153,7 +153,7 @@ class Service:
             "min_value": 0.0 if alone else -most,
             "max_value": most,
             "chance": page.board.chance,
-            "sgf": page.board.stones is not None,
+            "notation": page.board.record and page.board.record.notation,
         }
 
     def _names(self, rows: int, columns: int) -> list[str]:
@@ -169,7 +169,7 @@ class Service:
         **Raises:** `Refusal` where it is no such game, or too long.
         """
         try:
-            moves, seed = read_record(self.page.board, text)
+            moves, seed = read_record(self._after(0, ())[0], text)
         except ValueError as e:
             raise Refusal(422, f"{e}.") from e
         if len(moves) > MAX_MOVES:
@@ -187,7 +187,10 @@ class Service:
         if question.simulations not in self._players:
             allowed = ", ".join(map(str, self._players))
             raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
-        game, touched = self._replay(question)
+        # From the start on, as a question mostly has one move more than one before it.
+        moves = question.moves
+        past = [self._after(question.seed, moves[:count]) for count in range(len(moves) + 1)]
+        game, touched = past[-1]
         won = game.total > 0 if self.page.players == 2 else game.total >= game.max_value
         drawn = game.total == 0 and self.page.players == 2
         thought = self._think(game, question) if question.think and not game.over else None
@@ -199,19 +202,12 @@ class Service:
             "result": self.page.board.result(game) if game.over else None,
             "compiled": question.simulations in self._compiled,
             "thought": thought,
-            "text": write_record(game, question.seed),
+            "text": write_record([game for game, _ in past], question.seed),
             **self._shown(game, touched),
         }
 
-    def _replay(self, question: Question) -> tuple[Game, Sequence[int]]:
-        """The game, and the cells of its last move."""
-        moves = question.moves
-        # From the start on, as a question mostly has one move more than one before it.
-        for count in range(len(moves)):
-            self._after(question.seed, moves[:count])
-        return self._after(question.seed, moves)
-
     def _moved(self, seed: int, moves: tuple[str, ...]) -> tuple[Game, Sequence[int]]:
+        """The game, and the cells of its last move."""
         if not moves:
             return Game.start(self._env, self._players[0], self.page.board, key=jr.key(seed)), ()
         (game, _), name = self._after(seed, moves[:-1]), moves[-1]

@@ -2,11 +2,13 @@
 
 const token = location.hash.slice(1);
 
-export async function fetched(path, body) {
+/** The answer to a question. While the server is busy it is asked again, as long as `goesOn` says so of
+    the number of tries; null where it does not. */
+export async function fetched(path, body, goesOn) {
   const headers = { "Content-Type": "application/json" };
   if (token) headers.Authorization = `Bearer ${token}`;
   const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-  for (;;) {
+  for (let tries = 1; ; tries++) {
     let response;
     try {
       response = await fetch(path, { ...options, headers });
@@ -14,6 +16,7 @@ export async function fetched(path, body) {
       throw new Error("The server does not answer: is it still running?");
     }
     if (response.status === 503 || response.status === 429) {
+      if (!goesOn(tries)) return null;
       const seconds = Number(response.headers.get("Retry-After")) || 1;
       await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
       continue;

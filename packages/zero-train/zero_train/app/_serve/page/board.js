@@ -1,21 +1,12 @@
 // The cells of a board: how they are built, what is drawn on each, and what of it is read out.
 
 import { ideaChip, make, percent, riskChip } from "./draw.js";
+import { drawMine, readMine } from "./mines.js";
 
 const WORTH_SHOWING = 0.02; // of the search
 
 /** A value as a winning chance. */
 export const chance = (about, value) => (value - about.min_value) / (about.max_value - about.min_value);
-
-/** The cells around a cell. */
-export function around(about, i) {
-  const [row, column] = [Math.floor(i / about.columns), i % about.columns];
-  const near = [];
-  for (let r = Math.max(0, row - 1); r < Math.min(about.rows, row + 2); r++)
-    for (let c = Math.max(0, column - 1); c < Math.min(about.columns, column + 2); c++)
-      if (r !== row || c !== column) near.push(about.columns * r + c);
-  return near;
-}
 
 /** The cells of a board, with the names of its columns and rows. */
 export function buildCells(board, about) {
@@ -54,21 +45,22 @@ export function drawCells(seen) {
   const { about, shown, analysis, selected, mine } = seen;
   const ideas = ideasOnCells(seen);
   const targets = targetsNow(seen);
-  const best = analysis ? (shown.legal[analysis.move] ?? []) : [];
+  const best = about.twoStep && analysis ? (shown.legal[analysis.move] ?? []) : [];
   for (const cell of document.querySelectorAll(".cell")) {
     const i = Number(cell.dataset.cell);
     const word = shown.cells[i];
     const idea = ideas.get(i);
     const legal = targets.has(i);
-    cell.setAttribute("aria-label", `${read(seen, i, word)}${legal && mine ? ", legal" : ""}${heard(idea, best, i)}`);
-    cell.setAttribute("aria-disabled", String(!(legal && mine)));
+    cell.setAttribute("aria-label", `${read(seen, i, word)}${legal && mine ? ", legal" : ""}${heard(idea)}`);
+    // An open number of a minefield can be pressed too.
+    cell.setAttribute("aria-disabled", String(about.style === "mines" ? shown.over : !(legal && mine)));
     cell.toggleAttribute("data-legal", legal && mine);
     cell.classList.toggle("last", i === shown.last);
     cell.classList.toggle("selected", i === selected);
-    cell.classList.toggle("best", Boolean(analysis) && (about.twoStep ? best.includes(i) : Boolean(idea?.best)));
+    cell.classList.toggle("best", about.twoStep ? best.includes(i) : Boolean(idea?.best));
     cell.dataset.word = word;
     cell.replaceChildren();
-    if (about.style === "mines") drawMine(seen, cell, i, word);
+    if (about.style === "mines") drawMine(cell, word, seen.flags.has(i), shown.over);
     else if (word) cell.append(about.glyphs[word] ? make("span", about.glyphs[word], `piece ${word.split(" ")[0]}`) : make("span", "", `stone ${word}`));
     if (idea && "risk" in idea) cell.append(riskChip(idea.risk));
     else if (idea && (idea.weight >= WORTH_SHOWING || idea.best)) cell.append(ideaChip(idea.weight, idea.wins));
@@ -116,20 +108,13 @@ function read({ about, shown, selected, flags }, i, word) {
   const name = about.style === "holes" ? `column ${about.names[i]}, row ${about.rows - Math.floor(i / about.columns)}` : about.names[i];
   const last = i === shown.last ? ", last move" : "";
   if (about.style !== "mines") return `${name}: ${word || "empty"}${last}${i === selected ? ", selected" : ""}`;
-  if (/^\d$/.test(word)) return `${name}: ${word === "1" ? "1 mine" : `${word} mines`} around${last}`;
-  return `${name}: ${word || "covered"}${flags.has(i) ? ", flag" : ""}${last}`;
+  return `${readMine(name, word, flags.has(i))}${last}`;
 }
 
-function heard(idea, best, i) {
+function heard(idea) {
   if (!idea) return "";
-  if (!("risk" in idea)) return `, ${percent(idea.weight)} of the search`;
   const risk = idea.risk === null ? "risk unknown" : `${percent(idea.risk)} a mine`;
-  return `, ${risk}${best.includes(i) ? ", recommended" : ""}`;
-}
-
-function drawMine({ shown, flags }, cell, i, word) {
-  const wrong = shown.over && flags.has(i) && word !== "mine";
-  if (/^[1-8]$/.test(word)) cell.append(make("span", word, `number n${word}`));
-  else if (word === "mine" || word === "opened mine") cell.append(make("span", flags.has(i) ? "⚑" : "✹", "mine"));
-  if (!word && flags.has(i)) cell.append(make("span", wrong ? "✗" : "⚑", "flag"));
+  const found = "risk" in idea ? risk : `${percent(idea.weight)} of the search`;
+  const wins = idea.wins === null ? "" : `, winning chance ${percent(idea.wins)}`;
+  return `, ${found}${wins}${idea.best ? ", recommended" : ""}`;
 }

@@ -37,7 +37,7 @@ export function curve(chances, moves, bad, ends) {
     mark.append(svg("title", {}, `${n + 1}. ${moves[n]}`));
     parts.push(mark);
   }
-  return { parts, now: known.length ? known.at(-1)[1] : undefined };
+  return parts;
 }
 
 /** A move's share of the search and, below, how often it wins. */

@@ -1,34 +1,37 @@
-// The page of `serve`. The server keeps no game: the list of moves is here, and each question sends it.
+// The page of `serve`. The server keeps no game: the moves are here, and each question sends them.
 
 import { fetched, inTurn } from "./api.js";
-import { around, buildCells, chance, drawCells } from "./board.js";
+import { buildCells, chance, drawCells } from "./board.js";
 import { curve, make, percent } from "./draw.js";
+import { aroundZeros, opened } from "./mines.js";
 
 const BLUNDER = 0.2; // of the winning chance
+const BUSY = "The server is busy. The page goes on asking.";
+const PATIENCE = 5; // tries, after which the page says so
 const $ = (id) => document.getElementById(id);
 
 let games; // what is served
-let about; // the game that was chosen of them
-let shown; // the last position that was answered
-let answered = 0; // the number of moves before it
-let thought = null; // what the player thinks of it
-let moves = [];
-let seed = 0;
+let about; // the one of them that is played
+let game; // as `start` makes it
+let shown; // its ply that is drawn: the last one that was answered
 let turn = 0; // counts what the person does, so that late answers are known
 let focused = 0; // the cell that the keyboard is at
 let selected = null; // the cell of the piece that is to be moved
 let choosing = []; // moves between the same cells, of which one is asked for
-let flags = new Set();
-// By the number of moves before it: whose turn it is, the winning chance of who moved first, and the
-// risk of each move. Of moves: whether the person chose it, and is not a consequence of one before.
-let sides = [];
-let chances = [];
-let risks = [];
-let own = [];
 
 function say(text, alert = false) {
   $("status").textContent = text;
   $("status").classList.toggle("alert", alert);
+}
+
+/** The answer to a question, which a busy server is asked again until the person does something else;
+    then it is null. */
+function answerTo(path, question, awaited = true) {
+  const now = turn;
+  return fetched(path, question, (tries) => {
+    if (now === turn && awaited && tries === PATIENCE) say(BUSY, true);
+    return now === turn;
+  });
 }
 
 const simulations = () => Number($("strength").value);
@@ -36,90 +39,108 @@ const person = () => (about.alone ? 0 : $("side").value === "both" ? null : Numb
 const isPersons = (side) => person() === null || person() === side;
 const who = (side) => (person() === null ? about.sides[side] : isPersons(side) ? "You" : "The player");
 const advised = () => $("analysis").checked;
+const pathTo = (what) => `api/${games.indexOf(about)}/${what}`;
 
-// ---- the server
+// ---- a game and its plies
 
-function ask(list, think) {
-  const question = { moves: list, simulations: simulations(), think, seed };
-  return fetched(`api/${games.indexOf(about)}/position`, question);
+/** A position: the move that led to it, and whether that was a move of the person's own or of a loaded
+    game. It gets the server's answer, and by strength the player's thoughts. */
+const newPly = (move, own) => ({ move, own, thoughts: new Map() });
+const here = () => game.plies.at(-1);
+const thoughtOf = (ply) => ply.thoughts.get(simulations()) ?? null;
+const wasPlayed = ({ plies }) => plies.some(({ own }) => own);
+
+function start(list = [], seed = 0) {
+  const before = game && (wasPlayed(game) ? game : game.before); // which `undo` brings back
+  const plies = [newPly("", false), ...list.map((move) => newPly(move, true))];
+  game = { about, seed, before, flags: new Set(), plies };
 }
 
-const askThoughts = (list, now) => inTurn(() => ask(list, true), () => now !== turn);
+/** The winning chance of who moved first, as the player of the chosen strength thinks. */
+function chanceOf(ply) {
+  if (ply.over) return ply.winner === null ? 0.5 : 1 - ply.winner;
+  const value = thoughtOf(ply)?.value ?? null;
+  if (value === null) return undefined;
+  return ply.side === 0 ? chance(about, value) : 1 - chance(about, value);
+}
 
-// ---- a game
+/** Of a move in a game alone: its risk, which is exact at every strength, and whether another cell was safe. */
+function taken(n) {
+  const [thought] = game.plies[n].thoughts.values();
+  const risk = thought?.moves.find(({ name }) => name === game.plies[n + 1].move)?.risk ?? null;
+  return { risk, needless: risk > 0 && thought.moves.some((idea) => idea.risk === 0) };
+}
 
-function remember(list, answer) {
-  if (list.some((move, i) => move !== moves[i])) return; // of a game that was taken back
-  const n = list.length;
-  sides[n] = answer.side;
-  if (answer.over) chances[n] = answer.winner === null ? 0.5 : 1 - answer.winner;
-  if (answer.thought) {
-    if (answer.thought.value !== null) {
-      const mine = chance(about, answer.thought.value);
-      chances[n] = answer.side === 0 ? mine : 1 - mine;
-    }
-    if (about.alone) risks[n] = new Map(answer.thought.moves.map((move) => [move.name, move.risk]));
-  }
+/** Fills in a ply, which may have been taken back meanwhile. */
+async function ask(ply, think) {
+  const [strength, { plies, seed }] = [simulations(), game];
+  const moves = plies.slice(1, plies.indexOf(ply) + 1).map(({ move }) => move);
+  const question = { moves, simulations: strength, think, seed };
+  const answer = await answerTo(pathTo("position"), question, ply === here());
+  if (!answer) return;
+  const { thought, ...position } = answer;
+  Object.assign(ply, position);
+  if (thought) ply.thoughts.set(strength, thought);
   drawCurve();
 }
 
+const askThoughts = (ply, now) => inTurn(() => ask(ply, true), () => now !== turn);
+
 async function refresh(spoken = "", opening = false) {
   const now = ++turn;
-  const list = [...moves];
+  const ply = here();
   selected = null;
   choosing = [];
+  if (ply.legal) {
+    shown = ply;
+    draw();
+  }
   try {
-    const answer = await ask(list, false);
+    await ask(ply, false);
     if (now !== turn) return;
-    shown = answer;
-    answered = list.length;
-    thought = null;
-    remember(list, answer);
-    const more = opening && !answer.over ? aroundZeros() : [];
+    shown = ply;
+    const more = opening && !ply.over ? aroundZeros(about, ply, game.flags) : [];
     if (more.length) {
-      for (const move of more) (own[moves.length] = false), moves.push(move);
+      game.plies.push(...more.map((move) => newPly(move, false)));
       return await refresh(spoken, true);
     }
     draw();
-    if (answer.over) {
-      say(`${spoken} ${outcome(answer)}`.trim());
+    if (ply.over) {
+      say(`${spoken} ${outcome(ply)}`.trim());
     } else {
-      const first = answer.compiled ? "" : "The first search at this strength is compiled, which takes a while.";
-      say(`${spoken} ${isPersons(answer.side) ? yours(answer.side) : "The player thinks …"} ${first}`.trim());
-      await consider(now, list, spoken);
+      const first = ply.compiled ? "" : "The first search at this strength is compiled, which takes a while.";
+      say(`${spoken} ${isPersons(ply.side) ? yours(ply.side) : "The player thinks …"} ${first}`.trim());
+      await consider(now, ply, spoken);
     }
     if (now === turn) await fill(now);
   } catch (error) {
     if (now !== turn) return;
-    moves.length = Math.min(moves.length, answered); // without what was not answered
+    if (game.plies.includes(shown)) game.plies.length = game.plies.indexOf(shown) + 1; // without what was not answered
     say(error.message, true);
   }
 }
 
 const yours = (side) => (person() === null ? `${about.sides[side]} to move.` : "Your move.");
 
-async function consider(now, list, spoken) {
-  const answer = await askThoughts(list, now);
-  if (answer) remember(list, answer);
+async function consider(now, ply, spoken) {
+  const { compiled } = ply;
+  if (!thoughtOf(ply)) await askThoughts(ply, now);
   if (now !== turn) return;
-  thought = answer.thought;
-  if (isPersons(answer.side)) {
+  if (isPersons(ply.side)) {
     draw();
-    if (!shown.compiled) say(`${spoken} ${yours(answer.side)}`.trim());
-    shown.compiled = true;
+    if (!compiled || $("status").textContent === BUSY) say(`${spoken} ${yours(ply.side)}`.trim());
   } else {
-    moves.push(thought.move);
-    await refresh(`The player plays ${thought.move}.`);
+    const { move } = thoughtOf(ply);
+    game.plies.push(newPly(move, false));
+    await refresh(`The player plays ${move}.`);
   }
 }
 
-/** What is not known of positions that nobody has thought about yet, as those of a loaded game. */
+/** What the player of this strength has not thought about yet, as positions of a loaded game. */
 async function fill(now) {
-  for (let n = 0; n < moves.length && now === turn; n++) {
-    if (about.alone ? risks[n] !== undefined || own[n] === false : chances[n] !== undefined) continue;
-    const list = moves.slice(0, n);
-    const answer = await askThoughts(list, now);
-    if (now === turn) remember(list, answer);
+  for (let n = 0; n < game.plies.length - 1 && now === turn; n++) {
+    const [ply, next] = game.plies.slice(n, n + 2);
+    if (!thoughtOf(ply) && !(about.alone && !next.own)) await askThoughts(ply, now);
   }
 }
 
@@ -131,94 +152,84 @@ function outcome({ winner, result }) {
 }
 
 function play(move) {
-  if (!shown || shown.over || answered !== moves.length) return;
+  if (!shown || shown.over || shown !== here()) return;
   if (!isPersons(shown.side)) return say("It is the player's turn.");
   if (!(move in shown.legal)) return say(`${move || "This"} is not a legal move now.`, true);
-  own[moves.length] = true;
-  moves.push(move);
+  game.plies.push(newPly(move, true));
   refresh(about.alone ? `You open ${move}.` : `${who(shown.side)} ${person() === null ? "plays" : "play"} ${move}.`, about.alone);
 }
 
-function start(list = [], newSeed = 0) {
-  moves = list;
-  seed = newSeed;
-  [sides, chances, risks, own] = [[], [], [], []];
-  flags = new Set();
-  selected = null;
+function choose(chosen) {
+  if (chosen === about) return;
+  [about, shown] = [chosen, undefined];
+  $("game").value = games.indexOf(about);
+  build();
 }
 
-function newGame() {
+function newGame(chosen = about) {
   const given = $("seed").value.trim();
-  if (about.chance && given && !/^\d{1,9}$/.test(given)) return say(`${given} is no seed: give a whole number below 1,000,000,000, or none.`, true);
+  if (chosen.chance && given && !/^\d{1,9}$/.test(given)) return say(`${given} is no seed: give a whole number below 1,000,000,000, or none.`, true);
+  choose(chosen);
   start([], !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9));
-  refresh("A new game.");
+  refresh(game.before ? "A new game. Undo brings the one before back." : "A new game.");
 }
 
 function undo() {
-  if (!moves.length) return say("There is no move to take back.");
-  moves.pop();
+  const { plies, before } = game;
+  if (!wasPlayed(game)) {
+    if (!before) return say("There is no move to take back.");
+    choose(before.about);
+    game = before;
+    return refresh("The game before is back.");
+  }
+  let last = plies.pop();
   // With what followed of itself: the player's reply, or cells that were opened around a zero.
-  const followed = () => (about.alone ? own[moves.length] === false : !isPersons(sides[moves.length] ?? moves.length % 2));
-  while (moves.length && followed()) moves.pop();
-  const left = moves.length + 1;
-  for (const kept of [sides, chances, risks]) kept.length = Math.min(kept.length, left);
-  refresh(`Taken back to before ${moves.length ? `move ${left}` : "the first move"}.`);
+  const followed = () => (about.alone ? !last.own : !isPersons(here().side ?? (plies.length - 1) % 2));
+  while (plies.length > 1 && followed()) last = plies.pop();
+  refresh(`Taken back to before ${plies.length > 1 ? `move ${plies.length}` : "the first move"}.`);
 }
 
 async function load(text) {
-  const before = [moves, seed, sides, chances, risks, own, flags];
-  turn += 1; // what is under way belongs to the game before
+  const now = ++turn; // what is under way belongs to the game before
   try {
-    const read = await fetched(`api/${games.indexOf(about)}/read`, { text });
+    const read = await answerTo(pathTo("read"), { text });
+    if (read) await answerTo(pathTo("position"), read); // which refuses moves that cannot be made
+    if (now !== turn) return;
     start(read.moves, read.seed);
-    await ask(read.moves, false);
     refresh(`Loaded ${read.moves.length} moves.`);
   } catch (error) {
-    [moves, seed, sides, chances, risks, own, flags] = before;
-    refresh(error.message);
+    if (now === turn) refresh(error.message);
   }
 }
 
 // ---- a minefield
 
-/** The covered cells around every 0, of which none is a mine. */
-function aroundZeros() {
-  const found = new Set();
-  shown.cells.forEach((word, i) => {
-    if (word === "0") for (const near of around(about, i)) if (!shown.cells[near] && !flags.has(near)) found.add(near);
-  });
-  return [...found].map((i) => about.names[i]);
-}
-
 function open(i) {
   if (!shown || shown.over) return;
-  if (flags.has(i)) return say(`${about.names[i]} has a flag: take it away first.`, true);
-  const number = shown.cells[i];
-  if (!number) return play(about.names[i]);
-  // An open cell with all its flags opens what is left around it.
-  const left = around(about, i).filter((near) => !shown.cells[near] && !flags.has(near));
-  const flagged = around(about, i).filter((near) => flags.has(near)).length;
-  if (!left.length || answered !== moves.length) return;
-  if (flagged !== Number(number)) return say(`${about.names[i]} shows ${number} and has ${flagged} flags around it.`, true);
-  openAll(left);
+  const { cells, refused } = opened(about, shown, game.flags, i);
+  if (refused) say(refused, true);
+  else if (!shown.cells[i]) play(about.names[i]);
+  else if (cells.length && shown === here()) openAll(cells);
 }
 
 /** One after another: after a mine nothing can be opened any more. */
 async function openAll(cells) {
   const now = ++turn;
-  for (const [k, i] of cells.entries()) {
-    const list = [...moves, about.names[i]];
-    own[moves.length] = k === 0;
-    moves = list;
-    const answer = await ask(list, false).catch(() => null); // `refresh` asks again, and says why
+  const first = game.plies.length;
+  for (const i of cells) {
+    const ply = newPly(about.names[i], i === cells[0]);
+    game.plies.push(ply);
+    await ask(ply, false).catch(() => null); // `refresh` asks again, and says why
     if (now !== turn) return;
-    if (!answer || answer.over) break;
+    if (!ply.legal || ply.over) break;
   }
-  refresh(`You open ${cells.length} cells.`, true);
+  const number = game.plies.length - first;
+  refresh(`You open ${number} ${number === 1 ? "cell" : "cells"}.`, true);
 }
 
 function flag(i) {
   if (!shown || shown.over) return;
+  const { flags } = game;
   if (shown.cells[i]) return say(`${about.names[i]} is open and cannot have a flag.`, true);
   if (!flags.delete(i)) flags.add(i);
   say(`${about.names[i]}: ${flags.has(i) ? "a flag" : "no flag any more"}.`);
@@ -248,8 +259,8 @@ function build() {
   $("seed-label").hidden = !about.chance;
   $("flag").hidden = about.style !== "mines";
   $("by-name").hidden = about.style !== "picture" && !about.twoStep;
-  $("text-note").textContent = about.sgf
-    ? "This game in SGF. Keep the text, or put another here, in SGF or as moves, and load it."
+  $("text-note").textContent = about.notation
+    ? `This game in ${about.notation}. Keep the text, or put another here, in ${about.notation} or as moves, and load it.`
     : "The moves of this game. Keep the line, or put another here and load it.";
   const columnsOf = about.alone ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
   $("columns").replaceChildren(...columnsOf.map((name) => make("th", name)));
@@ -287,16 +298,17 @@ function press(i) {
 }
 
 function draw() {
-  const analysis = advised() ? thought : null;
+  const analysis = advised() ? thoughtOf(shown) : null;
+  const { flags } = game;
   if (about.style === "picture") drawPicture();
   else drawCells({ about, shown, analysis, selected, flags, mine: isPersons(shown.side) });
   drawOthers();
   drawThought(analysis);
   drawCurve();
-  const flagged = about.style === "mines" ? `, ${flags.size} flags` : "";
+  const flagged = about.style === "mines" ? `, ${flags.size} ${flags.size === 1 ? "flag" : "flags"}` : "";
   $("note").hidden = !shown.note;
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
-  $("undo").disabled = !moves.length;
+  $("undo").disabled = !wasPlayed(game) && !game.before;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
 
@@ -307,7 +319,7 @@ function drawPicture() {
   URL.revokeObjectURL(picture);
   picture = URL.createObjectURL(new Blob([shown.svg], { type: "image/svg+xml" }));
   image.src = picture;
-  image.alt = `The board after ${moves.length} moves${moves.length ? `, the last one ${moves.at(-1)}` : ""}`;
+  image.alt = `The board after ${game.plies.length - 1} moves${shown.move ? `, the last one ${shown.move}` : ""}`;
 }
 
 /** Moves without a cell, such as a pass; of a picture all; or those of which one is to be chosen. */
@@ -324,17 +336,22 @@ function drawOthers() {
   $("legal").replaceChildren(...(about.twoStep ? Object.keys(shown.legal) : apart).map((name) => new Option(name)));
 }
 
+function summaryOf({ move, value }) {
+  const after = shown.move ? `After ${shown.move}` : "At the start";
+  const mover = about.alone ? `best cell ${move}` : `${about.sides[shown.side]} to move`;
+  return `${after}: ${mover}${value === null ? "" : `, winning chance ${percent(chance(about, value))}`}.`;
+}
+
 function drawThought(analysis) {
   $("thoughts").hidden = !advised();
+  // It is read out when it changes.
+  const summary = analysis ? summaryOf(analysis) : shown.over ? "The game is over." : "…";
+  if ($("value").textContent !== summary) $("value").textContent = summary;
   if (!analysis) {
-    $("value").textContent = shown.over ? "The game is over." : "…";
     $("line").textContent = "";
     $("candidates").replaceChildren();
     return;
   }
-  const chanceNow = analysis.value === null ? "" : `, winning chance ${percent(chance(about, analysis.value))}`;
-  const mover = about.alone ? `Best cell ${analysis.move}` : `${about.sides[shown.side]} to move`;
-  $("value").textContent = `${mover}${chanceNow}.`;
   $("line").textContent = analysis.line.length ? `Expected: ${analysis.line.join(" ")}` : "";
   const played = (idea) => Number(idea.name === analysis.move);
   const order = (a, b) => played(b) - played(a) || b.weight - a.weight || (a.risk ?? 1) - (b.risk ?? 1) || b.prior - a.prior;
@@ -349,33 +366,26 @@ function drawThought(analysis) {
   $("candidates").replaceChildren(...rows);
 }
 
-/** Of a move in a game alone: its risk, and whether another cell was safe. */
-function taken(n) {
-  const known = risks[n];
-  const risk = known?.get(moves[n]) ?? null;
-  return { risk, needless: risk > 0 && [...known.values()].includes(0) };
-}
-
 /** The numbers of moves that cost their player much of the winning chance, or a risk for nothing. */
-function blunders() {
-  const numbers = moves.map((_, n) => n);
+function blunders(chances) {
+  const numbers = [...chances.keys()].slice(0, -1);
   if (about.alone) return advised() || shown?.over ? numbers.filter((n) => taken(n).needless) : [];
-  return numbers.filter((n) => {
-    if (chances[n] === undefined || chances[n + 1] === undefined) return false;
-    const loss = (chances[n] - chances[n + 1]) * (sides[n] === 0 ? 1 : -1);
-    return loss >= BLUNDER;
-  });
+  const loss = (n) => (chances[n] - chances[n + 1]) * (game.plies[n].side === 0 ? 1 : -1);
+  return numbers.filter((n) => loss(n) >= BLUNDER); // and not where one is unknown
 }
 
 function drawCurve() {
-  const bad = blunders();
+  const moves = game.plies.slice(1).map(({ move }) => move);
+  const chances = game.plies.map(chanceOf);
+  const bad = blunders(chances);
   const first = about.alone ? "you" : about.sides[0];
   const ends = about.alone ? ["you win", "you lose"] : about.sides.map((name) => `${name} wins`);
-  const { parts, now } = curve(chances, moves, bad, ends);
-  $("curve").replaceChildren(...parts);
+  $("curve").replaceChildren(...curve(chances, moves, bad, ends));
   const said = bad.map((n) => `${n + 1}. ${moves[n]}`).join(", ");
+  const now = chances.at(-1);
   const value = now === undefined ? "no value yet" : `winning chance of ${first} ${percent(now)}`;
-  $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves: now ${value}`);
+  const last = moves.length ? `, the last one ${moves.at(-1)}` : "";
+  $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves${last}: now ${value}`);
   const kind = about.alone ? "Needless risks" : `Blunders (${percent(BLUNDER)} or more lost)`;
   const without = about.alone && !simulations() ? "The exact solver has no winning chance" : value[0].toUpperCase() + value.slice(1);
   $("curve-note").textContent = `${without}. ${said ? `${kind}: ${said}.` : ""}`;
@@ -419,7 +429,7 @@ $("board").addEventListener("contextmenu", (event) => {
   const i = cellOf(event);
   if (i !== undefined && about.style === "mines") event.preventDefault(), focus(Number(i), false), flag(Number(i));
 });
-$("new").addEventListener("click", newGame);
+$("new").addEventListener("click", () => newGame());
 $("undo").addEventListener("click", undo);
 $("flag").addEventListener("click", () => {
   const pressed = $("flag").getAttribute("aria-pressed") !== "true";
@@ -427,10 +437,8 @@ $("flag").addEventListener("click", () => {
   say(pressed ? "Cells that you press get a flag." : "Cells that you press are opened.");
 });
 $("game").addEventListener("change", () => {
-  turn += 1;
-  [about, shown, thought] = [games[Number($("game").value)], undefined, null];
-  build();
-  newGame();
+  newGame(games[Number($("game").value)]);
+  $("game").value = games.indexOf(about);
 });
 $("side").addEventListener("change", () => refresh());
 $("strength").addEventListener("change", () => refresh());
@@ -444,7 +452,7 @@ $("file").addEventListener("change", async () => {
 $("save").addEventListener("click", () => {
   const link = make("a");
   link.href = URL.createObjectURL(new Blob([`${shown.text}\n`], { type: "text/plain" }));
-  link.download = `game.${about.sgf ? "sgf" : "txt"}`;
+  link.download = `game.${(about.notation ?? "txt").toLowerCase()}`;
   link.click();
   URL.revokeObjectURL(link.href);
 });
@@ -465,12 +473,10 @@ $("by-name").addEventListener("submit", (event) => {
 
 try {
   const described = (game) => ({ ...game, alone: game.players === 1, twoStep: game.style === "pieces" || game.style === "wood" });
-  games = (await fetched("api/games")).map(described);
-  about = games[0];
+  games = (await answerTo("api/games")).map(described);
   $("game").replaceChildren(...games.map((game, i) => new Option(games.length > 1 ? game.title.replace(/^\S+ /, "") : game.title, i)));
   $("game-label").hidden = games.length < 2;
-  build();
-  newGame();
+  newGame(games[0]);
 } catch (error) {
   say(error.message, true);
 }
