@@ -362,3 +362,11 @@ def docs(session: nox.Session) -> None:
         fetched = re.findall(r'<(?:script|link|img|iframe)\b[^>]*"(?:https?:)?//[^>]*>', html)
         if fetched:
             session.error(f"{page} fetches {fetched[0]}; give a file of docs/ instead.")
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Opens every page that `docs` has made on a telephone and a desktop, in the system's chromium:
+    nothing may scroll sideways, be missing, lead nowhere or report an error."""
+    sync(session, "browser", packages=False)
+    session.run("python", str(ROOT / "tests" / "site.py"), *session.posargs)

@@ -102,10 +102,11 @@ def test_films_of_games(zero, tiny_run, tmp_path):
     assert (tmp_path / "game.gif").read_bytes().startswith(b"GIF89a")
     code, _, err = zero("watch", folder, "--save", "game.mp4")
     assert code == 2 and "--save game.mp4 was given; give a file that ends with .gif" in err
-    code, _, _ = zero("report", folder, "--episodes", 2)
-    page = (folder / "report.html").read_text()
-    assert code == 0 and page.count("<template>") == 2
-    assert all(title in page for title in ("<h3>Before training", "<h3>The player of step 4"))
+    for number in (2, 0):  # without any, those of before stay
+        code, _, _ = zero("report", folder, "--episodes", number)
+        page = (folder / "report.html").read_text()
+        assert code == 0 and page.count("<template>") == 2
+        assert all(title in page for title in ("<h3>Before training", "<h3>The player of step 4"))
 
 
 def test_runs_beside_each_other(zero, tiny_run, tmp_path):

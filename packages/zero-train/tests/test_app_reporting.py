@@ -1,9 +1,12 @@
 """The report of a run that goes on costs less than 1 % of its time."""
 
+import json
+
 import pytest
 
-from zero_train import RunFolder
+from zero_train import RunError, RunFolder
 from zero_train.app import _reporting, App
+from zero_train.app._film import FILMS, Frame, kept_films, pack
 
 
 @pytest.mark.parametrize("seconds", [0.5, 5.0])
@@ -43,3 +46,30 @@ def test_a_disk_that_refuses_it_does_not_end_the_run(tmp_path, monkeypatch):
     with RunFolder.create(tmp_path / "run", {}) as folder:
         _reporting.Report(app, folder).write_if_due()
     assert refused == [tmp_path / "run"]
+
+
+def test_films_stay_where_a_run_writes_its_report_again(tmp_path):
+    """They are kept in a file, which may be a stranger's."""
+    app = App("nim", "Nim.", {}, lambda config: pytest.fail())
+    packed = pack([Frame("<svg/>", "the first", 0.5)])
+    evil = "</template><script>alert(1)</script>"
+    with RunFolder.create(tmp_path / "run", {}) as folder:
+        folder.write(FILMS, json.dumps({"Before training": packed, evil: evil}))
+        for _ in range(2):
+            with _reporting.reported(app, folder):
+                pass
+            text = (folder.path / "report.html").read_text()
+            assert text.count("<template>") == 2 and f"<template>{packed}</template>" in text
+            assert "<h3>Before training</h3>" in text and text.count("<script>") == 1
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", '{"a": 1}', '{"a": "b"', "\xff", "[" * 100_000])
+def test_damaged_films_give_one_line_and_do_not_end_the_run(tmp_path, capsys, damaged):
+    app = App("nim", "Nim.", {}, lambda config: pytest.fail())
+    with RunFolder.create(tmp_path / "run", {}) as folder:
+        (folder.path / FILMS).write_bytes(damaged.encode("latin-1"))
+        with pytest.raises(RunError, match=r"films\.json (is damaged|cannot be read): [^\n]*$"):
+            kept_films(folder.path)
+        with _reporting.reported(app, folder):
+            pass
+    assert capsys.readouterr().err.count("\n") == 1

@@ -108,8 +108,9 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     return state, learned | collected
 
 
-def _dispatched(function: Callable[..., Any]) -> Any:
+def _dispatched(function: Callable[..., Any], **options: int) -> Any:
     """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
+    `options` are the compiler's.
 
     `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
     after `fixed` may be templates. Later calls find it compiled. `.eval_shape(fixed, given,
@@ -122,7 +123,7 @@ def _dispatched(function: Callable[..., Any]) -> Any:
         return function(fixed, given, *donated)
 
     program.__name__ = function.__name__.strip("_")
-    jitted = jax.jit(program, static_argnums=0, donate_argnums=3)
+    jitted = jax.jit(program, static_argnums=0, donate_argnums=3, compiler_options=options)
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
         arrays, static = eqx.partition(fixed, eqx.is_array)
@@ -155,7 +156,8 @@ def fresh_agent(
     return begin(key=key, actor=player)
 
 
-@_dispatched
+# It runs once, and to optimise it takes three times as long to compile, for the same bits.
+@ft.partial(_dispatched, xla_backend_optimization_level=1)
 def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopState:
     """A state before anything has been collected, with `loop.actor_devices` on those that learn:
     one program has one set of devices."""

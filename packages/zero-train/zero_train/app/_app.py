@@ -15,7 +15,7 @@ from .. import AbstractActor, data_mesh, Loop
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, OPENING_PLIES, RunFiles
-from ._film import Frame
+from ._film import Frame, kept_films
 from ._page import charts
 from ._report import Axis, page_of, StoredRun, write_page
 
@@ -127,16 +127,15 @@ def write_report(
     folder: str | os.PathLike[str],
     axis: Axis = "steps",
     *,
-    films: Sequence[str] = (),
     refresh: int = 0,
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
-    other files. Parts whose data is missing are left out.
+    other files. Parts whose data is missing are left out. The episodes that the command `report`
+    played last are among them.
 
     **Arguments:**
 
     - `axis`: what charts are drawn over.
-    - `films`: what `films` returned.
     - `refresh`: the seconds after which a browser reads the page again; 0 for never.
 
     **Returns:** its path.
@@ -147,7 +146,7 @@ def write_report(
     named = dict.fromkeys(map(str, (app.name, *map(run.config.get, ("agent", "env")))))
     title = " ".join(name for name in named if name not in ("", "None"))
     figures, sections = app.page(run)
-    sections = [*sections, charts("Episodes", *films)]
+    sections = [*sections, charts("Episodes", *kept_films(run.folder))]
     return write_page(run, title, figures, sections, refresh=refresh)
 
 

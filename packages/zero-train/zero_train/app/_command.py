@@ -41,7 +41,7 @@ from ._export import Export
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
-from ._reporting import films
+from ._reporting import play_films
 from ._train import train
 
 
@@ -104,7 +104,7 @@ class _Report(AbstractCommand):
     """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
     episodes: int = 3
     """Episodes to play, with players from the first to the newest; 0 for none, which takes no
-    time."""
+    time and keeps those that were played before."""
     seed: int = 0
     """The seed of the episodes."""
     run_code: bool = False
@@ -114,12 +114,11 @@ class _Report(AbstractCommand):
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.name)
-        played = []
         try:
-            played = films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
+            play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
         except (UsageError, CheckpointError) as e:
-            warn(f"no episodes are in the report: {e}")
-        print(f"The report is {write_report(app, self.run, self.axis, films=played)}")
+            warn(f"no episodes were played for the report: {e}")
+        print(f"The report is {write_report(app, self.run, self.axis)}")
 
 
 #: The commands of every app. One that has an `eval` or a `compare` of its own keeps it.

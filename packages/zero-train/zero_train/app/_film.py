@@ -18,6 +18,7 @@ from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
+from .. import read_json, RunError
 from .._disk import write_whole
 from ._errors import UsageError
 from ._page import page, text
@@ -196,25 +197,47 @@ def scalable(svg: str) -> str:
     return f"{opening}>{rest}"
 
 
-def film(heading: str, caption: str, frames: Sequence[Frame]) -> str:
+def pack(frames: Sequence[Frame]) -> str:
+    """The frames of a film as letters."""
+    fields = [[getattr(frame, name) for frame in frames] for name in ("svg", "caption", "seconds")]
+    return base64.b64encode(zlib.compress(json.dumps(fields).encode(), 9)).decode()
+
+
+def film(heading: str, caption: str, packed: str) -> str:
     """A film among the charts of a page, with buttons to go through it. It needs the page's script.
 
     **Arguments:**
 
     - `heading`, `caption`: plain text.
+    - `packed`: its frames, as `pack` returns them.
     """
-    fields = [[getattr(frame, name) for frame in frames] for name in ("svg", "caption", "seconds")]
-    packed = base64.b64encode(zlib.compress(json.dumps(fields).encode(), 9)).decode()
     return (
         '<figure class="film" tabindex="0">'
-        f'<h3>{text(heading)}</h3><p>{text(caption)}</p><div class="stage">{frames[0].svg}</div>'
-        f'<p class="said" aria-live="polite">{text(frames[0].caption)}</p>'
-        f'<div class="controls">{_BUTTONS}<input type="range" min="0" '
-        f'max="{len(frames) - 1}" value="0" aria-label="picture"></div>'
-        f"<template>{packed}</template></figure>"
+        f'<h3>{text(heading)}</h3><p>{text(caption)}</p><div class="stage"></div>'
+        '<p class="said" aria-live="polite"></p>'
+        f'<div class="controls">{_BUTTONS}'
+        '<input type="range" min="0" value="0" aria-label="picture"></div>'
+        f"<template>{text(packed)}</template></figure>"
     )
 
 
+def kept_films(folder: pathlib.Path) -> list[str]:
+    """The films that the folder of a run keeps for its reports, as parts of a page.
+
+    **Raises:** [`zero_train.RunError`][] where their file is damaged.
+    """
+    path = folder / FILMS
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise RunError(
+            f"{path} is damaged: it is no object of texts. Play the episodes again with the "
+            "command `report`, or remove the file."
+        )
+    return [film(heading, "", packed) for heading, packed in found.items()]
+
+
+#: In the folder of a run: the packed films of its report by their headings.
+FILMS = "films.json"
 _BUTTONS = "".join(
     f'<button type="button" data-by="{by}" aria-label="{label}">{sign}</button>'
     for label, by, sign in (
@@ -254,7 +277,7 @@ def check_path(
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
     """Writes a film as a GIF, or as a page that loads nothing else, replacing an earlier file."""
-    as_page = lambda: page(path.stem, [film("", "", frames)])
+    as_page = lambda: page(path.stem, [film("", "", pack(frames))])
     write_whole(path, _gif(frames) if path.suffix == ".gif" else as_page())
 
 

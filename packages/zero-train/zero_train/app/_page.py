@@ -1,5 +1,7 @@
 """Pages of figures, charts and tables that load nothing else."""
 
+import base64
+import hashlib
 import html
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +13,7 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{title}</title>
 <style>
 {style}</style>
@@ -21,10 +24,15 @@ _PAGE = """<!doctype html>
 {script}</body>
 </html>
 """
+#: A picture of a film may be from a file, and is no text that could be escaped.
+_POLICY = (
+    "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 def page(title: str, parts: Iterable[str], *, refresh: int = 0) -> str:
-    """A page.
+    """A page. It runs no script but its own, whatever stands in its parts.
 
     **Arguments:**
 
@@ -34,13 +42,15 @@ def page(title: str, parts: Iterable[str], *, refresh: int = 0) -> str:
     """
     body = "\n".join(filter(None, parts))
     moves = refresh or "<template>" in body
-    script = f"<script>\n{(_HERE / 'report.js').read_text()}</script>\n" if moves else ""
+    script = "\n" + (_HERE / "report.js").read_text()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _PAGE.format(
         title=text(title),
+        policy=_POLICY.format(f"'sha256-{digest}'" if moves else "'none'"),
         style=(_HERE / "report.css").read_text(),
         refresh=f' data-refresh="{refresh}"' if refresh else "",
         body=body,
-        script=script,
+        script=f"<script>{script}</script>\n" if moves else "",
     )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import time
 from collections.abc import Iterator
@@ -12,29 +13,31 @@ import jax.random as jr
 import numpy as np
 
 from .. import Checkpoints, RunError, RunFolder
+from .._disk import write_whole
 from ._app import App, write_report
 from ._errors import warn
-from ._film import film
+from ._film import FILMS, pack
 from ._players import load, player_of, player_shapes
 
 
-def films(
+def play_films(
     app: App[Any], run: str, number: int, seed: int = 0, *, run_code: bool = False
-) -> list[str]:
-    """Episodes of so many players of a run, from the first to the newest, as parts of a page. All
-    begin with the same randomness. There are none where the app has no pictures.
+) -> None:
+    """Plays episodes of so many players of a run, from the first to the newest, and keeps them in
+    its folder for this report and all later ones, in place of the earlier ones. All begin with the
+    same randomness. Nothing changes where there are none to play, or the app has no pictures.
 
     **Raises:** as [`zero_train.app.load`][].
     """
     if app.episode is None or not number:
-        return []
+        return
     newest = load(app, run, run_code=run_code)
     saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
     steps = [step for step in saved.steps() if step <= newest.step]
     # Evenly over the training, and the newest in any case.
     goals = np.linspace(newest.step, 0, number)
     chosen = sorted({min(steps, key=lambda step: abs(step - goal)) for goal in goals})
-    shapes, played = player_shapes(newest.loop), []
+    shapes, played = player_shapes(newest.loop), {}
     for step in chosen:
         one = newest
         if step != newest.step:
@@ -45,8 +48,8 @@ def films(
         every = -(-len(frames) // _MOST_FRAMES)
         shown = frames[:-1:every] + frames[-1:]
         heading = f"The player of step {step:,}" if step else "Before training"
-        played.append(film(heading, "", shown))
-    return played
+        played[heading] = pack(shown)
+    write_whole(pathlib.Path(run) / FILMS, json.dumps(played))
 
 
 #: The pictures of an episode in a report.

@@ -10,6 +10,7 @@ async function begin(film) {
   const stage = film.querySelector(".stage"), said = film.querySelector(".said");
   const slider = film.querySelector("input"), play = film.querySelector("[data-by=play]");
   const last = pictures.length - 1;
+  slider.max = last;
   let shown = 0, timer = 0;
 
   function show(number) {
@@ -72,7 +73,9 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   film.go(by);
 });
-document.querySelectorAll(".film").forEach(begin);
+for (const film of document.querySelectorAll(".film")) begin(film).catch(() => {
+  film.querySelector(".said").textContent = "These pictures are damaged.";
+});
 
 // The page of a run that goes on is written again; whoever plays a film is not disturbed.
 const every = 1000 * Number(document.body.dataset.refresh || 0);
