@@ -47,6 +47,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
 
     max_steps: int = 500
     num_actions: int = eqx.field(init=False, default=2)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=False)
 
     def __check_init__(self):

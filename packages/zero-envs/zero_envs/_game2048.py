@@ -69,6 +69,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
 
     num_actions: int = eqx.field(init=False, default=4)
     num_outcomes: int = eqx.field(init=False, default=32)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=False)
 
     def init(self, *, key: PRNGKeyArray) -> Game2048State:

@@ -161,10 +161,12 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
     - `factored`: the same environment with unflattened actions.
     - `num_actions`, `hidden`: see the interfaces.
+    - `num_players`: 1.
     """
 
     factored: FactoredJumanjiEnvironment
     num_actions: int
+    num_players: int
     hidden: bool
 
     def __init__(
@@ -195,7 +197,7 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         if Jumanji is not installed.
         """
         self.factored = FactoredJumanjiEnvironment(env, features=features, hidden=hidden, **options)
-        self.hidden = self.factored.hidden
+        self.num_players, self.hidden = 1, self.factored.hidden
         values = self.factored.num_values
         self.num_actions = math.prod(values)
         if self.num_actions > _MOST_ACTIONS:

@@ -77,6 +77,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     max_states: int = 512
     num_actions: int = eqx.field(init=False)
     num_signals: int = eqx.field(init=False, default=_MINE + 1)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=True)
 
     def __post_init__(self):

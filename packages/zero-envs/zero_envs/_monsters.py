@@ -145,6 +145,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     observation: str = "planes"
     num_actions: int = eqx.field(init=False, default=NUM_MOVES)
     num_outcomes: int = eqx.field(init=False)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=False)
 
     def __post_init__(self):
