@@ -123,12 +123,13 @@ async function refresh(spoken = "", opening = false) {
 const yours = (side) => (person() === null ? `${about.sides[side]} to move.` : "Your move.");
 
 async function consider(now, ply, spoken) {
-  const { compiled } = ply;
+  const waiting = $("status").textContent; // until the person presses something
   if (!thoughtOf(ply)) await askThoughts(ply, now);
   if (now !== turn) return;
   if (isPersons(ply.side)) {
     draw();
-    if (!compiled || $("status").textContent === BUSY) say(`${spoken} ${yours(ply.side)}`.trim());
+    const [status, plain] = [$("status").textContent, `${spoken} ${yours(ply.side)}`.trim()];
+    if (status !== plain && [waiting, BUSY].includes(status)) say(plain); // equal words would be read out twice
   } else {
     const { move } = thoughtOf(ply);
     game.plies.push(newPly(move, false));
