@@ -40,7 +40,7 @@ def othello(run_main):
         (["train", "--envs", "12"], "--envs 12 does not divide into --shards 8"),
         (["train", "--devices", "3"], "--shards 8 does not divide over 3 devices"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json)"),
-        (["eval", "nowhere", "--games", "7"], "--games 7 was given; give an even number"),
+        (["eval", "--games", "7"], "--games 7 was given; give an even number"),
         (["eval", "nowhere", "--simulations", "-1"], "--simulations -1 was given; give 0"),
         (["play", "nowhere"], "nowhere holds no run"),
         (["gtp", "nowhere"], "nowhere holds no run"),

@@ -215,7 +215,7 @@ def test_a_game_is_saved_and_reviewed(tmp_path):
     assert "\n. is a folder; give the name of a file." in text
     assert f"{other} exists; give another name." in text and other.read_text() == "work\n"
     assert "a.sgf cannot be written (No such file or directory); give another file." in text
-    assert '"save" is not a square' in text
+    assert "save needs a text after it" in text
     # Discs say how likely a win is; what a move costs is seen in the position after it.
     lines = [line.strip("| ").split() for line in text.splitlines()]
     rows = [words for words in lines if words and words[0] in ("1.", "2.")]

@@ -25,14 +25,16 @@ class List(AbstractCommand):
 
     def __call__(self, app: App) -> None:
         every = known_environments()
-        names = [name for name in every if self.name in name]
+        names = [name for name in every if self.name.lower() in name.lower()]
         # A name with its library that is not known is refused with the reason.
         if self.name in every or ":" in self.name or ("/" in self.name and not names):
             return _print_closely(app, self.name)
         if len(names) == 1:
             return _print_closely(app, names[0])
         if not names:
-            near = difflib.get_close_matches(self.name, every, 3, 0.4)
+            bare = {name.rpartition("/")[2].lower(): name for name in every}
+            close = difflib.get_close_matches(self.name.lower(), bare, 3, 0.4)
+            near = [bare[name] for name in close]
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
             raise UsageError(f"no environment has {self.name} in its name{hint}")
         width = max(map(len, names))
@@ -81,4 +83,5 @@ def _print_closely(app: App, name: str) -> None:
     if name in OWN_APPS:
         print(f"commands     those of `{OWN_APPS[name][0]} --help`")
     elif world.agents:
-        print(f"commands     {', '.join(['train', *commands_of(app, world), *COMMANDS])}")
+        has = dict.fromkeys(("train", "eval", *commands_of(app, world), *COMMANDS))
+        print(f"commands     {', '.join(name for name in has if name != 'list')}")

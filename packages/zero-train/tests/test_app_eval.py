@@ -82,7 +82,7 @@ def asked(said, monkeypatch):
     """`asked(WORDS)`: environment, player, opponent and options of the games, of which none is
     played, and what is printed."""
     given: list[Any] = []
-    row = {"return_mean": 0.0, "return_se": 0.0, "episodes": 2, "length_mean": 0.0}
+    row = {"return_mean": 0.0, "return_se": 0.0, "episodes": 2, "length_mean": 0.0, "truncated": 1}
 
     def measure(*players, **options):
         given[:] = *players, options
@@ -147,11 +147,11 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["nim", "--games", "7"], "--games 7 was given; give an even number."),
+        (["nim", "--games", "7"], "--games 7 was given; give an even number, for both seats."),
         (
             ["nim", "--opponent", "edax"],
-            "--opponent edax is unknown; give random, perfect, corridor, guesses, nim, other, "
-            "small, pretrained, or another run or a file of a player of `nim`.",
+            "--opponent edax is unknown; give random, perfect, pretrained, or another run or a "
+            "file of a player of `nim`.",
         ),
         (["nim", "--opponent", "corridor"], "--opponent corridor plays corridor, and not nim."),
         (

@@ -163,7 +163,7 @@ def test_the_player_moves_and_says_why(client, service):
         ("simulations", 16.0, "simulations is 16.0; give a whole number"),
         ("simulations", {"a": 1}, "simulations is an object"),
         ("seed", -1, "seed is -1"),
-        ("seed", 2**31, "from 0 to 2147483647"),
+        ("seed", 2**32, "from 0 to 4294967295"),
         ("think", 1, "give true or false"),
         ("side", 0, "no field is called 'side'; give moves,"),
         ("\ud800" * 99, 0, "no field is called '\\ud800"),
@@ -345,7 +345,9 @@ def test_saved_games_are_read(client):
 
     assert read(" A1 b2\nC3 ").json() == {"moves": ["a1", "b2", "c3"], "seed": 0}
     assert read("seed:7 a1").json() == {"moves": ["a1"], "seed": 7}
-    assert read("seed:x a1").status_code == 422
+    assert read("seed:4294967295 a1").json()["seed"] == 2**32 - 1
+    assert read("seed:x a1").status_code == read("seed:4294967296 a1").status_code == 422
+    assert "no game in an empty text" in read(" ").json()["error"]
     assert "at most 600 are replayed" in read("a1 " * 601).json()["error"]
     assert read(7).status_code == 400
     comments = " " * (MAX_SAVED - 100)

@@ -56,8 +56,9 @@ class Row(dict[str, Any]):
         kept = Row({}, self.place, self.then)
         for name, value in self.items():
             wanted = kind(name)
-            number = isinstance(value, int | float) and -_MOST < value < _MOST
-            if number if wanted is float else isinstance(value, wanted):
+            number = type(value) in (int, float) and -_MOST < value < _MOST
+            fits = number if wanted is float else isinstance(value, wanted)
+            if fits:
                 kept[name] = value
             elif value is not None:
                 what = "a finite number" if wanted is float else "a text"

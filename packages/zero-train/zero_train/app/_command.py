@@ -166,6 +166,9 @@ def errors_of(prog: str) -> Iterator[None]:
 
     - `prog`: the app's command.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what the terminal cannot show is a question mark
     try:
         yield
     except (UsageError, RunError, CheckpointError, NonFiniteError) as e:

@@ -35,8 +35,6 @@ class Eval(AbstractPlayerCommand):
     bounds: ClassVar[Bounds] = {"games": (2, 10**8), "simulations": (0, 10**6 - 1)}
 
     def __call__(self, app: App[Any]) -> None:
-        if self.games % 2:
-            raise UsageError(f"--games {self.games} was given; give an even number.")
         trained = self.load(app)
         number, own = self.simulations, _simulations(trained.player)
         if number is not None and own is None:
@@ -47,6 +45,10 @@ class Eval(AbstractPlayerCommand):
         number = own if number is None else number
         env, name = trained.loop.env, getattr(trained.config, "env", None)
         players = num_players(env)
+        if players == 2 and self.games % 2:
+            raise UsageError(
+                f"--games {self.games} was given; give an even number, for both seats."
+            )
         if players == 1 and self.opponent != "random":
             raise UsageError(
                 f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
@@ -81,10 +83,11 @@ class Eval(AbstractPlayerCommand):
         if name in fixed:
             return fixed[name](env)
         if not has_player(app, name):
-            known = [*fixed, *player_names(app), *([PRETRAINED] if app.players else [])]
+            comes = getattr(trained.config, "env", PRETRAINED) in player_names(app)
+            known = ", ".join([*fixed, *[PRETRAINED] * comes])
             raise UsageError(
-                f"--opponent {name} is unknown; give {', '.join(dict.fromkeys(known))}, or another "
-                f"run or a file of a player of `{app.name}`."
+                f"--opponent {name} is unknown; give {known}, or another run or a file of a player "
+                f"of `{app.name}`."
             )
         other = self.load(app, name)
         for theirs, ours in zip(_game(other), _game(trained), strict=True):

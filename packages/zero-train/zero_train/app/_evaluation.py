@@ -181,9 +181,14 @@ def sentence(row: Mapping[str, Any], against: str) -> str:
         low, high = 100 * row["score_low"], 100 * row["score_high"]
         return (
             f"{100 * row['score']:.1f} % against {against} (95 % interval {low:.1f} to {high:.1f}; "
-            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost)"
+            f"{row['wins']} won, {row['draws']} drawn{_cut(row['unfinished'])}, "
+            f"{row['losses']} lost)"
         )
     return (
         f"return {row['return_mean']:.4g} ± {row['return_se']:.2g} (standard error) in "
-        f"{row['episodes']} episodes of {row['length_mean']:.1f} steps"
+        f"{row['episodes']} episodes of {row['length_mean']:.1f} steps{_cut(row['truncated'])}"
     )
+
+
+def _cut(number: int) -> str:
+    return f", {number} of them cut off" if number else ""

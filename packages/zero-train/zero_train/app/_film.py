@@ -227,12 +227,13 @@ def kept_films(folder: pathlib.Path) -> list[str]:
     **Raises:** [`zero_train.RunError`][] where their file is damaged.
     """
     path = folder / FILMS
-    found = read_json(path) if path.exists() else {}
+    then = "Play the episodes again with the command `report`, or remove the file."
+    try:
+        found = read_json(path) if path.exists() else {}
+    except RunError as e:
+        raise RunError(f"{e} {then}") from e
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise RunError(
-            f"{path} is damaged: it is no object of texts. Play the episodes again with the "
-            "command `report`, or remove the file."
-        )
+        raise RunError(f"{path} is damaged: it is no object of texts. {then}")
     return [film(heading, "", packed) for heading, packed in found.items()]
 
 

@@ -24,7 +24,7 @@ _PAGE = """<!doctype html>
 {script}</body>
 </html>
 """
-#: A picture of a film may be from a file, and is no text that could be escaped.
+#: The pictures of films are put into the page as they are, so the page's own script alone may run.
 _POLICY = (
     "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
@@ -98,4 +98,5 @@ def table(heading: str, header: Sequence[str], rows: Iterable[Sequence[object]])
 
 def text(value: object) -> str:
     """Plain text for a page."""
-    return html.escape(str(value), quote=False)
+    written = str(value).encode(errors="replace").decode()  # half of a surrogate pair is no text
+    return html.escape(written, quote=False)

@@ -83,8 +83,11 @@ class Dialogue:
         command = self._commands.get(" ".join(line.lower().split()))
         if command is not None:
             command()
-        elif word.lower() in self._with_text and rest.strip():
-            self._with_text[word.lower()](rest.strip())
+        elif word.lower() in self._with_text:
+            if rest.strip():
+                self._with_text[word.lower()](rest.strip())
+            else:
+                self.say(f'{word.lower()} needs a text after it. Type "help" for the commands.')
         elif line:
             try:
                 self._answer(line)

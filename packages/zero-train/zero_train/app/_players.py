@@ -48,7 +48,7 @@ class AbstractPlayerCommand(AbstractCommand):
 
     run: tyro.conf.Positional[str] = PRETRAINED
     """The folder of a run, RUN@STEP or RUN@best for an earlier player of it, a file of a player, or
-    the name of one that comes with the command; by default such a one."""
+    the name of one that comes with the command."""
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
 

@@ -5,6 +5,7 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 
+from ._config import SEEDS
 from ._game import AbstractRecord, Game
 
 
@@ -40,8 +41,8 @@ def read_record(start: Game, text: str) -> tuple[list[str], int]:
     words, seed = text.lower().split(), "0"
     if words and words[0].startswith(_SEED):
         seed = words.pop(0).removeprefix(_SEED)
-        if not re.fullmatch("[0-9]{1,12}", seed):
-            raise ValueError(f"{ascii(seed[:20])} is no seed; give a whole number")
+        if not re.fullmatch("[0-9]{1,12}", seed) or int(seed) > SEEDS[1]:
+            raise ValueError(f"{ascii(seed[:20])} is no seed; give a whole number up to {SEEDS[1]}")
     return words, int(seed)
 
 
@@ -93,7 +94,7 @@ class Sgf(AbstractRecord):
                 raise ValueError(
                     "this game has stones that were not played; give one of moves alone"
                 )
-            for colour in node.keys() & {"B", "W"}:
+            for colour in [name for name in node if name in ("B", "W")]:  # in the file's order
                 if colour != "BW"[len(names) % 2]:
                     names.append("pass")  # by the other side, as the colour says
                 names.append(start.board.name(_action(node[colour], self.size)).lower())

@@ -45,7 +45,7 @@ def play_films(
             one = dataclasses.replace(newest, player=actor, step=step)
         frames = list(app.episode(one, jr.key(seed)))
         # A long episode is shown in fewer pictures, with its end.
-        every = -(-len(frames) // _MOST_FRAMES)
+        every = max(1, -(-len(frames) // _MOST_FRAMES))
         shown = frames[:-1:every] + frames[-1:]
         heading = f"The player of step {step:,}" if step else "Before training"
         played[heading] = pack(shown)

@@ -25,7 +25,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ._service import MAX_MOVES, MAX_SEED, Question, Refusal, Service
+from .._config import SEEDS
+from ._service import MAX_MOVES, Question, Refusal, Service
 
 
 #: Bytes of a request's body: the longest game is shorter, unless it was saved with comments.
@@ -196,8 +197,8 @@ def read_question(body: bytes) -> Question:
     simulations, seed = said.get("simulations", 0), said.get("seed", 0)
     if type(simulations) is not int:
         raise Refusal(400, f"simulations is {_shown(simulations)}; give a whole number.")
-    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
-        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {MAX_SEED}.")
+    if type(seed) is not int or not SEEDS[0] <= seed <= SEEDS[1]:
+        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {SEEDS[1]}.")
     think = said.get("think", False)
     if not isinstance(think, bool):
         raise Refusal(400, f"think is {_shown(think)}; give true or false.")
@@ -309,8 +310,8 @@ class _Guard:
     where games are asked about, and not too often; and says in every response what a browser may
     do with it, also in that to a request at which the server fails.
 
-    Another page that a browser shows could otherwise ask, if need be under a name of its own that
-    leads to this address.
+    Another page that a browser shows could otherwise ask, also by a name of its own that it has
+    lead to this address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
@@ -385,8 +386,7 @@ class _Guard:
             return False
         if number is None:
             return name in self._names
-        # Bound to all addresses, any number will do: no name of another's can lead to what is
-        # named by its number.
+        # Bound to all addresses, any of them will do: DNS rebinding needs a name.
         return (
             self._host in _EVERYWHERE
             or number == _number_of(self._host)

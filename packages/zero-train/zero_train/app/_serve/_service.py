@@ -28,8 +28,6 @@ STRENGTHS = (0, 16, 64, 256)
 MAX_MOVES = 600
 #: Positions that are kept; more than of the longest game.
 MAX_KEPT = 1000
-#: The largest seed.
-MAX_SEED = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -168,6 +166,8 @@ class Service:
 
         **Raises:** `Refusal` where it is no such game, or too long.
         """
+        if not text.strip():
+            raise Refusal(422, "there is no game in an empty text.")
         try:
             moves, seed = read_record(self._after(0, ())[0], text)
         except ValueError as e:
@@ -176,7 +176,7 @@ class Service:
             raise Refusal(
                 422, f"the game has {len(moves)} moves; at most {MAX_MOVES} are replayed."
             )
-        return {"moves": moves, "seed": min(seed, MAX_SEED)}
+        return {"moves": moves, "seed": seed}
 
     def answer(self, question: Question) -> dict[str, Any]:
         """The position that is asked about, and if asked for the player's thoughts.

@@ -20,8 +20,13 @@ let selected = null; // the cell of the piece that is to be moved
 let choosing = []; // moves between the same cells, of which one is asked for
 
 function say(text, alert = false) {
-  $("status").textContent = text;
+  if ($("status").textContent !== text) $("status").textContent = text; // equal words would be read out again
   $("status").classList.toggle("alert", alert);
+}
+
+/** Says something in the place of `old`, unless the person did something since, which was answered. */
+function replace(old, text) {
+  if ([old, BUSY].includes($("status").textContent)) say(text);
 }
 
 /** The answer to a question, which a busy server is asked again until the person does something else;
@@ -87,8 +92,7 @@ async function ask(ply, think) {
 const askThoughts = (ply, now) => inTurn(() => ask(ply, true), () => now !== turn);
 
 async function refresh(spoken = "", opening = false) {
-  const now = ++turn;
-  const ply = here();
+  const [now, ply, before] = [++turn, here(), $("status").textContent];
   selected = null;
   choosing = [];
   if (ply.legal) {
@@ -109,8 +113,9 @@ async function refresh(spoken = "", opening = false) {
       say(`${spoken} ${outcome(ply)}`.trim());
     } else {
       const first = ply.compiled ? "" : "The first search at this strength is compiled, which takes a while.";
-      say(`${spoken} ${isPersons(ply.side) ? yours(ply.side) : "The player thinks …"} ${first}`.trim());
-      await consider(now, ply, spoken);
+      const waiting = `${spoken} ${isPersons(ply.side) ? yours(ply.side) : "The player thinks …"} ${first}`.trim();
+      replace(before, waiting);
+      await consider(now, ply, spoken, waiting);
     }
     if (now === turn) await fill(now);
   } catch (error) {
@@ -122,14 +127,12 @@ async function refresh(spoken = "", opening = false) {
 
 const yours = (side) => (person() === null ? `${about.sides[side]} to move.` : "Your move.");
 
-async function consider(now, ply, spoken) {
-  const waiting = $("status").textContent; // until the person presses something
+async function consider(now, ply, spoken, waiting) {
   if (!thoughtOf(ply)) await askThoughts(ply, now);
   if (now !== turn) return;
   if (isPersons(ply.side)) {
     draw();
-    const [status, plain] = [$("status").textContent, `${spoken} ${yours(ply.side)}`.trim()];
-    if (status !== plain && [waiting, BUSY].includes(status)) say(plain); // equal words would be read out twice
+    replace(waiting, `${spoken} ${yours(ply.side)}`.trim());
   } else {
     const { move } = thoughtOf(ply);
     game.plies.push(newPly(move, false));
