@@ -4,7 +4,7 @@ import dataclasses
 import functools as ft
 import sys
 from json import dumps
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax.random as jr
 import tyro
@@ -37,7 +37,7 @@ class Eval(AbstractPlayerCommand):
     agent: str = "belief"
     """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random. The first
     three have the network of the run."""
-    boards: int = 2000
+    boards: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
     """The number of boards, which are the same for every agent."""
     seed: int = 0
     """The seed of the boards and of the agents. The randomness of belief trees depends on the board

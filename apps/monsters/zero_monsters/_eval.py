@@ -2,9 +2,10 @@
 
 import dataclasses
 import json as json_text
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax.random as jr
+import tyro
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import Monsters
@@ -41,7 +42,7 @@ class Eval(AbstractPlayerCommand):
     """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
     """Simulations per move, in all trees together; by default those of the run's configuration."""
-    rollouts: int = 2000
+    rollouts: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
     """Rollouts of 32 steps."""
     seed: int = 0
     """The seed of all randomness."""

@@ -5,10 +5,11 @@ import json as json_text
 import math
 import pathlib
 import statistics
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.random as jr
+import tyro
 from jaxtyping import PyTree
 
 from zero_train import (
@@ -39,7 +40,7 @@ from ._worlds import longest_episode
 class Eval(AbstractPlayerCommand):
     """Measure the player of a run."""
 
-    episodes: int = 128
+    episodes: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 128
     """The number of whole episodes, which are played in parallel."""
     seed: int = 0
     """The seed of all randomness."""

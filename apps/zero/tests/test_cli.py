@@ -234,23 +234,29 @@ def test_the_list_says_who_can_play(zero):
                 "18 numbers: [3, 3, 2]",
                 "9",
                 "alphazero; symm",
-                "train, play, serve, watch, list, eval,",
+                "train, eval, play, serve, watch, compare,",
             ],
         ),
         (
             "2048",
             "2048",
-            ["1", "496 numbers: [4, 4, 31]", "4", "expert, spo, mpo", "train, watch, list, eval,"],
+            [
+                "1",
+                "496 numbers: [4, 4, 31]",
+                "4",
+                "expert, spo, mpo",
+                "train, eval, watch, compare,",
+            ],
         ),
         (
             "pendulum",
             "pendulum",
-            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, watch, list, eval"],
+            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, eval, watch, compare"],
         ),
         (
             "zero_envs.testing:Nim",
             "zero_envs.testing:Nim",
-            ["2", "8 numbers", "3", "alphazero", "train, play, watch, list, eval"],
+            ["2", "8 numbers", "3", "alphazero", "train, eval, play, watch, compare"],
         ),
     ],
 )
