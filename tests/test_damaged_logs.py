@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -59,14 +60,16 @@ def test_an_entry_that_is_something_else_or_missing_is_named(tmp_path, monkeypat
     assert refused > 30
 
 
+@pytest.mark.parametrize("wrong", [["x"], True])
 @pytest.mark.parametrize("entry", ["step", "name", "elo", "se"])
-def test_a_rating_that_is_something_else_is_named(tmp_path, monkeypatch, entry):
+def test_a_rating_that_is_something_else_is_named(tmp_path, monkeypatch, entry, wrong):
     monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: "<svg/>")
     row = {"step": 3, "name": "step 3", "elo": 9.0, "se": 2.0}
-    players = [{**row, "step": None, "name": "random"}, {**row, entry: ["x"]}]
+    players = [{**row, "step": None, "name": "random"}, {**row, entry: wrong}]
     (tmp_path / "elo.json").write_text(json.dumps({"players": players}))
     for read in (ratings, lambda folder: write_report(APPS["othello"], folder)):
-        with pytest.raises(RunError, match=rf'Player 2 of .*elo.json has \["x"\] as its {entry}'):
+        said = re.escape(f"elo.json has {json.dumps(wrong)} as its {entry}")
+        with pytest.raises(RunError, match=f"Player 2 of .*{said}"):
             read(tmp_path)
 
 

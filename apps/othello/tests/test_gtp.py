@@ -350,6 +350,13 @@ def test_a_search_ends_when_its_time_is_over(engine):
     )
 
 
+@pytest.mark.parametrize(
+    "node, moves", [("B[cd]W[cc]", ["c4", "c3"]), ("W[cd]B[cc]", ["pass", "c4", "c3"])]
+)
+def test_moves_of_one_node_are_in_the_order_of_the_file(node, moves):
+    assert read_record(new_game(), f"(;GM[2]SZ[8];{node})") == (moves, 0)
+
+
 def test_games_are_saved_and_loaded(engine, tmp_path):
     path = tmp_path / "game.sgf"
     session(engine, *alternately(BEFORE_PASS))

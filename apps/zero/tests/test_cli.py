@@ -87,6 +87,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
+        (["list", "SNEK"], "did you mean jumanji/Snake-v1"),
         (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
         (["list", "jumanji/FlatPack-v0"], "8100 joint actions, more than 4096"),
     ],

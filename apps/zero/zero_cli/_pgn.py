@@ -184,7 +184,7 @@ def _main_variation(text: str) -> list[str]:
 
 @jax.jit
 def _in_check(position: Any) -> Bool[Array, ""]:
-    # pgx starts JAX where it is imported.
+    # It has no public name for this, and starts JAX where it is imported.
     from pgx._src.games.chess import _is_checked
 
     return jnp.asarray(_is_checked(position._x))

@@ -92,6 +92,11 @@ def asked(said, monkeypatch):
     return lambda *words, **own: (said(*words, **own), *given)
 
 
+def test_episodes_that_were_cut_off_are_said(asked):
+    said, *_ = asked("corridor")
+    assert said.endswith("in 2 episodes of 0.0 steps, 1 of them cut off\n")
+
+
 ALONE = "--simulations", "0", "--games", "20"
 
 

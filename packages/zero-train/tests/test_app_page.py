@@ -122,6 +122,14 @@ def test_every_part_is_there(page):
     assert not re.search("#0[147]0", text)
 
 
+def test_what_is_no_text_is_shown_as_a_question_mark(tmp_path):
+    """Half of a surrogate pair, which JSON may hold and a file may not."""
+    write_run(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"network": "a\ud800b"}))
+    assert "a?b" in write(tmp_path).read_text(encoding="utf-8")
+
+
 def test_a_run_that_goes_on_is_read_again(tmp_path):
     write_run(tmp_path)
     app = App("<nim>", "Nim.", {}, lambda config: pytest.fail(), page=of_nim)
