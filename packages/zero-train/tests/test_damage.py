@@ -23,8 +23,9 @@ from .test_kills import app_of
 from .test_processes import SMALLEST
 
 
-#: How many damages each file of Nim's run gets; one of those of the apps.
-EACH = int(os.environ.get("DAMAGES", len(DAMAGES)))
+#: How many damages each file of a run gets: all for Nim's, one at random for those of an app's,
+#: or as many as `DAMAGES` says.
+EACH = os.environ.get("DAMAGES")
 #: What no command reads but to show it, or which `--resume` writes again.
 HARMLESS = ("report.html", "finished", "elo.json", "boards.json", "events.out")
 
@@ -101,7 +102,7 @@ def test_whatever_happens_to_a_file_of_a_run_is_named_or_harmless(tmp_path, name
     app, flags = app_of(name), shlex.split(SMALLEST[name][1])
     words = ["--preset=tiny", "--steps=9", "--evaluate-every=3", "--checkpoint-every=3", *flags]
     whole, randomly = Whole(app, tmp_path / "whole", words), random.Random(0)
-    each = EACH if name == "nim" else 1
+    each = int(EACH or (len(DAMAGES) if name == "nim" else 1))
     number = 0
     for file in whole.files():
         for damage in randomly.sample(DAMAGES, each):
