@@ -1,5 +1,6 @@
 """Whatever an entry of a log is: reports and `compare` can read it, or name the file and line."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -60,8 +61,10 @@ def test_an_entry_that_is_something_else_or_missing_is_named(tmp_path, monkeypat
     assert refused > 30
 
 
-@pytest.mark.parametrize("wrong", [["x"], True])
-@pytest.mark.parametrize("entry", ["step", "name", "elo", "se"])
+@pytest.mark.parametrize(
+    ("entry", "wrong"),
+    [*itertools.product(["step", "name", "elo", "se"], [["x"], True]), ("step", 2.5)],
+)
 def test_a_rating_that_is_something_else_is_named(tmp_path, monkeypatch, entry, wrong):
     monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: "<svg/>")
     row = {"step": 3, "name": "step 3", "elo": 9.0, "se": 2.0}

@@ -82,6 +82,10 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["eval", "--json", "nowhere"], "needs a player first"),
         (["play", "nowhere"], "nowhere holds no run"),
         (["serve", "nowhere"], "nowhere holds no run"),
+        (
+            ["report", "cartpole"],
+            "cartpole holds no run (no config.json); give the folder of a run",
+        ),
         (["report"], "`zero report RUN [flags]` needs a player first"),
         (["compare", "one"], "give 2 to 6 runs; 1 given."),
         (["compare", "one", "two"], "one holds no run"),

@@ -1,6 +1,7 @@
 """The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
+import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -53,7 +54,8 @@ def _run(words: Sequence[str]) -> None:
 
 def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
-    if name not in (*APP.commands, *COMMANDS):
+    has_run = pathlib.Path(folder, "config.json").is_file()
+    if name not in (*APP.commands, *COMMANDS) or (name == "report" and not has_run):
         return run(APP, words)
     app, player = app_of(folder)
     if name in APP.commands and name not in app.commands:

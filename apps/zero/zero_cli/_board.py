@@ -56,6 +56,8 @@ class Board(AbstractBoard):
 
     - `shape`: rows and columns of a board of stones, `None` for others.
     - `pieces`: how the board of a game of pieces is shown, `None` for others.
+    - `render`: draws a state as an SVG, where the environment can, else `None`.
+    - `drawn`: whether a page can show it.
     """
 
     def __init__(self, world: World, picture: pathlib.Path):
@@ -66,13 +68,14 @@ class Board(AbstractBoard):
             where there is no board for a terminal.
         """
         env: Any = world.env
-        self._env, self._picture = env, picture
+        self.render, self._picture = getattr(env, "render", None), picture
         self.sides = _SIDES.get(world.name, ("first", "second"))
         self._hex = world.name == "pgx/hex"
         self._go = world.name.startswith("pgx/go_")
         self.chance = world.name == "pgx/backgammon"
         self.pieces = PIECES.get(world.name)
         self.shape = _STONES.get(world.name)
+        self.drawn = not (self.pieces is self.shape is self.render is None)
         # A move is the column that a stone falls into.
         self._falls = self.shape is not None and env.num_actions == self.shape[1]
         if self._go and self.shape is not None:
@@ -128,11 +131,11 @@ class Board(AbstractBoard):
             return self.pieces.draw(game)
         if self.chance:
             return _backgammon(game)
-        if not hasattr(self._env, "render"):
+        if self.render is None:
             return "This environment cannot be drawn."
         path = self._picture.with_name(self._picture.name.format(game.num_plies))
         path.parent.mkdir(exist_ok=True)
-        path.write_text(self._env.render(game.state))
+        path.write_text(self.render(game.state))
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:

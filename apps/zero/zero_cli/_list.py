@@ -11,7 +11,6 @@ from zero_envs import AbstractContinuousEnvironment, EnvironmentFacts, known_env
 from zero_train.app import AbstractCommand, App, COMMANDS, Sgf, UsageError
 
 from ._board import Board
-from ._serve import page_of
 from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNED, World
 
 
@@ -56,14 +55,11 @@ def _agents(name: str, facts: EnvironmentFacts) -> str:
 def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
     """The commands of `zero` that a game has: against a person where two play, in the browser where
     it can be drawn, and GTP where it is Go."""
-    here, lacking = pathlib.Path(), {"play", "serve", "gtp"}
+    has = {"play": False, "serve": False, "gtp": False}
     if world.players == 2:
-        lacking = set() if isinstance(Board(world, here).record, Sgf) else {"gtp"}
-        try:
-            page_of(world, here)
-        except UsageError:
-            lacking.add("serve")
-    return {name: kind for name, kind in app.commands.items() if name not in lacking}
+        board = Board(world, pathlib.Path())
+        has = {"serve": board.drawn, "gtp": isinstance(board.record, Sgf)}
+    return {name: kind for name, kind in app.commands.items() if has.get(name, True)}
 
 
 def _print_closely(app: App, name: str) -> None:

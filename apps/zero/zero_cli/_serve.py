@@ -45,7 +45,8 @@ def page_of(world: World, folder: pathlib.Path) -> Page:
     **Raises:** [`zero_train.app.UsageError`][] where it cannot be drawn.
     """
     board = Board(world, folder / "play.svg")
-    env: Any = world.env  # of which some can draw a state
+    if not board.drawn:
+        raise UsageError(f"{world.name} cannot be drawn; `zero play` may do.")
     title = world.name.removeprefix("pgx/").replace("_", " ").capitalize()
     style = _STYLES.get(world.name, "squares")
     pieces = board.pieces
@@ -61,12 +62,10 @@ def page_of(world: World, folder: pathlib.Path) -> Page:
             glyphs=pieces.signs(board.sides),
             note=None if pieces.hand is None else pieces.in_hand,
         )
-    if board.shape is None and not hasattr(env, "render"):
-        raise UsageError(f"{world.name} cannot be drawn; `zero play` may do.")
     return Page(
         title=title,
         board=board,
         shape=board.shape,
         style=style,
-        svg=getattr(env, "render", None),
+        svg=board.render,
     )

@@ -123,6 +123,7 @@ def test_listing_imports_neither_brax_nor_jumanji():
         ("chess", "Did you mean pgx/chess. Allowed"),
         ("snake", "Did you mean jumanji/Snake-v1. Allowed"),
         ("pgx/otello", "Did you mean othello or pgx/othello. Allowed: pgx/2048, pgx/animal_shogi"),
+        ("jumanji/Nope", "no such environment. Allowed: jumanji/BinPack-v2"),
         ("brax/antt", "Did you mean brax/ant.* Allowed: brax/ant, brax/fast"),
         ("atari/pong", r"no such library. Allowed: brax/NAME, jumanji/NAME, pgx/NAME"),
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),

@@ -63,8 +63,7 @@ def unknown(
     bare: dict[str, list[str]] = {}
     for one in allowed if known is None else known:
         bare.setdefault(_bare(one), []).append(one)
-    closer, close = (difflib.get_close_matches(_bare(name), bare, 3, x) for x in (0.6, 0.5))
-    found = closer or close
+    found = difflib.get_close_matches(_bare(name), bare, 3, 0.65)
     # Where only the library is missing or another one, nothing else is meant.
     near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -277,7 +277,8 @@ class Checkpoints:
             )
         step = max(folders) if step is None else step
         if step not in folders:
-            has = ", ".join(map(str, sorted(folders)))
+            steps = [str(step) for step in sorted(folders)]
+            has = ", ".join(steps if len(steps) < 10 else [*steps[:4], "...", *steps[-4:]])
             raise CheckpointError(
                 f"Checkpoint {step} was not found in {self.directory}; it has {has}."
             )

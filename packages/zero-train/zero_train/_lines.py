@@ -56,19 +56,23 @@ class Row(dict[str, Any]):
         kept = Row({}, self.place, self.then)
         for name, value in self.items():
             wanted = kind(name)
-            number = type(value) in (int, float) and -_MOST < value < _MOST
-            fits = number if wanted is float else isinstance(value, wanted)
+            fits = isinstance(value, wanted)
+            if wanted in (int, float):  # a boolean is no number here
+                fits = type(value) in {int, wanted} and -_MOST < value < _MOST
             if fits:
                 kept[name] = value
             elif value is not None:
-                what = "a finite number" if wanted is float else "a text"
                 said = json.dumps(value)[:40]
-                raise RunError(f"{self.place} has {said} as its {name}, not {what}. {self.then}")
+                raise RunError(
+                    f"{self.place} has {said} as its {name}, not {_CALLED[wanted]}. {self.then}"
+                )
         return kept
 
 
-#: By the name of an entry whether it is a number (`float`), a text (`str`) or anything (`object`).
+#: By the name of an entry whether it is a number (`float`), a whole one (`int`), a text (`str`) or
+#: anything (`object`).
 Kind = Callable[[str], type]
+_CALLED = {float: "a finite number", int: "a whole number", str: "a text"}
 
 
 def plain(value: Any) -> Any:

@@ -125,7 +125,7 @@ def _best(folder: pathlib.Path) -> int:
     strengths: dict[int, float] = {}
     for row in ratings(folder):
         if "step" in row:
-            strengths[int(row["step"])] = row["elo"]
+            strengths[row["step"]] = row["elo"]
     for row in () if strengths else lines_of(folder / "evaluations.jsonl", kind_of):
         measured = next((row[one.name] for one in _STRENGTHS if one.name in row), None)
         if measured is not None:
