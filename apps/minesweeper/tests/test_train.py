@@ -2,19 +2,15 @@
 
 import json
 import math
-import shutil
 
-import equinox as eqx
 import jax
-import numpy as np
 import pytest
 
 from zero_minesweeper._agents import FOLLOWED
 from zero_minesweeper._app import APP
 from zero_minesweeper._eval import Eval
 from zero_minesweeper._table import TableArguments
-from zero_train import Checkpoints, read_lines
-from zero_train.app import load, Options, train
+from zero_train import read_lines
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):
@@ -49,30 +45,6 @@ def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run, sc
     for name, first in (("network_win_rate", 0), ("win_rate", 1)):
         rates = {2: rows[first]["win_rate"], 4: rows[2 + first]["win_rate"]}
         assert shown[name] == pytest.approx(rates)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path, monkeypatch):
-    """Back from the checkpoint in its middle, with an evaluation still to come."""
-    folder = tmp_path / "resumed"
-    shutil.copytree(tiny_run, folder)
-    checkpoints = Checkpoints(folder / "checkpoints")
-    assert checkpoints.latest == 4
-    shutil.rmtree(folder / "checkpoints" / "00000004")
-    monkeypatch.setattr("zero_minesweeper._eval.COMPARED", ("random",))
-    train(APP, small_config, Options(out=folder, resume=True))
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
-        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
-
-
-def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(APP, tiny_run)
-    assert trained.step == 4 and trained.config == small_config
-    params = eqx.filter(trained.player, eqx.is_array)
-    like = jax.eval_shape(lambda: params)
-    stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
-    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 def test_boards_are_the_runs_unless_others_are_given(tiny_run, small_config):

@@ -1,12 +1,10 @@
 """Bad input to the command line: one clear line, exit code 2, nothing written."""
 
 import dataclasses
-import json
-import shutil
 
 import pytest
 
-from zero_monsters._config import Config, PRESETS
+from zero_monsters._config import Config
 
 
 @pytest.mark.parametrize(
@@ -85,51 +83,6 @@ def test_a_player_needs_a_planner_that_there_is(monsters, tiny_run, command, wor
     code, out, err = monsters(command, tiny_run, *words)
     assert (code, out) == (2, "")
     assert message in err and err.count("\n") == 1
-
-
-def test_a_damaged_player_is_said_to_be_one(monsters, tiny_run, tmp_path):
-    """The one before it plays, and where there is none, nobody does."""
-    folder = tmp_path / "damaged"
-    shutil.copytree(tiny_run, folder)
-    parts = [path for path in (folder / "parameters" / "00000004").rglob("*") if path.is_file()]
-    largest = max(parts, key=lambda path: path.stat().st_size)
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    largest.write_bytes(content)
-    code, out, err = monsters("eval", folder, "--rollouts", 4)
-    assert code == 0 and "step 2" in out
-    assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
-    assert err.count("\n") == 1
-    for step in (0, 2):
-        (folder / "parameters" / f"0000000{step}" / "manifest.json").unlink()
-    code, out, err = monsters("eval", folder)
-    assert (code, out) == (2, "")
-    assert "00000004" in err and "no other" in err and err.count("\n") == 1
-
-
-def test_a_player_of_another_configuration_is_not_played(
-    monsters, tiny_run, small_config, tmp_path
-):
-    folder = tmp_path / "other"
-    shutil.copytree(tiny_run, folder)
-    wider = dataclasses.asdict(small_config) | {"width": 16}
-    (folder / "config.json").write_text(json.dumps(wider))
-    code, out, err = monsters("eval", folder)
-    assert (code, out) == (2, "") and err.count("\n") == 1
-
-
-def test_a_run_of_something_else_is_not_played(monsters, tmp_path):
-    (tmp_path / "config.json").write_text('{"game": "go"}')
-    code, _, err = monsters("watch", tmp_path)
-    assert code == 2 and "config.json" in err and err.count("\n") == 1
-
-
-def test_resuming_needs_the_same_configuration(monsters, tmp_path):
-    config = dataclasses.asdict(PRESETS["tiny"]) | {"gamma": 0.5}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    code, _, err = monsters("train", "--preset", "tiny", "--out", tmp_path, "--resume")
-    differs = f"gamma {PRESETS['tiny'].gamma} (stored: 0.5)"
-    assert code == 2 and differs in err and err.count("\n") == 1
 
 
 def test_help_lists_every_hyperparameter(monsters):

@@ -2,10 +2,8 @@
 
 import json
 import math
-import shutil
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
@@ -15,8 +13,8 @@ from zero_monsters._app import APP
 from zero_monsters._build import build_env
 from zero_monsters._eval import named_player
 from zero_search import read_tree
-from zero_train import Checkpoints, read_lines
-from zero_train.app import load, Options, train
+from zero_train import read_lines
+from zero_train.app import load
 
 from .positions import played
 
@@ -62,36 +60,6 @@ def test_the_last_evaluation_compares_what_was_learned(tiny_run, scalars):
     for name, first, last in (("return", 0, 2), ("network_return", 1, 4)):
         means = {2: rows[first]["return_mean"], 4: rows[last]["return_mean"]}
         assert shown[name] == pytest.approx(means)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
-    """Back from the checkpoint in its middle, with an evaluation still to come."""
-    folder = tmp_path / "resumed"
-    shutil.copytree(tiny_run, folder)
-    checkpoints = Checkpoints(folder / "checkpoints")
-    assert checkpoints.latest == 4
-    shutil.rmtree(folder / "checkpoints" / "00000004")
-    assert checkpoints.latest == 2
-
-    train(APP, small_config, Options(out=folder, resume=True))
-    assert len(read_lines(folder / "timings.jsonl")) == checkpoints.latest == 4
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
-        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
-    # What was played anew took its own time.
-    assert (folder / "timings.jsonl").read_bytes() != (tiny_run / "timings.jsonl").read_bytes()
-
-
-def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(APP, tiny_run)
-    assert trained.step == 4 and trained.config == small_config
-    params = eqx.filter(trained.player, eqx.is_array)
-    # Else acting would be compiled once for a game's first state and once for the others.
-    assert not any(x.committed for x in jax.tree.leaves(params))
-    like = jax.eval_shape(lambda: params)
-    stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=4)
-    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(stored), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 def test_a_player_plays_the_highest_value(tiny_run):

@@ -62,18 +62,6 @@ def test_a_folder_in_use_is_left_alone(othello, tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_resuming_needs_the_same_configuration(othello, tmp_path):
-    import dataclasses
-
-    from zero_othello._config import PRESETS
-
-    config = dataclasses.asdict(PRESETS["tiny"]) | {"envs": 32}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    code, _, err = othello("train", "--preset", "tiny", "--out", tmp_path, "--resume")
-    assert code == 2 and "envs 16 (stored: 32)" in err
-    assert json.loads((tmp_path / "config.json").read_text()) == config
-
-
 def test_a_player_is_measured_against_a_fixed_one(othello, tiny_run):
     words = "eval", tiny_run, "--games", 4, "--simulations", 0, "--json", "--opponent"
     code, out, _ = othello(*words, "positional")

@@ -7,9 +7,6 @@ import os
 import shutil
 import signal
 
-import equinox as eqx
-import jax
-import numpy as np
 import pytest
 
 from zero_othello.__main__ import main
@@ -68,29 +65,6 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
     assert resumed[4:] == expected[4:] and resumed[:4] == expected[:4]
     for name in ("evaluations.jsonl", "elo.json"):
         assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
-
-
-def test_a_run_killed_before_its_first_checkpoint_begins_again(
-    tiny_run, small_config, tmp_path, capsys
-):
-    shutil.copy(tiny_run / "config.json", tmp_path)
-    train(APP, small_config, Options(out=tmp_path, resume=True, max_minutes=0.0))
-    assert capsys.readouterr().out.count("has no checkpoint yet and begins again\n") == 1
-    assert Checkpoints(tmp_path / "checkpoints").latest == 0
-    params = eqx.filter(load(APP, tiny_run).player, eqx.is_array)
-    like = jax.eval_shape(lambda: params)
-    folders = [folder / "parameters" for folder in (tmp_path, tiny_run)]
-    first = [Checkpoints(folder).restore(like, step=0) for folder in folders]
-    jax.tree.map(np.testing.assert_array_equal, *first)
-
-
-def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(APP, tiny_run)
-    assert trained.step == 24 and trained.config == small_config
-    params = eqx.filter(trained.player, eqx.is_array)
-    like = jax.eval_shape(lambda: params)
-    stored = Checkpoints(tiny_run / "parameters", keep=None).restore(like, step=24)
-    jax.tree.map(np.testing.assert_array_equal, params, stored)
 
 
 def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_main):

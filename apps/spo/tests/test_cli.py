@@ -1,13 +1,11 @@
 """Bad input to the command line: one clear line, exit code 2, nothing written."""
 
 import dataclasses
-import json
-import shutil
 from typing import Any
 
 import pytest
 
-from zero_spo._config import Config, presets
+from zero_spo._config import Config
 
 
 REFERENCE = ["train", "--preset", "reference"]
@@ -92,49 +90,6 @@ def test_the_usual_backend_is_one_that_the_environment_supports():
     for name, backend in (("swimmer", "generalized"), ("inverted_pendulum", "spring")):
         env: Any = build_world(f"brax/{name}", "auto")
         assert env.env.backend == backend
-
-
-def test_a_damaged_player_is_said_to_be_one(spo, tiny_run, tmp_path):
-    """The one before it plays, and where there is none, nobody does."""
-    folder = tmp_path / "damaged"
-    shutil.copytree(tiny_run, folder)
-    parts = [path for path in (folder / "parameters" / "00000004").rglob("*") if path.is_file()]
-    largest = max(parts, key=lambda path: path.stat().st_size)
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    largest.write_bytes(content)
-    code, out, err = spo("eval", folder, "--episodes", 2)
-    assert code == 0 and "after 64 steps" in out
-    assert "00000004 is damaged" in err and "checkpoint 2 is used" in err
-    assert err.count("\n") == 1
-    for step in (0, 2):
-        (folder / "parameters" / f"0000000{step}" / "manifest.json").unlink()
-    code, out, err = spo("eval", folder)
-    assert (code, out) == (2, "")
-    assert "00000004" in err and "no other" in err and err.count("\n") == 1
-
-
-def test_a_player_of_another_configuration_is_not_played(spo, tiny_run, small_config, tmp_path):
-    folder = tmp_path / "other"
-    shutil.copytree(tiny_run, folder)
-    wider = dataclasses.asdict(small_config) | {"width": 16}
-    (folder / "config.json").write_text(json.dumps(wider))
-    code, out, err = spo("eval", folder)
-    assert (code, out) == (2, "") and err.count("\n") == 1
-
-
-def test_a_run_of_something_else_is_not_played(spo, tmp_path):
-    (tmp_path / "config.json").write_text('{"game": "go"}')
-    code, _, err = spo("watch", tmp_path)
-    assert code == 2 and "config.json" in err and err.count("\n") == 1
-
-
-def test_resuming_needs_the_same_configuration(spo, tmp_path):
-    config = dataclasses.asdict(presets("pendulum", "spo")["tuned"])
-    (tmp_path / "config.json").write_text(json.dumps(config | {"gamma": 0.5}))
-    code, _, err = spo("train", "--out", tmp_path, "--resume")
-    differs = f"gamma {config['gamma']} (stored: 0.5)"
-    assert code == 2 and differs in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [[], ["--env", "cartpole", "--agent", "mpo"]])

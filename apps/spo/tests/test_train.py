@@ -4,18 +4,15 @@ import dataclasses
 import json
 import math
 import re
-import shutil
 from typing import Any
 
-import equinox as eqx
 import jax
-import numpy as np
 import pytest
 
 from zero_spo._app import APP
 from zero_spo._build import build_loop
 from zero_spo._eval import describe
-from zero_train import Checkpoints, data_mesh, read_lines
+from zero_train import data_mesh, read_lines
 from zero_train.app import load, Options, train
 
 
@@ -80,37 +77,6 @@ def test_evaluations_are_of_whole_episodes(tiny_run, scalars):
     shown = scalars(tiny_run)
     for name, of in (("return", "return_mean"), ("return_se", "return_se")):
         assert shown[name] == pytest.approx({row["step"]: row[of] for row in rows})
-
-
-@pytest.mark.slow
-def test_a_resumed_run_goes_on_bitwise(tiny_run, small_config, tmp_path):
-    """Back from the checkpoint in its middle, with an evaluation still to come."""
-    folder = tmp_path / "resumed"
-    shutil.copytree(tiny_run, folder)
-    checkpoints = Checkpoints(folder / "checkpoints")
-    assert checkpoints.latest == 4
-    shutil.rmtree(folder / "checkpoints" / "00000004")
-    assert checkpoints.latest == 2
-
-    train(APP, small_config, Options(out=folder, resume=True))
-    assert len(read_lines(folder / "timings.jsonl")) == checkpoints.latest == 4
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
-        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
-    # What was played anew took its own time.
-    assert (folder / "timings.jsonl").read_bytes() != (tiny_run / "timings.jsonl").read_bytes()
-
-
-def test_the_newest_player_is_loaded(tiny_run, small_config):
-    trained = load(APP, tiny_run)
-    assert trained.step == 4 and trained.config == small_config
-    params = eqx.filter(trained.player, eqx.is_array)
-    like = jax.eval_shape(lambda: params)
-    saved = Checkpoints(tiny_run / "parameters", keep=None)
-    newest, older = (jax.tree.leaves(saved.restore(like, step=step)) for step in (4, 2))
-    found = jax.tree.leaves(params)
-    for x, y in zip(found, newest, strict=True):
-        np.testing.assert_array_equal(x, y)
-    assert any((np.asarray(x) != np.asarray(y)).any() for x, y in zip(found, older, strict=True))
 
 
 def test_the_player_searches_with_the_temperature_that_was_learned(tiny_run, small_config):

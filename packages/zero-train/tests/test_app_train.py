@@ -189,6 +189,8 @@ def test_the_player_is_the_newest_at_full_strength(app, undisturbed):
     assert (player.planner.num_simulations, more.planner.num_simulations) == (8, 11)
     alone = with_simulations(player, 0)
     assert isinstance(alone, PolicyActor) and alone.evaluate is player.model.evaluate
+    # Else acting would be compiled once for a game's first state and once for the others.
+    assert not any(x.committed for x in found)
 
 
 @pytest.mark.parametrize("warmup, schedule", [(0, "cosine"), (4, "cosine"), (4, "exponential")])

@@ -63,6 +63,18 @@ def test_a_player_goes_by_its_step(run):
     assert load(APP, f"{run}@6").step == 8
 
 
+def test_where_the_newest_player_is_damaged_the_one_before_it_plays(run, capsys):
+    for step, before in ((8, 6), (6, 3), (3, 0)):
+        (run / "parameters" / f"{step:08d}" / "manifest.json").unlink()
+        assert load(APP, run).step == before
+        said = capsys.readouterr().err.splitlines()
+        assert f"{step:08d} is damaged" in said[-1] and f"checkpoint {before} is used" in said[-1]
+    (run / "parameters" / "00000000" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match="00000008 is damaged.*no other") as raised:
+        load(APP, run)
+    assert "\n" not in str(raised.value)
+
+
 def test_an_earlier_player_that_is_damaged_is_refused(run):
     (run / "parameters" / "00000006" / "manifest.json").unlink()
     with pytest.raises(CheckpointError, match="00000006 is damaged: manifest.json cannot be read"):
