@@ -1,4 +1,4 @@
-"""A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
+"""A run from start to finish: what it logs, resuming it, and runs of before."""
 
 import dataclasses
 import json
@@ -15,20 +15,7 @@ from zero_train import Checkpoints, read_lines, RunError
 from zero_train.app import Launch, load, Options, train, View
 
 
-def test_the_folder_holds_what_it_should(tiny_run, small_config):
-    names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
-    assert {
-        "config.json",
-        "metrics.jsonl",
-        "starts.jsonl",
-        "timings.jsonl",
-        "evaluations.jsonl",
-        "elo.json",
-        "events",
-        "checkpoints",
-        "parameters",
-        "report.html",
-    } <= names
+def test_positions_are_counted_and_players_rated(tiny_run, small_config):
     lines = read_lines(tiny_run / "metrics.jsonl")
     assert [line["step"] for line in lines] == list(range(1, 25))
     for line in lines:

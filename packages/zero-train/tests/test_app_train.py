@@ -140,6 +140,9 @@ def kill():
 
 
 def test_the_folder_holds_the_run(undisturbed):
+    files = {path.name for path in undisturbed.iterdir()}
+    logs = {f"{name}.jsonl" for name in ("metrics", "timings", "evaluations", "starts")}
+    assert logs | {"config.json", "checkpoints", "parameters", "report.html"} <= files
     rows = read_lines(undisturbed / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(1, 9))
     # Counts are totals; every row is a position or the end of a game.
