@@ -1,11 +1,10 @@
 """Makes the trained players that come with the apps: `uv run python apps/players.py NAME RUN`.
 
 NAME is a line of the table below, and RUN the folder of a run of it: the table has the command that
-trains the next one, `uv run zero train ... --out runs/NAME` from a clean checkout. Of the present
-players those of minesweeper and monsters were trained for less, see docs/players.md. The
-player is rounded to 16 bits and written into the source of its app, with its configuration, the
-command and the commit of its run, and its strength: what each of the commands of `eval` prints
-about it. What they print of the run itself, without rounding, is kept beside it.
+trains it, `uv run zero train ... --out runs/NAME` from a clean checkout. The player is rounded to
+16 bits and written into the source of its app, with its configuration, the command and the commit
+of its run, and its strength: what each of the commands of `eval` prints about it. What they print
+of the run itself, without rounding, is kept beside it.
 """
 
 import contextlib
@@ -19,8 +18,7 @@ from zero_cli._apps import APPS
 from zero_train.app import App, errors_of, load, run, save_player, start_jax, UsageError
 
 
-#: By name: the app, its player, the command of `zero` that trains the next one, and the flags of
-#: `eval`.
+#: By name: the app, its player, the command of `zero` that trains it, and the flags of `eval`.
 PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
