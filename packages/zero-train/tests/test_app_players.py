@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools as ft
 import gc
 import inspect
 import json
@@ -77,7 +78,7 @@ def build(config):
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """Nim, with a run and a player of it that it comes with."""
-    app = App("nim", "Nim.", {"tiny": Config()}, build)
+    app = App("nim", "Nim.", {"tiny": Config()}, ft.cache(build))  # each program compiled once
     folder = tmp_path_factory.mktemp("players")
     train(app, Config(), Options(out=folder / "run"))
     (folder / "players").mkdir()
