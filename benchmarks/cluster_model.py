@@ -202,12 +202,10 @@ def step(
 def stopped(copying: float, writing: float) -> float:
     """The seconds that checkpoints by the clock stop training, for each second that it goes on.
 
-    Training waits for the copy, and for what is left of writing the checkpoint before. It goes on
-    for 60 s, or for 20 times what it waited if that is longer. Where it has to wait for the writing
-    again and again, this is where the two times settle.
+    Training waits for the copy. It goes on for 60 s, or for 20 times what the checkpoint takes
+    until it is on disk, if that is longer.
     """
-    between = max(60, 20 * copying, 20 * (copying + writing) / 21)
-    return (copying + max(0.0, writing - between)) / between
+    return copying / max(60, 20 * (copying + writing))
 
 
 # Acting and learning apart. `search` and `update` are the seconds of a step that its devices share,

@@ -103,7 +103,7 @@ def measured(folder: pathlib.Path, given: argparse.Namespace) -> dict[str, Any]:
     line: dict[str, Any] = {"question": "train_checkpoint", "device": jax.devices()[0].device_kind}
     line["gigabytes"] = round(sum(x.nbytes for x in jax.tree.leaves(state)) / 1e9, 3)
     line |= {name: round(statistics.median(values), 3) for name, values in found.items()}
-    interval = max(LEAST_REST, REST * line["stood_still_s"])
+    interval = max(LEAST_REST, REST * line["written_s"])
     for name in ("stood_still", "lost"):
         line[f"{name}_percent"] = round(100 * line[f"{name}_s"] / interval, 2)
     return line

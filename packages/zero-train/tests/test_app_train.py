@@ -258,15 +258,17 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     assert "Players 2; it moved by" in capsys.readouterr().out
 
 
-def test_checkpoints_that_stop_training_longer_are_further_apart(go, tmp_path, monkeypatch):
-    """Steps of 7 s, and a save that stops them for half a second, which is 5 % of 10 s."""
+@pytest.mark.parametrize("still, writing", [(0.5, 0.0), (0.0, 0.5)])
+def test_checkpoints_that_take_longer_are_further_apart(go, tmp_path, monkeypatch, still, writing):
+    """Steps of 7 s, and a save that stops them for half a second, which is 5 % of 10 s, or that
+    threads write for so long."""
     clock, saved, save = [0.0], [], Checkpoints.save
 
     def costly(checkpoints, step, state, **options):
         save(checkpoints, step, state, **options)
         if checkpoints.directory.name == "checkpoints":
             saved.append(step)
-            clock[0] += 0.5
+            clock[0] += still
 
     def passes():
         clock[0] += 7
@@ -274,6 +276,8 @@ def test_checkpoints_that_stop_training_longer_are_further_apart(go, tmp_path, m
     update = View.update
     monkeypatch.setattr(View, "update", lambda *given: (update(*given), passes()))
     monkeypatch.setattr(Checkpoints, "save", costly)
+    took = property(lambda store: writing, lambda store, seconds: None)
+    monkeypatch.setattr(Checkpoints, "seconds", took, raising=False)
     monkeypatch.setattr("zero_train.app._pacing.LEAST_REST", 1)
     fake = types.SimpleNamespace(monotonic=lambda: clock[0])
     monkeypatch.setattr("zero_train.app._pacing.time", fake)

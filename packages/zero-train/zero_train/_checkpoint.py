@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -60,6 +61,7 @@ class Checkpoints:
 
     - `directory`, `keep`: as given.
     - `pinned`: steps whose checkpoints no `save` removes. They do not count for `keep`.
+    - `seconds`: how long the last `save` took until its checkpoint was on disk.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Checkpoints:
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
         self.pinned = set(pinned)
+        self.seconds = 0.0
         self._saving: concurrent.futures.Future[None] | None = None
 
     def steps(self) -> list[int]:
@@ -114,6 +117,7 @@ class Checkpoints:
         save before that this one waited for. Earlier checkpoints are untouched.
         """
         self.finish()
+        began = time.monotonic()
         (leaves, specs), said = _flatten(state), plain(about)
         size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{step:08d}.tmp"
@@ -134,6 +138,7 @@ class Checkpoints:
                     to_disk(temporary)
                     self._commit(step, temporary)
                 together("Checkpoints.end")
+            self.seconds = time.monotonic() - began
 
         self._saving = _writer.submit(end)
         if wait:

@@ -65,8 +65,8 @@ class AbstractConfig:
     evaluate_every: int = 25
     """Steps between two evaluations."""
     checkpoint_every: int = 0
-    """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that training
-    stands still for at most 5 % of the time. Writing them may slow its steps in addition."""
+    """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that saving, until
+    all is on disk, takes at most 5 % of the time."""
     init: str = ""
     """A trained player to begin with the parameters of, and a fresh optimiser: the folder of a run,
     a file of a player, or pretrained for the one that comes with the command."""

@@ -5,11 +5,13 @@ import math
 import time
 from collections.abc import Iterator
 
+from .._checkpoint import Checkpoints
 from .._disk import of_writer
 
 
-#: Training goes on between two saves for so many times as long as the last one stopped it, and for
-#: at least so many seconds.
+#: Training goes on between two saves for so many times as long as one takes until it is on disk,
+#: and for at least so many seconds. The threads that write share processors with training, and may
+#: cost it as much time as if it stood still.
 REST, LEAST_REST = 20, 60
 
 
@@ -34,12 +36,13 @@ class Pacing:
         return done % self._every == 0 if self._every else done >= self._next
 
     @contextlib.contextmanager
-    def saving(self, done: int) -> Iterator[None]:
-        """Measures a save after so many steps, and decides when the next one is due."""
+    def saving(self, done: int, store: Checkpoints) -> Iterator[None]:
+        """Measures a save after so many steps, and decides when the next one is due. What `store`
+        took to write is known of the save before, for which this one waits."""
         began = time.monotonic()
         yield
         now, (step, ended) = time.monotonic(), self._last
-        rest = max(REST * (now - began), LEAST_REST)
+        rest = max(REST * (now - began), REST * store.seconds, LEAST_REST)
         steps = max(1, math.ceil(rest * (done - step) / max(began - ended, 1e-9)))
         self._next = done + of_writer("next save", steps)
         self._last = done, now

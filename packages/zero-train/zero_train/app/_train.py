@@ -358,7 +358,7 @@ class _Record:
     def save(self, state: LoopState) -> None:
         """Has the player and the whole state saved, in this order: no checkpoint lacks its player.
         This takes as long as copying them; threads write."""
-        with self._pacing.saving(self.done):
+        with self._pacing.saving(self.done, self._checkpoints):
             self._save(self._parameters, player_arrays(self._loop, state.agent))
             self._save(self._checkpoints, state, totals=self._totals, logs=self._folder.written)
 
