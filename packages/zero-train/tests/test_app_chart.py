@@ -21,3 +21,11 @@ def test_labels_are_text_as_it_is():
     written = re.findall(r"<text[^>]*>(.*?)</text>", svg or "")
     assert [text for text in written if text in labels] == labels and "_$\\bar$" in written
     assert "no points" not in written
+
+
+def test_a_long_run_makes_no_longer_chart():
+    long, short = (
+        draw([Series("", list(range(n)), np.sin(np.arange(n)).tolist())]) for n in (50_000, 600)
+    )
+    assert long is not None and short is not None
+    assert len(long) < 1.2 * len(short)

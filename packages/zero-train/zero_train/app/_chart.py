@@ -19,6 +19,7 @@ _COLOURS = {"#010203": "var(--soft)", "#040506": "var(--line)"} | {
     f"#0708{i:02x}": f"var(--series-{i})" for i in range(MAX_SERIES)
 }
 _SOFT, _LINE, *_SERIES = _COLOURS
+_MAX_POINTS = 600
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text, in the page's font
@@ -104,6 +105,10 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
         axes.plot(x, y, color=colour, linewidth=1.4, label=label, marker="o", markersize=3.5)
         axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
         return
+    if len(x) > _MAX_POINTS:
+        # A chart has fewer pixels than a long run has steps: draw means of neighbours.
+        bins = np.array_split(np.arange(len(x)), _MAX_POINTS)
+        x, y = (np.asarray([np.mean(v[b]) for b in bins]) for v in (x, y))
     window = len(x) // 20
     if window > 1:
         axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.35)

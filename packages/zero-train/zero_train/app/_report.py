@@ -184,7 +184,7 @@ class StoredRun:
     - `config`: the configuration.
     - `preset`: the `name` and `config` of the preset that the run began with.
     - `metrics`, `timings`: the lines of these files, in order. Of a long file they are means of
-        neighbours, as many as a chart can show, and its last line. A timing has in addition
+        neighbours, more than a chart can show, and its last line. A timing has in addition
         `elapsed`, the seconds of all steps until then.
     - `evaluations`: the lines of that file, in order.
     - `axis`: what charts are drawn over.
@@ -231,9 +231,8 @@ class StoredRun:
         return np.interp(steps, x, y).tolist()
 
 
-#: A long log is read as at least so many means, and fewer than twice as many: a chart is about as
-#: many pixels wide.
-_MEANS = 400
+#: A long log is read as at least so many means, and fewer than twice as many.
+_MEANS = 2000
 
 
 def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
