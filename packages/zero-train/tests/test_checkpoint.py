@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import threading
+import types
 from collections.abc import Callable
 
 import jax
@@ -108,23 +109,28 @@ def test_only_the_latest_are_kept(tmp_path):
 
 
 def test_what_is_being_written_is_the_state_that_was_saved(tmp_path, monkeypatch):
-    """The next step writes over it, in the same memory; and no checkpoint counts before its end."""
-    write, go_on = implementation._write, threading.Event()
+    """The next step writes over it, in the same memory; and no checkpoint counts before its end,
+    until which its time is measured."""
+    write, go_on, clock = implementation._write, threading.Event(), [5.0]
 
     def slow(folder, arrays):
         written = write(folder, arrays)
         return lambda: (go_on.wait(), written())
 
     monkeypatch.setattr(implementation, "_write", slow)
+    fake = types.SimpleNamespace(monotonic=lambda: clock[0])
+    monkeypatch.setattr(implementation, "time", fake)
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     saved, host = jnp.arange(100_000, dtype=jnp.int32), np.arange(3)
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, (saved, host), wait=False)
     after = jax.block_until_ready(step(saved))
     host += 1
-    assert saved.is_deleted() and checkpoints.steps() == []
+    assert saved.is_deleted() and checkpoints.steps() == [] and checkpoints.seconds == 0
+    clock[0] += 2
     go_on.set()
     checkpoints.finish()
+    assert checkpoints.seconds == 2
     restored, on_host = checkpoints.restore((after, host))
     assert (restored == after - 1).all() and (on_host == host - 1).all()
 

@@ -70,16 +70,15 @@ NAMING = {
     "opponent": "against {}",
 }
 _COUNTS = ("games", "boards", "rollouts", "episodes")
-_NUMBERS = (SCORE.name, "simulations", *_COUNTS)
-_ENDS_OF_NUMBERS = ("_rate", "_mean", "_se", "_low", "_high")
+_NUMBERS = {name for one in MEASURES for name in (one.name, f"{one.name}_low", f"{one.name}_high")}
+_NUMBERS |= {one.error for one in MEASURES if one.error is not None} | {*_COUNTS, "simulations"}
+_NUMBERS |= {"length_mean", "needless_risks", "regret_mean"}
 _RATINGS = {"step": int, "elo": float, "se": float, "name": str}
 
 
 def kind_of(name: str) -> type:
     """The kind of an entry of evaluations.jsonl."""
-    if name in _NUMBERS or name.endswith(_ENDS_OF_NUMBERS):
-        return float
-    return str if name in NAMING else object
+    return float if name in _NUMBERS else str if name in NAMING else object
 
 
 def count_of(row: Mapping[str, Any]) -> float:

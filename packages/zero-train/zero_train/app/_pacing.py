@@ -37,8 +37,8 @@ class Pacing:
 
     @contextlib.contextmanager
     def saving(self, done: int, store: Checkpoints) -> Iterator[None]:
-        """Measures a save after so many steps, and decides when the next one is due. What `store`
-        took to write is known of the save before, for which this one waits."""
+        """Measures a save after so many steps, and decides when the next one is due. This one
+        waits until the one before is on disk, so `store` knows how long that took."""
         began = time.monotonic()
         yield
         now, (step, ended) = time.monotonic(), self._last
