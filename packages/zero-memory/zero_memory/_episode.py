@@ -144,7 +144,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             self._with_copies(items, axes, 1),
             mask=jnp.ones(state.turn.shape, bool),
             reward=jnp.zeros(state.turn.shape, jnp.float32),
-            discount=jnp.full(state.turn.shape, 1.0 if self.num_players == 1 else -1.0),
+            discount=jnp.full(state.turn.shape, 1 if self.num_players == 1 else -1, jnp.float32),
         )
         return eqx.tree_at(lambda s: s.turn, state, (state.turn + 1) % self.num_players)
 

@@ -201,7 +201,7 @@ def _play(
     opening = _openings(env, rows, opening_plies, key=okey)
     state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
     carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
-    sign = jnp.where(jnp.arange(2 * half) < half, 1.0, -1.0)
+    sign = jnp.where(jnp.arange(2 * half) < half, jnp.float32(1), jnp.float32(-1))
     games = _Games(state, carries, start_tally(sign))
     both = jnp.concatenate([rows, rows]), jnp.concatenate([rows, rows + pairs])
 
