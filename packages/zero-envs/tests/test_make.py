@@ -165,11 +165,11 @@ def test_states_are_the_same_in_double_precision(name, request):
     env: Any = make(name)
 
     def run(key):
-        state = env.init(key=key)
-        action = jnp.int32(0)
+        init_key, step_key = jr.split(key)
+        state, action = env.init(key=init_key), jnp.int32(0)
         if isinstance(env, AbstractContinuousEnvironment):
             action = jnp.zeros((env.action_size,), jnp.float32)
-        return state, env.observe(state), env.step(state, action, key=key)
+        return state, env.observe(state), env.step(state, action, key=step_key)
 
     single = jax.eval_shape(run, jr.key(0))
     request.getfixturevalue("float64")

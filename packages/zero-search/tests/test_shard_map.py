@@ -173,14 +173,15 @@ def policy_of_mctx(name):
         unused: Any = None  # the tree draws nothing
         after, reward, discount, _ = TREE.step(state, action, key=unused)
         logits, value = TREE.predict(after, key=unused)
-        return RecurrentFnOutput(reward, discount, logits, value), after  # pyright: ignore
+        fields: Any = dict(reward=reward, discount=discount, prior_logits=logits, value=value)
+        return RecurrentFnOutput(**fields), after
 
     def run(state):
         unused: Any = None
         logits, value = TREE.predict(state, key=unused)
-        root: Any = RootFnOutput(logits, value, state)  # pyright: ignore
+        fields: Any = dict(prior_logits=logits, value=value, embedding=state)
         function = getattr(zero_search.mctx, name)
-        found = function((), jr.key(0), root, recurrent, num_simulations=4)
+        found = function((), jr.key(0), RootFnOutput(**fields), recurrent, num_simulations=4)
         return found.action_weights, found.search_tree.node_values
 
     return run

@@ -104,7 +104,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         else:
             # Of the probabilities, as the search has them: rounding may make equals of two.
             probs = safe_softmax(logits.astype(jnp.float32))
-            first, seed = jnp.argmax(probs, axis=1).astype(jnp.int32), 1.0
+            first, seed = jnp.argmax(probs, axis=1).astype(jnp.int32), jnp.float32(1)
         outcome = jnp.where(at_chance, jnp.minimum(action, self.num_outcomes - 1), first)
         behind, reward, discount, last = self.model.resolve(after, outcome)
         check_step(node.node, behind, reward, discount, last, "resolve")

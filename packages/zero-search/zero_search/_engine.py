@@ -311,7 +311,7 @@ def store(
     up = Up(
         outcome=worth,
         value=worth,
-        visits=jnp.where(new, 1.0, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
+        visits=jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
         reward=pick(REWARD, found.reward),
         discount=pick(DISCOUNT, found.discount),
     )
