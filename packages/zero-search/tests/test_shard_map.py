@@ -64,6 +64,7 @@ PLANNERS: dict[str, Any] = {
     "alphazero, fixed alpha": TreeSearch.alphazero(4, noise=DirichletNoise(alpha=0.3)),
     "muzero": TreeSearch.muzero(4, noise=NOISE),
     "gumbel": TreeSearch.gumbel(4),
+    "pallas": TreeSearch.gumbel(4, kernels="pallas"),
     "gumbel, no noise": TreeSearch.gumbel(4, gumbel_scale=0.0),
     "in rounds": TreeSearch.gumbel(4, max_num_considered_actions=2, in_rounds=True),
     "uct": TreeSearch.uct(4),
