@@ -50,16 +50,14 @@ QUICK = (
     "packages/zero-memory",
     "tests/test_your_own_app_page.py",
 )
-#: Of every package, what must also pass under JAX's own flags (a search, a plan of every planner, a
-#: buffer, networks, an environment, a whole loop), and the flags.
+#: Of every package, what must also pass under JAX's own flags, and the flags. Tests that feed a NaN
+#: on purpose, as many of the refusals do, have no place here.
 FLAGGED = (
     "packages/zero-search/tests/test_shard_map.py",
-    "packages/zero-search/tests/test_ucb.py",
-    "packages/zero-envs/tests/test_othello.py",
-    "packages/zero-memory/tests/test_sampling.py",
+    "packages/zero-envs/tests/test_control.py",
+    "packages/zero-memory/tests/test_latest.py",
     "packages/zero-nets/tests/test_heads.py",
     "packages/zero-train/tests/test_collect.py",
-    "packages/zero-train/tests/test_alphazero.py",
 )
 FLAGS = {
     "x64": {"JAX_ENABLE_X64": "1"},

@@ -162,6 +162,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         `rewards[envs]` is allowed. Nothing changes where the running episode is empty. Rewards
         that `add` wrote in this episode are not used.
         """
+        rewards = rewards.astype(jnp.float32)
         if rewards.ndim == 1:
             rewards = rewards[:, None]
         if rewards.shape != (state.turn.shape[0], self.num_players):
