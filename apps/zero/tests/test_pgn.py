@@ -160,13 +160,13 @@ def test_what_python_chess_writes_is_read(start, games):
                     for reply in list(aside.board().legal_moves)[:2]:
                         aside.add_variation(reply)
                     aside = aside.variations[0] if aside.variations else aside
-        names, _ = read_record(start, str(truth))
+        _, names, _ = read_record(start, str(truth))
         assert tuple(names) == game[plies].moves
 
 
 @pytest.mark.parametrize("text, count", SPELLED)
 def test_moves_are_read_as_people_write_them(start, text, count):
-    assert read_record(start, text) == (PLAYED[:count], 0)
+    assert read_record(start, text)[1:] == (PLAYED[:count], 0)
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -184,7 +184,7 @@ def test_a_damaged_text_is_a_game_or_is_refused(start):
         for _ in range(draws.randint(1, 4)):
             damaged[draws.randrange(len(damaged))] = draws.choice('([{;$"%}])\\x+#=18aNO\0\u00e9\n')
         try:
-            names, _ = read_record(start, "".join(damaged))
+            _, names, _ = read_record(start, "".join(damaged))
         except ValueError as e:
             assert "\n" not in str(e) and str(e).isascii()
             refused += 1
@@ -207,5 +207,5 @@ def test_the_browser_and_the_terminal_keep_games_as_pgn(start, tmp_path):
     lines = iter(["e2e4", "undo", "d2d4", f"save {path}", "quit"])
     session = Session(start, Console(file=io.StringIO()), read=lambda prompt: next(lines))
     session.run()
-    names, _ = read_record(start, path.read_text())
+    _, names, _ = read_record(start, path.read_text())
     assert names[0] == "d2d4" and tuple(names) == session.game.moves and len(names) == 2
