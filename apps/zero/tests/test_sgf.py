@@ -198,7 +198,8 @@ def test_games_are_those_of_sgfmill_both_ways(start, seed):
     assert set(listed(board)) == set(points)
     for colour, point in plays:
         if point is not None:
-            board.play(*point, colour)
+            row, column = point
+            board.play(row, column, colour)
     assert listed(board) == stones(game) and len(plays) == len(game.moves) - len(names)
     lead = start.board.record.lead(game)
     assert lead == board.area_score() - komi
