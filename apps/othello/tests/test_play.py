@@ -209,7 +209,7 @@ def test_a_game_is_saved_and_reviewed(tmp_path):
     # What the session has written itself it may write again.
     text, *_ = run(f"save {path}", "d3", f"save {path}", "review", *refused, "save")
     played = ["d3", name(replies(text)[0]).lower()]
-    moves, _ = read_record(new_game(), path.read_text())
+    _, moves, _ = read_record(new_game(), path.read_text())
     assert moves == played and text.count(f"The game is in {path}.") == 2
     assert f"{tmp_path} is a folder; give the name of a file." in text
     assert "\n. is a folder; give the name of a file." in text

@@ -115,7 +115,6 @@ from ._players import (
     save_player as save_player,
     which_player as which_player,
 )
-from ._record import Sgf as Sgf
 from ._report import (
     chart as chart,
     curve as curve,
@@ -131,6 +130,7 @@ from ._serve import (
     Question as Question,
     Service as Service,
 )
+from ._sgf import Sgf as Sgf
 from ._sinks import (
     BackgroundSink as BackgroundSink,
     MlflowSink as MlflowSink,

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .._config import SEEDS
-from ._service import MAX_MOVES, Question, Refusal, Service
+from ._service import MAX_MOVES, MAX_POINTS, Question, Refusal, Service
 
 
 #: Bytes of a request's body: the longest game is shorter, unless it was saved with comments.
@@ -202,7 +202,14 @@ def read_question(body: bytes) -> Question:
     think = said.get("think", False)
     if not isinstance(think, bool):
         raise Refusal(400, f"think is {_shown(think)}; give true or false.")
-    return Question(tuple(moves), simulations, think, seed)
+    komi, handicap = said.get("komi"), said.get("handicap", 0)
+    if komi is not None and not (type(komi) in (int, float) and abs(komi) <= MAX_POINTS):
+        raise Refusal(400, f"komi is {_shown(komi)}; give a number up to {MAX_POINTS}, or null.")
+    if type(handicap) is not int or not 0 <= handicap <= MAX_POINTS:
+        raise Refusal(
+            400, f"handicap is {_shown(handicap)}; give a whole number from 0 to {MAX_POINTS}."
+        )
+    return Question(tuple(moves), simulations, think, seed, komi, handicap)
 
 
 def _object(body: bytes, known: Sequence[str]) -> dict[str, Any]:

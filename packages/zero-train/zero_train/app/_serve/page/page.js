@@ -55,10 +55,11 @@ const here = () => game.plies.at(-1);
 const thoughtOf = (ply) => ply.thoughts.get(simulations()) ?? null;
 const wasPlayed = ({ plies }) => plies.some(({ own }) => own);
 
-function start(list = [], seed = 0) {
+/** `terms` are what a game begins with and every question says: its seed, and a komi and a handicap that were loaded. */
+function start(list = [], terms = { seed: 0 }) {
   const before = game && (wasPlayed(game) ? game : game.before); // which `undo` brings back
   const plies = [newPly("", false), ...list.map((move) => newPly(move, true))];
-  game = { about, seed, before, flags: new Set(), plies };
+  game = { about, terms, before, flags: new Set(), plies };
 }
 
 /** The winning chance of who moved first, as the player of the chosen strength thinks. */
@@ -78,9 +79,9 @@ function taken(n) {
 
 /** Fills in a ply, which may have been taken back meanwhile. */
 async function ask(ply, think) {
-  const [strength, { plies, seed }] = [simulations(), game];
+  const [strength, { plies, terms }] = [simulations(), game];
   const moves = plies.slice(1, plies.indexOf(ply) + 1).map(({ move }) => move);
-  const question = { moves, simulations: strength, think, seed };
+  const question = { moves, simulations: strength, think, ...terms };
   const answer = await answerTo(pathTo("position"), question, ply === here());
   if (!answer) return;
   const { thought, ...position } = answer;
@@ -174,7 +175,7 @@ function newGame(chosen = about) {
   const given = $("seed").value.trim();
   if (chosen.chance && given && !/^\d{1,9}$/.test(given)) return say(`${given} is no seed: give a whole number below 1,000,000,000, or none.`, true);
   choose(chosen);
-  start([], !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9));
+  start([], { seed: !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9) });
   refresh(game.before ? "A new game. Undo brings the one before back." : "A new game.");
 }
 
@@ -193,14 +194,28 @@ function undo() {
   refresh(`Taken back to before ${plies.length > 1 ? `move ${plies.length}` : "the first move"}.`);
 }
 
+/** A file's text, in UTF-8 or else in the character set that it names. */
+function decode(bytes) {
+  const said = /CA\[\s*([\w.:-]+)\s*\]/.exec(new TextDecoder("latin1").decode(bytes));
+  for (const charset of ["utf-8", said?.[1] ?? "latin1"]) {
+    try {
+      return new TextDecoder(charset, { fatal: true }).decode(bytes);
+    } catch {
+      continue; // it is in another, or its name is unknown
+    }
+  }
+  return new TextDecoder("latin1").decode(bytes);
+}
+
 async function load(text) {
   const now = ++turn; // what is under way belongs to the game before
   try {
     const read = await answerTo(pathTo("read"), { text });
     if (read) await answerTo(pathTo("position"), read); // which refuses moves that cannot be made
     if (now !== turn) return;
-    start(read.moves, read.seed);
-    refresh(`Loaded ${read.moves.length} moves.`);
+    const { moves, ...terms } = read;
+    start(moves, terms);
+    refresh(`Loaded ${moves.length} moves.`);
   } catch (error) {
     if (now === turn) refresh(error.message);
   }
@@ -450,7 +465,7 @@ $("analysis").addEventListener("change", () => shown && draw());
 $("load").addEventListener("click", () => load($("text").value));
 $("file").addEventListener("change", async () => {
   const [file] = $("file").files;
-  if (file) load(await file.text());
+  if (file) load(decode(await file.arrayBuffer()));
   $("file").value = "";
 });
 $("save").addEventListener("click", () => {
