@@ -96,7 +96,7 @@ class Lock:
             file.write(json.dumps(self._me))
             file.flush()
             if not locked:  # another process may have written at the same time
-                time.sleep(1)
+                time.sleep(_BEAT / 5)
                 if (winner := owner_in(self._path)) != self._me:
                     raise self._held(winner)
         except BaseException:
