@@ -13,7 +13,7 @@ import pytest
 
 from zero_envs.testing import Nim
 from zero_train import Checkpoints, read_lines, read_of_run, RunError, RunFolder
-from zero_train.app import AbstractConfig, App, load, Options, run, train, View
+from zero_train.app import AbstractConfig, App, EvaluationResult, load, Options, run, train, View
 from zero_train.app._film import FILMS, Frame, kept_films, pack
 from zero_train.app._measures import ratings
 
@@ -28,6 +28,7 @@ class Config(AbstractConfig):
     evaluate_every: int = 2
 
 
+CONFIG = Config()
 SAVED = [
     f"{store}/{step:08d}"
     for store, steps in (("checkpoints", (2, 4)), ("parameters", (0, 2, 4)))
@@ -39,12 +40,14 @@ SAVED = [
 def app() -> App:
     """Nim; all runs share one compilation."""
     loop = nim_loop(1, agent=nim_agent(Nim(heap=7, most=3)))
-    return App("nim", "Nim.", {"tiny": Config()}, lambda config: loop)
+    measured = EvaluationResult([{"score": 0.5}], {}, {})
+    evaluation = lambda config, loop, files: lambda step, player: measured
+    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: loop, evaluation)
 
 
 @pytest.fixture(scope="module")
 def go(app) -> Callable[..., bool]:
-    return lambda folder, config=Config(), **options: train(  # noqa: B008
+    return lambda folder, config=CONFIG, **options: train(
         app, config, Options(out=folder, **options)
     )
 
@@ -119,7 +122,7 @@ def test_another_configuration_than_that_of_the_checkpoints_is_refused(app, go, 
     file = mine / "config.json"
     file.write_text(file.read_text().replace('"seed": 3', '"seed": 4'))
     said = f"{file} is not what {mine}/checkpoints/00000004 was saved with: seed 4 (stored: 3)."
-    for config in (Config(), Config(seed=4)):
+    for config in (CONFIG, Config(seed=4)):
         with refused(mine, said, "Put the stored values back"):
             go(mine, config, resume=True)
     # It may well be played with other values.
@@ -199,7 +202,7 @@ def test_what_else_another_run_wrote_is_not_taken(runs, mine, capsys, app):
     theirs, packed = runs / "twin", pack([Frame("<svg/>", "", 0.5)])
     rows, films = [{"name": "step 2", "step": 2, "elo": 1.0, "se": 0.0}], {"First": packed}
     for folder in (mine, theirs):
-        with RunFolder.create(folder, dataclasses.asdict(Config()), resume=True) as opened:
+        with RunFolder.create(folder, dataclasses.asdict(CONFIG), resume=True) as opened:
             opened.write_json("elo.json", {"players": rows})
             opened.write_json(FILMS, {"films": films})
         assert ratings(folder) == rows and len(kept_films(folder)) == 1
@@ -235,10 +238,8 @@ def test_a_run_of_an_older_version_goes_on_and_gets_an_identity(app, go, runs, t
     assert "checkpoint 4 is missing" in capsys.readouterr().err
     assert contents(older)["metrics.jsonl"] == contents(runs / "mine")["metrics.jsonl"]
     abouts = [Checkpoints(older / "checkpoints").about(step) for step in (2, 4)]
-    assert [about.get("run") for about in abouts] == [
-        None,
-        read_lines(older / "starts.jsonl")[1]["run"],
-    ]
+    named = read_lines(older / "starts.jsonl")[1]["run"]
+    assert [about.get("run") for about in abouts] == [None, named]
     load(app, older)
     put(runs / "twin" / SAVED[0], older / SAVED[0])
     with refused(older, f"{older / SAVED[0]} is of run {identity(runs / 'twin')}"):
@@ -254,12 +255,6 @@ def test_where_starts_is_lost_checkpoints_say_whose_the_folder_is(app, go, runs,
     put(runs / "twin" / SAVED[-1], mine / SAVED[-1])
     with refused(mine, f"{mine / SAVED[-1]} is of run {identity(runs / 'twin')}"):
         go(mine, resume=True)
-
-
-def test_a_run_begins_with_the_player_of_another_one(go, runs, tmp_path):
-    """As the refusal of another configuration says."""
-    go(tmp_path / "new", Config(seed=4, init=str(runs / "mine")))
-    assert identity(tmp_path / "new") != identity(runs / "mine")
 
 
 def test_only_one_process_trains_in_a_folder(go, runs, tmp_path, monkeypatch):
