@@ -73,7 +73,7 @@ class Lock:
         self._ended.set()
         with contextlib.suppress(OSError):
             # Before it is unlocked: who opens it until then sees that it is gone.
-            if self._is_here(self._file):
+            if owner_in(self._path) == self._me:
                 self._path.unlink()
         self._file.close()
 
