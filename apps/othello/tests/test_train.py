@@ -67,6 +67,7 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 2, "--json"]
     code, out, _ = run_main(main, "othello")(*words)
     assert code == 0 and json.loads(out.splitlines()[-1])["games"] == 2
+    shutil.rmtree(tmp_path / "parameters")  # which say that they are no older ones
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):
         train(APP, small_config, Options(out=tmp_path, resume=True))
 
