@@ -125,7 +125,7 @@ class Checkpoints:
             if is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for leftover in self.directory.glob(".*.tmp"):
-                    shutil.rmtree(leftover)
+                    remove(leftover)
                 temporary.mkdir()
             together("Checkpoints.begin")
             written = _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
@@ -268,8 +268,9 @@ class Checkpoints:
         # A `.old` counts only where the checkpoint that was to replace it did not arrive; it
         # sorts after its own step, hence the reversal.
         for path in sorted(children(self.directory), reverse=True):
+            # One that is no folder, such as a broken link, is damaged.
             match = re.fullmatch(r"(\d{8,})(\.old)?", path.name)
-            if match and path.is_dir():
+            if match:
                 found[int(match[1])] = path
         return found
 
@@ -292,7 +293,7 @@ class Checkpoints:
     def _commit(self, step: int, temporary: pathlib.Path) -> None:
         final = self.directory / f"{step:08d}"
         old = self.directory / f"{step:08d}.old"
-        if final.exists():
+        if os.path.lexists(final):
             remove(old)
             final.rename(old)
         temporary.rename(final)

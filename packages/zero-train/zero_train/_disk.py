@@ -156,8 +156,8 @@ def sync(path: pathlib.Path) -> None:
 
 
 def remove(folder: pathlib.Path) -> None:
-    """Removes `folder` if it exists."""
-    if folder.exists():
+    """Removes `folder` if it exists, and of a link only the link."""
+    if os.path.lexists(folder):
         # Renamed first: a removal cut short must not leave half a checkpoint under its step.
         hidden = folder.rename(folder.with_name(f".{folder.name}.tmp"))
-        shutil.rmtree(hidden)
+        shutil.rmtree(hidden) if hidden.is_dir() and not hidden.is_symlink() else hidden.unlink()

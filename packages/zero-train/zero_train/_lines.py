@@ -9,7 +9,7 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,8 @@ class Row(dict[str, Any]):
 #: By the name of an entry whether it is a number (`float`), a whole one (`int`), a text (`str`) or
 #: anything (`object`).
 Kind = Callable[[str], type]
+#: What two lines of a log may not share, whose steps are in order: the step, or all of a line.
+Distinct = Literal["step", "line", "nothing"]
 _CALLED = {float: "a finite number", int: "a whole number", str: "a text"}
 
 
@@ -196,11 +198,24 @@ def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [*lines_of(path)]
 
 
-def lines_of(path: str | os.PathLike[str], kind: Kind = lambda name: object) -> Iterator[Row]:
+def lines_of(
+    path: str | os.PathLike[str],
+    kind: Kind = lambda name: object,
+    *,
+    distinct: Distinct | None = None,
+) -> Iterator[Row]:
     """What `read_lines` reads, one object after the other: a log may be too long to be held. Their
-    entries are checked to be of a `kind`."""
+    entries are checked to be of a `kind` and, of a log of a run, the lines to be `distinct`."""
+    last: list[Row] = []
     for file in files_of(pathlib.Path(path)):
         for _, row in _rows(file):
+            step = last[-1]["step"] if last and distinct is not None else row["step"]
+            if row["step"] < step or (distinct == "step" and last and row["step"] == step):
+                said = f"{row.place} has step {row['step']} after step {step}"
+                raise RunError(f"{said}: lines are repeated, or not in order. {_THEN}")
+            last = [*last, row] if distinct == "line" and row["step"] == step else [row]
+            if row in last[:-1]:
+                raise RunError(f"{row.place} repeats another one of its step. {_THEN}")
             yield row.checked(kind)
 
 

@@ -31,6 +31,7 @@ import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
+from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
@@ -114,6 +115,9 @@ class _Report(AbstractCommand):
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.name)
+        if app.episode is None or not self.episodes:  # else it is checked where they are loaded
+            check_run(pathlib.Path(self.run), tell=warn)
+        check_logs(pathlib.Path(self.run), tell=warn)
         try:
             play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
         except (UsageError, CheckpointError) as e:

@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
-from .. import read_json, RunError
+from .. import read_of_run, RunError
 from .._disk import write_whole
 from ._errors import UsageError
 from ._page import page, text
@@ -229,9 +229,11 @@ def kept_films(folder: pathlib.Path) -> list[str]:
     path = folder / FILMS
     then = "Play the episodes again with the command `report`, or remove the file."
     try:
-        found = read_json(path) if path.exists() else {}
+        found = read_of_run(path) if path.exists() else {}
     except RunError as e:
         raise RunError(f"{e} {then}") from e
+    if isinstance(found, dict):
+        found = found.get("films", found)  # older versions had nothing else in it
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise RunError(f"{path} is damaged: it is no object of texts. {then}")
     return [film(heading, "", packed) for heading, packed in found.items()]

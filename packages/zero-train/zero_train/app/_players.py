@@ -20,12 +20,12 @@ from jaxtyping import Array, PyTree
 from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
-from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
+from .. import AbstractActor, Checkpoints, Loop, read_lines
 from .._disk import write_whole
 from .._learning import with_arrays
 from .._lines import lines_of
 from .._manifest import check_leaves, spec
-from .._run import differences
+from .._provenance import check_run, CHECKPOINTS, finished_steps, PLAYERS
 from ._app import AbstractCommand, App, built, Trained
 from ._config import AbstractConfig, complete, config_of, load_config
 from ._errors import UsageError, warn
@@ -80,7 +80,8 @@ def load(
 
     **Raises:** [`zero_train.app.UsageError`][] where there is none of this app, or it names code
     and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
-    there are none, or they do not fit the configuration.
+    there are none, or they do not fit the configuration; [`zero_train.RunError`][] where some in
+    the folder are of another run.
     """
     path, step = which_player(run)
     if not path.exists() and has_player(app, str(run)):
@@ -88,15 +89,17 @@ def load(
     if path.is_file():
         return _read(app, path, run_code)
     config = load_config(app.config, path, app.name, run_code=run_code)
+    check_run(path, tell=warn)
     loop = built(app, config)
-    saved, shapes = Checkpoints(path / "parameters", keep=None), player_shapes(loop)
+    saved, shapes = Checkpoints(path / PLAYERS, keep=None), player_shapes(loop)
     if step is None:
+        known = max([finished_steps(path), *Checkpoints(path / CHECKPOINTS).steps()])
+        if saved.latest is not None and saved.latest < known:
+            missing = saved.directory / f"{known:08d}"
+            warn(f"{missing} is missing, the player of step {known}; --resume saves it again.")
         step, arrays = saved.restore_latest(shapes, tell=warn)
     else:
         arrays = saved.restore(shapes, step=step)
-    trained_with, file = saved.about(step).get("config", {}), path / "config.json"
-    if different := differences(read_json(file), trained_with, trained_with.keys()):
-        warn(f"{file} is not what the player of step {step} was trained with: {different}.")
     return Trained(config, loop, player_of(loop, arrays), step, _origin(path, step))
 
 
@@ -126,7 +129,9 @@ def _best(folder: pathlib.Path) -> int:
     for row in ratings(folder):
         if "step" in row:
             strengths[row["step"]] = row["elo"]
-    for row in () if strengths else lines_of(folder / "evaluations.jsonl", kind_of):
+    for row in (
+        () if strengths else lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing")
+    ):
         measured = next((row[one.name] for one in _STRENGTHS if one.name in row), None)
         if measured is not None:
             strengths.setdefault(row["step"], measured)

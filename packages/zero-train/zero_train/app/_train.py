@@ -33,6 +33,7 @@ from .. import (
 from .._disk import is_writer, of_writer, together
 from .._lines import last_line
 from .._origin import origin_of
+from .._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from .._step import fresh_agent
 from ._app import App, built
 from ._background import ended, in_background
@@ -59,9 +60,6 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
-#: The file of the run folder that says that all steps are done, and saved: a run that was told to
-#: stop ends with exit code 0 as well.
-_FINISHED = "finished"
 
 
 def train(app: App[Config], config: Config, options: Options, preset: str | None = None) -> bool:
@@ -91,7 +89,7 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
     first = _first_player(app, config, loop, options)
     with (
         StopSignal() as stop,
-        RunFolder.create(**folder_of(config, options)) as folder,
+        RunFolder.create(**folder_of(config, options), tell=warn) as folder,
         _discarded(folder, options),
     ):
         record = _Record(app, config, loop, folder)
@@ -121,7 +119,7 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
             with reported(app, folder) as report, record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks, report)
             if record.done == record.num_steps:
-                folder.write(_FINISHED, f"{record.done} steps\n")
+                folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
     return True
 
 
@@ -132,7 +130,7 @@ def _first_player(
 
     **Raises:** [`zero_train.app.UsageError`][] where its networks do not fit.
     """
-    if not config.init or Checkpoints(options.out / "checkpoints").steps():
+    if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
     where = player_file(app, PRETRAINED, config) if config.init == PRETRAINED else config.init
     player = load(app, where, run_code=options.run_code).player
@@ -239,7 +237,7 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if not options.resume and not Checkpoints(folder.path / "checkpoints").steps():
+        if not options.resume and not Checkpoints(folder.path / CHECKPOINTS).steps():
             # A thread, or another process, may still write there.
             with contextlib.suppress(OSError):
                 folder.discard()
@@ -260,21 +258,26 @@ class _Record:
         self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
         self.compiles_evaluation = True
         self._app, self._loop, self._folder = app, loop, folder
-        self._checkpoints = Checkpoints(folder.path / "checkpoints")
-        self._parameters = Checkpoints(folder.path / "parameters")
+        self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
+        self._parameters = Checkpoints(folder.path / PLAYERS)
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. What came later is removed."""
         if not of_writer("saved", self._checkpoints.steps()):
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
+        if is_writer():
+            check_logs(self._folder.path, tell=warn, step=self.done)
+            finished = self._folder.path / FINISHED
+            if (said := finished_steps(finished.parent)) > self.done:
+                if said not in self._checkpoints.steps():
+                    warn(
+                        f"{finished} says that {said} steps are done, and checkpoint {said} is "
+                        f"missing; the run goes on from step {self.done}."
+                    )
+                finished.unlink()
         for kept in (self._checkpoints, self._parameters, self._folder):
             kept.rewind(self.done)
-        for log in self._folder.changed(self._checkpoints.about(self.done).get("logs", {})):
-            warn(
-                f"{log} is damaged: lines up to step {self.done} are not what was written, or "
-                "missing. The run goes on with the others; put a copy back to have them again."
-            )
         if self.done in of_writer("player", self._parameters.steps()):
             try:
                 self._player_of(self.done)
@@ -381,7 +384,12 @@ class _Record:
     def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
         if self.done not in self._saved[store]:
             config = {k: v for k, v in self._folder.config.items() if k not in MAY_DIFFER}
-            store.save(self.done, state, about={"config": config, **about}, wait=False)
+            store.save(
+                self.done,
+                state,
+                about={"run": self._folder.run, "config": config, **about},
+                wait=False,
+            )
             self._saved[store].add(self.done)
 
     def _player_of(self, step: int) -> AbstractActor:
