@@ -29,6 +29,7 @@ def _buffer(**changes: Any) -> EpisodeBuffer:
         ({"num_shards": 0}, r"num_shards=0: give at least 1"),
         ({"num_shards": 3}, r"num_envs=4 does not divide over num_shards=3"),
         ({"num_shards": 4}, r"batch_size=6 does not divide over num_shards=4"),
+        ({"batch_size": 13}, r"batch_size=13 .* num_envs=4 of capacity=3: .* at most 12, and less"),
         ({"capacity": 2**29}, r"num_envs=4 with capacity=536870912: give fewer than 2\*\*31 slots"),
     ],
 )

@@ -76,6 +76,12 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
     def __check_init__(self):
         check_sizes(self, "capacity", "num_envs", "batch_size", "num_players")
+        if self.batch_size > (room := self.num_envs * self.capacity):
+            raise ValueError(
+                f"batch_size={self.batch_size} with num_envs={self.num_envs} of "
+                f"capacity={self.capacity}: these never hold as many entries; give a batch_size of "
+                f"at most {room}, and less as games in progress take room too, or more capacity."
+            )
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
         """Returns an empty buffer for items like `example` (one item, no leading axes).

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import time
+import traceback
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -407,10 +408,14 @@ def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dic
 def _orbax() -> Any:
     import orbax.checkpoint as ocp  # seconds to import
 
-    # Its threads log what they raise with a traceback; it is raised here anyway.
-    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    # Its threads log what they raise with a traceback, as asyncio does of each array that cannot be
+    # written; the first of them is raised here anyway.
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_not_of_orbax)
     return ocp
 
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
-    return f"{os.sep}orbax{os.sep}" not in record.pathname
+    raised = traceback.walk_tb(record.exc_info[2] if record.exc_info else None)
+    files = [record.pathname, *(frame.f_code.co_filename for frame, _ in raised)]
+    return not any(f"{os.sep}orbax{os.sep}" in file for file in files)

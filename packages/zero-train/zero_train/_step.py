@@ -36,6 +36,7 @@ from ._mesh import by_rows, places, row_keys, send, split_places
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
+_SIZES = ("num_envs", "capacity", "batch_size", "num_shards")
 
 
 def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
@@ -76,9 +77,11 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
             state, _ = _step_side_by_side(loop, state, learns=False)
         else:
             state, _ = collect_half(loop, None, state)
+    sizes = (f"{x}={getattr(loop.buffer, x)}" for x in _SIZES if hasattr(loop.buffer, x))
     raise ValueError(
-        f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
-        f"{loop.num_envs} environments; give it more room or a smaller batch."
+        f"the {type(loop.buffer).__name__} ({', '.join(sizes)}) cannot be sampled after "
+        f"{_MAX_FILLS * loop.unroll_length} rows of each environment, whose episodes may be longer "
+        "than what it keeps; give it more capacity or a smaller batch."
     )
 
 

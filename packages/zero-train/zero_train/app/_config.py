@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import inspect
 import math
 import os
@@ -16,6 +15,7 @@ import optax
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
 from .. import ExpertIteration, read_json, read_lines
+from .._origin import version_of
 from ._errors import UsageError
 
 
@@ -402,7 +402,7 @@ def written_by(kind: type[Any], folder: pathlib.Path) -> str:
     package = kind.__module__.partition(".")[0]
     with contextlib.suppress(LookupError):
         then = _versions(folder)[package]
-        here = importlib.metadata.version(package)
+        here = version_of(package)
         if then != here:
             return f"; {package} {then} wrote it, and this is {here}"
     return ""

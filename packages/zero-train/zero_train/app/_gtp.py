@@ -5,6 +5,7 @@ Leela Zero and KataGo do: a response of many lines, which ends with the next com
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools as ft
 import io
@@ -450,8 +451,9 @@ def serve_lines(
     lines = queue.Queue[str | None]()
 
     def read() -> None:
-        for line in stdin:
-            lines.put(line)
+        with contextlib.suppress(OSError):  # a terminal that is gone
+            for line in stdin:
+                lines.put(line)
         lines.put(None)
 
     # It only waits for input, so it may be left behind.

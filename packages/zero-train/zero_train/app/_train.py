@@ -40,6 +40,7 @@ from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
+from ._memory import check_memory
 from ._options import folder_of, MAY_DIFFER, Options
 from ._pacing import Pacing
 from ._players import (
@@ -85,7 +86,9 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
     """
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
-    _check_memory(like)
+    # What acting and learning need in addition is known only when they are compiled.
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like)) / jax.process_count()
+    check_memory(size, "The games, replay and network of this run take", "games, less replay")
     first = _first_player(app, config, loop, options)
     with (
         StopSignal() as stop,
@@ -208,21 +211,6 @@ def _evaluate(
     record.keep(result)
     sinks.log(record.done, result.metrics)
     view.evaluation(result.figures, result.headline)
-
-
-def _check_memory(state: LoopState) -> None:
-    """**Raises:** [`zero_train.app.UsageError`][] where the state alone does not fit into memory.
-    What acting and learning need in addition is known only when they run."""
-    device, *others = jax.local_devices()
-    room = (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
-    if device.platform == "cpu":
-        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)) / jax.process_count()
-    if room and size > room:
-        raise UsageError(
-            f"The games, replay and network of this run take {size / 1e9:,.0f} GB, and there are "
-            f"{room / 1e9:,.0f}; give fewer games, less replay or a smaller network."
-        )
 
 
 def _console() -> Console | None:
