@@ -315,7 +315,7 @@ def test_nobody_escapes_the_limit_by_saying_who_they_are(service, monkeypatch, h
     monkeypatch.setattr("zero_train.app._serve._http.Rate", few)
     with _served(service) as (where, _):
         asking = http.client.HTTPConnection(*where, timeout=30)
-        statuses = []
+        statuses, said = [], b""
         with contextlib.closing(asking):
             for number in range(5):
                 asking.request("GET", "/api/games", headers={header: f"10.0.0.{number}"})
