@@ -103,6 +103,12 @@ class _Start(NamedTuple):
     komi: float | None = None
     handicap: int = 0
 
+    @property
+    def searches(self) -> bool:
+        """Whether the answer needs a search. Without simulations the player has thought already,
+        when the game was replayed."""
+        return self.think and self.simulations > 0
+
 
 class Refusal(Exception):
     """A question that is not answered. Its message is one line.
@@ -246,7 +252,7 @@ class Service:
     def _think(self, game: Game, question: Question) -> dict[str, Any]:
         known = question.simulations in self._compiled
         # Two requests must not compile the same at a time.
-        with contextlib.nullcontext() if known else self._compiling:
+        with self._compiling if question.searches and not known else contextlib.nullcontext():
             try:
                 # The replayed game is that of the player without a search.
                 alone, tree = game.plan, None
