@@ -135,9 +135,10 @@ def getkey() -> Callable[[], Array]:
 @pytest.fixture
 def float64() -> Iterator[None]:
     """JAX computes in double precision where it is asked to."""
+    before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", True)
     yield
-    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_enable_x64", before)
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,20 @@ QUICK = (
     "packages/zero-memory",
     "tests/test_your_own_app_page.py",
 )
+#: Of every package, what must also pass under JAX's own flags, and the flags. Tests that feed a NaN
+#: on purpose, as many of the refusals do, have no place here.
+FLAGGED = (
+    "packages/zero-search/tests/test_shard_map.py",
+    "packages/zero-envs/tests/test_control.py",
+    "packages/zero-memory/tests/test_latest.py",
+    "packages/zero-nets/tests/test_heads.py",
+    "packages/zero-train/tests/test_collect.py",
+)
+FLAGS = {
+    "x64": {"JAX_ENABLE_X64": "1"},
+    "nans": {"JAX_DEBUG_NANS": "1"},
+    "rbg": {"JAX_DEFAULT_PRNG_IMPL": "rbg"},
+}
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 #: Own tests must cover this many percent of a member's lines.
@@ -305,6 +319,15 @@ def newest(session: nox.Session) -> None:
     resolve(session, "highest")
     session.run("python", "-c", "import jax; jax.print_environment_info()")
     session.run(*PYTEST, *(session.posargs or QUICK))
+
+
+@nox.session
+@nox.parametrize("flag", list(FLAGS), ids=list(FLAGS))
+def flags(session: nox.Session, flag: str) -> None:
+    """A quick part of the fast tests under flags of JAX that users turn on for a whole program:
+    double precision, the search for NaN, and another generator of random numbers."""
+    sync(session, "tests")
+    session.run(*PYTEST, *(session.posargs or FLAGGED), env=FLAGS[flag])
 
 
 def interpreter(python: str) -> str:

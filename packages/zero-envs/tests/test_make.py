@@ -2,10 +2,15 @@
 
 import subprocess
 import sys
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import jax.random as jr
 import pytest
 
 from zero_envs import (
+    AbstractContinuousEnvironment,
     BraxEnvironment,
     CartPole,
     Game2048,
@@ -141,3 +146,31 @@ def test_unknown_names_are_refused_with_similar_ones(name, message):
         make(name)
     assert "\n" not in str(raised.value)
     assert not any(name in str(raised.value) for name in REFUSED)
+
+
+@pytest.mark.parametrize("name", ["pgx/tic_tac_toe", "jumanji/Maze-v0"])
+def test_a_library_that_mixes_dtypes_in_double_precision_is_named(float64, name):
+    env: Any = make(name)
+    state = jax.eval_shape(lambda key: env.init(key=key), jr.key(0))
+    with pytest.raises(ValueError, match="cannot be played in double precision") as error:
+        jax.eval_shape(lambda s, k: env.step(s, jnp.int32(0), key=k), state, jr.key(0))
+    assert "\n" not in str(error.value)
+
+
+OWN = ["2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum"]
+
+
+@pytest.mark.parametrize("name", [*OWN, "pgx/backgammon"])
+def test_states_are_the_same_in_double_precision(name, request):
+    env: Any = make(name)
+
+    def run(key):
+        init_key, step_key = jr.split(key)
+        state, action = env.init(key=init_key), jnp.int32(0)
+        if isinstance(env, AbstractContinuousEnvironment):
+            action = jnp.zeros((env.action_size,), jnp.float32)
+        return state, env.observe(state), env.step(state, action, key=step_key)
+
+    single = jax.eval_shape(run, jr.key(0))
+    request.getfixturevalue("float64")
+    assert jax.eval_shape(run, jr.key(0)) == single

@@ -267,7 +267,7 @@ def _clip(x: Array, *bounds: Any, **named: Any) -> Array:
 @contextlib.contextmanager
 def _calling_brax() -> Iterator[None]:
     """Suppresses the deprecation warnings of brax and of its dependencies."""
-    with default_numerics(), warnings.catch_warnings():
+    with default_numerics("This environment of brax"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Brax System", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield

@@ -18,10 +18,22 @@ _Tree = TypeVar("_Tree")
 
 
 @contextlib.contextmanager
-def default_numerics() -> Iterator[None]:
-    """Applies the default promotion of dtypes and ranks, on which other libraries rely."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
+def default_numerics(name: str) -> Iterator[None]:
+    """Applies the default promotion of dtypes and ranks, on which other libraries rely.
+
+    **Raises:** `ValueError` with this name where the library mixes dtypes, as many of their
+    environments do in double precision.
+    """
+    try:
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            yield
+    except TypeError as error:
+        if jnp.result_type(float) != jnp.float64:
+            raise
+        raise ValueError(
+            f"{name} cannot be played in double precision, because its library mixes dtypes: turn "
+            "JAX_ENABLE_X64 (jax_enable_x64) off, or choose another environment."
+        ) from error
 
 
 def raw_key(key: PRNGKeyArray) -> Array:

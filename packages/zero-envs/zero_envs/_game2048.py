@@ -107,7 +107,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
     ) -> tuple[Game2048State, Transition]:
         """Places the new tile."""
         before, over = afterstate.board, afterstate.over
-        cell = jnp.arange(16) == outcome % 16
+        cell = jnp.arange(16, dtype=jnp.int32) == outcome % 16
         tile = (1 + outcome // 16).astype(jnp.int8)
         board = jnp.where(cell & (before == 0) & ~over, tile, before)
         reward = jnp.where(afterstate.illegal, -1.0, afterstate.points)

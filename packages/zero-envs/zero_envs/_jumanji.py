@@ -89,7 +89,7 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
         """Draws an initial state."""
-        with default_numerics():
+        with default_numerics(f"jumanji's {_name(self.env)}"):
             position, first = self.env.reset(raw_key(key))
         return JumanjiState(
             position=strongly_typed(position.replace(key=None)),
@@ -114,7 +114,7 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         spec = self.env.action_spec
         played = jnp.where(outside, 0, action).astype(spec.dtype).reshape(spec.shape)
         before = state.position.replace(key=raw_key(key))
-        with default_numerics():
+        with default_numerics(f"jumanji's {_name(self.env)}"):
             position, after = self.env.step(before, played)
             ended = after.last()
         steps = state.steps + 1
@@ -138,7 +138,7 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
 
     def observe(self, state: JumanjiState) -> Observation:
         """The features, and the legal values of each component."""
-        with default_numerics():
+        with default_numerics(f"jumanji's {_name(self.env)}"):
             features = self.features(state.observation)
         return Observation(features=features, legal=_factored_legal(state, self.num_values))
 
@@ -289,7 +289,7 @@ def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> 
     else:
         env, limit = _unlimited(env)
     num_values = _num_values(call, env)
-    with default_numerics():
+    with default_numerics(f"jumanji's {_name(env)}"):
         reward = jax.eval_shape(lambda: env.reset(raw_key(jax.random.key(0)))[1].reward)
     if reward.shape:
         raise ValueError(
@@ -347,7 +347,7 @@ def _configured(call: str, name: str, options: dict[str, Any]) -> tuple[Any, int
 
 def _construct(name: str, options: dict[str, Any]) -> Any:
     registration = import_or_explain("jumanji.registration", _CALL)
-    with default_numerics():
+    with default_numerics(f"jumanji/{name}"):
         if name == "Sokoban-v0" and "generator" not in options:
             # Jumanji would download its own levels.
             options = {"generator": SokobanGenerator(), **options}

@@ -118,7 +118,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         """
         del key
         action = jnp.asarray(action).astype(jnp.int32)
-        if not isinstance(action, Tracer) and not 0 <= action < self.num_actions:
+        if not isinstance(action, Tracer) and not 0 <= int(action) < self.num_actions:
             raise ValueError(
                 f"Minesweeper: action {action} is outside the board of {self.rows} x "
                 f"{self.columns} cells; actions are 0 to {self.num_actions - 1}."

@@ -256,7 +256,8 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
             return self.resolve(after, jnp.zeros((), jnp.int32))
         # One random number for each monster; drawing from the logits needs one for each outcome.
         odds = self._odds(after)
-        moves = [drawn(o, u) for o, u in zip(odds, jr.uniform(key, (len(odds),)), strict=True)]
+        uniform = jr.uniform(key, (len(odds),), jnp.float32)
+        moves = [drawn(o, u) for o, u in zip(odds, uniform, strict=True)]
         outcome = NUM_MOVES * moves[0] + moves[1] if self.distractor else moves[0]
         return self.resolve(after, outcome)
 

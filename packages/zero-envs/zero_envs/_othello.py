@@ -88,7 +88,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         """
         del key
         action = jnp.asarray(action).astype(jnp.int32)
-        if not isinstance(action, Tracer) and not 0 <= action <= _PASS:
+        if not isinstance(action, Tracer) and not 0 <= int(action) <= _PASS:
             raise ValueError(
                 f"Othello: action {action} is outside; actions are 0 to 63 for the squares, and "
                 f"{_PASS} for a pass."

@@ -100,7 +100,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
                 "one- and two-player games have a signed discount. Choose another game."
             )
         self.hidden = _is_hidden(self.game.id) if hidden is None else hidden
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             state = jax.eval_shape(lambda: self.game.init(raw_key(jax.random.key(0))))
         self.num_actions = int(state.legal_action_mask.shape[-1])
         carried = getattr(state, _KEY_FIELD, None)
@@ -113,7 +113,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """Draws an initial state; which of pgx's two players moves first is random."""
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             return PgxState(_strip(self.game.init(raw_key(key))))
 
     def step(
@@ -127,7 +127,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             typed = jnp.issubdtype(self._carried_key, jax.dtypes.prng_key)
             carried = ckey if typed else jax.random.key_data(ckey)
             restored = restored.replace(**{_KEY_FIELD: carried})
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             after = self.game.step(restored, action, raw_key(key))
         over = before.terminated | before.truncated
         transition = absorbing_transition(
@@ -146,19 +146,19 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         In a final state every action is legal.
         """
         position = state.position
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             features = self.game.observe(position)
         return Observation(features=features, legal=position.legal_action_mask)
 
     def raw(self, state: PgxState) -> Any:
         """pgx's own state with its observation, for pgx's tools; its rewards are 0."""
         position = _with_rewards(state.position, self.num_players)
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             return position.replace(observation=self.game.observe(position))
 
     def render(self, state: PgxState, *, scale: float = 1.0) -> str:
         """An SVG image of the state."""
-        with default_numerics():
+        with default_numerics(f"pgx/{self.game.id}"):
             return self.raw(state).to_svg(scale=scale)
 
 
@@ -180,7 +180,7 @@ def _make(game: str) -> Any:
         raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(pgx_names())))
     if game not in pgx.available_envs():
         raise unknown("PgxEnvironment", game, pgx_names())
-    with default_numerics():
+    with default_numerics(f"pgx/{game}"):
         return pgx.make(game)
 
 

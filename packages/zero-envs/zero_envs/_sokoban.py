@@ -102,7 +102,7 @@ class SokobanGenerator(eqx.Module):
         floor, start = _room(wkey, self.wall_probability)
         # The targets are on different cells, and not on the agent's.
         free = floor.at[start].set(False)
-        noise = jr.uniform(pkey, free.shape)
+        noise = jr.uniform(pkey, free.shape, jnp.float32)
         targets = jax.lax.top_k(jnp.where(free, noise, -1.0), _BOXES)[1].astype(jnp.int32)
         is_target = jnp.zeros_like(floor).at[targets].set(True)
 
@@ -131,8 +131,10 @@ def _room(key: Array, wall_probability: float) -> tuple[Bool[Array, " cells"], I
     wkey, skey = jr.split(key)
     inside = np.zeros((_SIZE, _SIZE), np.bool_)
     inside[1:-1, 1:-1] = True
-    floor = ~jr.bernoulli(wkey, wall_probability, (_SIZE * _SIZE,)) & inside.ravel()
-    start = jnp.argmax(jnp.where(floor, jr.uniform(skey, floor.shape), -1.0)).astype(jnp.int32)
+    floor = inside.ravel() & (jr.uniform(wkey, (_SIZE**2,), jnp.float32) >= wall_probability)
+    start = jnp.argmax(jnp.where(floor, jr.uniform(skey, floor.shape, jnp.float32), -1.0))
+
+    start = start.astype(jnp.int32)
 
     def spread(_: Int[Array, ""], reached: Bool[Array, " cells"]) -> Bool[Array, " cells"]:
         # The border is a wall, so rolling does not wrap around.
@@ -174,7 +176,7 @@ def _score(
 ) -> Int[Array, ""]:
     """The number of boxes off the targets and, to break ties, their distance from the start."""
     away = jnp.sum(~is_target[boxes], dtype=jnp.int32)
-    return away * 8 * _SIZE + jnp.sum(_distance(boxes, targets))
+    return away * 8 * _SIZE + jnp.sum(_distance(boxes, targets), dtype=jnp.int32)
 
 
 def _distance(first: Int[Array, "*axes"], second: Int[Array, "*axes"]) -> Int[Array, "*axes"]:

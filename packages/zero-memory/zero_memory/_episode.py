@@ -150,7 +150,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             self._with_copies(items, axes, 1),
             mask=jnp.ones(state.turn.shape, bool),
             reward=jnp.zeros(state.turn.shape, jnp.float32),
-            discount=jnp.full(state.turn.shape, 1.0 if self.num_players == 1 else -1.0),
+            discount=jnp.full(state.turn.shape, 1 if self.num_players == 1 else -1, jnp.float32),
         )
         return eqx.tree_at(lambda s: s.turn, state, (state.turn + 1) % self.num_players)
 
@@ -168,6 +168,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         `rewards[envs]` is allowed. Nothing changes where the running episode is empty. Rewards
         that `add` wrote in this episode are not used.
         """
+        rewards = rewards.astype(jnp.float32)
         if rewards.ndim == 1:
             rewards = rewards[:, None]
         if rewards.shape != (state.turn.shape[0], self.num_players):

@@ -114,13 +114,13 @@ def draw(
     def one_shard(leaves: Array, sums: Array, key: Key[Array, ""]):
         ekey, bkey, wkey = jr.split(key, 3)
         part = jnp.arange(num_draws, dtype=jnp.float32)
-        uniform = (part + jr.uniform(ekey, (num_draws,))) / num_draws
+        uniform = (part + jr.uniform(ekey, (num_draws,), jnp.float32)) / num_draws
         env = jax.vmap(_pick, (None, 0))(jnp.sum(sums, axis=1), uniform)
         # Every level has a random number of its own: the digits of one are too few for all.
-        block = jax.vmap(_pick)(sums[env], jr.uniform(bkey, (num_draws,)))
+        block = jax.vmap(_pick)(sums[env], jr.uniform(bkey, (num_draws,), jnp.float32))
         # The row is read once. With two reads, XLA copies all priorities before an update.
         row = leaves[env, block]
-        inside = jax.vmap(_pick)(row, jr.uniform(wkey, (num_draws,)))
+        inside = jax.vmap(_pick)(row, jr.uniform(wkey, (num_draws,), jnp.float32))
         priority = jnp.take_along_axis(row, inside[:, None], axis=1)[:, 0]
         total = jnp.sum(sums)
         probability = priority / jnp.where(total > 0, total, 1.0)

@@ -44,7 +44,7 @@ class Categorical(AbstractDistribution):
         return jnp.exp(self.log_probs)
 
     def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
-        return jr.categorical(key, self.logits)
+        return jr.categorical(key, self.logits).astype(jnp.int32)
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or out of range."""
@@ -54,7 +54,7 @@ class Categorical(AbstractDistribution):
 
     def mode(self) -> Int[Array, ""]:
         """The most likely action; the first one if several are equal."""
-        return jnp.argmax(self.logits)
+        return jnp.argmax(self.logits).astype(jnp.int32)
 
     def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         del key
@@ -170,7 +170,7 @@ class EpsilonGreedy(AbstractDistribution):
 
     def mode(self) -> Int[Array, ""]:
         """The greedy action; the first one if several are equal."""
-        return jnp.argmax(self.qvalues)
+        return jnp.argmax(self.qvalues).astype(jnp.int32)
 
     def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         del key

@@ -61,7 +61,8 @@ class Tiger(AbstractHiddenModel[Doors]):
             lie = jax.vmap(lambda k: jr.bernoulli(k, 1 - HONEST))(key)
         roar = jnp.where(lie, 1 - node.tiger, node.tiger)
         listens = (action == LISTEN) & ~node.over
-        heard = node.heard + jnp.where(listens[:, None], jax.nn.one_hot(roar, 2, dtype=int), 0)
+        more = jax.nn.one_hot(roar, 2, dtype=jnp.int32)
+        heard = node.heard + jnp.where(listens[:, None], more, 0)
         reward = jnp.where(action - 1 == node.tiger, -100.0, 10.0)
         reward = jnp.where(action == LISTEN, -1.0, reward)
         time = jnp.minimum(node.time + 1, self.horizon)

@@ -300,19 +300,3 @@ def test_what_is_not_finite_is_counted_in_all_trees():
     assert np.array_equal(plan.stats["invalid"], ill.sum(axis=1)) and ill.sum() > 50
     with pytest.raises(ValueError, match=f"NaN or infinity in {ill.sum()} evaluations"):
         plan.check()
-
-
-@pytest.mark.slow
-def test_devices_share_the_games_out():
-    tree, mesh = RandomTree(4), jax.make_mesh((2,), ("data",))
-    model = RandomDice(tree)
-    planner = Hindsight(TreeSearch(8, readout=SoftmaxQ(0.5), outcomes="frozen"), 3)
-    rows = jax.sharding.PartitionSpec("data")
-    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)
-    given = tree.start(6), jr.split(jr.key(0), 6)
-    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
-    shared, _ = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
-    whole, _ = quick_jit(run)(*given)
-    assert np.array_equal(shared.action, whole.action)
-    assert np.allclose(shared.weights, whole.weights, atol=1e-6)
-    assert np.allclose(shared.qvalues, whole.qvalues, atol=1e-6)

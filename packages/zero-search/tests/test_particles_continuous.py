@@ -25,7 +25,7 @@ class Gaussian(eqx.Module):
     scale: jax.Array
 
     def sample(self, *, key):
-        return self.loc + self.scale * jr.normal(key, self.loc.shape)
+        return self.loc + self.scale * jr.normal(key, self.loc.shape, self.loc.dtype)
 
     def log_prob(self, action):
         return jnp.sum(norm.logpdf(action, self.loc, self.scale))
@@ -46,7 +46,7 @@ class Walk(AbstractProposalModel[jax.Array]):
     def step(self, node, action, *, key):
         after = node + action
         flat = jnp.zeros(node.shape[0], bool)
-        return after, self.slope * after[:, 0], jnp.ones(node.shape[0]), flat
+        return after, self.slope * after[:, 0], jnp.ones(node.shape[0], jnp.float32), flat
 
     def propose(self, node, *, key):
         policy = Gaussian(self.pull * node, jnp.full_like(node, self.sigma))

@@ -266,17 +266,6 @@ def test_what_is_hidden_stays_hidden():
     assert PlayoutModel(TREE, 2).root(start, None, key=keys) is start
 
 
-@pytest.mark.slow
-def test_devices_share_the_playouts_out():
-    model, mesh = PlayoutModel(TREE, 4, bootstrap=True), jax.make_mesh((2,), ("data",))
-    rows = jax.sharding.PartitionSpec("data")
-    run = lambda s, k: model.predict(s, key=k)
-    given = TREE.start(6), jr.split(jr.key(0), 6)
-    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
-    shared = quick_jit(jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows))(*sharded)
-    assert np.allclose(shared[1], quick_jit(run)(*given)[1], atol=1e-6)
-
-
 @pytest.fixture
 def unhooked():
     """As in a user's program: the import hook of these tests would complain first."""

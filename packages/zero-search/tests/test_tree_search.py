@@ -184,39 +184,6 @@ def test_rows_do_not_depend_on_their_batch():
     assert np.array_equal(whole.action[3:], half.action)
 
 
-def over_devices(planner):
-    """Plans of six games, on one device and, with what they are given, over two."""
-    model, mesh = RandomTree(), jax.make_mesh((2,), ("data",))
-    rows = jax.sharding.PartitionSpec("data")
-    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
-    given = model.start(6), jr.split(jr.key(0), 6)
-    sharded = jax.device_put(given, jax.sharding.NamedSharding(mesh, rows))
-    shared = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows)
-    return (run, given), (shared, sharded)
-
-
-@pytest.mark.parametrize(
-    "planner",
-    [
-        pytest.param(TreeSearch(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
-        pytest.param(TreeSearch.gumbel(8, num_leaves=4, reuse=True), marks=pytest.mark.slow),
-        TreeSearch.gumbel(8, max_num_considered_actions=2, gumbel_scale=0.0, in_rounds=True),
-    ],
-    ids=["leaves", "gumbel leaves", "in rounds"],
-)
-def test_devices_share_the_games_out(planner):
-    # With JAX's check of what varies over devices, which loops must not stumble over.
-    whole, shared = (quick_jit(run)(*given) for run, given in over_devices(planner))
-    assert np.array_equal(shared.action, whole.action)
-    assert np.allclose(shared.weights, whole.weights, atol=1e-6)
-
-
-def test_simulations_one_by_one_may_vary_over_devices():
-    # Over which JAX stumbles, if it does, when it traces a program.
-    _, (run, given) = over_devices(TreeSearch.gumbel(8))
-    assert jax.eval_shape(run, *given).weights.shape == (6, RandomTree().num_actions)
-
-
 def test_a_part_replaces_that_of_a_known_search():
     rule, readout = PUCT(3.0), SoftmaxQ(0.5)
     for make in (

@@ -104,7 +104,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         else:
             # Of the probabilities, as the search has them: rounding may make equals of two.
             probs = safe_softmax(logits.astype(jnp.float32))
-            first, seed = jnp.argmax(probs, axis=1).astype(jnp.int32), 1.0
+            first, seed = jnp.argmax(probs, axis=1).astype(jnp.int32), jnp.float32(1)
         outcome = jnp.where(at_chance, jnp.minimum(action, self.num_outcomes - 1), first)
         behind, reward, discount, last = self.model.resolve(after, outcome)
         check_step(node.node, behind, reward, discount, last, "resolve")
@@ -247,7 +247,7 @@ def _drawn_outcome(
 
 def _first(probs: Float[Array, "rows outcomes"]) -> Float[Array, "rows outcomes"]:
     """1 for the outcome that a new afterstate is resolved to, unless one is drawn."""
-    return jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1])
+    return jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1], dtype=jnp.float32)
 
 
 def _drawn(
@@ -263,5 +263,5 @@ def _drawn(
 
     below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
     threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
-    drawn = jnp.sum((below <= threshold[:, None]).astype(jnp.int32), axis=1)
+    drawn = jnp.sum(below <= threshold[:, None], axis=1, dtype=jnp.int32)
     return jnp.minimum(drawn, probs.shape[1] - 1)

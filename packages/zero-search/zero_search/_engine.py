@@ -15,11 +15,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._check import check_prediction, check_search, check_step
 from ._forest import Forest, put, recorded, take
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
+from ._sample import varying
 from ._statistics import NodeStatistics
 from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
 from ._walk import (
@@ -136,7 +138,7 @@ def search(
     notes = blank(batch, max_nodes)
     init = Loop(forest, notes, slot, state, started, zeros)
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
-    end = loop(0, num_simulations // leaves, turn, jax.tree.map(vary, init))
+    end = loop(np.int32(0), np.int32(num_simulations // leaves), turn, vary(init))
     tree = end.whole.trees()
     started = rules.decisions(tree.root).visits - fixed.kept if end.started is None else end.started
     depth = end.notes.depth.astype(jnp.float32) / num_simulations
@@ -149,14 +151,14 @@ def begin(
     rules: Rules,
     key: Key[Array, " batch"] | Callable[[Any], KeyPair],
     choose_root: RootChoice | None,
-) -> tuple[Fixed, Callable[[Array], Array]]:
-    """What stays the same, and a function for the arrays that the loops carry.
+) -> tuple[Fixed, Callable[[Loop], Loop]]:
+    """What stays the same, and a function for what the loops carry.
 
     Under `shard_map` what the loops carry must vary over devices as the trees do.
     """
     batch, max_nodes = tree.parent.shape
-    alive = jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1)
-    vary = lambda x: jnp.where(alive[0], x, x)
+    vary = ft.partial(varying, like=(tree, model, key(0) if callable(key) else key))
+    alive = vary(jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1))
     base = vary(jnp.arange(batch, dtype=jnp.int32) * max_nodes)
     kept = rules.decisions(tree.root).visits
     return Fixed(model, rules, key, choose_root, tree.prior[:, 0], kept, base, alive), vary
@@ -201,7 +203,8 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
     none = jnp.stack([no.astype(jnp.int32)] * number)
     paths = jnp.stack([notes.path] * number)
     init = (forest, notes, started, paths, Walk(none, none, none, none))
-    forest, notes, started, paths, walks = jax.lax.fori_loop(0, number, down, init)
+    first, end = np.int32(0), np.int32(number)
+    forest, notes, started, paths, walks = jax.lax.fori_loop(first, end, down, init)
     ends = jax.tree.map(lambda x: x.reshape(-1), walks)
     lanes = widened(fixed, number)
     found = evaluate(lanes, forest, ends, group)
@@ -220,7 +223,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
         return forest, notes, slots.at[i].set(slot)
 
     init = (forest, notes, walks.index)
-    forest, notes, slots = jax.lax.fori_loop(0, number, up, init)
+    forest, notes, slots = jax.lax.fori_loop(first, end, up, init)
     slot, state = slots.reshape(-1), forest.layout.join(found.state)
     return Loop(forest, notes, slot, state, started, counted(lanes, loop, found))
 
@@ -261,7 +264,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
     reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
-    return Found(
+    found = Found(
         state=state,
         reward=reward,
         discount=discount,
@@ -270,6 +273,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
         value=value,
         invalid=invalid | ~jnp.all(known, axis=0),
     )
+    return varying(found, fixed.base)
 
 
 def store(
@@ -307,7 +311,7 @@ def store(
     up = Up(
         outcome=worth,
         value=worth,
-        visits=jnp.where(new, 1.0, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
+        visits=jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
         reward=pick(REWARD, found.reward),
         discount=pick(DISCOUNT, found.discount),
     )

@@ -120,7 +120,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         depth = {"depth": _mean(stats.pop("depth"))}
         mean = self._mean_root(found)
         read_key = jax.vmap(lambda k: own(k, 0)[2])(key)
-        stats = depth | {name: jnp.sum(x, axis=1) for name, x in stats.items()}
+        stats = depth | {name: jnp.sum(x, axis=1, dtype=x.dtype) for name, x in stats.items()}
         return read_out(self.planner.readout, mean, stats, read_key), self._fold(rows), grown
 
     def advance(
@@ -172,7 +172,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
 def _mean_count(x: Float[Array, "batch trees ..."]) -> Float[Array, "batch ..."]:
     """Of whole numbers, over the trees: equal where sums are, exact where it is a whole number."""
-    total, number = jnp.sum(x.astype(jnp.int32), axis=1), x.shape[1]
+    total, number = jnp.sum(x.astype(jnp.int32), axis=1, dtype=jnp.int32), x.shape[1]
     whole, rest = jnp.divmod(total, jnp.int32(number))
     return whole.astype(jnp.float32) + rest.astype(jnp.float32) / number
 

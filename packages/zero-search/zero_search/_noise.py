@@ -53,7 +53,7 @@ class DirichletNoise(AbstractRootNoise):
         else:
             alpha = jnp.full((logits.shape[0],), self.alpha, jnp.float32)
         # Normalised gamma draws, in logs because small ones underflow.
-        draw = lambda k, a: jr.loggamma(k, a, (logits.shape[1],))
+        draw = lambda k, a: jr.loggamma(k, a, (logits.shape[1],), jnp.float32)
         gamma = jnp.where(legal, jax.vmap(draw)(key, alpha), -jnp.inf)
         mixed = (1 - self.fraction) * safe_softmax(logits) + self.fraction * safe_softmax(gamma)
         tiny = jnp.finfo(jnp.float32).tiny

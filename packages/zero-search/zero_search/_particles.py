@@ -14,7 +14,7 @@ from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampl
 from ._model import AbstractModel, LARGEST, Proposal
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
-from ._sample import safe_softmax, sample_action, split_rows, where_rows
+from ._sample import safe_softmax, sample_action, split_rows, varying, where_rows
 
 
 T = TypeVar("T")
@@ -309,6 +309,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         del carry
         check_keys(key, batch_size(state))
         self._check_temperature()
+        key = varying(key, (model, state, obs))
         root_key, predict_key, noise_key, particle_key, resample_key, action_key = split_rows(
             key, 6
         )
@@ -320,7 +321,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         root = judge(model, state, predict_key)
         each = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(numbers))
         keys = _Keys(each(particle_key), resample_key)
-        cloud = self._start(states, root, noise_key, keys)
+        cloud = varying(self._start(states, root, noise_key, keys), key)
         candidates = cloud.particles.action
         steps = jnp.arange(1, self.depth + 1, dtype=jnp.int32)
         cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
@@ -425,7 +426,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         if self.resample_below is not None:
             due = due | (ess_fraction < self.resample_below)
         rows = jnp.broadcast_to(due, ess_fraction.shape)[:, None]
-        arrays, rest = eqx.partition(particles, eqx.is_array)
+        arrays, rest = eqx.partition(varying(particles, weights), eqx.is_array)
 
         def drawn(arrays: PyTree[Array]) -> PyTree[Array]:
             index = resampled(weights, self.resampling, _folded(keys.resample, step))

@@ -16,7 +16,7 @@ from ._model import (
     Afterstate,
     Node,
 )
-from ._sample import split_rows, where_rows
+from ._sample import split_rows, varying, where_rows
 
 
 class PlayoutModel(
@@ -170,9 +170,8 @@ def _run(
         return i + 1, where_rows(run.going, after, run)
 
     going = jnp.any(legal, axis=1)
-    # Made of `going`, so that they vary over devices as it does.
-    zero, one = jnp.where(going, 0.0, 0.0), jnp.where(going, 1.0, 1.0)
-    first = _Run(state, legal, value, going, zero, one)
+    zero, one = jnp.zeros(going.shape, jnp.float32), jnp.ones(going.shape, jnp.float32)
+    first = varying(_Run(state, legal, value, going, zero, one), (state, key, played))
     unfinished = lambda carry: (carry[0] < model.num_steps) & jnp.any(carry[1].going)
     return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), first))[1]
 

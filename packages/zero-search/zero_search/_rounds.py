@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from ._check import check_search
@@ -68,10 +69,11 @@ def search_in_rounds(
         levels = min(before + rounds, max_nodes) if fresh else max_nodes
         state = jax.tree.map(ft.partial(take, index=lanes.base), forest.state)
         slot, notes = forest.nowhere(width * batch), blank(width * batch, levels)
-        start = jax.tree.map(vary, Loop(forest, notes, slot, state, None, invalid))
+        start = vary(Loop(forest, notes, slot, state, None, invalid))
         turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
-        end = jax.lax.fori_loop(before, before + rounds, turn, start)
-        depth = depth + jnp.sum(end.notes.depth.reshape(width, batch), axis=0)
+        end = jax.lax.fori_loop(np.int32(before), np.int32(before + rounds), turn, start)
+        steps = end.notes.depth.reshape(width, batch)
+        depth = depth + jnp.sum(steps, axis=0, dtype=jnp.int32)
         forest, invalid, before = end.whole, end.invalid, before + rounds
     tree = forest.trees()
     started = rules.decisions(tree.root).visits - fixed.kept

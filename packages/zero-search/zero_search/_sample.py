@@ -1,11 +1,13 @@
 """Rows of arrays and keys: drawing actions by weight, softmax, selection, splitting."""
 
-from typing import TypeVar
+import functools as ft
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.sharding import AxisType
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._check import check_count, check_range
@@ -66,6 +68,25 @@ def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows act
 def split_rows(key: Key[Array, " batch"], number: int) -> tuple[Key[Array, " batch"], ...]:
     """Splits every row's key into `number` keys."""
     return jax.vmap(lambda k: tuple(jr.split(k, number)))(key)
+
+
+def varying(tree: T, like: Any) -> T:
+    """`tree`, which under `jax.shard_map` varies over devices as anything in `like` does.
+
+    A loop or a branch must carry arrays that vary alike from beginning to end, and a constant
+    varies over none. Elsewhere this does nothing.
+    """
+    if AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types:
+        return tree
+    # JAX's check of key reuse would take a choice between equal keys for a second use.
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    bits = lambda x: jr.key_data(x) if is_key(x) else x
+    wrap = lambda x, like: jr.wrap_key_data(x, impl=jr.key_impl(like)) if is_key(like) else x
+    first = [bits(x).ravel()[0] for x in jax.tree.leaves(like) if eqx.is_array(x) and x.size]
+    # XLA drops a choice between equals, and with it the condition.
+    mark = ft.reduce(jnp.logical_or, [x == x for x in first])
+    cast = lambda x: wrap(jnp.where(mark, bits(x), bits(x)), x) if eqx.is_array(x) else x
+    return jax.tree.map(cast, tree)
 
 
 def where_rows(mask: Bool[Array, "*axes"], x: T, y: T) -> T:

@@ -251,7 +251,7 @@ def keep(tree: Tree, reached: Bool[Array, "batch nodes"], node: PyTree[Array]) -
     new = jax.tree.map(lambda x: x[:, None], decision(node))
     equal = reached & equal_rows(decision(tree.state), new, 2)
     index = jnp.argmax(jnp.where(equal, tree.node[..., COUNT], -1.0), axis=1)
-    return _subtree(tree, index, jnp.any(equal, axis=1))
+    return _subtree(tree, index.astype(jnp.int32), jnp.any(equal, axis=1))
 
 
 def _subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]) -> Tree:

@@ -36,7 +36,7 @@ from ._qtransform import AbstractQTransform, CompletedByMixedValue
 from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
 from ._root import AbstractRootRule, PriorRoot, root_scores, SequentialHalving
 from ._rounds import search_in_rounds
-from ._sample import split_rows, Temperature
+from ._sample import split_rows, Temperature, varying
 from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
 from ._statistics import RootStatistics
 from ._tree import follow, keep, Rules, Tree
@@ -256,7 +256,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         """Ply 0, empty trees."""
         ply = jnp.zeros((batch_size(state),), jnp.int32)
         if not self.reuse:
-            return SearchCarry(ply, None, None)
+            return SearchCarry(varying(ply, state), None, None)
 
         keys = jr.split(jr.key(0), ply.shape[0])
         try:
@@ -276,7 +276,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         zeros = lambda x: jnp.zeros(x.shape, x.dtype)
         tree = self._room(*jax.tree.map(zeros, jax.eval_shape(shapes, node)))
-        return SearchCarry(ply, tree, jnp.zeros(tree.parent.shape, jnp.bool_))
+        reached = jnp.zeros(tree.parent.shape, jnp.bool_)
+        return varying(SearchCarry(ply, tree, reached), state)
 
     def plan(
         self,

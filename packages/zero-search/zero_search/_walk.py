@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._forest import Forest, put, take
 from ._model import AbstractPriorModel
+from ._sample import varying
 from ._statistics import NodeStatistics
 from ._tree import ACTION, CODE, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
 
@@ -209,11 +210,9 @@ def descend(
         return path, index, step, depth, level + LEVELS
 
     # A walk that has ended has its depth inverted, for every array of a loop is copied first.
-    zeros = jnp.zeros_like(fixed.base)
-    # JAX 0.6 takes zeros alone for the same on all devices, over which walks may vary.
-    index = jnp.where(fixed.alive, zeros, zeros)
+    zeros = varying(jnp.zeros_like(fixed.base), fixed.base)
     depth = jnp.where(fixed.alive, 0, ~zeros)
-    init = (notes.path, index, step, depth, jnp.zeros((), jnp.int32))
+    init = (notes.path, zeros, step, depth, jnp.zeros((), jnp.int32))
     more = lambda carry: jnp.any(carry[3] >= 0)
     path, index, step, depth, _ = jax.lax.while_loop(more, body, init)
     walk = Walk(index, step[:, ACTION], step[:, CODE], ~depth)
@@ -236,7 +235,7 @@ def ascend(
     """
     base, batch = fixed.base, fixed.base.shape[0]
     count = jnp.maximum(walk.depth - skip, 0)
-    start = jnp.cumsum(count) - count + skip * (batch - 1)
+    start = jnp.cumsum(count, dtype=jnp.int32) - count + skip * (batch - 1)
     real = jnp.broadcast_to(leaf_real.astype(jnp.int32)[None], (LEVELS, batch))
 
     def level(up, row, action, node):
@@ -272,9 +271,10 @@ def ascend(
         value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
         return left - 1, visit, value, up
 
-    turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), LEVELS))
+    turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), jnp.int32(LEVELS)))
     init = (turns, notes.visit, notes.value, up)
     _, visit, value, _ = jax.lax.while_loop(lambda c: c[0] > 0, body, init)
     row = jnp.where(fixed.alive, base, forest.nowhere(batch))
     roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(value[:batch], axis=-1))
-    return dataclasses.replace(notes, visit=visit, value=value), roots, jnp.sum(count)
+    total = jnp.sum(count, dtype=jnp.int32)
+    return dataclasses.replace(notes, visit=visit, value=value), roots, total

@@ -49,7 +49,7 @@ def test_totals_are_those_of_the_rows(blocks):
                 assert (returns[env, t], lengths[env, t]) == (total, length)
                 total, sign, length = 0.0, 1.0, 0
             else:
-                assert np.isnan(returns[env, t]) and lengths[env, t] == 0
+                assert returns[env, t] == 0 and lengths[env, t] == 0
                 total += sign * reward[env, t]
                 sign *= -1 if discount[env, t] < 0 else 1
                 length += 1

@@ -25,7 +25,7 @@ class Totals(eqx.Module):
     **Attributes:**
 
     - `returns`: the undiscounted sum of rewards, from the view of whoever moved first (with one
-        player: the return). NaN where no episode ended.
+        player: the return). 0 where no episode ended.
     - `lengths`: the number of steps; 0 where no episode ended.
     """
 
@@ -78,7 +78,7 @@ def start(
         ended=jnp.zeros(keys.shape, bool),
         sign=jnp.ones(keys.shape, jnp.float32),
         so_far=Totals(jnp.zeros(keys.shape, jnp.float32), zeros),
-        finished=Totals(jnp.full(rows, jnp.nan, jnp.float32), jnp.zeros(rows, jnp.int32)),
+        finished=Totals(jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32)),
         failures=zeros if isinstance(env, Fallible) else None,
     )
 
@@ -96,7 +96,7 @@ def episode_metrics(episodes: Episodes) -> dict[str, float]:
     """
     finished = episodes.finished
     ended = np.stack([_here(finished.returns), _here(finished.lengths)], axis=-1, dtype=np.float64)
-    ended = ended[~np.isnan(ended[..., 0])]
+    ended = ended[(ended[..., 1] > 0) & ~np.isnan(ended[..., 0])]
     if not getattr(finished.returns, "is_fully_addressable", True):  # on several hosts
         ended = np.frombuffer(b"".join(to_writer("episode_metrics", ended.tobytes())))
     if not ended.size:
@@ -160,7 +160,7 @@ def collect(
         ended, failures = episodes.ended, episodes.failures
         so_far = episodes.so_far
         finished = Totals(
-            jnp.where(ended, so_far.returns, jnp.nan), jnp.where(ended, so_far.lengths, 0)
+            jnp.where(ended, so_far.returns, 0.0), jnp.where(ended, so_far.lengths, 0)
         )
         if isinstance(env, Fallible) and failures is not None:
             failed = jax.vmap(env.failed)(next_state) & ~ended

@@ -288,7 +288,7 @@ def _play(
     ikey, akey, ekey = jr.split(key, 3)
     state = jax.vmap(lambda key: env.init(key=key))(row_keys(ikey, rows))
     carry = check_rows(actor, actor.init(state), rows.shape[0])
-    loop = (jnp.zeros((), jnp.int32), state, carry, start_tally(jnp.ones(rows.shape)))
+    loop = (jnp.zeros((), jnp.int32), state, carry, start_tally(jnp.ones(rows.shape, jnp.float32)))
 
     def body(loop: tuple) -> tuple:
         time, state, carry, count = loop

@@ -320,7 +320,8 @@ def _convolves(function: Callable[..., Any], *args: PyTree) -> bool:
 
 def failures(episodes: Episodes) -> Numbers:
     """How many episodes have broken down since the run began, where any can."""
-    return {} if episodes.failures is None else {"failures": jnp.sum(episodes.failures)}
+    found = episodes.failures
+    return {} if found is None else {"failures": jnp.sum(found, dtype=jnp.int32)}
 
 
 def step_keys(key: PRNGKeyArray, step: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -239,7 +239,7 @@ def _play(
     opening = _openings(env, rows, opening_plies, key=okey)
     state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
     carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
-    sign = jnp.where(jnp.arange(2 * half) < half, 1.0, -1.0)
+    sign = jnp.where(jnp.arange(2 * half) < half, jnp.float32(1), jnp.float32(-1))
     obs = jax.vmap(env.observe)(state)
     begun = _digest(jnp.zeros((2 * half, 2), jnp.uint32), (sign, obs))
     games = _Games(state, carries, start_tally(sign), begun)

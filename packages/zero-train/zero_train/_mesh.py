@@ -117,7 +117,7 @@ def whole(params: Tree) -> Tree:
 def on_every_device(mesh: Mesh, function: Callable, in_specs: tuple) -> Callable:
     """`function` on every device's own rows: loops inside may run a different number of times."""
     # Checking of varying axes is off: loop carries made inside (zeros, counters) would all need
-    # casts, in planners and buffers that know of no mesh.
+    # casts, in buffers and environments that know of no mesh.
     return jax.shard_map(
         function, mesh=mesh, in_specs=in_specs, out_specs=by_rows(mesh), check_vma=False
     )

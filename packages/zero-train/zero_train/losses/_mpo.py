@@ -44,7 +44,7 @@ class Dual(eqx.Module):
                 "hardly any gradient left."
             )
         # With a dtype: a weakly typed parameter would make the training step compile twice.
-        self.rho = jnp.full(shape, rho, float)
+        self.rho = jnp.full(shape, rho, jnp.float32)
 
     @classmethod
     def from_value(cls, value: float, shape: tuple[int, ...] = ()) -> "Dual":
