@@ -155,7 +155,9 @@ def _slide(
         # The first two remaining tiles are merged if they are equal; otherwise the first one stays.
         pair = (a > 0) & (a == b)
         tile = jnp.where(pair, a + jnp.int8(1), a)
-        points += jnp.sum(jnp.where(pair, jnp.exp2(tile.astype(jnp.float32)), 0.0))
+        # A shift, because XLA's `exp2` of a whole number is no whole number.
+        merges = jnp.left_shift(jnp.int32(1), tile.astype(jnp.int32)).astype(jnp.float32)
+        points += jnp.sum(jnp.where(pair, merges, 0.0))
         merged.append(tile)
         a, b, c = jnp.where(pair, c, b), jnp.where(pair, d, c), jnp.where(pair, zero, d)
         d = zero

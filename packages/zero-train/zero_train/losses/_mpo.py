@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import check_axes, check_positive, finite, log_softmax
+from .._arrays import check_axes, check_positive, finite, log_softmax, wide
 from ._policy import DecoupledPolicy, Policy
 
 
@@ -92,7 +92,7 @@ def kl_penalty(
     summed over dimensions.
     """
     check_positive("kl_penalty", epsilon=epsilon)
-    alpha = dual.value
+    alpha, kl = dual.value, wide(kl)
     if alpha.ndim == 0:
         kl = jnp.sum(kl)
     elif alpha.shape != kl.shape:
