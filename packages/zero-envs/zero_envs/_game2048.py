@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import (
     absorbing_transition,
     AbstractChanceEnvironment,
+    checked_action,
     Observation,
     Transition,
 )
@@ -82,7 +83,11 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return Game2048State(board, no)
 
     def afterstate(self, state: Game2048State, action: Int[Array, ""]) -> Game2048Afterstate:
-        """Slides and merges the tiles."""
+        """Slides and merges the tiles.
+
+        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
+        """
+        action = checked_action(self, action)
         lines = state.board[jnp.asarray(_TURNED)[action]].reshape(4, 4)
         slid, points = _slide(lines)
         board = slid.reshape(16)[jnp.asarray(_BACK)[action]]

@@ -41,7 +41,7 @@ def check_functions(buffer: Any, *names: str) -> None:
 
 def check_discount(discount: Array) -> Array:
     """Refuses discounts beyond 1 if they are known, and makes them NaN otherwise."""
-    good = jnp.abs(discount) <= 1
+    good = ~(jnp.abs(discount) > 1)  # NaN stays NaN
     if is_known(good) and not bool(jnp.all(good)):
         raise ValueError(
             f"a discount of {discount.ravel()[jnp.argmin(good)]}: give numbers from -1 to 1."
