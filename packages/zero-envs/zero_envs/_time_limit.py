@@ -43,11 +43,11 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
     hidden: bool = eqx.field(init=False)
 
     def __post_init__(self):
+        if not isinstance(self.env, AbstractDiscreteEnvironment):
+            raise ValueError(f"TimeLimit(env={self.env!r}): give a discrete environment.")
         self.num_actions, self.hidden = self.env.num_actions, self.env.hidden
 
     def __check_init__(self):
-        if not isinstance(self.env, AbstractDiscreteEnvironment):
-            raise ValueError(f"TimeLimit(env={self.env!r}): give a discrete environment.")
         check_count("TimeLimit", max_steps=self.max_steps)
         if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
             raise ValueError(

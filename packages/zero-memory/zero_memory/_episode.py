@@ -118,9 +118,9 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             raise ValueError("items of 0 rows an environment: give at least 1.")
         for name in ("last", "reward", "discount"):
             check_accessor(name, getattr(self, name), items, axes)
-        factors = check_discount(jnp.where(self.last(items), 0, self.discount(items)))
-        factors = factors.astype(jnp.float32).reshape(*axes[:2], -1)[:, :, 0]
         items = self._with_copies(items, axes, 2)
+        discounts = jnp.where(self.last(items), 0, self.discount(items))[:, :, 0]
+        factors = check_discount(discounts).astype(jnp.float32)
 
         def row(
             carry: tuple[EpisodeState, Array], t: Int[Array, ""]

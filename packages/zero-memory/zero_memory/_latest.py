@@ -131,6 +131,7 @@ class Latest(AbstractWindowBuffer):
 
     def ready(self, state: TrajectoryState) -> Bool[Array, ""]:
         """Returns whether as many rows were added as the buffer keeps."""
+        self._shards(state)
         return jnp.all(state.ring.is_full)
 
     def _cut_ranks(

@@ -185,6 +185,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
     def ready(self, state: PrioritisedState) -> Bool[Array, ""]:
         """Returns whether every shard has a window whose priority is above 0."""
+        self._buffer._shards(state.rows)
         return jnp.all(totals(state.priorities) > 0)
 
     @property

@@ -82,6 +82,7 @@ class ChannelNorm(eqx.Module):
     offset: Float[Array, " channels"]
 
     def __init__(self, channels: int):
+        check_sizes(channels=channels)
         self.scale = jnp.ones((channels,), jnp.float32)
         self.offset = jnp.zeros((channels,), jnp.float32)
 
