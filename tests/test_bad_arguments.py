@@ -72,7 +72,6 @@ GIVEN: dict[type, dict[str, Any]] = {
     nets.ValueSupport: {},
     nets.VectorResNet: {"in_size": 3, "width": 2} | KEY,
     nets.VisualResNet: {"shape": (8, 8, 1)} | KEY,
-    search.BeliefModel: {"model": MODEL},
     search.ByMinMax: {"low": 0.0, "high": 1.0},
     search.ByParentAndSiblings: {},
     search.CompletedByMixedValue: {},
@@ -112,7 +111,8 @@ MEANINGFUL = {
     "lambda_": (0.0,), "mixing": (0.0,), "virtual_loss": (0.0,), "alpha": (0.0,), "beta": (0.0,),
     "gamma": (0.0,), "value_mix": (0.0,), "value_weight": (0.0,), "entropy_bonus": (0.0,),
     "l2": (0.0,), "auxiliary_weight": (0.0,), "target_rate": (0.0,), "rho": (0.0, -1.0),
-    "c": (0.0,), "epsilon": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
+    "c": (0.0,), "epsilon": (0.0, math.inf), "epsilon_policy": (math.inf,),
+    "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
     "min_particles": (0,),
 }  # fmt: skip
 

@@ -318,7 +318,7 @@ def bounds(
     if low is not None and high is not None:
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ValueError(
-                f"The bounds are {low.tolist()} and {high.tolist()}; they must be finite."
+                f"`minimum` is {low.tolist()} and `maximum` {high.tolist()}; both must be finite."
             )
         # In the precision of the bounds, whichever NumPy compares.
         if not np.all(high - low > np.asarray(margin, np.result_type(low, high, np.float32))):

@@ -38,9 +38,9 @@ class Dual(eqx.Module):
         - `rho`: the initial parameter, finite and at least -18.
         - `shape`: `()` for one constraint, `(dims,)` for one per action dimension.
         """
-        if not _MIN_RHO <= rho < math.inf:
+        if isinstance(rho, str) or not _MIN_RHO <= rho < math.inf:
             raise ValueError(
-                f"`Dual(rho={rho})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
+                f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
                 "hardly any gradient left."
             )
         # With a dtype: a weakly typed parameter would make the training step compile twice.
