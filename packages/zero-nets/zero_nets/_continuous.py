@@ -316,6 +316,11 @@ def bounds(
             )
     low, high = concrete(minimum), concrete(maximum)
     if low is not None and high is not None:
+        for name, bound in (("minimum", low), ("maximum", high)):
+            if not np.issubdtype(bound.dtype, np.number):
+                raise ValueError(
+                    f"`{name}` is {bound.tolist()!r}; it must be a number, or one each."
+                )
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ValueError(
                 f"`minimum` is {low.tolist()} and `maximum` {high.tolist()}; both must be finite."

@@ -350,9 +350,7 @@ def test_it_never_plays_what_is_illegal(explore):
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_there_must_be_candidates(number):
-    with pytest.raises(
-        ValueError, match=rf"^`MPO\(num_samples={number}\)`: must be an integer, at"
-    ):
+    with pytest.raises(ValueError, match=rf"^`MPO\(num_samples={number}\)`: must be an int"):
         mpo(num_samples=number)
 
 

@@ -9,8 +9,9 @@ import jaxtyping
 import numpy as np
 import pytest
 
-import zero_nets
 from zero_train import losses, returns
+
+from .policies import Gaussian
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -60,7 +61,7 @@ def _argument(function, name, annotation, x):
     if function in (losses.mpo_loss, losses.mpo_decoupled_loss):
         policies = {"policy": (x[0, :2], x[1, :2]), "target": (x[1, :2], x[0, :2])}
         if name in policies:
-            return zero_nets.Gaussian(*policies[name])
+            return Gaussian(*policies[name])
         if name == "actions":
             return jnp.stack([x[0], x[1]], axis=1)
     axes = next((y.dim_str.split() for y in [annotation] if hasattr(y, "dim_str")), None)

@@ -40,8 +40,8 @@ class Dual(eqx.Module):
         """
         if isinstance(rho, str) or not _MIN_RHO <= rho < math.inf:
             raise ValueError(
-                f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
-                "hardly any gradient left."
+                f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus "
+                "has hardly any gradient left."
             )
         # With a dtype: a weakly typed parameter would make the training step compile twice.
         self.rho = jnp.full(shape, rho, float)
