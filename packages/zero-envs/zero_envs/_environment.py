@@ -2,11 +2,11 @@
 
 import abc
 import math
-import numbers
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
@@ -97,14 +97,18 @@ def check_vector(env: "AbstractContinuousEnvironment[Any]", action: Any) -> None
 def check_count(owner: str, least: int = 1, /, **sizes: Any) -> None:
     """Raises a `ValueError` where a size of `owner` is not an integer of at least `least`."""
     for name, size in sizes.items():
-        if not (isinstance(size, numbers.Integral) and size >= least):
+        if not (isinstance(size, int | np.integer) and size >= least):
             raise ValueError(f"{owner}({name}={size!r}): it must be an integer, at least {least}.")
 
 
 def check_number(owner: str, least: float, most: float, /, **fields: Any) -> None:
     """Raises a `ValueError` where a field of `owner` is not a finite number in a range."""
     for name, x in fields.items():
-        if not (isinstance(x, numbers.Real) and least <= x <= most and math.isfinite(x)):
+        if not (
+            isinstance(x, int | float | np.integer | np.floating)
+            and least <= x <= most
+            and math.isfinite(x)
+        ):
             bounds = f" from {least:g} to {most:g}" if most < math.inf else f", {least:g} or more"
             allowed = bounds if least > -math.inf else ""
             raise ValueError(f"{owner}({name}={x!r}): it must be a finite number{allowed}.")

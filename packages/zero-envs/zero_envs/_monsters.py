@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-import numbers
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
@@ -169,7 +168,9 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
             )
         if cells > np.iinfo(np.int16).max:
             raise ValueError(f"Monsters(size={self.size}): at most 183, walls included.")
-        if not (isinstance(self.sight, numbers.Real) and self.sight >= 0.0):
+        if not (
+            isinstance(self.sight, int | float | np.integer | np.floating) and self.sight >= 0.0
+        ):
             raise ValueError(
                 f"Monsters(sight={self.sight!r}): a distance is at least 0; 0 for blind monsters."
             )

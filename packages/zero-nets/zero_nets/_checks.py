@@ -1,10 +1,10 @@
 """Checks of the sizes, parameters and inputs of networks and distributions."""
 
 import math
-import numbers
 from typing import Any
 
 import jax
+import jax.core
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
@@ -34,7 +34,7 @@ def check_board(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _are_sizes(*sizes: Any, least: int = 1) -> bool:
-    return all(isinstance(x, numbers.Integral) and x >= least for x in sizes)
+    return all(isinstance(x, int | np.integer) and x >= least for x in sizes)
 
 
 def check_number(
@@ -60,7 +60,7 @@ def check_number(
 
 def check_index(name: str, index: Any, number: int) -> None:
     """Refuses what is not one integer from 0 to `number - 1`. A traced one is not known."""
-    known = isinstance(index, numbers.Integral) or (
+    known = isinstance(index, int | np.integer) or (
         jax.numpy.shape(index) == () and np.issubdtype(getattr(index, "dtype", object), np.integer)
     )
     value = concrete(index) if known else -1

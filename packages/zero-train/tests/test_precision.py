@@ -2,6 +2,7 @@
 precision."""
 
 import inspect
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +84,7 @@ def _numbers(x):
     found = {}
     for name, function in FUNCTIONS.items():
         parameters = inspect.signature(function).parameters
-        arguments = {
+        arguments: dict[str, Any] = {
             key: _argument(function, key, parameter.annotation, x)
             for key, parameter in parameters.items()
             if parameter.default is parameter.empty

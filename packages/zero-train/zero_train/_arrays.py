@@ -8,12 +8,12 @@ infinity is NaN, in the value or in the gradient.
 import functools as ft
 import inspect
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any, get_args, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -111,7 +111,9 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
     for name, value in fields.items():
         if isinstance(value, Array):
             continue
-        inside = isinstance(value, numbers.Real) and least <= value <= most
+        inside = (
+            isinstance(value, int | float | np.integer | np.floating) and least <= value <= most
+        )
         if not (inside and math.isfinite(value)):
             allowed = f"finite, {least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
             raise ValueError(f"`{owner}({name}={value!r})`: must be a number, {allowed}.")
@@ -120,14 +122,16 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
 def check_positive(owner: str, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is neither an array nor a number above 0."""
     for name, value in fields.items():
-        if not isinstance(value, Array) and not (isinstance(value, numbers.Real) and value > 0):
+        if not isinstance(value, Array) and not (
+            isinstance(value, int | float | np.integer | np.floating) and value > 0
+        ):
             raise ValueError(f"`{owner}({name}={value!r})`: must be above 0.")
 
 
 def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
     """Raises where an argument of `owner` is not an integer of at least `least`."""
     for name, value in fields.items():
-        if not (isinstance(value, numbers.Integral) and value >= least):
+        if not (isinstance(value, int | np.integer) and value >= least):
             raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, at least {least}.")
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +77,7 @@ def start_tally(sign: Float[Array, " rows"]) -> Tally:
 def check_counts(call: str, **values: int) -> None:
     """Raises a `ValueError` naming the first of `values` below 1."""
     for name, value in values.items():
-        if not isinstance(value, numbers.Integral) or value < 1:
+        if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{call}({name}={value!r}): {name} must be at least 1, an integer")
 
 

@@ -1,12 +1,12 @@
 """From an environment and a network to a model that planners plan over."""
 
-import numbers
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from zero_envs import (
@@ -210,7 +210,7 @@ def discounted(
 
 def check_gamma(owner: str, gamma: float) -> None:
     """Raises a `ValueError` where gamma is no discount factor of a model."""
-    if not (isinstance(gamma, numbers.Real | Array) and 0 < gamma <= 1):
+    if not (isinstance(gamma, int | float | np.integer | np.floating | Array) and 0 < gamma <= 1):
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
         )
