@@ -46,7 +46,7 @@ def check_discount(discount: Array) -> Array:
         raise ValueError(
             f"a discount of {discount.ravel()[jnp.argmin(good)]}: give numbers from -1 to 1."
         )
-    return jnp.where(good, discount, jnp.nan)
+    return jnp.where(good, discount.astype(jnp.float32), jnp.nan)
 
 
 def check_example(example: PyTree[Array]) -> None:

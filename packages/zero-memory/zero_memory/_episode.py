@@ -120,7 +120,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             check_accessor(name, getattr(self, name), items, axes)
         items = self._with_copies(items, axes, 2)
         discounts = jnp.where(self.last(items), 0, self.discount(items))[:, :, 0]
-        factors = check_discount(discounts).astype(jnp.float32)
+        factors = check_discount(discounts)
 
         def row(
             carry: tuple[EpisodeState, Array], t: Int[Array, ""]
