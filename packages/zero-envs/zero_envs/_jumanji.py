@@ -248,6 +248,8 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
     """Refuses an action out of range, unless it is traced."""
+    if not jnp.issubdtype(jnp.asarray(action).dtype, jnp.integer):
+        raise ValueError(f"{_name(env)}: the action {action} is no integer; give integers.")
     if isinstance(action, Tracer):
         return
     given = np.ravel(np.asarray(action))

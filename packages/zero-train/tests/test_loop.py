@@ -1,6 +1,7 @@
 """The loop: rows that follow the rules, the same on any number of devices."""
 
 import contextlib
+import dataclasses
 import re
 from typing import Any
 
@@ -11,7 +12,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs.testing import Nim
+from zero_envs import Game2048
+from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_train import (
     AbstractAgent,
@@ -138,6 +140,12 @@ def test_a_nan_observation_is_named_and_not_learned_from(ran):
         check_finite(1, jax.device_get(metrics))
     for x, y in zip(plain(state.agent.params), before, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("env", [Corridor(), Game2048()])
+def test_the_agent_of_another_game_is_refused(env):
+    with pytest.raises(ValueError, match=r"Loop\(env=\w+, agent=...\)`: the agent plans over Nim"):
+        init(dataclasses.replace(nim_loop(1, agent=AGENT), env=env), key=jr.key(0))
 
 
 def test_an_agent_that_wants_to_is_shown_every_block():

@@ -127,10 +127,20 @@ class JsonLines:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
         as in `json`. Several are written at once.
 
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written, and `ValueError` for
+        what [`zero_train.read_lines`][] would refuse: a step that is no integer, metrics with a
+        step of their own, and values that JSON does not have.
         """
+        given, step = step, plain(step)
+        if type(step) is not int or not -_MOST_STEPS < step < _MOST_STEPS:
+            raise ValueError(f"`JsonLines.log(step={given!r})`: must be an integer below 2**62.")
+        if any("step" in row for row in metrics):
+            raise ValueError("`JsonLines.log` was given metrics with a `step`; rename it.")
         rows = (plain({"step": step, **row}) for row in metrics)
-        text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
+        try:
+            text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
+        except TypeError as e:
+            raise ValueError(f"`JsonLines.log`: {e}; give numbers, texts and arrays.") from e
         try:
             if self._file.tell() >= PART:
                 self._set_aside()
