@@ -5,7 +5,8 @@ import json
 import pathlib
 from typing import Any
 
-from ._disk import changed, inventory
+from ._disk import changed, inventory, read_whole
+from ._lines import parsed
 
 
 _FILE = "manifest.json"
@@ -45,8 +46,8 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     **Raises:** `Damage` where it differs from what was written.
     """
     try:
-        manifest = json.loads((folder / _FILE).read_text())
-    except (OSError, ValueError, RecursionError) as e:
+        manifest = parsed(read_whole(folder / _FILE))
+    except (OSError, ValueError) as e:
         raise _damaged(folder, f"{_FILE} cannot be read") from e
     # The digest protects the rest of the manifest.
     if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from ._disk import children, is_writer, temporary, together, write_whole
+from ._disk import children, is_writer, reason, temporary, together, write_whole
 from ._lines import (
     cut_lines,
     files_of,
@@ -25,7 +25,7 @@ from ._lines import (
     measured,
     numpy_of,
     plain,
-    read_json,
+    read_object,
     RunError,
 )
 
@@ -231,7 +231,7 @@ class RunFolder:
         try:
             write_whole(self.path / name, text)
         except OSError as e:
-            raise RunError(f"{self.path / name} cannot be written: {e.strerror}.") from e
+            raise RunError(f"{self.path / name} cannot be written: {reason(e)}.") from e
 
     def close(self) -> None:
         """Closes the files."""
@@ -314,7 +314,12 @@ def _open(path: pathlib.Path) -> dict[str, JsonLines]:
     """The logs, where this process writes them."""
     if not is_writer():
         return {}
-    return {name: JsonLines(path / f"{name}.jsonl") for name in _LINES}
+    with contextlib.ExitStack() as stack:
+        logs: dict[str, JsonLines] = {}
+        for name in _LINES:
+            logs[name] = stack.enter_context(contextlib.closing(JsonLines(path / f"{name}.jsonl")))
+        stack.pop_all()  # they stay open, unless one of them could not be opened
+        return logs
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,9 +328,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwritable(path: pathlib.Path, error: OSError) -> RunError:
-    return RunError(
-        f"The run folder {path} cannot be written ({error.strerror}); give another one."
-    )
+    return RunError(f"The run folder {path} cannot be written ({reason(error)}); give another one.")
 
 
 def _check_empty(path: pathlib.Path) -> None:
@@ -352,15 +355,12 @@ def _check_empty(path: pathlib.Path) -> None:
 
 def _stored(path: pathlib.Path) -> dict[str, Any]:
     file = path / _CONFIG
-    if not file.is_file():
+    if not os.path.lexists(file):
         start = "" if children(path) else ", or leave out --resume to start one"
         raise RunError(
             f"There is no run to resume in {path} (no {_CONFIG}); give the folder of a run{start}."
         )
-    config = read_json(file)
-    if not isinstance(config, dict):
-        raise RunError(f"{file} holds no configuration; it must be a JSON object.")
-    return config
+    return read_object(file)
 
 
 def _check_config(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -55,7 +56,7 @@ class Compare(AbstractCommand):
             raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
-            if not (pathlib.Path(folder) / "config.json").is_file():
+            if not os.path.lexists(pathlib.Path(folder) / "config.json"):
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
         runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))
         differing, figures = differences(runs), last_figures(runs)

@@ -331,7 +331,7 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
     """
     path = pathlib.Path(folder) / "config.json"
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise UsageError(
             f"{pathlib.Path(folder)} holds no run (no config.json); give the folder of a run, "
             f"as `{prog} train --out` made it."

@@ -9,6 +9,7 @@ import functools as ft
 import io
 import itertools
 import math
+import os
 import pathlib
 import queue
 import re
@@ -23,8 +24,9 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
-from .._disk import write_whole
+from .._disk import read_whole, write_whole
 from ._clock import Clock
+from ._errors import warn
 from ._game import expected, Game
 from ._record import read_record, Sgf, write_record
 
@@ -156,8 +158,7 @@ class GtpEngine:
     def _loadsgf(self, path: str, move: str | None = None) -> str:
         before = None if move is None else int(_number(int, move)) - 1
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read().strip()
+            text = read_whole(path).decode(errors="replace").strip()
             if not text.startswith("("):
                 raise _GtpError("cannot load file")
             names, _ = read_record(self._games[0], text)
@@ -171,12 +172,15 @@ class GtpEngine:
 
     def _printsgf(self, path: str | None = None) -> str:
         text = write_record(self._games)
-        if path is None:
+        if path in (None, "-"):
             return text
         try:
+            there = os.path.lexists(path)
             write_whole(pathlib.Path(path), f"{text}\n")
-        except OSError as e:
+        except (OSError, ValueError) as e:  # the latter of a name that no file can have
             raise _GtpError("cannot save file") from e
+        if there:  # a response would be something else than controllers expect
+            warn(f"{path} was there, and has been written anew.")
         return ""
 
     # ---- the clock
