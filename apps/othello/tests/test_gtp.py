@@ -1,6 +1,8 @@
 import functools as ft
 import importlib.metadata
 import io
+import os
+import pathlib
 import random
 from collections.abc import Sequence
 
@@ -375,6 +377,33 @@ def test_games_are_saved_and_loaded(engine, tmp_path):
         "? cannot save file",
     ]
     assert session(engine, "showboard") == before
+
+
+def test_what_is_no_ordinary_file_is_neither_read_nor_replaced(engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for name, target in (("zeros", "/dev/zero"), ("full", "/dev/full"), ("loop", "loop")):
+        os.symlink(target, name)
+    pathlib.Path("long.sgf").touch()
+    os.truncate("long.sgf", 2**30)
+    pathlib.Path("-").write_text("(;GM[2]SZ[8];B[cd])")
+    before = sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir())
+    names = ["pipe", "zeros", "full", "loop", "/dev/zero", "/dev/full"]
+    for name in names:
+        assert session(engine, f"printsgf {name}") == ["? cannot save file"], name
+    for name in (*names, "long.sgf", "-"):
+        assert session(engine, f"loadsgf {name}") == ["? cannot load file"], name
+    # Nor is there a file of a name that stands for the output.
+    assert session(engine, "printsgf -") == ["= (;FF[4]GM[2]SZ[8])"]
+    assert sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir()) == before
+    assert pathlib.Path("/dev/full").is_char_device()
+
+
+def test_a_file_that_is_written_over_is_named(engine, tmp_path, capsys):
+    path = tmp_path / "game.sgf"
+    assert session(engine, f"printsgf {path}") == ["="] and capsys.readouterr().err == ""
+    assert session(engine, f"printsgf {path}") == ["="]
+    assert capsys.readouterr().err == f"{path} was there, and has been written anew.\n"
 
 
 def test_a_damaged_file_is_a_game_or_is_refused():

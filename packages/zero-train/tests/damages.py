@@ -54,7 +54,7 @@ def _socket(path: pathlib.Path) -> None:
 
 def _huge(path: pathlib.Path) -> None:
     path.touch()
-    os.truncate(path, 2**27)
+    os.truncate(path, 2**26 + 1)
 
 
 #: What may stand in the place of an ordinary file: a reader of the first two would wait or fill the

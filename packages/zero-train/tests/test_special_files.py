@@ -30,12 +30,12 @@ from zero_train.app import (
     Frame,
     load,
     ratings,
-    stored_config,
     UsageError,
     WandbSink,
     write_report,
 )
 from zero_train.app._compare import Compare
+from zero_train.app._config import stored_config
 from zero_train.app._film import check_path, FILMS, kept_films, save_film
 from zero_train.app._players import save_player, which_player
 from zero_train.app._prepare import _LastTime

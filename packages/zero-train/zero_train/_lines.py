@@ -4,12 +4,13 @@ import collections
 import contextlib
 import json
 import math
+import operator
 import os
 import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +99,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def as_step(step: Any, error: type[ValueError]) -> int:
+    """The number of a step, which may be an array.
+
+    **Raises:** an `error` where it is no whole number.
+    """
+    try:
+        return operator.index(step)
+    except TypeError as e:
+        said = " ".join(str(step).split())[:40]
+        raise error(f"step={said} was given; give a whole number.") from e
+
+
 def numpy_of(value: Any) -> np.ndarray:
     """A number or an array in NumPy, whose own checks do not know bfloat16 and its like."""
     array = np.asarray(value)
@@ -127,13 +140,15 @@ class JsonLines:
             self.close()
             raise
 
-    def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
+    def log(self, step: SupportsIndex, *metrics: Mapping[str, Any]) -> None:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
         as in `json`. Several are written at once.
 
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written, or `step` is no
+        whole number.
         """
-        rows = (plain({"step": step, **row}) for row in metrics)
+        number = as_step(step, RunError)
+        rows = (plain({"step": number, **row}) for row in metrics)
         text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
         try:
             if self._file.tell() >= PART:
@@ -190,7 +205,7 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     found = read_json(path)
     if not isinstance(found, dict):
-        raise RunError(f"{path} is no JSON object.")
+        raise RunError(f"{path} is no JSON object, as it must be; put a copy of it back.")
     return found
 
 

@@ -17,6 +17,11 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be saved or restored. The message is one line for the user."""
 
 
+#: The entries of a manifest, and of a leaf in it. Older ones say nothing about the state.
+_ENTRIES = {"step": int, "leaves": list, "files": dict, "about": dict}
+_LEAF = {"path": str, "shape": list, "dtype": str}
+
+
 class Damage(Exception):
     """A checkpoint differs from what was written. The message says which one, and how."""
 
@@ -43,7 +48,8 @@ def check_files(folder: pathlib.Path, step: int) -> None:
 def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """The manifest of the checkpoint in `folder`.
 
-    **Raises:** `Damage` where it differs from what was written.
+    **Raises:** `Damage` where it differs from what was written, `CheckpointError` where another
+    version wrote it: it is whole then, and must not be passed over for an earlier one.
     """
     try:
         manifest = parsed(read_whole(folder / _FILE))
@@ -52,9 +58,31 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     # The digest protects the rest of the manifest.
     if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
         raise _damaged(folder, f"{_FILE} is not what was written")
+    manifest = {"about": {}} | manifest
+    if not _is_known(manifest):
+        raise CheckpointError(
+            f"{folder} was written by another version of zero-train, and this one cannot read its "
+            f"{_FILE}; use the version that wrote it."
+        )
     if manifest["step"] != step:
         raise _damaged(folder, f"it was saved as step {manifest['step']}")
     return manifest
+
+
+def _is_known(manifest: dict[str, Any]) -> bool:
+    fits = lambda found, kinds: (
+        isinstance(found, dict)
+        and all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    )
+    return (
+        fits(manifest, _ENTRIES)
+        and manifest.keys() == _ENTRIES.keys()
+        and all(
+            fits(leaf, _LEAF) and leaf.keys() <= _LEAF.keys() | {"key"}
+            for leaf in manifest["leaves"]
+        )
+        and all(isinstance(x, list) and len(x) == 2 for x in manifest["files"].values())
+    )
 
 
 def spec(leaf: Any) -> dict[str, Any]:

@@ -157,6 +157,8 @@ class GtpEngine:
 
     def _loadsgf(self, path: str, move: str | None = None) -> str:
         before = None if move is None else int(_number(int, move)) - 1
+        if path == "-":  # the input has the commands
+            raise _GtpError("cannot load file")
         try:
             text = read_whole(path).decode(errors="replace").strip()
             if not text.startswith("("):
