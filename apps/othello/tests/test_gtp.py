@@ -382,17 +382,17 @@ def test_games_are_saved_and_loaded(engine, tmp_path):
 def test_what_is_no_ordinary_file_is_neither_read_nor_replaced(engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    for name, target in (("zeros", "/dev/zero"), ("full", "/dev/full"), ("loop", "loop")):
-        os.symlink(target, name)
+    for link, target in (("zeros", "/dev/zero"), ("full", "/dev/full"), ("loop", "loop")):
+        os.symlink(target, link)
     pathlib.Path("long.sgf").touch()
     os.truncate("long.sgf", 2**30)
     pathlib.Path("-").write_text("(;GM[2]SZ[8];B[cd])")
     before = sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir())
-    names = ["pipe", "zeros", "full", "loop", "/dev/zero", "/dev/full"]
-    for name in names:
-        assert session(engine, f"printsgf {name}") == ["? cannot save file"], name
-    for name in (*names, "long.sgf", "-"):
-        assert session(engine, f"loadsgf {name}") == ["? cannot load file"], name
+    special = ["pipe", "zeros", "full", "loop", "/dev/zero", "/dev/full"]
+    for path in special:
+        assert session(engine, f"printsgf {path}") == ["? cannot save file"], path
+    for path in (*special, "long.sgf", "-"):
+        assert session(engine, f"loadsgf {path}") == ["? cannot load file"], path
     # Nor is there a file of a name that stands for the output.
     assert session(engine, "printsgf -") == ["= (;FF[4]GM[2]SZ[8])"]
     assert sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir()) == before

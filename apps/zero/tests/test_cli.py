@@ -276,7 +276,7 @@ def test_a_configuration_that_is_none_is_not_compared(zero, tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}" if name == "a" else "[1, 2]")
     code, _, err = zero("compare", tmp_path / "a", tmp_path / "b")
-    assert code == 2 and "b/config.json is no JSON object" in err and err.count("\n") == 1
+    assert code == 2 and "b/config.json is not a JSON object" in err and err.count("\n") == 1
 
 
 def test_help_names_every_command(zero):

@@ -205,7 +205,7 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     found = read_json(path)
     if not isinstance(found, dict):
-        raise RunError(f"{path} is no JSON object, as it must be; put a copy of it back.")
+        raise RunError(f"{path} is not a JSON object, as it must be; put a copy of it back.")
     return found
 
 
