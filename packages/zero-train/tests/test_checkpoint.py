@@ -120,7 +120,7 @@ def test_every_dtype_keeps_its_bits_whatever_jax_computes_with(tmp_path, saved_w
 @pytest.mark.parametrize(
     "array",
     [
-        np.ma.masked_array(np.arange(3), [0, 1, 0]),
+        np.ma.masked_array(np.arange(3), [False, True, False]),
         *(np.zeros(2, kind) for kind in (">i4", ">f8", "O", "U3", "M8[s]", "longdouble", "i4,f4")),
     ],
     ids=lambda array: f"{type(array).__name__}-{array.dtype}",
