@@ -1,6 +1,8 @@
 import functools as ft
 import importlib.metadata
 import io
+import os
+import pathlib
 import random
 from collections.abc import Sequence
 
@@ -394,6 +396,33 @@ def test_a_komi_and_a_handicap_are_no_part_of_the_game(engine):
     ]
     assert session(engine, "fixed_handicap 2") == ["? unknown command"]
     assert session(engine, "komi nan", "play w c3") == ["? syntax error", "? illegal move"]
+
+
+def test_what_is_no_ordinary_file_is_neither_read_nor_replaced(engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for link, target in (("zeros", "/dev/zero"), ("full", "/dev/full"), ("loop", "loop")):
+        os.symlink(target, link)
+    pathlib.Path("long.sgf").touch()
+    os.truncate("long.sgf", 2**30)
+    pathlib.Path("-").write_text("(;GM[2]SZ[8];B[cd])")
+    before = sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir())
+    special = ["pipe", "zeros", "full", "loop", "/dev/zero", "/dev/full"]
+    for path in special:
+        assert session(engine, f"printsgf {path}") == ["? cannot save file"], path
+    for path in (*special, "long.sgf", "-"):
+        assert session(engine, f"loadsgf {path}") == ["? cannot load file"], path
+    # Nor is there a file of a name that stands for the output.
+    assert session(engine, "printsgf -") == ["= (;FF[4]GM[2]SZ[8])"]
+    assert sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir()) == before
+    assert pathlib.Path("/dev/full").is_char_device()
+
+
+def test_a_file_that_is_written_over_is_named(engine, tmp_path, capsys):
+    path = tmp_path / "game.sgf"
+    assert session(engine, f"printsgf {path}") == ["="] and capsys.readouterr().err == ""
+    assert session(engine, f"printsgf {path}") == ["="]
+    assert capsys.readouterr().err == f"{path} was there, and has been written anew.\n"
 
 
 def test_a_damaged_file_is_a_game_or_is_refused():

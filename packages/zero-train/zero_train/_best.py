@@ -42,7 +42,7 @@ class BestSoFar(eqx.Module, Generic[Params]):
     - `params`: any pytree: parameters, the state of an agent, or an actor. The original may be
         donated.
     - `score`: their score, `-inf` before the first evaluation.
-    - `step`: the step of that evaluation, -1 before the first.
+    - `step`: the step of that evaluation, -1 before the first, which is no step of a checkpoint.
     """
 
     params: Params

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ._disk import opened, read_whole
 from ._lines import RunError
 
 
@@ -79,7 +80,7 @@ class Lock:
 
     def _taken(self, tell: Callable[[str], object]) -> Any:
         """The file, which now names this process; `None` where it was removed meanwhile."""
-        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
+        file = os.fdopen(opened(self._path, os.O_RDWR | os.O_CREAT), "r+")
         locked, owner = False, None
         try:
             locked, owner = _locked(file), owner_in(self._path)
@@ -123,7 +124,7 @@ class Lock:
             until = time.monotonic() + left
             while time.monotonic() < until:
                 time.sleep(_BEAT / 5)
-                with self._path.open() as file:  # opening asks a shared disk for what is new
+                with open(self._path, opener=opened) as file:  # asks a shared disk for what is new
                     if os.fstat(file.fileno()).st_mtime != seen:
                         raise self._held(owner)
 
@@ -152,7 +153,7 @@ class Lock:
 def owner_in(path: pathlib.Path) -> dict[str, Any] | None:
     """What the file of a lock says of its owner; `None` where it says nothing."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text()[:4096])
+        found = json.loads(read_whole(path))
         if isinstance(found, dict) and found.keys() >= {"host", "process", "since", "machine"}:
             return found
     return None

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ._checkpoint import Checkpoints
-from ._lines import Distinct, lines_of, measured, read_json, read_lines, RunError
+from ._disk import read_whole
+from ._lines import Distinct, lines_of, measured, read_json, read_lines, read_object, RunError
 from ._manifest import CheckpointError
 
 
@@ -54,7 +55,7 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
     **Raises:** [`zero_train.RunError`][] with the first that is of another run or, without `tell`,
     of another configuration.
     """
-    run, config = run_of(folder), stored_config(folder)
+    run, config = run_of(folder), read_object(folder / CONFIG)
     starts = [row.get("run") for row in read_lines(folder / "starts.jsonl")]
     older = not starts or None in starts
     for path, _, about in _saved(folder):
@@ -108,7 +109,7 @@ def check_logs(
 def finished_steps(folder: pathlib.Path) -> int:
     """How many steps of the run in `folder` are done and saved, where these are all; else 0."""
     with contextlib.suppress(OSError, ValueError):
-        said = (folder / FINISHED).read_text()
+        said = read_whole(folder / FINISHED).decode()
         if (found := re.fullmatch(r"(\d+) steps(?: of run (\w+))?\n", said)) and (
             found[2] in (None, run_of(folder))
         ):
@@ -128,17 +129,6 @@ def read_of_run(path: str | os.PathLike[str]) -> Any:
         if of != (run := run_of(folder)):
             raise RunError(f"{path} is of {_called(of)}, and {folder} of {_called(run)}.")
     return found
-
-
-def stored_config(folder: pathlib.Path) -> dict[str, Any]:
-    """The configuration of the run in `folder`.
-
-    **Raises:** [`zero_train.RunError`][] where it cannot be read, or is none.
-    """
-    config = read_json(folder / CONFIG)
-    if not isinstance(config, dict):
-        raise RunError(f"{folder / CONFIG} holds no configuration; it must be a JSON object.")
-    return config
 
 
 def differences(given: Mapping[str, Any], stored: Mapping[str, Any], keys: Collection[str]) -> str:

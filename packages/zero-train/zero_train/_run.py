@@ -18,10 +18,10 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from ._disk import children, is_writer, temporary, together, write_whole
-from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, RunError
+from ._disk import children, is_writer, reason, temporary, together, write_whole
+from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, read_object, RunError
 from ._lock import is_lock, LOCK, Lock
-from ._provenance import check_run, CONFIG, differences, LOGS, run_of, stored_config
+from ._provenance import check_run, CONFIG, differences, LOGS, run_of
 
 
 class NonFiniteError(ValueError):
@@ -248,7 +248,7 @@ class RunFolder:
         try:
             write_whole(self.path / name, text)
         except OSError as e:
-            raise RunError(f"{self.path / name} cannot be written: {e.strerror}.") from e
+            raise RunError(f"{self.path / name} cannot be written: {reason(e)}.") from e
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Writes or replaces a file that [`zero_train.read_of_run`][] reads: an object, to which
@@ -344,7 +344,12 @@ def _open(path: pathlib.Path) -> dict[str, JsonLines]:
     """The logs, where this process writes them."""
     if not is_writer():
         return {}
-    return {name: JsonLines(path / f"{name}.jsonl") for name in LOGS}
+    with contextlib.ExitStack() as stack:
+        logs: dict[str, JsonLines] = {}
+        for name in LOGS:
+            logs[name] = stack.enter_context(contextlib.closing(JsonLines(path / f"{name}.jsonl")))
+        stack.pop_all()  # they stay open, unless one of them could not be opened
+        return logs
 
 
 def _identity() -> str:
@@ -362,9 +367,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwritable(path: pathlib.Path, error: OSError) -> RunError:
-    return RunError(
-        f"The run folder {path} cannot be written ({error.strerror}); give another one."
-    )
+    return RunError(f"The run folder {path} cannot be written ({reason(error)}); give another one.")
 
 
 def _check_empty(path: pathlib.Path) -> None:
@@ -392,12 +395,12 @@ def _check_empty(path: pathlib.Path) -> None:
 
 def _stored(path: pathlib.Path) -> dict[str, Any]:
     file = path / CONFIG
-    if not file.is_file():
+    if not os.path.lexists(file):
         start = "" if children(path) else ", or leave out --resume to start one"
         raise RunError(
             f"There is no run to resume in {path} (no {CONFIG}); give the folder of a run{start}."
         )
-    return stored_config(path)
+    return read_object(file)
 
 
 def _check_config(

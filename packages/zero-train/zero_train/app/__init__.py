@@ -52,7 +52,6 @@ from ._config import (
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
     load_config as load_config,
-    stored_config as stored_config,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
@@ -107,7 +106,7 @@ from ._play import (
 )
 from ._players import (
     AbstractPlayerCommand as AbstractPlayerCommand,
-    app_of_file as app_of_file,
+    app_of_player as app_of_player,
     load as load,
     player_file as player_file,
     player_names as player_names,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -56,7 +57,7 @@ class Compare(AbstractCommand):
             raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
-            if not (pathlib.Path(folder) / "config.json").is_file():
+            if not os.path.lexists(pathlib.Path(folder) / "config.json"):
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
             check_run(pathlib.Path(folder), tell=warn)
             check_logs(pathlib.Path(folder), tell=warn)

@@ -3,6 +3,7 @@
 import base64
 import collections
 import dataclasses
+import errno
 import io
 import json
 import math
@@ -19,7 +20,7 @@ from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
 from .. import read_of_run, RunError
-from .._disk import write_whole
+from .._disk import reason, target_of, write_whole
 from ._errors import UsageError
 from ._page import page, text
 
@@ -274,8 +275,13 @@ def check_path(
         raise UsageError(f"{flag} {path} was given; give a file that ends with {allowed}.")
     if not path.parent.is_dir():
         raise UsageError(f"{flag} {path} was given, and there is no folder {path.parent}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{flag} {path} cannot be written; give another file.")
+    try:
+        target = target_of(path)
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as e:
+        why = reason(e)
+        raise UsageError(f"{flag} {path} cannot be written ({why}); give another file.") from e
 
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:

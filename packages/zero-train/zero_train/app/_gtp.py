@@ -11,6 +11,7 @@ import functools as ft
 import io
 import itertools
 import math
+import os
 import pathlib
 import queue
 import re
@@ -25,8 +26,9 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
-from .._disk import write_whole
+from .._disk import read_whole, write_whole
 from ._clock import Clock
+from ._errors import warn
 from ._game import expected, Game
 from ._record import write_record
 from ._sgf import decode, handicap_points, komi_of, place, Sgf
@@ -207,10 +209,10 @@ class GtpEngine:
 
     def _loadsgf(self, path: str, move: str | None = None) -> str:
         before = None if move is None else max(1, int(_number(int, move)))
+        if path == "-":  # the input has the commands
+            raise _GtpError("cannot load file")
         try:
-            read = self._record.read(
-                self._games[0], decode(pathlib.Path(path).read_bytes()), before
-            )
+            read = self._record.read(self._games[0], decode(read_whole(path)), before)
             if read is None:
                 raise _GtpError("cannot load file")
             games = [read[0]]
@@ -223,12 +225,15 @@ class GtpEngine:
 
     def _printsgf(self, path: str | None = None) -> str:
         text = write_record(self._games)
-        if path is None:
+        if path in (None, "-"):
             return text
         try:
+            there = os.path.lexists(path)
             write_whole(pathlib.Path(path), f"{text}\n")
-        except OSError as e:
+        except (OSError, ValueError) as e:  # the latter of a name that no file can have
             raise _GtpError("cannot save file") from e
+        if there:  # a response would be something else than controllers expect
+            warn(f"{path} was there, and has been written anew.")
         return ""
 
     # ---- the clock

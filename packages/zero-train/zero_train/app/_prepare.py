@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from .. import AbstractActor, fill, init, Loop, LoopState, StopSignal
-from .._disk import together
+from .. import AbstractActor, fill, init, Loop, LoopState, RunError, StopSignal
+from .._disk import together, write_whole
+from .._lines import read_object
 from .._step import collect_half, learn_half
 from ._background import ended, in_background
 from ._config import AbstractConfig
@@ -120,10 +121,10 @@ class _LastTime:
         if self._path is not None:
             times = dict(list(self._read().items())[-99:]) | {self._name: round(seconds, 1)}
             with contextlib.suppress(OSError):
-                self._path.write_text(json.dumps(times))
+                write_whole(self._path, json.dumps(times))
 
     def _read(self) -> dict[str, float]:
-        try:
-            return {} if self._path is None else dict(json.loads(self._path.read_text()))
-        except (OSError, ValueError, TypeError):
-            return {}
+        with contextlib.suppress(RunError):
+            found = {} if self._path is None else read_object(self._path)
+            return {name: x for name, x in found.items() if type(x) in (int, float)}
+        return {}

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import read_json, read_lines
+from .. import read_lines
 from .._disk import write_whole
-from .._lines import lines_of
+from .._lines import lines_of, read_object
 from ._measures import kind_of, RETURN, SCORE
 from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
@@ -210,12 +210,12 @@ class StoredRun:
         number is none.
         """
         folder, number = pathlib.Path(folder), lambda name: float
-        starts = read_lines(folder / "starts.jsonl")
+        starts, config = read_lines(folder / "starts.jsonl"), folder / "config.json"
         first = [*starts, {}][0].get("preset")
         known = isinstance(first, dict) and isinstance(first.get("config"), dict)
         return cls(
             folder=folder,
-            config=_object(folder / "config.json"),
+            config=read_object(config) if os.path.lexists(config) else {},
             metrics=condensed(lines_of(folder / "metrics.jsonl", number, distinct="step")),
             timings=condensed(
                 _with_elapsed(lines_of(folder / "timings.jsonl", number, distinct="step"))
@@ -279,12 +279,6 @@ def _with_elapsed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
     for row in rows:
         elapsed += row.get("seconds", 0.0)
         yield {**row, "elapsed": elapsed}
-
-
-def _object(path: pathlib.Path) -> dict[str, Any]:
-    """The object in a JSON file, empty where there is none."""
-    found = read_json(path) if path.exists() else {}
-    return found if isinstance(found, dict) else {}
 
 
 def progress(run: StoredRun) -> dict[str, str]:
