@@ -1,11 +1,11 @@
 """Checks of arguments that a buffer would otherwise broadcast, cast or misread."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, PyTree
 
@@ -15,7 +15,7 @@ def check_sizes(buffer: Any, *names: str) -> None:
     divide."""
     for name in (*names, "num_shards"):
         size = getattr(buffer, name)
-        if not isinstance(size, int | np.integer):
+        if not isinstance(size, numbers.Integral):
             raise ValueError(f"{name}={size!r}: give an integer.")
         if size < 1:
             raise ValueError(f"{name}={size}: give at least 1.")

@@ -1,12 +1,12 @@
 """Replay of windows, those with a high priority more often."""
 
+import numbers
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
@@ -76,7 +76,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
             value = getattr(self, name)
             if name == "beta" and callable(value):
                 continue
-            if not (isinstance(value, int | float | np.integer | np.floating) and 0 <= value <= 1):
+            if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
                 raise ValueError(f"{name}={value!r}: give a number from 0 to 1.")
 
     def init(self, example: PyTree[Array]) -> PrioritisedState:
