@@ -24,8 +24,10 @@ def _members() -> list[str]:
     """The import name of every member of the workspace, apps included."""
     root = pathlib.Path(__file__).parent
     files = [*root.glob("packages/*/pyproject.toml"), *root.glob("apps/*/pyproject.toml")]
-    projects = [tomllib.loads(file.read_text(encoding="utf-8"))["project"] for file in files]
-    return sorted(project["name"].replace("-", "_") for project in projects)
+    tools = [tomllib.loads(file.read_text(encoding="utf-8"))["tool"] for file in files]
+    return sorted(
+        x for tool in tools for x in tool["hatch"]["build"]["targets"]["wheel"]["packages"]
+    )
 
 
 # (jaxtyping's own `--jaxtyping-packages` option cannot take several packages and a configured

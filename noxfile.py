@@ -6,7 +6,6 @@ Every session has an environment of its own under `.nox`; nothing has to be set 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import tomllib
 import zipfile
@@ -28,13 +27,14 @@ MEMBERS = {
     for file in sorted(ROOT.glob(f"{kind}/*/pyproject.toml"))
 }
 PYTHONS = ["3.11", "3.12", "3.13"]
-#: Prints the name of every installed distribution, with "editable" before those that are.
+#: Prints the name of every installed distribution, with "editable" before those that are, and
+#: "index" before those that came from one.
 LIST_INSTALLED = """
 import importlib.metadata, json
 for found in importlib.metadata.distributions():
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     editable = origin.get("dir_info", {}).get("editable", False)
-    print(("editable-" if editable else "") + found.name)
+    print(("editable-" if editable else "" if origin else "index-") + found.name)
 """
 #: pytest on all cores, each app and each file whole in one process (conftest.py groups them), in
 #: the order of `testpaths`: the apps take longest, so they start first. `-n 0` after `--` runs
@@ -70,7 +70,7 @@ TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
 COVERAGE = 85
 #: Of each member, tests that cross much of its code in seconds, to be run from its wheel.
 ALONE = {
-    "zero-cli": ("test_cli.py",),
+    "zero-games": ("test_cli.py",),
     "zero-envs": ("test_import.py", "test_control.py"),
     "zero-memory": ("test_latest.py",),
     "zero-nets": ("test_heads.py",),
@@ -98,6 +98,14 @@ def siblings(name: str) -> set[str]:
         if sibling in DISTRIBUTIONS:
             found |= {sibling} | siblings(sibling)
     return found
+
+
+def module_of(name: str) -> str:
+    """What a member is imported as."""
+    (module,) = pyproject(DISTRIBUTIONS[name])["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    return module
 
 
 def sync(session: nox.Session, *groups: str, packages: bool = True) -> None:
@@ -154,12 +162,12 @@ def tests(session: nox.Session) -> None:
         session.run(*PYTEST, *session.posargs)
         return
     session.env["COVERAGE_FILE"] = data = str(cache() / "coverage")
-    modules = [f"--cov={name.replace('-', '_')}" for name in DISTRIBUTIONS]
+    modules = [f"--cov={module_of(name)}" for name in DISTRIBUTIONS]
     session.run(*PYTEST, *modules, "--cov-context=test", "--cov-report=")
     for name, folder in DISTRIBUTIONS.items():
         # What importing the member runs belongs to no test, and counts as well.
         own = f"--contexts=^$,^{folder.relative_to(ROOT).as_posix()}/"
-        include = f"--include={folder}/{name.replace('-', '_')}/*"
+        include = f"--include={folder}/{module_of(name)}/*"
         limit = f"--fail-under={COVERAGE}"
         session.run("coverage", "report", f"--data-file={data}", own, include, limit)
 
@@ -181,8 +189,9 @@ def tests_python(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated(session: nox.Session, name: str) -> None:
-    """Each package alone: installs from git (HEAD) and from its wheel, which holds every file of
-    the source. There all its tests are collected and a part of them is run.
+    """Each package alone: installs from git (HEAD), with uv and with pip, and from its wheel, which
+    holds every file of the source. There all its tests are collected and a part of them is run.
+    None of ours ever comes from an index, where anybody may have their names.
 
     `tests/test_import_edges.py` reads from the source that nothing undeclared is imported. The git
     address serves what is committed; the wheel and the tests are those of the working tree.
@@ -200,7 +209,7 @@ def isolated_full(session: nox.Session, name: str) -> None:
 
 def run_alone(session: nox.Session, name: str, *command: str) -> None:
     """Installs a member as its users do, checks what came with it, and runs the command there."""
-    folder, module, expected = DISTRIBUTIONS[name], name.replace("-", "_"), siblings(name) | {name}
+    folder, module, expected = DISTRIBUTIONS[name], module_of(name), siblings(name) | {name}
     dist = cache() / "wheels" / name
     wheels = build(session, expected, dist)
     # Third-party versions as in uv.lock, so that this fails for our reasons only.
@@ -216,8 +225,16 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
     (dist / "ours.txt").write_text("".join(lines), encoding="utf-8")
     install = [locked, f"--constraints={dist}/ours.txt", "--no-sources"]
 
-    address = f"{name} @ git+{ROOT.as_uri()}#subdirectory={folder.relative_to(ROOT)}"
-    session.install(locked, address)
+    addresses = {
+        ours: f"{ours} @ git+{ROOT.as_uri()}#subdirectory={DISTRIBUTIONS[ours].relative_to(ROOT)}"
+        for ours in expected
+    }
+    session.install(locked, addresses[name])
+    check_installed(session, expected, module)
+    session.run_install("uv", "pip", "uninstall", *expected, external=True)
+    # pip does not read where uv finds the siblings, so it is given all of them.
+    session.install("pip")
+    session.run_install("python", "-m", "pip", "install", "--quiet", *addresses.values())
     check_installed(session, expected, module)
     session.run_install("uv", "pip", "uninstall", *expected, external=True)
     session.install(*install, str(wheels[name]))
@@ -235,14 +252,27 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
 
 
 def build(session: nox.Session, names: set[str], dist: pathlib.Path) -> dict[str, pathlib.Path]:
-    """The wheel of each member named."""
-    shutil.rmtree(dist, ignore_errors=True)
+    """The wheel of each member named, in place of those of ours that the folder has."""
+    for old in dist.glob("zero_*.whl"):
+        old.unlink()
     for name in sorted(names):
         session.run_install(
             *("uv", "build", "--quiet", "--wheel", "--package", name, "--out-dir", str(dist)),
             external=True,
         )
     return {wheel.name.split("-")[0].replace("_", "-"): wheel for wheel in dist.glob("*.whl")}
+
+
+@nox.session(venv_backend="none")
+def wheels(session: nox.Session) -> None:
+    """Builds the wheels of all packages, or of those named after `--` and what they need of ours,
+    into dist/: `pip install dist/*.whl` takes none of ours from an index."""
+    unknown = set(session.posargs) - set(DISTRIBUTIONS)
+    if unknown:
+        session.error(f"{sorted(unknown)} are no packages; give some of {', '.join(DISTRIBUTIONS)}")
+    names = session.posargs or DISTRIBUTIONS
+    built = build(session, {x for name in names for x in {name} | siblings(name)}, ROOT / "dist")
+    session.log(f"pip install {' '.join(f'dist/{wheel.name}' for wheel in built.values())}")
 
 
 def check_installed(session: nox.Session, expected: set[str], module: str) -> None:

@@ -47,7 +47,7 @@ def play(
 ) -> dict[str, Any]:
     """A match of two searches with the same network, from the first one's view.
 
-    Every opening is played from both seats, `batch` games at a time.
+    Every opening is played from both seats, `batch` games at a time. Equal ones of them count once.
     """
     points = []
     for part in range(-(-games // batch)):
@@ -61,7 +61,8 @@ def play(
             opening_plies=OPENING_PLIES,
         )
         outcomes = np.asarray(result.outcomes, np.float64)
-        points.append((outcomes.reshape(2, -1).T + 1) / 2)
+        counts = np.asarray(result.counts).reshape(2, -1)[0]
+        points.append((outcomes.reshape(2, -1).T[counts] + 1) / 2)
     table = np.concatenate(points)
     score, (low, high) = float(table.mean()), score_interval(table)
     return {

@@ -5,6 +5,7 @@ The browser is the system's chromium; nothing is downloaded. The players search 
 
 import argparse
 import contextlib
+import json
 import pathlib
 import random
 import re
@@ -167,10 +168,13 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     before = page.locator("#text").input_value()
     page.locator("#text").fill("nonsense")
     page.locator("#load").click()
-    expect(page.locator("#status")).to_contain_text("'nonsense', is no move of this game")
+    refused = re.compile("^Nothing was loaded. .*'nonsense', is no move of this game")
+    expect(page.locator("#status.alert")).to_contain_text(refused)
+    expect(page.locator("#legend")).to_be_hidden()
     page.keyboard.press("Tab")  # out of the text
     page.locator("#analysis").check()
     expect(page.locator("#candidates tr").first).to_be_visible()
+    expect(page.locator("#legend")).to_contain_text("how likely the network plays there")
     expect(page.locator("#text")).to_have_value(before)
     check_a_busy_server(page)
     last = page.locator("#moves li").last.inner_text().split()[1]
@@ -323,6 +327,33 @@ def check_minesweeper(page: Page, shots: pathlib.Path | None) -> None:
     page.select_option("#game", "1")
     expect(page.locator(".cell")).to_have_count(30)
     expect(page.locator("#title")).to_contain_text("5 x 6")
+    check_that_risks_need_no_search(page)
+
+
+def check_that_risks_need_no_search(page: Page) -> None:
+    """They are there while a search, which here never ends, is waited for."""
+
+    def games(route: Route) -> None:
+        served = route.fetch().json()
+        served[0]["strengths"] = [0, 64]
+        route.fulfill(json=served)
+
+    def search(route: Route) -> None:
+        question = route.request.post_data_json
+        if question and question["simulations"] and question["think"]:
+            route.fulfill(status=503, json={"error": "busy"})
+        elif question:
+            route.continue_(post_data=json.dumps({**question, "simulations": 0}))
+
+    page.route("**/api/games", games)
+    page.route("**/position", search)
+    page.reload()
+    page.locator("#analysis").check()
+    expect(page.locator("#strength")).to_have_value("64")
+    expect(page.locator(".risk")).to_have_count(81)
+    expect(page.locator("#legend")).to_contain_text("the chance of a mine in percent, exact")
+    page.unroute("**/position")
+    page.unroute("**/api/games")
 
 
 def _settled(page: Page) -> None:

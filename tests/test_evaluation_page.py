@@ -14,5 +14,5 @@ def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(code, "docs/evaluation.md", "exec"), {"__name__": "evaluation"})
     said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
-    assert len(said) == 5 and out.getvalue().splitlines() == said
+    assert len(said) == 7 and out.getvalue().splitlines() == said
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]

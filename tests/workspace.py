@@ -31,7 +31,8 @@ def pyproject(member: pathlib.Path) -> dict[str, Any]:
 
 
 def import_name(member: pathlib.Path) -> str:
-    return pyproject(member)["project"]["name"].replace("-", "_")
+    (module,) = pyproject(member)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    return module
 
 
 def sources(member: pathlib.Path) -> Iterator[pathlib.Path]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int8, PRNGKeyArray
 
 from zero_envs import Minesweeper
-from zero_train import FeatureEvaluator, read_json, RunError
+from zero_train import FeatureEvaluator, read_of_run, RunError
 from zero_train.app import picture
 
 from ._game import Game
@@ -69,7 +69,8 @@ def opinions(
 def pictures(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Drawings of the boards of a run for its report."""
     path = pathlib.Path(folder) / FILE
-    rows = read_json(path) if path.exists() else []
+    found = read_of_run(path) if path.exists() else []
+    rows = found.get("boards", found) if isinstance(found, dict) else found  # once a list of rows
     for row in rows if isinstance(rows, list) else [rows]:
         try:
             board = np.asarray(row["board"], np.int8)

@@ -154,7 +154,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         last, network = step == config.steps, network_of(player)
-        files.folder.write(FILE, dumps(opinions(env, pictured(), network)))
+        files.folder.write_json(FILE, {"boards": opinions(env, pictured(), network)})
         names = FOLLOWED + COMPARED if last else FOLLOWED
         rows = [row_of(name, network, (4 if last else 1) * config.boards) for name in names]
         alone, belief = rows[:2]

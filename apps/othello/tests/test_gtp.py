@@ -1,6 +1,8 @@
 import functools as ft
 import importlib.metadata
 import io
+import os
+import pathlib
 import random
 from collections.abc import Sequence
 
@@ -354,7 +356,7 @@ def test_a_search_ends_when_its_time_is_over(engine):
     "node, moves", [("B[cd]W[cc]", ["c4", "c3"]), ("W[cd]B[cc]", ["pass", "c4", "c3"])]
 )
 def test_moves_of_one_node_are_in_the_order_of_the_file(node, moves):
-    assert read_record(new_game(), f"(;GM[2]SZ[8];{node})") == (moves, 0)
+    assert read_record(new_game(), f"(;GM[2]SZ[8];{node})")[1:] == (moves, 0)
 
 
 def test_games_are_saved_and_loaded(engine, tmp_path):
@@ -377,6 +379,52 @@ def test_games_are_saved_and_loaded(engine, tmp_path):
     assert session(engine, "showboard") == before
 
 
+def test_stones_that_are_those_of_the_beginning_are_no_others():
+    """Programs write them; a pass is illegal there, so other ones cannot be reached."""
+    usual = "(;GM[2]FF[4]AB[ed][de]AW[dd][ee]PL[B];B[cd])"
+    assert read_record(new_game(), usual)[1:] == (["c4"], 0)
+    for wrong in ("AB[aa]", "AE[dd]", "AB[dd][ee]AW[ed][de]"):
+        with pytest.raises(ValueError, match="stones that were not played"):
+            read_record(new_game(), f"(;GM[2]SZ[8]{wrong};B[cd])")
+
+
+def test_a_komi_and_a_handicap_are_no_part_of_the_game(engine):
+    assert session(engine, "komi 6.5", "final_score", "printsgf") == [
+        "=",
+        "= 0",
+        "= (;FF[4]GM[2]SZ[8])",
+    ]
+    assert session(engine, "fixed_handicap 2") == ["? unknown command"]
+    assert session(engine, "komi nan", "play w c3") == ["? syntax error", "? illegal move"]
+
+
+def test_what_is_no_ordinary_file_is_neither_read_nor_replaced(engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for link, target in (("zeros", "/dev/zero"), ("full", "/dev/full"), ("loop", "loop")):
+        os.symlink(target, link)
+    pathlib.Path("long.sgf").touch()
+    os.truncate("long.sgf", 2**30)
+    pathlib.Path("-").write_text("(;GM[2]SZ[8];B[cd])")
+    before = sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir())
+    special = ["pipe", "zeros", "full", "loop", "/dev/zero", "/dev/full"]
+    for path in special:
+        assert session(engine, f"printsgf {path}") == ["? cannot save file"], path
+    for path in (*special, "long.sgf", "-"):
+        assert session(engine, f"loadsgf {path}") == ["? cannot load file"], path
+    # Nor is there a file of a name that stands for the output.
+    assert session(engine, "printsgf -") == ["= (;FF[4]GM[2]SZ[8])"]
+    assert sorted((path.name, os.lstat(path).st_mode) for path in tmp_path.iterdir()) == before
+    assert pathlib.Path("/dev/full").is_char_device()
+
+
+def test_a_file_that_is_written_over_is_named(engine, tmp_path, capsys):
+    path = tmp_path / "game.sgf"
+    assert session(engine, f"printsgf {path}") == ["="] and capsys.readouterr().err == ""
+    assert session(engine, f"printsgf {path}") == ["="]
+    assert capsys.readouterr().err == f"{path} was there, and has been written anew.\n"
+
+
 def test_a_damaged_file_is_a_game_or_is_refused():
     text = "(;FF[4]GM[2]SZ[8];B[cd]C[a \\] b](;W[cc];B[ef])(;W[]))"
     draws, refused, start = random.Random(0), 0, new_game()
@@ -385,7 +433,7 @@ def test_a_damaged_file_is_a_game_or_is_refused():
         for _ in range(draws.randint(1, 6)):
             damaged[draws.randrange(1, len(damaged))] = draws.choice("([;])\\Bzt\u00e9\n")
         try:
-            moves, seed = read_record(start, "".join(damaged))
+            _, moves, seed = read_record(start, "".join(damaged))
         except ValueError as e:
             assert "\n" not in str(e)
             refused += 1

@@ -1,4 +1,5 @@
 import io
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -207,15 +208,16 @@ def test_a_game_is_saved_and_reviewed(tmp_path):
     other.write_text("work\n")
     refused = [f"save {where}" for where in (tmp_path, ".", other, tmp_path / "none" / "a.sgf")]
     # What the session has written itself it may write again.
-    text, *_ = run(f"save {path}", "d3", f"save {path}", "review", *refused, "save")
+    text, *_ = run(f"save {path}", "d3", f"save {path}", "review", *refused, "save", "save -")
     played = ["d3", name(replies(text)[0]).lower()]
-    moves, _ = read_record(new_game(), path.read_text())
+    _, moves, _ = read_record(new_game(), path.read_text())
     assert moves == played and text.count(f"The game is in {path}.") == 2
     assert f"{tmp_path} is a folder; give the name of a file." in text
     assert "\n. is a folder; give the name of a file." in text
     assert f"{other} exists; give another name." in text and other.read_text() == "work\n"
     assert "a.sgf cannot be written (No such file or directory); give another file." in text
     assert "save needs a text after it" in text
+    assert text.count(path.read_text()) == 1 and not pathlib.Path("-").exists()
     # Discs say how likely a win is; what a move costs is seen in the position after it.
     lines = [line.strip("| ").split() for line in text.splitlines()]
     rows = [words for words in lines if words and words[0] in ("1.", "2.")]

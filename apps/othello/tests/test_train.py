@@ -11,7 +11,7 @@ import pytest
 
 from zero_othello.__main__ import main
 from zero_othello._app import APP
-from zero_train import Checkpoints, read_lines, RunError
+from zero_train import Checkpoints, read_lines, read_of_run, RunError
 from zero_train.app import Launch, load, Options, train, View
 
 
@@ -50,8 +50,9 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
     resumed = (folder / "metrics.jsonl").read_bytes().splitlines()
     assert len(expected) == 24
     assert resumed[4:] == expected[4:] and resumed[:4] == expected[:4]
-    for name in ("evaluations.jsonl", "elo.json"):
-        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
+    logs = [run / "evaluations.jsonl" for run in (folder, tiny_run)]
+    assert logs[0].read_bytes() == logs[1].read_bytes()
+    assert read_of_run(folder / "elo.json") == read_of_run(tiny_run / "elo.json")
 
 
 def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_main):
@@ -66,6 +67,7 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     words = ["eval", tmp_path, "--opponent", tiny_run, "--games", 2, "--simulations", 2, "--json"]
     code, out, _ = run_main(main, "othello")(*words)
     assert code == 0 and json.loads(out.splitlines()[-1])["games"] == 2
+    shutil.rmtree(tmp_path / "parameters")  # which say that they are no older ones
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):
         train(APP, small_config, Options(out=tmp_path, resume=True))
 

@@ -115,19 +115,13 @@ def position_of(game: Game) -> Position:
     return Position(*discs, "black" if black else "white", game.legal, game.over)
 
 
-def score(game: Game) -> str:
-    """`"B+12"`, `"W+4"` or `"0"`, by the discs on the board."""
-    margin = position_of(game).margin
-    return f"{'B' if margin > 0 else 'W'}+{abs(margin)}" if margin else "0"
-
-
 class Board(AbstractBoard):
     """The board in the terminal."""
 
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
-    record = Sgf(SIZE, {"GM": "2"}, score)
+    record = Sgf(SIZE, 2, lambda game: position_of(game).margin)
 
     def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""

@@ -1,6 +1,5 @@
 """The matches of players during training, and their Elo ratings."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,8 +131,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     ladder = Ladder(config, env, files.player, files.evaluations, mesh=loop.mesh)
 
     def write() -> None:
-        ratings = {"players": ladder.ratings()}
-        files.folder.write("elo.json", json.dumps(ratings, indent=1) + "\n")
+        files.folder.write_json("elo.json", {"players": ladder.ratings()})
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         rows = ladder.meet(step, player)

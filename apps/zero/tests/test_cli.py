@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import jax.random as jr
 import pytest
@@ -11,7 +12,7 @@ from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world, OWN_APPS
-from zero_train.app import COMMANDS, player_file, player_names, PRETRAINED, UsageError
+from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 
 
 @pytest.mark.parametrize(
@@ -200,10 +201,85 @@ def test_every_command_has_help(zero, command):
     assert (code, err) == (0, "") and f"zero {command}" in out
 
 
-def test_a_run_of_no_app_is_refused(zero, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"env": "othello"}))
+_WELL = json.dumps(dataclasses.asdict(APPS["othello"].presets["tiny"]))
+_WRONG = {
+    "truncated": (_WELL[:40], "cannot be read: "),
+    "empty": ("", "cannot be read: Expecting value"),
+    "bad bytes": (b'{"seed": "\xff"}', "cannot be read: 'utf-8' codec"),
+    "deep": ("[" * 200_000, "cannot be read: it is nested too deeply"),
+    "list": ("[1, 2]", "it is no JSON object"),
+    "other": ('{"colour": 1}', "it lacks "),
+    "newer": (_WELL[:-1] + ', "wings": 2}', "it has wings, which this version does not know"),
+    "pipe": (os.mkfifo, "cannot be read: it is no regular file"),
+    "folder": (os.mkdir, "cannot be read: Is a directory"),
+}
+
+
+@pytest.mark.parametrize("command", ["eval", "report", "export", "watch", "play"])
+@pytest.mark.parametrize("damage", _WRONG)
+def test_what_is_wrong_with_a_configuration_is_said(zero, tmp_path, command, damage):
+    """As the command of the app that made the run says it."""
+    content, reason = _WRONG[damage]
+    path = tmp_path / "config.json"
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    start = {"step": 0, "versions": {"jax": "0.10.2", "zero_train": "0.1.0", "zero_othello": "1"}}
+    (tmp_path / "starts.jsonl").write_text(json.dumps(start) + "\n")
+    code, out, err = zero(command, tmp_path)
+    assert code == 2 and out == "" and err.count("\n") == 1
+    with pytest.raises(UsageError) as own:
+        load(APPS["othello"], tmp_path)
+    assert err == f"zero: {own.value}\n" and f"{path} is not the configuration" in err
+    assert reason in err
+
+
+@pytest.mark.parametrize("field", ["env", "num_envs"])
+def test_a_configuration_that_no_app_has_is_compared_with_the_nearest(zero, tmp_path, field):
+    (tmp_path / "config.json").write_text(json.dumps({field: "othello"}))
     code, _, err = zero("eval", tmp_path)
-    assert code == 2 and "is the configuration of no app" in err and err.count("\n") == 1
+    assert code == 2 and "it lacks" in err and err.count("\n") == 1
+    stored = dataclasses.asdict(APPS["monsters"].presets["tiny"])
+    (tmp_path / "config.json").write_text(json.dumps(stored | {"wings": 2}))
+    assert "of `monsters train`: it has wings, which" in zero("eval", tmp_path)[2]
+
+
+@pytest.mark.parametrize("command", ["eval", "export", "watch", "play"])
+def test_what_is_wrong_with_a_file_of_a_player_is_said(zero, tmp_path, command):
+    path, good = tmp_path / "a.safetensors", player_file(APPS["spo"], "pendulum").read_bytes()
+
+    def named(app: str | None) -> bytes:
+        """A file without arrays, of which only this is said."""
+        header = json.dumps({"__metadata__": {} if app is None else {"app": app}}).encode()
+        return len(header).to_bytes(8, "little") + header
+
+    for content, reason in (
+        (good[:100], "rror while deserializing header"),
+        (good[:-1], "rror while deserializing header"),
+        (b"", "rror while deserializing header"),
+        (b"thesis " * 9, "rror while deserializing header"),
+        (named(None), "it has no 'app'"),
+        (named('["spo"]'), 'it is of ["spo"], which is no app that is known'),
+        (named('"nim"'), 'it is of "nim", which is no app'),
+        (named("nim"), "Expecting value"),
+        (named("[" * 100_000), "recursion"),
+        (named('"spo"'), "it has no 'config'"),
+    ):
+        path.write_bytes(content)
+        code, out, err = zero(command, path)
+        assert code == 2 and out == "" and err.count("\n") == 1
+        if command == "play" and content == named('"spo"'):
+            continue  # there is no such command for it
+        assert f"{path} is no file of a player: " in err and reason in err, err
+
+
+def test_a_configuration_that_is_none_is_not_compared(zero, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}" if name == "a" else "[1, 2]")
+    code, _, err = zero("compare", tmp_path / "a", tmp_path / "b")
+    assert code == 2 and "b/config.json is not a JSON object" in err and err.count("\n") == 1
 
 
 def test_help_names_every_command(zero):

@@ -5,4 +5,4 @@ import importlib.metadata
 from ._apps import pretrained as pretrained
 
 
-__version__ = importlib.metadata.version("zero-cli")
+__version__ = importlib.metadata.version("zero-games")

@@ -1,6 +1,7 @@
 """The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
 
 import dataclasses
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def _run(words: Sequence[str]) -> None:
 
 def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     """Runs a command of the app that made a run."""
-    has_run = pathlib.Path(folder, "config.json").is_file()
+    has_run = os.path.lexists(pathlib.Path(folder, "config.json"))
     if name not in (*APP.commands, *COMMANDS) or (name == "report" and not has_run):
         return run(APP, words)
     app, player = app_of(folder)

@@ -1,7 +1,7 @@
 """The apps, and which of them a run belongs to. Each has its own configuration and commands."""
 
-import contextlib
 import difflib
+import os
 import pathlib
 from typing import Any
 
@@ -13,7 +13,7 @@ from zero_envs import known_environments
 from zero_train import Loop
 from zero_train.app import (
     App,
-    app_of_file,
+    app_of_player,
     Evaluate,
     load,
     network_alone,
@@ -21,7 +21,6 @@ from zero_train.app import (
     player_names,
     PRETRAINED,
     RunFiles,
-    stored_config,
     Trained,
     UsageError,
     which_player,
@@ -80,21 +79,13 @@ def app_of(run: str) -> tuple[App[Any], str]:
     config.json of its run fits, or that its file names, or that it comes with. A game with an app
     of its own stands for the player that comes with that.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none.
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, with what is wrong with it.
     """
     path, _ = which_player(run)
-    if path.is_file() and (name := app_of_file(path)) in APPS:
-        return APPS[name], run
+    if path.is_file() or os.path.lexists(path / "config.json"):
+        return app_of_player(APPS, path), run
     if not path.exists() and (known := _app_with(run)):
         return known
-    for app in APPS.values():
-        with contextlib.suppress(UsageError):
-            stored_config(app.config, path, app.name)
-            return app, run
-    if (path / "config.json").is_file():
-        raise UsageError(
-            f"{path / 'config.json'} is the configuration of no app; give the folder of a run."
-        )
     raise _no_player(run)
 
 

@@ -1,6 +1,6 @@
 """Boards in the terminal, and what moves are called."""
 
-import functools as ft
+import math
 import pathlib
 import string
 from typing import Any
@@ -79,9 +79,7 @@ class Board(AbstractBoard):
         # A move is the column that a stone falls into.
         self._falls = self.shape is not None and env.num_actions == self.shape[1]
         if self._go and self.shape is not None:
-            komi = env.game._game.komi
-            score = ft.partial(_area_score, komi=komi)
-            self.record = Sgf(self.shape[0], {"GM": "1", "KM": str(komi)}, score)
+            self.record = Sgf(self.shape[0], 1, _area_margin, env.game._game.komi)
         if world.name == "pgx/chess" and self.pieces is not None:
             self.record = Pgn(self.pieces)
         # By whether whoever moves first makes them.
@@ -139,14 +137,11 @@ class Board(AbstractBoard):
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:
-        if isinstance(self.record, Sgf) and (score := self.record.score(game)) != "0":
-            side = self.sides[0 if score[0] == "B" else 1]
-            # Those of a game that was broken off do not say who has won.
-            if (score[0] == "B") == (game.total > 0) and game.total != 0:
-                return f"{side} wins by {score[2:]}"
-        if game.total == 0:
+        lead = self.record.lead(game) if isinstance(self.record, Sgf) else game.total
+        if lead == 0:
             return "draw"
-        return f"{self.sides[0 if game.total > 0 else 1]} wins"
+        counted = isinstance(self.record, Sgf) and math.isfinite(lead)
+        return f"{self.sides[0 if lead > 0 else 1]} wins{f' by {abs(lead):g}' * counted}"
 
     def _stones(self, game: Game, rows: int, columns: int) -> str:
         """The board in lines, X for whoever moved first, and which signs are whose."""
@@ -196,15 +191,19 @@ def _backgammon(game: Game) -> str:
     )
 
 
-def _area_score(game: Game, komi: float) -> str:
-    """The stones and the empty points that they alone surround, as Tromp and Taylor count them."""
+def _area_margin(game: Game) -> float:
+    """Black's stones and the empty points that they alone surround, as Tromp and Taylor count them,
+    minus those of white. Who repeats a position has lost without counting."""
+    position: Any = game.state.position
+    if game.over and position._x.is_psk:
+        return math.copysign(math.inf, game.total)
     planes = game.features[..., :2].astype(bool)
     black, white = (planes[..., (i + game.num_plies) % 2] for i in range(2))
     labelled: Any = scipy.ndimage.label(~(black | white))
     regions, number = labelled
-    margin = float(black.sum()) - float(white.sum()) - komi
+    margin = float(black.sum()) - float(white.sum())
     for region in range(1, number + 1):
         inside = regions == region
         edge = scipy.ndimage.binary_dilation(inside) & ~inside
         margin += inside.sum() * (int((edge & black).any()) - int((edge & white).any()))
-    return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"
+    return float(margin)

@@ -25,4 +25,4 @@ class Gtp(AbstractGameCommand):
 
     def __call__(self, app: App[Config]) -> None:
         start = self.start(self.load(app), 0)
-        serve_gtp(start, "zero", importlib.metadata.version("zero-cli"))
+        serve_gtp(start, "zero", importlib.metadata.version("zero-games"))

@@ -8,7 +8,7 @@ import itertools
 import re
 import textwrap
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -32,7 +32,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _NUMBER = re.compile("^(?:[0-9]*[.\u2026]+|[0-9]+$)")
-_RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
+_RESULTS = ("1-0", "0-1", "1/2-1/2", "1/2", "*")
+#: The usual position, as far as it decides the game: without the number of the move.
+_USUAL = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0".split()
 _SAN = re.compile("([KQRBN]?)([a-h]?)([1-8]?)[x:-]?([a-h][1-8])=?([QRBNqrbn]?)")
 
 
@@ -82,7 +84,7 @@ class Pgn(AbstractRecord):
         lines = textwrap.wrap(text, 79, break_on_hyphens=False, break_long_words=False)
         return "\n".join([*tags, "", *lines])
 
-    def read(self, start: Game, text: str) -> list[str]:
+    def read(self, start: Game, text: str) -> tuple[Game, list[str]]:
         game = start
         for word in _main_variation(text):
             said = f"ply {game.num_plies + 1}, {ascii(word[:20])}"
@@ -95,7 +97,7 @@ class Pgn(AbstractRecord):
                 names = " or ".join(move.name for move in fitting)
                 raise ValueError(f"{said}, may be {names}; give the square that it comes from")
             game = game.play(fitting[0].action)
-        return list(game.moves)
+        return start, list(game.moves)
 
     def _legal(self, game: Game) -> Iterator[_Move]:
         on = dict(zip(self._cells, self._pieces.cells(game), strict=True))
@@ -150,7 +152,7 @@ def _fits(word: str, move: _Move) -> bool:
 
 def _main_variation(text: str) -> list[str]:
     """The moves of a game, without what follows a move."""
-    words: list[str] = []
+    words, tags = list[str](), dict[str, str]()
     text = text.removeprefix("\ufeff")  # which marks a file's encoding
     at = depth = 0
     while at < len(text):
@@ -163,10 +165,8 @@ def _main_variation(text: str) -> list[str]:
         tag, value, sign, word = found.group("tag", "value", "sign", "word")
         if tag and words and depth == 0:
             break  # the next game
-        if tag == "FEN" or (tag == "SetUp" and value != "0"):
-            raise ValueError(
-                f"this game begins with a position of its own, by its tag {tag}; give a whole game"
-            )
+        if tag:
+            tags[tag] = value
         depth += {"(": 1, ")": -1}.get(sign, 0)
         if depth < 0:
             raise ValueError(f"this is no PGN: nothing is open before the ) at character {at}")
@@ -179,7 +179,20 @@ def _main_variation(text: str) -> list[str]:
             words.append(word)
     if depth > 0:
         raise ValueError("this is no PGN: a variation in parentheses does not end")
+    if tag := _own_position(tags):
+        raise ValueError(
+            f"this game begins with a position of its own, by its tag {tag}; give a whole game"
+        )
     return words
+
+
+def _own_position(tags: Mapping[str, str]) -> str | None:
+    """The tag by which a game begins with another position than the usual one. Many programs write
+    the usual one too, and some write none."""
+    if "FEN" not in tags:
+        return "SetUp" if tags.get("SetUp", "0") not in ("0", "") else None
+    position = tags["FEN"].replace(" HAha ", " KQkq ").split()[: len(_USUAL)]
+    return "FEN" if position != _USUAL[: len(position)] and position != ["?"] else None
 
 
 @jax.jit

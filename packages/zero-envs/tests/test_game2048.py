@@ -103,6 +103,16 @@ def test_equals_pgx_when_the_same_tile_falls(played: Played):
     assert played.ours.board.max() >= 7
 
 
+def test_points_are_whole_numbers():
+    """Random games have no large tiles, and 2^17 is the largest that can be made."""
+    tiles = np.arange(1, 17, dtype=np.int8)
+    boards = np.zeros((16, 16), np.int8)
+    boards[:, :2] = tiles[:, None]
+    states = Game2048State(jnp.asarray(boards), jnp.zeros(16, bool))
+    after = jax.jit(jax.vmap(lambda state: ENV.afterstate(state, jnp.array(0))))(states)
+    np.testing.assert_array_equal(after.points, 2.0 ** (tiles + 1))
+
+
 def test_observations_equal_pgx(played: Played):
     seen = jax.device_get(jax.jit(jax.vmap(ENV.observe))(played.ours))
     same = (played.ours.board == played.theirs._board).all(axis=1)

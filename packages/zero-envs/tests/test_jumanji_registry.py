@@ -1,6 +1,8 @@
 """All of Jumanji's registry: each environment keeps every promise and is the one of Jumanji, or
 stands here with the reason why not."""
 
+import pathlib
+import re
 from typing import Any
 
 import jax
@@ -10,10 +12,19 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 from jumanji import registration
+from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.generator import ToyGenerator
+from jumanji.wrappers import MultiToSingleWrapper, Wrapper
 
 from zero_envs import FactoredJumanjiEnvironment, JumanjiEnvironment
 from zero_envs.testing import check_environment
+
+
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "environments.md"
+
+
+class Wrapped(Wrapper):
+    """Somebody else's."""
 
 
 # How many steps until a few of 4 random episodes have ended.
@@ -82,11 +93,32 @@ def test_the_other_environments(name: str):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_place_here_is_refused(name: str):
-    """One clear line each, for both kinds of actions."""
+    """One clear line each, for both kinds of actions, by the class that was called."""
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (name, {}, REFUSED[name]),
+        ("Nope", {}, "no such environment"),
+        ("Snake-v1", {"rows": 3}, "Snake takes num_rows"),
+        (Snake(4, 4), {"time_limit": 3}, "options belong to an id"),
+        (Wrapped(Snake(4, 4)), {}, "pass hidden=True or False"),
+    ]
     for kind in (JumanjiEnvironment, FactoredJumanjiEnvironment):
-        with pytest.raises(ValueError, match=REFUSED[name]) as raised:
-            kind(name)
-        assert "\n" not in str(raised.value)
+        for env, options, match in refused:
+            with pytest.raises(ValueError, match=match) as raised:
+                kind(env, **options)
+            said = str(raised.value)
+            assert "\n" not in said and said.startswith(f"{kind.__name__}(")
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if "rewards" in REFUSED[name]])
+def test_agents_that_are_added_up_are_played_by_the_class_that_the_page_names(name: str):
+    with jax.numpy_dtype_promotion("standard"):
+        both = MultiToSingleWrapper(registration.make(name))
+    said = re.search(rf"of `{name}`[^;|]*? by `(\w+)`", PAGE.read_text())
+    assert said is not None
+    if said[1] == "FactoredJumanjiEnvironment":
+        with pytest.raises(ValueError, match="construct FactoredJumanjiEnvironment"):
+            JumanjiEnvironment(both)
+    assert {"JumanjiEnvironment": JumanjiEnvironment}.get(said[1], FactoredJumanjiEnvironment)(both)
 
 
 @pytest.mark.parametrize("name", FACTORED)

@@ -193,7 +193,7 @@ def test_actions_out_of_range():
     state = ENV.init(key=jr.key(0))
     step = jax.jit(lambda action: ENV.step(state, action, key=jr.key(0)))
     for action in (-1, 65):
-        message = rf"action {action} is outside; actions are 0 to 63"
+        message = rf"the action is {action}; it must be one integer from 0 to 64"
         with pytest.raises(ValueError, match=message) as raised:
             ENV.step(state, jnp.int32(action), key=jr.key(0))
         assert "\n" not in str(raised.value)

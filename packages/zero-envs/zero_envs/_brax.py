@@ -19,6 +19,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 from ._environment import (
     absorbing_transition,
     AbstractContinuousEnvironment,
+    check_count,
+    check_vector,
     Observation,
     Transition,
 )
@@ -102,10 +104,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         **Raises:** `ValueError` for an unknown name, a backend that the environment does not
         support and actions without bounds; `ImportError` if brax is not installed.
         """
-        if max_steps < 1:
-            raise ValueError(
-                f"BraxEnvironment(max_steps={max_steps}): an episode has at least 1 step."
-            )
+        check_count("BraxEnvironment", max_steps=max_steps)
         self.env = _make(env, backend) if isinstance(env, str) else env
         _mend_fluids()
         self.max_steps = max_steps
@@ -138,6 +137,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
     ) -> tuple[BraxState, Transition]:
         """Takes an action; `key` is for environments that draw random numbers."""
         low, high = jnp.asarray(self._low, jnp.float32), jnp.asarray(self._high, jnp.float32)
+        check_vector(self, action)
         action = low + (jnp.clip(action, -1.0, 1.0) + 1.0) * 0.5 * (high - low)
         before = self.raw(state)
         before = before.replace(info=_with_keys(before.info, raw_key(key)))

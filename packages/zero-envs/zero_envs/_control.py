@@ -12,6 +12,9 @@ from ._environment import (
     absorbing_transition,
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
+    check_count,
+    check_vector,
+    checked_action,
     Observation,
     Transition,
 )
@@ -51,7 +54,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
     hidden: bool = eqx.field(init=False, default=False)
 
     def __check_init__(self):
-        _check_limit("CartPole", self.max_steps)
+        check_count("CartPole", max_steps=self.max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> CartPoleState:
         """Draws all four numbers uniformly within 0.05 of 0."""
@@ -61,8 +64,12 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
     def step(
         self, state: CartPoleState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[CartPoleState, Transition]:
-        """Pushes the cart for 0.02 s."""
+        """Pushes the cart for 0.02 s.
+
+        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
+        """
         del key
+        action = checked_action(self, action)
         over = _fallen(state.motion) | (state.steps >= self.max_steps)
         motion = jnp.where(over, state.motion, _swing_cart(state.motion, action))
         steps = jnp.where(over, state.steps, state.steps + 1)
@@ -125,7 +132,7 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
     hidden: bool = eqx.field(init=False, default=False)
 
     def __check_init__(self):
-        _check_limit("Pendulum", self.max_steps)
+        check_count("Pendulum", max_steps=self.max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> PendulumState:
         """Draws a uniform angle, and a velocity uniformly within 1 rad/s of 0."""
@@ -138,6 +145,7 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
     ) -> tuple[PendulumState, Transition]:
         """Applies the torque for 0.05 s."""
         del key
+        check_vector(self, action)
         over = state.steps >= self.max_steps
         torque = 2 * jnp.clip(action[0], -1.0, 1.0).astype(state.angle.dtype)
         angle = jnp.remainder(state.angle + math.pi, 2 * math.pi) - math.pi
@@ -186,11 +194,6 @@ def _swing_cart(motion: Float[Array, " 4"], action: Int[Array, ""]) -> Float[Arr
 
 def _fallen(motion: Float[Array, " 4"]) -> Bool[Array, ""]:
     return (jnp.abs(motion[0]) > _TRACK) | (jnp.abs(motion[2]) > _FALLEN)
-
-
-def _check_limit(name: str, max_steps: int) -> None:
-    if max_steps < 1:
-        raise ValueError(f"{name}(max_steps={max_steps}): an episode has at least 1 step.")
 
 
 def _degrees(angle: float) -> str:

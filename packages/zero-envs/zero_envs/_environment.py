@@ -1,10 +1,13 @@
 """The environment interfaces: one example at a time, keys as arguments, signed discounts."""
 
 import abc
+import math
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 
@@ -63,6 +66,52 @@ def absorbing_transition(
         discount=jnp.where(ended, 0.0, sign).astype(jnp.float32),
         last=ended | truncated,
     )
+
+
+def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[Array, ""]:
+    """The action as an int32.
+
+    **Raises:** `ValueError` if it is not one integer, or not traced and out of range.
+    """
+    given = jnp.asarray(action)
+    known = not isinstance(given, Tracer)
+    fits = given.shape == () and jnp.issubdtype(given.dtype, jnp.integer)
+    if not fits or (known and not 0 <= int(given) < env.num_actions):
+        shown = given.tolist() if known else f"{given.dtype}{list(given.shape)}"
+        raise ValueError(
+            f"{type(env).__name__}: the action is {shown}; it must be one integer from 0 to "
+            f"{env.num_actions - 1}. Use jax.vmap over a batch."
+        )
+    return given.astype(jnp.int32)
+
+
+def check_vector(env: "AbstractContinuousEnvironment[Any]", action: Any) -> None:
+    """Raises a `ValueError` if the action does not have one number for each dimension."""
+    if jnp.shape(action) != (env.action_size,):
+        raise ValueError(
+            f"{type(env).__name__}: the action has shape {list(jnp.shape(action))}; it must be a "
+            f"vector of {env.action_size} numbers. Use jax.vmap over a batch."
+        )
+
+
+def check_count(owner: str, least: int = 1, /, **sizes: Any) -> None:
+    """Raises a `ValueError` where a size of `owner` is not an integer of at least `least`."""
+    for name, size in sizes.items():
+        if not (isinstance(size, int | np.integer) and size >= least):
+            raise ValueError(f"{owner}({name}={size!r}): it must be an integer, at least {least}.")
+
+
+def check_number(owner: str, least: float, most: float, /, **fields: Any) -> None:
+    """Raises a `ValueError` where a field of `owner` is not a finite number in a range."""
+    for name, x in fields.items():
+        if not (
+            isinstance(x, int | float | np.integer | np.floating)
+            and least <= x <= most
+            and math.isfinite(x)
+        ):
+            bounds = f" from {least:g} to {most:g}" if most < math.inf else f", {least:g} or more"
+            allowed = bounds if least > -math.inf else ""
+            raise ValueError(f"{owner}({name}={x!r}): it must be a finite number{allowed}.")
 
 
 class AbstractEnvironment(eqx.Module, Generic[State, Action]):

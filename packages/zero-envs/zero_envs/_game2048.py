@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import (
     absorbing_transition,
     AbstractChanceEnvironment,
+    checked_action,
     Observation,
     Transition,
 )
@@ -82,7 +83,11 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return Game2048State(board, no)
 
     def afterstate(self, state: Game2048State, action: Int[Array, ""]) -> Game2048Afterstate:
-        """Slides and merges the tiles."""
+        """Slides and merges the tiles.
+
+        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
+        """
+        action = checked_action(self, action)
         lines = state.board[jnp.asarray(_TURNED)[action]].reshape(4, 4)
         slid, points = _slide(lines)
         board = slid.reshape(16)[jnp.asarray(_BACK)[action]]
@@ -155,7 +160,9 @@ def _slide(
         # The first two remaining tiles are merged if they are equal; otherwise the first one stays.
         pair = (a > 0) & (a == b)
         tile = jnp.where(pair, a + jnp.int8(1), a)
-        points += jnp.sum(jnp.where(pair, jnp.exp2(tile.astype(jnp.float32)), 0.0))
+        # A shift, because XLA's `exp2` of a whole number is no whole number.
+        merges = jnp.left_shift(jnp.int32(1), tile.astype(jnp.int32)).astype(jnp.float32)
+        points += jnp.sum(jnp.where(pair, merges, 0.0))
         merged.append(tile)
         a, b, c = jnp.where(pair, c, b), jnp.where(pair, d, c), jnp.where(pair, zero, d)
         d = zero

@@ -6,7 +6,7 @@ import functools as ft
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,6 +33,9 @@ _HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
 _REFUSED = frozenset(
     {"Connector", "FlatPack", "JobShop", "LevelBasedForaging", "MMST", "SearchAndRescue"}
 )
+
+# What messages name; the other class has this name after another word.
+_CALL = "JumanjiEnvironment"
 
 # With more actions, most of a policy head and of the children of a search node are never used.
 _MOST_ACTIONS = 4_096
@@ -78,8 +81,8 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         **options: Any,
     ):
         """See [`zero_envs.JumanjiEnvironment`][]."""
-        self.env, self.max_steps, self.num_values = _make(env, options)
-        self.hidden = _is_hidden(self.env) if hidden is None else hidden
+        made = env if isinstance(env, _Made) else _make("Factored" + _CALL, env, hidden, options)
+        self.env, self.max_steps, self.num_values, self.hidden = made
         self.features = features or _FEATURES.get(_name(self.env), _without_mask)
         # If the shape of Jumanji's mask is unknown, this fails now and not in the first step.
         jax.eval_shape(lambda: self.observe(self.init(key=jax.random.key(0))))
@@ -196,13 +199,14 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         too many, for several rewards and for another's environment without `hidden`; `ImportError`
         if Jumanji is not installed.
         """
-        self.factored = FactoredJumanjiEnvironment(env, features=features, hidden=hidden, **options)
+        made = _make(_CALL, env, hidden, options)
+        self.factored = FactoredJumanjiEnvironment(made, features=features)
         self.num_players, self.hidden = 1, self.factored.hidden
         values = self.factored.num_values
         self.num_actions = math.prod(values)
         if self.num_actions > _MOST_ACTIONS:
             raise ValueError(
-                f"JumanjiEnvironment(<{_name(self.env)}>): its {len(values)} components make "
+                f"{_CALL}(<{_name(self.env)}>): its {len(values)} components make "
                 f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; choose a "
                 "smaller one, or construct FactoredJumanjiEnvironment, for particle search."
             )
@@ -244,6 +248,8 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
     """Refuses an action out of range, unless it is traced."""
+    if not jnp.issubdtype(jnp.asarray(action).dtype, jnp.integer):
+        raise ValueError(f"{_name(env)}: the action {action} is no integer; give integers.")
     if isinstance(action, Tracer):
         return
     given = np.ravel(np.asarray(action))
@@ -259,39 +265,52 @@ def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
         )
 
 
-def _make(env: Any, options: dict[str, Any]) -> tuple[Any, int | None, tuple[int, ...]]:
-    """The environment without its time limit, the limit, and the number of values of each component
-    of an action."""
+class _Made(NamedTuple):
+    """An environment without its time limit, the limit, the number of values of each component of
+    an action, and whether the state is only partly observable."""
+
+    env: Any
+    max_steps: int | None
+    num_values: tuple[int, ...]
+    hidden: bool
+
+
+def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> _Made:
+    """What the class of that name makes of its arguments."""
     if isinstance(env, str):
-        env, limit = _configured(env, options) if options else _registered(env)
+        registration = import_or_explain("jumanji.registration", call)
+        allowed = registration.registered_environments()
+        if env not in allowed:
+            raise unknown(call, env, allowed)
+        env, limit = _configured(call, env, options) if options else _registered(env)
     elif options:
         raise ValueError(
-            f"JumanjiEnvironment(<{_name(env)}>, {', '.join(options)}): options belong to an id; "
+            f"{call}(<{_name(env)}>, {', '.join(options)}): options belong to an id; "
             "give them to the environment itself."
         )
     else:
         env, limit = _unlimited(env)
-    num_values = _num_values(env)
+    num_values = _num_values(call, env)
     with default_numerics(f"jumanji's {_name(env)}"):
         reward = jax.eval_shape(lambda: env.reset(raw_key(jax.random.key(0)))[1].reward)
     if reward.shape:
         raise ValueError(
-            f"JumanjiEnvironment(<{_name(env)}>): it has rewards for {reward.shape[0]} agents, but "
+            f"{call}(<{_name(env)}>): it has rewards for {reward.shape[0]} agents, but "
             "there must be one; wrap it in jumanji.wrappers.MultiToSingleWrapper, which adds them, "
             "or choose another environment."
         )
-    return env, limit, num_values
+    return _Made(env, limit, num_values, _is_hidden(call, env) if hidden is None else hidden)
 
 
 def _name(env: Any) -> str:
     return type(env.unwrapped).__name__
 
 
-def _is_hidden(env: Any) -> bool:
+def _is_hidden(call: str, env: Any) -> bool:
     for kind in (type(env), type(env.unwrapped)):
         if not kind.__module__.startswith("jumanji."):
             raise ValueError(
-                f"JumanjiEnvironment(<{kind.__name__}>): not one of Jumanji's own, so it is not "
+                f"{call}(<{kind.__name__}>): not one of Jumanji's own, so it is not "
                 "known whether its state is fully observable; pass hidden=True or False."
             )
     return _name(env) in _HIDDEN
@@ -316,23 +335,20 @@ def _registered(name: str) -> tuple[Any, int | None]:
     return _unlimited(_construct(name, {}))
 
 
-def _configured(name: str, options: dict[str, Any]) -> tuple[Any, int | None]:
+def _configured(call: str, name: str, options: dict[str, Any]) -> tuple[Any, int | None]:
     kind = type(_registered(name)[0].unwrapped)
     allowed = list(inspect.signature(kind).parameters)
     refused = [option for option in options if option not in allowed]
     if refused:
         raise ValueError(
-            f'JumanjiEnvironment("{name}", {", ".join(refused)}): {kind.__name__} takes '
+            f'{call}("{name}", {", ".join(refused)}): {kind.__name__} takes '
             f"{', '.join(allowed)}; for anything else pass a jumanji.wrappers.Wrapper of your own."
         )
     return _unlimited(_construct(name, options))
 
 
 def _construct(name: str, options: dict[str, Any]) -> Any:
-    registration = import_or_explain("jumanji.registration", "JumanjiEnvironment")
-    allowed = registration.registered_environments()
-    if name not in allowed:
-        raise unknown("JumanjiEnvironment", name, allowed)
+    registration = import_or_explain("jumanji.registration", _CALL)
     with default_numerics(f"jumanji/{name}"):
         if name == "Sokoban-v0" and "generator" not in options:
             # Jumanji would download its own levels.
@@ -356,14 +372,14 @@ def _unlimited(env: Any) -> tuple[Any, int | None]:
     return env, int(limit)
 
 
-def _num_values(env: Any) -> tuple[int, ...]:
+def _num_values(call: str, env: Any) -> tuple[int, ...]:
     spec = env.action_spec
     values = getattr(spec, "num_values", None)
     if values is None and _counts_from_zero(spec):
         values = np.broadcast_to(np.asarray(spec.maximum, np.int64) + 1, spec.shape)
     if values is None:
         raise ValueError(
-            f"JumanjiEnvironment(<{_name(env)}>): its actions are a {type(spec).__name__} of "
+            f"{call}(<{_name(env)}>): its actions are a {type(spec).__name__} of "
             f"{np.dtype(spec.dtype).name}; they must be integers from 0 on. Choose another "
             "environment."
         )

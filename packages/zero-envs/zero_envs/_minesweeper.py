@@ -8,12 +8,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, Int8, PRNGKeyArray
 
 from ._environment import (
     absorbing_transition,
     AbstractHiddenEnvironment,
+    check_count,
+    checked_action,
     Observation,
     Transition,
 )
@@ -85,11 +86,11 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
 
     def __check_init__(self):
         rows, columns, num_mines = self.rows, self.columns, self.num_mines
+        check_count("Minesweeper", 2, rows=rows, columns=columns)
+        check_count("Minesweeper", 0, num_mines=num_mines)
         call = f"Minesweeper(rows={rows}, columns={columns}, num_mines={num_mines})"
         check_max_states("Minesweeper", self.max_states)
-        if rows < 2 or columns < 2:
-            raise ValueError(f"{call}: a board has at least 2 rows and 2 columns.")
-        if not 0 <= num_mines < rows * columns:
+        if num_mines >= rows * columns:
             raise ValueError(
                 f"{call}: {rows * columns} cells hold 0 to {rows * columns - 1} mines, because at "
                 "least one cell is safe."
@@ -117,12 +118,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         **Raises:** `ValueError` for an action outside the board that is not traced.
         """
         del key
-        action = jnp.asarray(action).astype(jnp.int32)
-        if not isinstance(action, Tracer) and not 0 <= int(action) < self.num_actions:
-            raise ValueError(
-                f"Minesweeper: action {action} is outside the board of {self.rows} x "
-                f"{self.columns} cells; actions are 0 to {self.num_actions - 1}."
-            )
+        action = checked_action(self, action)
         inside = (action >= 0) & (action < self.num_actions)
         # Jumanji's own step uses scatters, which take six times as long. Belief search steps many
         # states, so this matters. The tests compare both.

@@ -16,6 +16,9 @@ from ._drawing import add, MARGIN, markup, sheet
 from ._environment import (
     absorbing_transition,
     AbstractChanceEnvironment,
+    check_count,
+    check_number,
+    checked_action,
     Observation,
     Transition,
 )
@@ -152,6 +155,10 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         self.num_outcomes = NUM_MOVES ** (1 + self.distractor) if self.moving else 1
 
     def __check_init__(self):
+        check_count("Monsters", size=self.size)
+        check_count("Monsters", time_limit=self.time_limit)
+        check_number("Monsters", 0, math.inf, step_penalty=self.step_penalty)
+        check_number("Monsters", 0, 1, aggression=self.aggression)
         pieces = 3 + self.distractor + self.bad_item
         cells = max(self.size - 2, 0) ** 2
         if cells < pieces:
@@ -161,22 +168,11 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
             )
         if cells > np.iinfo(np.int16).max:
             raise ValueError(f"Monsters(size={self.size}): at most 183, walls included.")
-        if not 0.0 <= self.aggression <= 1.0:
+        if not (
+            isinstance(self.sight, int | float | np.integer | np.floating) and self.sight >= 0.0
+        ):
             raise ValueError(
-                f"Monsters(aggression={self.aggression}): a probability lies between 0 and 1."
-            )
-        if not self.sight >= 0.0:
-            raise ValueError(
-                f"Monsters(sight={self.sight}): a distance is at least 0; 0 for blind monsters."
-            )
-        if not 0.0 <= self.step_penalty < math.inf:
-            raise ValueError(
-                f"Monsters(step_penalty={self.step_penalty}): it is subtracted from the reward, so "
-                "give a finite number of at least 0, for instance 0.02."
-            )
-        if self.time_limit < 1:
-            raise ValueError(
-                f"Monsters(time_limit={self.time_limit}): an episode has at least 1 step."
+                f"Monsters(sight={self.sight!r}): a distance is at least 0; 0 for blind monsters."
             )
         if self.observation not in ("planes", "tokens"):
             raise ValueError(
@@ -193,7 +189,11 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         return MonstersState(pieces, zero.astype(jnp.int8), zero, jnp.zeros((), jnp.bool_))
 
     def afterstate(self, state: MonstersState, action: Int[Array, ""]) -> MonstersAfterstate:
-        """Moves the agent, which takes an item and fights the monsters in its new cell."""
+        """Moves the agent, which takes an item and fights the monsters in its new cell.
+
+        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
+        """
+        action = checked_action(self, action)
         hunted, target, distractor, good, bad = jnp.unstack(state.pieces)
         agent = moved(hunted, action, self.size - 2)
         gone = jnp.int16(GONE)

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, Int32, PRNGKeyArray, UInt32
 
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    checked_action,
     Observation,
     Transition,
 )
@@ -87,12 +87,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         illegal.
         """
         del key
-        action = jnp.asarray(action).astype(jnp.int32)
-        if not isinstance(action, Tracer) and not 0 <= int(action) <= _PASS:
-            raise ValueError(
-                f"Othello: action {action} is outside; actions are 0 to 63 for the squares, and "
-                f"{_PASS} for a pass."
-            )
+        action = checked_action(self, action)
         own, theirs, legal = (_Squares(*jnp.unstack(words)) for words in state.words[:3])
         white, passed = jnp.unstack(state.words[3])
         square, passes = _square(action), action == _PASS

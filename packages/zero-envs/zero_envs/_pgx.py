@@ -12,6 +12,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    checked_action,
     Observation,
     Transition,
 )
@@ -120,6 +121,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         self, state: PgxState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[PgxState, Transition]:
         """Takes an action; `key` decides the outcome of chance."""
+        action = checked_action(self, action)
         before = state.position
         restored = _with_rewards(before, self.num_players)
         if self._carried_key is not None:

@@ -9,6 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from ._environment import check_count, check_number
+
 
 # The size, the number of boxes and the cell codes of Jumanji's Sokoban.
 _SIZE, _BOXES = 10, 4
@@ -62,6 +64,8 @@ class SokobanGenerator(eqx.Module):
     wall_probability: float = 0.15
 
     def __check_init__(self):
+        check_count("SokobanGenerator", num_steps=self.num_steps)
+        check_number("SokobanGenerator", 0, 1, wall_probability=self.wall_probability)
         if self.num_steps < _FEWEST_STEPS or not 0 <= self.wall_probability <= 0.3:
             raise ValueError(
                 f"SokobanGenerator(num_steps={self.num_steps}, wall_probability="

@@ -11,6 +11,7 @@ from ._environment import (
     AbstractChanceEnvironment,
     AbstractDiscreteEnvironment,
     AbstractHiddenEnvironment,
+    check_count,
     Fallible,
     Observation,
     State,
@@ -42,13 +43,12 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
     hidden: bool = eqx.field(init=False)
 
     def __post_init__(self):
+        if not isinstance(self.env, AbstractDiscreteEnvironment):
+            raise ValueError(f"TimeLimit(env={self.env!r}): give a discrete environment.")
         self.num_actions, self.hidden = self.env.num_actions, self.env.hidden
 
     def __check_init__(self):
-        if self.max_steps < 1:
-            raise ValueError(
-                f"TimeLimit(max_steps={self.max_steps}): an episode has at least 1 step."
-            )
+        check_count("TimeLimit", max_steps=self.max_steps)
         if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
             raise ValueError(
                 f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "

@@ -29,6 +29,7 @@ def _buffer(**changes: Any) -> EpisodeBuffer:
         ({"num_shards": 0}, r"num_shards=0: give at least 1"),
         ({"num_shards": 3}, r"num_envs=4 does not divide over num_shards=3"),
         ({"num_shards": 4}, r"batch_size=6 does not divide over num_shards=4"),
+        ({"batch_size": 13}, r"batch_size=13 .* num_envs=4 of capacity=3: .* at most 12, and less"),
         ({"capacity": 2**29}, r"num_envs=4 with capacity=536870912: give fewer than 2\*\*31 slots"),
     ],
 )
@@ -155,6 +156,58 @@ def test_sizes_of_windows(kind, change, message):
 def test_sizes_of_one_kind(kind, change, message):
     with pytest.raises(ValueError, match=message):
         kind(**(WINDOWS | change))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
+@pytest.mark.parametrize("bad", ["7", 1.5, np.nan, -1, 0, None])
+def test_sizes_and_functions_that_are_none(kind, bad):
+    sizes = {"capacity": 8, "num_envs": 4, "batch_size": 4, "num_shards": 1}
+    sizes |= {"num_players": 2} if kind is EpisodeBuffer else {"length": 4, "period": 4}
+    kind(**sizes)
+    for name in sizes:
+        if (name, bad, kind) != ("period", None, Latest):
+            with pytest.raises(ValueError, match=f"{name}={bad!r}"):
+                kind(**sizes | {name: bad})
+    others = {EpisodeBuffer: ("last", "reward", "discount")}
+    others[PrioritisedTrajectoryBuffer] = ("alpha", "beta")
+    for name in others.get(kind, ()):
+        if (name, bad) not in (("alpha", 0), ("beta", 0)):
+            with pytest.raises(ValueError, match=f"{name}={bad!r}"):
+                kind(**sizes | {name: bad})
+
+
+@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
+def test_the_state_of_another_buffer(kind):
+    """Its windows would not be consecutive."""
+    sizes = {"capacity": 8, "num_envs": 4, "batch_size": 4}
+    sizes |= {} if kind is EpisodeBuffer else {"length": 4, "period": 4}
+    state = kind(**sizes).init(rows(0))
+    other = kind(**sizes | {"capacity": 12})
+    calls = [
+        lambda: other.add(state, rows(np.zeros((4, 4)))),
+        lambda: other.sample(state, key=jr.key(0)),
+        lambda: other.ready(state),
+    ]
+    if kind is EpisodeBuffer:
+        calls += [
+            lambda: other.add_experience(state, rows(np.zeros(4))),
+            lambda: other.assign_rewards(state, jnp.zeros((4, 2)), jnp.ones(4, bool)),
+            lambda: other.truncate(state, jnp.ones(4, bool)),
+        ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"a state of 8 slots .* capacity=12: give a state"):
+            call()
+
+
+def test_a_discount_that_grows():
+    buffer = _buffer(capacity=8)
+    state, good = buffer.init(rows(0)), rows(np.zeros((4, 3)))
+    bad = eqx.tree_at(lambda row: row.discount, good, jnp.full((4, 3), 5.0).at[:, -1].set(0.0))
+    with pytest.raises(ValueError, match=r"a discount of 5.0: give numbers from -1 to 1"):
+        buffer.add(state, bad)
+    outcome = buffer.sample(eqx.filter_jit(buffer.add)(state, bad), key=jr.key(0)).outcome
+    assert outcome is not None and np.isnan(outcome).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

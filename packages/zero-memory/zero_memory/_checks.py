@@ -1,5 +1,6 @@
 """Checks of arguments that a buffer would otherwise broadcast, cast or misread."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,11 @@ def check_sizes(buffer: Any, *names: str) -> None:
     """Refuses sizes below 1, more slots than int32 can index, and sizes that `num_shards` does not
     divide."""
     for name in (*names, "num_shards"):
-        if getattr(buffer, name) < 1:
-            raise ValueError(f"{name}={getattr(buffer, name)}: give at least 1.")
+        size = getattr(buffer, name)
+        if not isinstance(size, numbers.Integral):
+            raise ValueError(f"{name}={size!r}: give an integer.")
+        if size < 1:
+            raise ValueError(f"{name}={size}: give at least 1.")
     for name in ("num_envs", "batch_size"):
         if getattr(buffer, name) % buffer.num_shards:
             raise ValueError(
@@ -26,6 +30,23 @@ def check_sizes(buffer: Any, *names: str) -> None:
             f"num_envs={buffer.num_envs} with capacity={buffer.capacity}: give fewer than 2**31 "
             "slots, for int32 indices."
         )
+
+
+def check_functions(buffer: Any, *names: str) -> None:
+    """Refuses an accessor that cannot be called."""
+    for name in names:
+        if not callable(getattr(buffer, name)):
+            raise ValueError(f"{name}={getattr(buffer, name)!r}: give a function of an item.")
+
+
+def check_discount(discount: Array) -> Array:
+    """Refuses discounts beyond 1 if they are known, and makes them NaN otherwise."""
+    good = ~(jnp.abs(discount) > 1)  # NaN stays NaN
+    if is_known(good) and not bool(jnp.all(good)):
+        raise ValueError(
+            f"a discount of {discount.ravel()[jnp.argmin(good)]}: give numbers from -1 to 1."
+        )
+    return jnp.where(good, discount.astype(jnp.float32), jnp.nan)
 
 
 def check_example(example: PyTree[Array]) -> None:
@@ -106,8 +127,14 @@ def check_accessor(
         raise ValueError(f"the last of the items is {leaf.dtype}: give bool.")
 
 
-def check_shards(buffer: Any, num_envs: int, num_shards: int) -> None:
-    """Refuses a slice of the environments that does not hold whole shards."""
+def check_state(buffer: Any, num_envs: int, num_shards: int, capacity: int) -> None:
+    """Refuses the state of a buffer of another size, and a slice of the environments that does not
+    hold whole shards."""
+    if capacity != buffer.capacity:
+        raise ValueError(
+            f"a state of {capacity} slots an environment in a buffer of "
+            f"capacity={buffer.capacity}: give a state of this buffer's own `init`."
+        )
     envs_per_shard = buffer.num_envs // buffer.num_shards
     if num_envs != num_shards * envs_per_shard:
         raise ValueError(

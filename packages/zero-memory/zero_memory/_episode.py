@@ -12,11 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from ._buffer import AbstractBuffer, Batch
 from ._checks import (
     check_accessor,
+    check_discount,
+    check_functions,
     check_items,
     check_mask,
     check_not_empty,
-    check_shards,
     check_sizes,
+    check_state,
 )
 from ._distinct import distinct_ranks
 from ._rings import empty_rings, EpisodeState, finish, forget, settle, store
@@ -76,6 +78,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
     def __check_init__(self):
         check_sizes(self, "capacity", "num_envs", "batch_size", "num_players")
+        if self.batch_size > (room := self.num_envs * self.capacity):
+            raise ValueError(
+                f"batch_size={self.batch_size} with num_envs={self.num_envs} of "
+                f"capacity={self.capacity}: these never hold as many entries; give a batch_size of "
+                f"at most {room}, and less as games in progress take room too, or more capacity."
+            )
+        check_functions(self, "last", "reward", "discount")
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
         """Returns an empty buffer for items like `example` (one item, no leading axes).
@@ -105,13 +114,19 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         A row with `last` is the observation after the end, and is not stored. If the discount
         before it was not 0 the episode was cut off, and its entries are dropped.
+
+        **Raises:** `ValueError` if the items are not like the example, or a discount is known to be
+        beyond -1 or 1. One that is traced makes the outcomes before it NaN.
         """
+        self._shards(state)
         axes = check_items(state.items, items, 2, copies=True)
         if not axes[1]:
             raise ValueError("items of 0 rows an environment: give at least 1.")
         for name in ("last", "reward", "discount"):
             check_accessor(name, getattr(self, name), items, axes)
         items = self._with_copies(items, axes, 2)
+        discounts = jnp.where(self.last(items), 0, self.discount(items))[:, :, 0]
+        factors = check_discount(discounts)
 
         def row(
             carry: tuple[EpisodeState, Array], t: Int[Array, ""]
@@ -119,7 +134,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             state, new = carry
             item = jax.tree.map(lambda x: x[:, t], items)
             move = jax.tree.map(lambda x: x[:, 0], item)
-            last, discount = self.last(move), self.discount(move).astype(jnp.float32)
+            last, discount = self.last(move), factors[:, t]
             reward = self.reward(move).astype(jnp.float32)
             state = store(state, item, mask=~last, reward=reward, discount=discount)
             turn = jnp.where(discount < 0, (state.turn + 1) % self.num_players, state.turn)
@@ -138,6 +153,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         `items[envs, copies]` adds several entries that count as one move, such as a position and
         its images under the symmetries of the board. Their rewards are not read.
         """
+        self._shards(state)
         axes = check_items(state.items, items, 1, copies=True)
         state = store(
             state,
@@ -163,6 +179,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         that `add` wrote in this episode are not used.
         """
         rewards = rewards.astype(jnp.float32)
+        self._shards(state)
         if rewards.ndim == 1:
             rewards = rewards[:, None]
         if rewards.shape != (state.turn.shape[0], self.num_players):
@@ -179,6 +196,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
         Finished episodes stay, except for the entries that the running one has overwritten.
         """
+        self._shards(state)
         check_mask(mask, state.turn.shape[0])
         return forget(state, mask)
 
@@ -237,7 +255,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     def _shards(self, state: EpisodeState) -> tuple[int, int]:
         """The number of shards on this device, and of environments in each."""
         num_shards, num_envs = state.shard.shape[0], state.turn.shape[0]
-        check_shards(self, num_envs, num_shards)
+        check_state(self, num_envs, num_shards, state.outcome.shape[1])
         return num_shards, num_envs // num_shards
 
     def _with_copies(

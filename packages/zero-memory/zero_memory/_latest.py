@@ -7,6 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ._buffer import Batch
+from ._checks import check_sizes
 from ._distinct import distinct_ranks
 from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
@@ -44,8 +45,8 @@ class Latest(AbstractWindowBuffer):
 
     def __check_init__(self):
         self._check_sizes()
-        if self._period < 1:
-            raise ValueError(f"period={self.period}: give at least 1, or None.")
+        if self.period is not None:
+            check_sizes(self, "period")
         if left := (self.capacity - self.length) % self._period:
             raise ValueError(
                 f"capacity={self.capacity} with length={self.length} and period={self._period} "
@@ -130,6 +131,7 @@ class Latest(AbstractWindowBuffer):
 
     def ready(self, state: TrajectoryState) -> Bool[Array, ""]:
         """Returns whether as many rows were added as the buffer keeps."""
+        self._shards(state)
         return jnp.all(state.ring.is_full)
 
     def _cut_ranks(

@@ -1,5 +1,6 @@
 """Replay of windows, those with a high priority more often."""
 
+import numbers
 from collections.abc import Callable
 
 import equinox as eqx
@@ -73,8 +74,10 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
             )
         for name in ("alpha", "beta"):
             value = getattr(self, name)
-            if not callable(value) and not 0 <= value <= 1:
-                raise ValueError(f"{name}={value}: give a number from 0 to 1.")
+            if name == "beta" and callable(value):
+                continue
+            if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+                raise ValueError(f"{name}={value!r}: give a number from 0 to 1.")
 
     def init(self, example: PyTree[Array]) -> PrioritisedState:
         """Returns an empty buffer for items like `example` (one item, no leading axes)."""
@@ -182,6 +185,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
     def ready(self, state: PrioritisedState) -> Bool[Array, ""]:
         """Returns whether every shard has a window whose priority is above 0."""
+        self._buffer._shards(state.rows)
         return jnp.all(totals(state.priorities) > 0)
 
     @property

@@ -9,7 +9,7 @@ from flashbax.buffers import trajectory_buffer as flashbax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_example, check_items, check_shards, check_sizes, is_known
+from ._checks import check_example, check_items, check_sizes, check_state, is_known
 from ._rings import repeat
 
 
@@ -86,12 +86,13 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
 
     def _shards(self, state: TrajectoryState) -> tuple[int, int]:
         """The number of shards on this device, and of environments in each."""
-        num_shards, envs_per_shard = jax.tree.leaves(state.ring.experience)[0].shape[:2]
-        check_shards(self, num_shards * envs_per_shard, state.shard.shape[0])
+        num_shards, envs_per_shard, capacity = jax.tree.leaves(state.ring.experience)[0].shape[:3]
+        check_state(self, num_shards * envs_per_shard, state.shard.shape[0], capacity)
         return num_shards, envs_per_shard
 
     def _num_rows(self, state: TrajectoryState) -> Int[Array, " shards"]:
         """The number of rows that an environment holds."""
+        self._shards(state)
         return jnp.where(state.ring.is_full, self.capacity, state.ring.current_index)
 
     def _num_starts(self, state: TrajectoryState, period: int) -> Int[Array, " shards"]:

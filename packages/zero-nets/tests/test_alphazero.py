@@ -231,5 +231,5 @@ def test_refuses_what_does_not_fit(getkey):
     with pytest.raises(ValueError, match="`blocks` is -1"):
         _net(blocks=-1)
     for value in (0.0, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match=f"`max_value` is {value}; it must be finite"):
+        with pytest.raises(ValueError, match=f"`max_value` is {value}; it must be a finite"):
             _net(max_value=value)

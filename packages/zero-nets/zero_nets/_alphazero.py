@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from ._checks import as_features, check_board, check_choice, check_sizes
+from ._checks import as_features, check_board, check_choice, check_number, check_sizes
 from ._layers import ChannelNorm, Conv, ResidualBlock
 from ._precision import widen
 
@@ -64,8 +64,7 @@ class AlphaZeroNet(eqx.Module):
         check_board("board_shape", board_shape)
         check_sizes(0, blocks=blocks)
         check_choice(("none", "layer"), norm=norm)
-        if not 0 < max_value < float("inf"):
-            raise ValueError(f"`max_value` is {max_value}; it must be finite and above 0.")
+        check_number(0, above=True, max_value=max_value)
         check_sizes(
             num_actions=num_actions,
             channels=channels,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_each, subkeys
+from ._checks import check_each, check_function, subkeys
 
 
 class Select(eqx.Module):
@@ -130,6 +130,7 @@ class Chain(eqx.Module):
         """
         if not layers:
             raise ValueError("`Chain()` has no layers; give it at least one.")
+        check_function(**{f"layers[{i}]": layer for i, layer in enumerate(layers)})
         self.layers = layers
 
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:
@@ -168,6 +169,7 @@ class ActorCritic(eqx.Module):
         - `torso`: maps the inputs to the embedding; with `None` the embedding is the one input.
         """
         self.torso = eqx.nn.Identity() if torso is None else torso
+        check_function(torso=self.torso, policy=policy, value=value)
         self.policy = policy
         self.value = value
 
@@ -202,6 +204,7 @@ class Ensemble(eqx.Module):
         """
         if not members:
             raise ValueError("`Ensemble()` has no members; give it at least one.")
+        check_function(**{f"members[{i}]": member for i, member in enumerate(members)})
         self.members = members
 
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:

@@ -1,5 +1,9 @@
 """Checks of the sizes, parameters and inputs of networks and distributions."""
 
+import math
+from typing import Any
+
+import jax
 import jax.core
 import jax.random as jr
 import numpy as np
@@ -8,22 +12,66 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 def check_sizes(least: int = 1, /, **sizes: int) -> None:
     for name, size in sizes.items():
-        if size < least:
-            raise ValueError(f"`{name}` is {size}; it must be at least {least}.")
+        if not _are_sizes(size, least=least):
+            raise ValueError(f"`{name}` is {size!r}; it must be an integer of at least {least}.")
 
 
-def check_each(**sizes: tuple[int, ...]) -> None:
+def check_each(**sizes: Any) -> None:
     for name, size in sizes.items():
-        if not size or min(size) < 1:
-            raise ValueError(f"`{name}` is {size}; it must be one or more sizes, each at least 1.")
+        if not (isinstance(size, tuple | list) and size and _are_sizes(*size)):
+            raise ValueError(
+                f"`{name}` is {size!r}; it must be one or more sizes, each an integer of at least "
+                "1."
+            )
 
 
 def check_board(name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or min(shape) < 1:
+    if len(shape) != 3 or not _are_sizes(*shape):
         raise ValueError(
             f"`{name}` is {shape}; it must be the rows, columns and channels of one observation, "
             "each at least 1."
         )
+
+
+def _are_sizes(*sizes: Any, least: int = 1) -> bool:
+    return all(isinstance(x, int | np.integer) and x >= least for x in sizes)
+
+
+def check_number(
+    least: float = -math.inf, most: float = math.inf, /, *, above: bool = False, **given: Any
+) -> None:
+    """Refuses what is not finite, not from `least` to `most`, or is `least` where it must be
+    `above`: a number, or each of an array. Traced values are not known."""
+    for name, x in given.items():
+        values = concrete(x)
+        if values is None:
+            continue
+        fits = np.issubdtype(values.dtype, np.number)
+        if fits:
+            low = values > least if above else values >= least
+            fits = bool(np.all(low & (values <= most) & (np.abs(values) < np.inf)))
+        if not fits:
+            bounds = f" in {'(' if above else '['}{least:g}, {most:g}]"
+            if most == math.inf:
+                bounds = f" {'above' if above else 'of at least'} {least:g}"
+            allowed = "a finite number" + ("" if least == -math.inf else bounds)
+            raise ValueError(f"`{name}` is {values.tolist()!r}; it must be {allowed}.")
+
+
+def check_index(name: str, index: Any, number: int) -> None:
+    """Refuses what is not one integer from 0 to `number - 1`. A traced one is not known."""
+    known = isinstance(index, int | np.integer) or (
+        jax.numpy.shape(index) == () and np.issubdtype(getattr(index, "dtype", object), np.integer)
+    )
+    value = concrete(index) if known else -1
+    if value is not None and not 0 <= value < number:
+        raise ValueError(f"`{name}` is {index}; it must be an integer from 0 to {number - 1}.")
+
+
+def check_function(**functions: Any) -> None:
+    for name, function in functions.items():
+        if not callable(function):
+            raise ValueError(f"`{name}` is {function!r}; it must be a function.")
 
 
 def check_choice(choices: tuple[str, ...], **options: str) -> None:

@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Real
 
 from ._checks import check_positive, check_shape, concrete
 from ._distribution import AbstractDistribution
+from ._precision import real
 
 
 Bound = Float[Array | np.ndarray, "*dims"]
@@ -35,8 +36,8 @@ class Gaussian(AbstractDistribution):
     - `loc`, `scale`: means and standard deviations.
     """
 
-    loc: Float[Array, "*dims"]
-    scale: Float[Array, "*dims"]
+    loc: Float[Array, "*dims"] = eqx.field(converter=real)
+    scale: Float[Array, "*dims"] = eqx.field(converter=real)
 
     def __check_init__(self):
         check_shape("scale", self.scale, self.loc.shape)
@@ -47,7 +48,7 @@ class Gaussian(AbstractDistribution):
 
     def log_prob(self, action: Float[Array, "*dims"]) -> Float[Array, ""]:
         check_shape("action", action, self.loc.shape)
-        return jnp.sum(_normal(self).log_prob(action))
+        return jnp.sum(_normal(self).log_prob(real(action)))
 
     def mode(self) -> Float[Array, "*dims"]:
         return self.loc
@@ -108,15 +109,15 @@ class TanhGaussian(AbstractDistribution):
         """
         check_shape("scale", scale, loc.shape)
         check_positive("scale", scale)
-        self.loc = loc
-        self.scale = scale
-        self.minimum, self.maximum = bounds(minimum, maximum, loc, margin=2 * EDGE)
+        self.loc, self.scale = real(loc), real(scale)
+        self.minimum, self.maximum = bounds(minimum, maximum, self.loc, margin=2 * EDGE)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*dims"]:
         return self._squash(_normal(self).sample(key))
 
     def log_prob(self, action: Float[Array, "*dims"]) -> Float[Array, ""]:
         check_shape("action", action, self.loc.shape)
+        action = real(action)
         # With the distances to the bounds, x = atanh(.) = (log below - log above) / 2 and
         # dy/dx = below * above / (range / 2). They are exact next to a bound, where 1 - tanh(x)^2
         # loses its digits.
@@ -244,16 +245,15 @@ class ClippedBeta(AbstractDistribution):
         check_shape("beta", beta, alpha.shape)
         check_positive("alpha", alpha)
         check_positive("beta", beta)
-        self.alpha = alpha
-        self.beta = beta
-        self.minimum, self.maximum = bounds(minimum, maximum, alpha)
+        self.alpha, self.beta = real(alpha), real(beta)
+        self.minimum, self.maximum = bounds(minimum, maximum, self.alpha)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*dims"]:
         return self._stretch(jr.beta(key, self.alpha, self.beta, dtype=self.alpha.dtype))
 
     def log_prob(self, action: Float[Array, "*dims"]) -> Float[Array, ""]:
         check_shape("action", action, self.alpha.shape)
-        span = self.maximum - self.minimum
+        action, span = real(action), self.maximum - self.minimum
         below = jnp.clip((action - self.minimum) / span, _CLIP, 1 - _CLIP)
         above = jnp.clip((self.maximum - action) / span, _CLIP, 1 - _CLIP)
         log_density = (self.alpha - 1) * jnp.log(below) + (self.beta - 1) * jnp.log(above)
@@ -316,9 +316,14 @@ def bounds(
             )
     low, high = concrete(minimum), concrete(maximum)
     if low is not None and high is not None:
+        for name, bound in (("minimum", low), ("maximum", high)):
+            if not np.issubdtype(bound.dtype, np.number):
+                raise ValueError(
+                    f"`{name}` is {bound.tolist()!r}; it must be a number, or one each."
+                )
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ValueError(
-                f"The bounds are {low.tolist()} and {high.tolist()}; they must be finite."
+                f"`minimum` is {low.tolist()} and `maximum` {high.tolist()}; both must be finite."
             )
         # In the precision of the bounds, whichever NumPy compares.
         if not np.all(high - low > np.asarray(margin, np.result_type(low, high, np.float32))):

@@ -5,10 +5,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from ._checks import check_each, check_shape, check_vector, concrete
+from ._checks import check_each, check_number, check_shape, check_vector
 from ._distribution import AbstractDistribution
+from ._precision import real
 
 
 # distreqx's `Categorical` draws int8, so actions above 127 come out negative, and an infinite
@@ -18,14 +19,16 @@ class Categorical(AbstractDistribution):
 
     A logit of -inf marks an illegal action: it has probability 0, it is never drawn, and it causes
     no NaN in any value or gradient. If no action is legal (as in a row of filler), every
-    log-probability is -inf, and the sample, the mode and the entropy are 0.
+    log-probability is -inf, and the sample, the mode and the entropy are 0. If a logit is NaN or
+    +inf there is no distribution: every number is NaN, and the sample and the mode are -1, an
+    action that does not exist.
 
     **Attributes:**
 
     - `logits`: unnormalised log-probabilities.
     """
 
-    logits: Float[Array, " actions"]
+    logits: Float[Array, " actions"] = eqx.field(converter=real)
 
     def __check_init__(self):
         check_vector("logits", self.logits)
@@ -33,10 +36,11 @@ class Categorical(AbstractDistribution):
     @property
     def log_probs(self) -> Float[Array, " actions"]:
         """The log-probabilities of all actions, -inf for illegal ones."""
-        legal = self.logits > -jnp.inf
+        legal = self.logits != -jnp.inf
         # The softmax of a row without a legal action would be NaN.
         logits = jnp.where(jnp.any(legal), self.logits, jnp.zeros_like(self.logits))
-        return jnp.where(legal, jax.nn.log_softmax(logits), -jnp.inf)
+        log_probs = jnp.where(legal, jax.nn.log_softmax(logits), -jnp.inf)
+        return jnp.where(_unknown(self.logits), jnp.nan, log_probs)
 
     @property
     def probs(self) -> Float[Array, " actions"]:
@@ -44,22 +48,23 @@ class Categorical(AbstractDistribution):
         return jnp.exp(self.log_probs)
 
     def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
-        return jr.categorical(key, self.logits).astype(jnp.int32)
+        return _known(jr.categorical(key, self.logits), self.logits)
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or out of range."""
         check_shape("action", action, ())
         exists = (action >= 0) & (action < self.logits.size)
-        return jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
+        log_prob = jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
+        return jnp.where(_unknown(self.logits), jnp.nan, log_prob)
 
     def mode(self) -> Int[Array, ""]:
         """The most likely action; the first one if several are equal."""
-        return jnp.argmax(self.logits).astype(jnp.int32)
+        return _known(jnp.argmax(self.logits), self.logits)
 
     def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         del key
         log_probs = self.log_probs
-        return -jnp.sum(self.probs * jnp.where(log_probs > -jnp.inf, log_probs, 0.0))
+        return -jnp.sum(self.probs * jnp.where(log_probs != -jnp.inf, log_probs, 0.0))
 
     def kl(self, other: "Categorical") -> Float[Array, ""]:
         """`KL(self || other)`. It is infinite, with a zero gradient, if `other` gives probability 0
@@ -70,8 +75,8 @@ class Categorical(AbstractDistribution):
                 "distributions must have the same number."
             )
         mine, theirs = self.log_probs, other.log_probs
-        possible = mine > -jnp.inf
-        shared = possible & (theirs > -jnp.inf)
+        possible = mine != -jnp.inf
+        shared = possible & (theirs != -jnp.inf)
         log_ratio = jnp.where(shared, theirs, 0.0) - jnp.where(shared, mine, 0.0)
         p, q = self.probs, other.probs
         # Adding sum(q - p) = 0 makes each term p * (exp(x) - 1 - x), which is never negative: then
@@ -93,7 +98,7 @@ class MultiDiscrete(AbstractDistribution):
     - `num_actions`: the number of actions of each component.
     """
 
-    logits: Float[Array, " logits"]
+    logits: Float[Array, " logits"] = eqx.field(converter=real)
     num_actions: tuple[int, ...] = eqx.field(static=True)
 
     def __check_init__(self):
@@ -154,13 +159,13 @@ class EpsilonGreedy(AbstractDistribution):
         """**Arguments:**
 
         - `qvalues`, `epsilon`: the attributes. A Python number is cast to the dtype of `qvalues`.
+            Where a value is NaN or +inf there is no distribution, as for a
+            [`zero_nets.Categorical`][].
         """
         check_vector("qvalues", qvalues)
-        value = concrete(epsilon)
-        if value is not None and not np.all((value >= 0) & (value <= 1)):
-            raise ValueError(f"`epsilon` is {value.tolist()}; it must be in [0, 1].")
-        self.qvalues = qvalues
-        self.epsilon = jnp.asarray(epsilon, qvalues.dtype)
+        check_number(0, 1, epsilon=epsilon)
+        self.qvalues = real(qvalues)
+        self.epsilon = jnp.asarray(epsilon, self.qvalues.dtype)
 
     def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
         return self._categorical.sample(key=key)
@@ -170,7 +175,7 @@ class EpsilonGreedy(AbstractDistribution):
 
     def mode(self) -> Int[Array, ""]:
         """The greedy action; the first one if several are equal."""
-        return jnp.argmax(self.qvalues).astype(jnp.int32)
+        return _known(jnp.argmax(self.qvalues), self.qvalues)
 
     def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         del key
@@ -187,7 +192,17 @@ class EpsilonGreedy(AbstractDistribution):
         for chosen, total in ((best, 1 - self.epsilon), (legal, self.epsilon)):
             number = jnp.maximum(jnp.sum(chosen, dtype=total.dtype), 1)
             probs += jnp.where(chosen, total / number, 0.0)
-        return Categorical(_log(probs))
+        return Categorical(jnp.where(_unknown(self.qvalues), jnp.nan, _log(probs)))
+
+
+def _unknown(x: Float[Array, " actions"]) -> Bool[Array, ""]:
+    """Whether logits or values are none: a network that has diverged plays no action."""
+    return jnp.any(jnp.isnan(x) | (x == jnp.inf))
+
+
+def _known(action: Int[Array, ""], x: Float[Array, " actions"]) -> Int[Array, ""]:
+    """The action, -1 where the logits or values that it was taken from are none."""
+    return jnp.where(_unknown(x), -1, action.astype(jnp.int32))
 
 
 def _log(probs: Float[Array, " atoms"]) -> Float[Array, " atoms"]:

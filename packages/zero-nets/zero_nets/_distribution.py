@@ -12,6 +12,7 @@ class AbstractDistribution(eqx.Module):
 
     `log_prob` and `entropy` are in nats and summed over the dimensions of an action, which are
     independent. A continuous distribution has a density, a discrete one has probabilities.
+    Parameters of half precision and integers are cast to float32.
     """
 
     @abc.abstractmethod

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import as_features, check_each, check_sizes, subkeys
+from ._checks import as_features, check_each, check_function, check_number, check_sizes, subkeys
 from ._continuous import bounds, ClippedBeta, EDGE, Gaussian, TanhGaussian
 from ._discrete import Categorical, MultiDiscrete
 from ._layers import linear, maybe_noisy, NoisyLinear
@@ -93,6 +93,7 @@ class Dueling(eqx.Module):
         - `key`: for the initial weights.
         """
         check_each(shape=tuple(shape))
+        check_function(activation=activation)
         vkey, akey, hkey = jr.split(key, 3)
         self.hidden = None
         if widths:
@@ -207,8 +208,7 @@ class TanhGaussianHead(eqx.Module):
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
         self.minimum, self.maximum = _bounds(action_size, minimum, maximum, margin=2 * EDGE)
-        if min_scale < 0:
-            raise ValueError(f"`min_scale` is {min_scale}; it must be at least 0.")
+        check_number(0, min_scale=min_scale)
         self.min_scale = min_scale
 
     def __call__(
@@ -282,11 +282,8 @@ class GaussianHead(eqx.Module):
         - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
         check_sizes(action_size=action_size)
-        if init_scale <= 0 or min_scale < 0:
-            raise ValueError(
-                f"`init_scale` is {init_scale} and `min_scale` {min_scale}; the first must be "
-                "positive and the second at least 0."
-            )
+        check_number(0, above=True, init_scale=init_scale)
+        check_number(0, min_scale=min_scale)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
         self.init_scale = init_scale
         self.min_scale = min_scale

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import check_choice, check_sizes
+from ._checks import check_choice, check_number, check_sizes
 from ._precision import wide
 
 
@@ -49,6 +49,7 @@ class Conv(eqx.Module):
         """
         check_sizes(in_channels=in_channels, out_channels=out_channels, size=size, stride=stride)
         check_choice(("SAME", "VALID"), padding=padding)
+        check_number(scale=scale)
         deviation = scale * (2 / (size * size * in_channels)) ** 0.5
         shape = (size, size, in_channels, out_channels)
         self.weight = deviation * jr.normal(key, shape, jnp.float32)
@@ -81,6 +82,7 @@ class ChannelNorm(eqx.Module):
     offset: Float[Array, " channels"]
 
     def __init__(self, channels: int):
+        check_sizes(channels=channels)
         self.scale = jnp.ones((channels,), jnp.float32)
         self.offset = jnp.zeros((channels,), jnp.float32)
 
@@ -144,6 +146,7 @@ def orthogonal(layer: _Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> _L
         policies and 1 for values.
     - `key`: for the weights.
     """
+    check_number(scale=scale)
     initialiser = jax.nn.initializers.orthogonal(scale, -1 if isinstance(layer, Conv) else 0)
     weight = initialiser(key, layer.weight.shape, layer.weight.dtype)
     layer = eqx.tree_at(lambda layer: layer.weight, layer, weight)
@@ -179,8 +182,7 @@ class NoisyLinear(eqx.Module):
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, out_size=out_size)
-        if noise < 0:
-            raise ValueError(f"`noise` is {noise}; it must be at least 0.")
+        check_number(0, noise=noise)
         wkey, bkey = jr.split(key)
         bound = in_size**-0.5
         shape = (out_size, in_size)

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ._checks import check_function
+
 
 Tree = TypeVar("Tree")
 
@@ -28,6 +30,9 @@ class MixedPrecision(eqx.Module):
 
     net: Callable[..., Any]
     dtype: DTypeLike = eqx.field(static=True, converter=lambda dtype: computing(dtype))
+
+    def __check_init__(self):
+        check_function(net=self.net)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         net, args, kwargs = cast((self.net, args, kwargs), self.dtype)
@@ -54,9 +59,18 @@ def wide(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
+def real(x: Any) -> Any:
+    """An array in floating point of at least float32, of integers too: in half precision sums lose
+    their small terms, and integers would round what they are combined with."""
+    return x.astype(wide(x.dtype) if is_floating(x) else np.float32)
+
+
 def computing(dtype: DTypeLike) -> np.dtype:
     """The dtype of a computation, once it has been checked."""
-    dtype = jnp.dtype(dtype)
+    try:
+        dtype = jnp.dtype(dtype)
+    except TypeError as error:
+        raise ValueError(f"`dtype` is {dtype!r}; it must be a floating-point type.") from error
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(f"`dtype` is {dtype}; it must be a floating-point type.")
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:

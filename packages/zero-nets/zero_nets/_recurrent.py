@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 from numpy.typing import DTypeLike
 
-from ._checks import as_features, check_sizes, subkeys
+from ._checks import as_features, check_function, check_sizes, subkeys
 from ._precision import cast, computing, wide, widen
 
 
@@ -54,6 +54,7 @@ class RNN(eqx.Module):
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, hidden_size=hidden_size, layers=layers)
+        check_function(cell=cell)
         self.cells = tuple(
             cell(
                 hidden_size if i else in_size,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PyTree, Shaped
 
+from ._checks import check_number
 from ._precision import is_floating
 
 
@@ -60,9 +61,10 @@ class RunningStatistics(eqx.Module):
 
         **Raises:** `ValueError` if no leaf is followed.
         """
-        if not 0 < min_std <= max_std:
+        check_number(0, above=True, min_std=min_std, max_std=max_std)
+        if not min_std <= max_std:
             raise ValueError(
-                f"`min_std` is {min_std} and `max_std` {max_std}; 0 < min_std <= max_std must hold."
+                f"`min_std` is {min_std} and `max_std` {max_std}; the first must not be larger."
             )
         followed = eqx.filter(eqx.filter(example, filter_spec), is_floating)
         if not jax.tree.leaves(followed):
@@ -97,13 +99,18 @@ class RunningStatistics(eqx.Module):
 
         - `batch`: a pytree like the example, with the same batch axes before the axes of each leaf.
         - `weights`: the weight of each example, at least 0; by default 1. Examples of weight 0 are
-            ignored, even if they are NaN.
+            ignored, even if they are NaN. A negative weight that is traced makes all NaN.
 
-        **Raises:** `ValueError` if the structure or a shape does not match the example.
+        **Raises:** `ValueError` if the structure or a shape does not match the example, or a weight
+        is known to be negative or not finite.
         """
         leaves, axes = self._leaves(batch)
         if weights is not None and weights.shape != axes:
             raise ValueError(f"`weights` has shape {weights.shape}; the batch's axes are {axes}.")
+        if weights is not None:
+            check_number(0, weights=weights)
+            # What is known only when the program runs cannot be refused.
+            weights = jnp.where(weights >= 0, weights, jnp.nan)
         added = jnp.asarray(math.prod(axes), self.count.dtype)
         if weights is not None:
             added = jnp.sum(weights, dtype=self.count.dtype)

@@ -1,7 +1,6 @@
 """The symmetries of a board, applied to observations and to actions."""
 
 import functools as ft
-import operator
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -10,6 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Shaped
+
+from ._checks import check_index, check_sizes
 
 
 Row = TypeVar("Row", bound=PyTree)
@@ -48,12 +49,13 @@ class BoardSymmetries(eqx.Module):
     mirror_only: bool = False
 
     def __check_init__(self):
+        check_sizes(rows=self.rows, columns=self.columns, num_actions=self.num_actions)
         least = self.rows * self.columns if self.places is None else len(self.places)
-        if min(self.rows, self.columns) < 1 or self.num_actions < least:
+        if self.num_actions < least:
             raise ValueError(
                 f"`BoardSymmetries(rows={self.rows}, columns={self.columns}, "
-                f"num_actions={self.num_actions})`: the board needs at least one cell and "
-                f"`num_actions` at least {least}, one for every place."
+                f"num_actions={self.num_actions})`: `num_actions` must be at least "
+                f"{least}, one for every place."
             )
         self._sources()
 
@@ -116,11 +118,16 @@ class BoardSymmetries(eqx.Module):
     def action(
         self, action: Int[Array, ""], index: Int[Array, ""] | int | np.integer
     ) -> Int[Array, ""]:
-        """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`."""
+        """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`.
+
+        **Raises:** `ValueError` if there is no such action. A traced one becomes -1.
+        """
+        check_index("action", action, self.num_actions)
         # [symmetry, old action] -> new action.
         targets = np.argsort(self._sources(), axis=1).astype(np.int32)
         target = self._row(targets, index)
-        return target[action].astype(action.dtype)
+        exists = (action >= 0) & (action < self.num_actions)
+        return jnp.where(exists, target[action], -1).astype(action.dtype)
 
     def inverse(self, index: Int[Array, ""] | int | np.integer) -> Int[Array, ""]:
         """The index of the symmetry that undoes this one."""
@@ -139,12 +146,7 @@ class BoardSymmetries(eqx.Module):
     def _row(
         self, table: Int[np.ndarray, "size ..."], index: Int[Array, ""] | int | np.integer
     ) -> Int[Array, "..."]:
-        try:
-            number = operator.index(index)
-        except TypeError:
-            number = 0  # A traced index cannot be checked; JAX clips it.
-        if not 0 <= number < self.size:
-            raise ValueError(f"There is no symmetry of index {number}: use 0 to {self.size - 1}.")
+        check_index("index", index, self.size)
         return jnp.asarray(table)[index]
 
 

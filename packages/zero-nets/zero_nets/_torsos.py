@@ -11,7 +11,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from ._checks import as_features, check_board, check_choice, check_each, check_sizes, subkeys
+from ._checks import (
+    as_features,
+    check_board,
+    check_choice,
+    check_each,
+    check_function,
+    check_sizes,
+    subkeys,
+)
 from ._layers import Conv, linear, maybe_noisy, NoisyLinear, orthogonal, ResidualBlock
 
 
@@ -56,6 +64,7 @@ class MLP(eqx.Module):
         widths = tuple(widths)
         check_sizes(in_size=in_size)
         check_each(widths=widths)
+        check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         activated = widths if activate_final else widths[:-1]
         self.norms = tuple(_norm(width) for width in activated) if norm == "layer" else ()
@@ -134,6 +143,7 @@ class VectorResNet(eqx.Module):
         - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, width=width)
+        check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         check_sizes(0, blocks=blocks)
         stem_key, tower_key = jr.split(key)
@@ -226,6 +236,7 @@ class CNN(eqx.Module):
                 "must have one entry for every convolution."
             )
         check_each(channels=channels, sizes=sizes, strides=strides)
+        check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         ckey, mkey = jr.split(key)
         convs, norms = [], []

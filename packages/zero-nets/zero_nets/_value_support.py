@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._checks import check_shape
+from ._checks import check_number, check_shape, check_sizes
+from ._precision import real
 
 
 def signed_hyperbolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[Array, "*axes"]:
@@ -32,7 +33,7 @@ class ValueSupport(eqx.Module):
 
     The probability of a scalar is split between its two neighbouring atoms so that the mean is the
     scalar (MuZero, https://arxiv.org/abs/1911.08265, appendix F). A scalar outside the support is
-    clipped.
+    clipped. Everything is computed in float32 at least, and so are the results.
 
     **Attributes:**
 
@@ -63,16 +64,22 @@ class ValueSupport(eqx.Module):
             suffice for values that span orders of magnitude, but the decoded mean is accurate only
             for narrow distributions.
         """
+        check_sizes(2, num_atoms=num_atoms)
         self.num_atoms = num_atoms
         self.maximum = (num_atoms - 1) / 2 if maximum is None else maximum
+        check_number(maximum=self.maximum)
         self.minimum = -self.maximum if minimum is None else minimum
         self.transform = transform
-        if num_atoms < 2:
-            raise ValueError(f"`num_atoms` is {num_atoms}; a support needs at least 2.")
-        if not -np.inf < self.minimum < self.maximum < np.inf:
+        check_number(minimum=self.minimum)
+        if not self.minimum < self.maximum:
             raise ValueError(
-                f"`minimum` is {self.minimum} and `maximum` {self.maximum}; both must be finite, "
-                "the maximum above the minimum."
+                f"`minimum` is {self.minimum} and `maximum` {self.maximum}; the maximum must be "
+                "above the minimum."
+            )
+        if not np.all(np.diff(self.atoms.astype(np.float32)) > 0):
+            raise ValueError(
+                f"`num_atoms` is {num_atoms} from {self.minimum} to {self.maximum}; in float32 "
+                "some atoms would be equal, so there must be fewer, or they must be closer to 0."
             )
 
     @property
@@ -83,6 +90,7 @@ class ValueSupport(eqx.Module):
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
         """The two-hot probabilities of `value`."""
         check_shape("value", value, ())
+        value = real(value)
         atoms = jnp.asarray(self.atoms, value.dtype)
         if self.transform:
             value = signed_hyperbolic(value)
@@ -100,18 +108,16 @@ class ValueSupport(eqx.Module):
         For the logits of a network there is `decode_logits`.
         """
         check_shape("probs", probs, (self.num_atoms,))
-        return self._scalar(self._total(probs))
+        return self._scalar(self._total(real(probs)))
 
     def decode_logits(self, logits: Float[Array, " atoms"]) -> Float[Array, ""]:
         """The scalar that the logits of a network stand for."""
         check_shape("logits", logits, (self.num_atoms,))
         # Not `decode(softmax(logits))`: behind two layers of a network, over rows that are split
         # over devices, that crashes the TPU compiler (libtpu 0.0.42.1, signal 11).
-        # In float32 at least: half a precision cannot hold the sum of many weighted atoms.
-        wide = logits.astype(jnp.float32) if logits.dtype.itemsize < 4 else logits
-        weights = jnp.exp(wide - jax.lax.stop_gradient(jnp.max(wide)))
-        mean = self._total(weights) / jnp.sum(weights)
-        return self._scalar(mean.astype(logits.dtype))
+        logits = real(logits)
+        weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits)))
+        return self._scalar(self._total(weights) / jnp.sum(weights))
 
     def _total(self, weights: Float[Array, " atoms"]) -> Float[Array, ""]:
         # A dot product would be computed in bfloat16 or TF32 on accelerators; a sum is not.
@@ -129,4 +135,4 @@ class ValueSupport(eqx.Module):
         """
         check_shape("logits", logits, (self.num_atoms,))
         target = jax.lax.stop_gradient(self.encode(value))
-        return -jnp.sum(target * jax.nn.log_softmax(logits))
+        return -jnp.sum(target * jax.nn.log_softmax(real(logits)))

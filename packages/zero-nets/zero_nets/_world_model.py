@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ._checks import check_vector, subkeys
+from ._checks import check_function, check_number, check_vector, subkeys
+from ._precision import is_floating, real
 from ._recurrent import RNN
 
 
@@ -52,13 +53,16 @@ class WorldModel(eqx.Module):
     epsilon: float = eqx.field(static=True, default=1e-5)
 
     def __check_init__(self):
+        check_function(encoder=self.encoder, embedding=self.embedding, reward=self.reward)
+        if not isinstance(self.rnn, RNN):
+            raise ValueError(f"`rnn` is {self.rnn!r}; it must be a `zero_nets.RNN`.")
+        check_number(minimum=self.minimum, maximum=self.maximum)
+        check_number(0, above=True, epsilon=self.epsilon)
         if not self.minimum < self.maximum:
             raise ValueError(
                 f"`minimum` is {self.minimum} and `maximum` {self.maximum}; the first must be the "
                 "smaller."
             )
-        if self.epsilon <= 0:
-            raise ValueError(f"`epsilon` is {self.epsilon}; it must be positive.")
 
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
@@ -121,6 +125,8 @@ def normalise_min_max(
         Therefore a constant vector becomes `minimum` everywhere, with a finite gradient.
     """
     check_vector("x", x)
-    least = jnp.min(x)
-    unit = (x - least) / jnp.maximum(jnp.max(x) - least, epsilon)
-    return minimum + (maximum - minimum) * unit
+    # The range of numbers in float16 may be too large for float16.
+    wide = real(x)
+    least = jnp.min(wide)
+    unit = (wide - least) / jnp.maximum(jnp.max(wide) - least, epsilon)
+    return (minimum + (maximum - minimum) * unit).astype(x.dtype if is_floating(x) else wide.dtype)

@@ -95,6 +95,9 @@ class GaussianNoise(eqx.Module):
     def __check_init__(self):
         check_range("GaussianNoise", 0, scale=self.scale)
         low, high = self.minimum, self.maximum
+        for name, bound in (("minimum", low), ("maximum", high)):
+            if isinstance(bound, str) or not math.isinf(bound):
+                check_range("GaussianNoise", -math.inf, **{name: bound})
         bounded = math.isfinite(low) and math.isfinite(high) and low < high
         if not bounded and (low, high) != (-math.inf, math.inf):
             raise ValueError(

@@ -54,7 +54,8 @@ class SearchStats(eqx.Module):
 
     - `depth`: mean depth of the leaves; 0 for a row whose root has no legal action.
     - `started`: how many simulations have taken each action at the root.
-    - `invalid`: evaluations that were not finite and have been replaced.
+    - `invalid`: evaluations that were not finite, or had a discount beyond -1 or 1, and have been
+        replaced.
     """
 
     started: Float[Array, "batch actions"]
@@ -71,7 +72,7 @@ class Found(eqx.Module):
     final: Bool[Array, "*axes"]
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
-    invalid: Bool[Array, "*axes"]  # something was not finite and has been replaced
+    invalid: Bool[Array, "*axes"]  # something was no number of a game and has been replaced
 
 
 class Loop(eqx.Module):
@@ -276,7 +277,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
     state, reward, discount, last, logits, value = answer
     logits, value, invalid = masked_prediction(logits, value)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    known = jnp.abs(edge) <= LARGEST
+    known = jnp.abs(edge) <= np.array([[LARGEST], [1.0]], np.float32)
     reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)

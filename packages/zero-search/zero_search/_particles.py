@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
@@ -72,8 +73,9 @@ class Moved(eqx.Module):
 def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch particles"]) -> Moved:
     """Plays every particle's action. No particle depends on another.
 
-    A particle that is not alive stays as it is. Where something is not finite the step counts for
-    nothing and the particle stops: a wrecked simulation must look neither good nor bad.
+    A particle that is not alive stays as it is. Where something is not finite, or a discount is
+    beyond -1 or 1, the step counts for nothing and the particle stops: a wrecked simulation must
+    look neither good nor bad.
     """
     shape, old = particles.alive.shape, particles
     number = shape[0] * shape[1]  # -1 would not do for leaves without entries
@@ -85,7 +87,8 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
     check_step(before, after, reward, discount, last)
     seen = judge(model, after, predict_key)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    known = jnp.all(jnp.abs(edge) <= LARGEST, axis=0) & ~seen.invalid
+    limits = np.array([[LARGEST], [1.0]], np.float32)
+    known = jnp.all(jnp.abs(edge) <= limits, axis=0) & ~seen.invalid
     reward, discount = jnp.where(known, edge, 0.0)
     over = last | (discount == 0) | ~seen.playable
     after, reward, discount, known, over, value = fold(

@@ -165,7 +165,8 @@ def _run(
             value=value.astype(jnp.float32),
             going=~last & (discount != 0) & jnp.any(legal, axis=1),
             total=run.total + run.scale * reward.astype(jnp.float32),
-            scale=run.scale * discount.astype(jnp.float32),
+            # A discount that is none makes the value NaN, which the search replaces and counts.
+            scale=run.scale * jnp.where(jnp.abs(discount) <= 1, discount, jnp.nan),
         )
         return i + 1, where_rows(run.going, after, run)
 

@@ -44,7 +44,8 @@ def sample_action(
     """Draws an action with probability proportional to `weights ** (1 / temperature)`.
 
     Temperature 0 takes the largest weight, the lowest index among equals. An action of weight 0
-    is never drawn; a row without any weight returns 0.
+    is never drawn; a row without any weight returns 0, and one with a weight that is NaN or
+    negative -1, which is no action.
     """
     batch, num_actions = weights.shape
     heat = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), (batch,))[:, None]
@@ -54,7 +55,8 @@ def sample_action(
     # would be NaN.
     warm = logits / jnp.where(heat > 0, heat, 1.0) + noise
     scores = jnp.where((heat > 0) & (logits > -jnp.inf), warm, logits)
-    return jnp.argmax(scores, axis=1).astype(jnp.int32)
+    action = jnp.argmax(scores, axis=1).astype(jnp.int32)
+    return jnp.where(jnp.all(weights >= 0, axis=1), action, -1)
 
 
 def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows actions"]:

@@ -1,8 +1,16 @@
 """What may happen to a file."""
 
+import contextlib
+import os
 import pathlib
 import random
-from collections.abc import Callable
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 
 
 def flip(path: pathlib.Path, randomly: random.Random) -> None:
@@ -39,11 +47,40 @@ def confuse(path: pathlib.Path, randomly: random.Random) -> None:
     path.write_bytes(randomly.choice(others))
 
 
-def shadow(path: pathlib.Path, randomly: random.Random) -> None:
-    """A folder has its name."""
-    del randomly
-    path.unlink()
-    path.mkdir()
+def _socket(path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path.parent):
+        made.bind(path.name)  # a whole path may be too long for one
+
+
+def _huge(path: pathlib.Path) -> None:
+    path.touch()
+    os.truncate(path, 2**26 + 1)
+
+
+#: What may stand in the place of an ordinary file: a reader of the first two would wait or fill the
+#: memory for ever.
+SPECIAL: dict[str, Callable[[pathlib.Path], None]] = {
+    "pipe": os.mkfifo,
+    "endless": lambda path: path.symlink_to("/dev/zero"),
+    "full": lambda path: path.symlink_to("/dev/full"),
+    "folder": lambda path: path.mkdir(),
+    "nowhere": lambda path: path.symlink_to(path.with_name("nowhere")),
+    "loop": lambda path: path.symlink_to(path),
+    "socket": _socket,
+    "huge": _huge,
+}
+
+
+def special(kind: str) -> Callable[[pathlib.Path, random.Random], None]:
+    """One of `SPECIAL` has its name."""
+
+    def replace(path: pathlib.Path, randomly: random.Random) -> None:
+        del randomly
+        path.unlink()
+        SPECIAL[kind](path)
+
+    replace.__name__ = kind
+    return replace
 
 
 DAMAGES: tuple[Callable[[pathlib.Path, random.Random], None], ...] = (
@@ -52,5 +89,25 @@ DAMAGES: tuple[Callable[[pathlib.Path, random.Random], None], ...] = (
     empty,
     lose,
     confuse,
-    shadow,
+    *map(special, ("folder", "pipe", "endless")),
 )
+
+
+@contextlib.contextmanager
+def bounded(seconds: float = 20, memory: int = 2**29) -> Iterator[None]:
+    """Fails where what is inside takes longer, and gives it so many bytes of memory more."""
+
+    def fail(number: int, frame: Any) -> None:
+        pytest.fail("it takes too long")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    now = resource.getpagesize() * int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (now + memory, limits[1]))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -138,7 +138,7 @@ def test_average_is_a_moving_average():
 
 @pytest.mark.parametrize("decay", [-0.1, 1.5, np.nan])
 def test_a_decay_that_is_no_share_is_refused(decay):
-    with pytest.raises(ValueError, match="average_decay=.* must be from 0 to 1"):
+    with pytest.raises(ValueError, match="average_decay=.* must be a number, 0 to 1"):
         nim_agent(ENV, average_decay=decay)
 
 

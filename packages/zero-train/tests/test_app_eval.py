@@ -14,7 +14,15 @@ import pytest
 from zero_envs.testing import Corridor, Nim
 from zero_search import Hindsight, TreeSearch
 from zero_train import EnvironmentModel, PolicyActor
-from zero_train.app import AbstractConfig, App, run, save_player, Trained, UsageError
+from zero_train.app import (
+    AbstractConfig,
+    App,
+    run,
+    save_player,
+    sentence,
+    Trained,
+    UsageError,
+)
 
 from .nim_agent import nim_agent, nim_loop
 
@@ -107,11 +115,36 @@ def test_the_score_of_a_player(said):
     score = lambda one, other: row(one, "--opponent", other)["score"]
     assert score("nim", "other") == 1 - score("other", "nim") != 0.5 == score("nim", "nim")
     found = row("nim", "--opponent", "perfect")
-    assert found["score"] == (found["wins"] + found["draws"] / 2) / 20 <= 0.5
-    known = {"env": "nim", "step": 3, "simulations": 0, "opponent": "perfect", "games": 20}
-    assert list(found.items())[:5] == [*known.items()]
+    # Two random moves take 2 to 6 objects, so 10 games differ at the most.
+    assert found["played"] == 20 > found["games"] == found["distinct"] <= 10
+    assert found["score"] == (found["wins"] + found["draws"] / 2) / found["games"] <= 0.5
+    known = {"env": "nim", "step": 3, "simulations": 0, "opponent": "perfect"}
+    assert list(found.items())[:4] == [*known.items()]
     line = f"nim (nim, step 3, the network alone): {100 * found['score']:.1f} % against perfect (95"
     assert said("nim", "--opponent", "perfect", *ALONE).startswith(line)
+
+
+def test_games_that_do_not_differ_are_said(said):
+    words = "nim", "--opponent", "perfect", *ALONE, "--opening-plies", "0"
+    first, second = said(*words).splitlines()
+    assert first.endswith(" lost; 2 of the 20 games differ, and equal ones count once)")
+    assert second == "More games differ with more random moves than --opening-plies 0."
+    assert json.loads(said(*words, "--json"))["games"] == 2
+    # Of random games many may be the same, and all count.
+    line = said("nim", "--opponent", "random", *ALONE)
+    assert "count once" not in line and line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "games, distinct, end",
+    [(20, 20, ""), (20, 10, ""), (20, 9, "; 9 of the 20 games differ"),
+     (18, 18, "; 18 of the 20 games differ, and equal ones count once")],
+)  # fmt: skip
+def test_how_many_games_differ_is_said_where_it_matters(games, distinct, end):
+    row: dict[str, Any] = dict(score=1, score_low=0, score_high=1, draws=0, losses=0, unfinished=0)
+    row |= dict(wins=games, games=games)
+    assert sentence(row, "it").endswith(", 0 lost)")
+    assert sentence(row | dict(played=20, distinct=distinct), "it").endswith(f", 0 lost{end})")
 
 
 def test_the_return_of_one_player(said):
@@ -132,6 +165,7 @@ def test_both_players_have_as_many_simulations(asked):
     out, _, player, other, options = asked("guesses", "--opponent", "nim", opening_plies=6)
     assert (player.planner.num_trees, other.planner.num_simulations) == (2, 8)
     assert "(nim, step 3):" in out and options["opening_plies"] == 6
+    assert asked(*words, "--opening-plies", "0")[4]["opening_plies"] == 0
     assert asked("nim", "--opponent", "guesses")[3].planner.num_trees == 2
 
 
@@ -164,6 +198,7 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
             "plays a game with observations of [8], [3], and not a game with observations of [16],",
         ),
         (["corridor", "--opponent", "perfect"], "has one player; leave --opponent out."),
+        (["corridor", "--opening-plies", "4"], "has one player; leave --opening-plies out."),
         (
             ["guesses", "--simulations", "4"],
             "guesses has none to set; leave --simulations out.",

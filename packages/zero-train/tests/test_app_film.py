@@ -131,5 +131,5 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="there is no folder"):
         check_path(tmp_path / "none" / "film.gif")
     (tmp_path / "folder.gif").mkdir()
-    with pytest.raises(UsageError, match="folder.gif cannot be written; give another file"):
+    with pytest.raises(UsageError, match="folder.gif cannot be written .Is a directory.; give"):
         check_path(tmp_path / "folder.gif")

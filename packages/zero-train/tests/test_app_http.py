@@ -1,6 +1,7 @@
 """Who can reach a server, how often and how much at a time, and what it does with anything else."""
 
 import collections
+import concurrent.futures
 import contextlib
 import functools as ft
 import http.client
@@ -145,27 +146,57 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
     began, goes_on = threading.Event(), threading.Event()
 
     def answer(question):
-        if question.think:
+        if question.searches:
             began.set()
-            assert goes_on.wait(10)
+            assert goes_on.wait(30)
         return {"thought": None}
 
     monkeypatch.setattr(service, "answer", answer)
-    client = TestClient(application([service], "127.0.0.1", 8000, max_searches=1), URL)
-    statuses = []
-    first = threading.Thread(target=lambda: statuses.append(asked(client, think=True).status_code))
-    first.start()
-    assert began.wait(10)
-    busy = asked(client, think=True)
-    assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
-    assert asked(client).status_code == 200  # no search
-    monkeypatch.setattr("zero_train.app._serve._http.MAX_REQUESTS", 1)
-    busy = client.get("/")
-    assert busy.status_code == 503 and busy.headers["retry-after"] == "1"
-    assert "1 requests are being" in busy.json()["error"]
-    goes_on.set()
-    first.join()
-    assert statuses == [200] and asked(client, think=True).status_code == 200
+    monkeypatch.setattr("zero_train.app._serve._http.PATIENCE", 0.1)
+    with _served(service, max_searches=1) as (where, _):
+        search = lambda: _posted(where, simulations=16, think=True)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            first = pool.submit(search)
+            assert began.wait(30)
+            status, headers, _ = search()
+            assert status == 503 and headers["retry-after"] == "1"
+            assert _posted(where)[0] == 200  # no search
+            monkeypatch.setattr("zero_train.app._serve._http.MAX_REQUESTS", 1)
+            status, headers, said = _posted(where)
+            assert status == 503 and headers["retry-after"] == "1"
+            assert "1 requests are being" in said["error"]
+            goes_on.set()
+            assert first.result()[0] == 200
+        assert search()[0] == 200
+
+
+def test_searches_wait_for_one_that_is_compiled(service, monkeypatch):
+    """Those of more tabs, as many as may; and thoughts without a search wait for nothing."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def search(game, question):
+        began.set()
+        assert goes_on.wait(30)
+        return game.plan, None
+
+    monkeypatch.setattr(service, "_search", search)
+    monkeypatch.setattr(service, "_compiled", set())
+    monkeypatch.setattr("zero_train.app._serve._http.MAX_WAITING", 3)
+    with _served(service, max_searches=1) as (where, _):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            tabs = [pool.submit(_posted, where, simulations=16, think=True) for _ in range(4)]
+            assert began.wait(30)
+            more = [pool.submit(_posted, where, simulations=16, think=True) for _ in range(2)]
+            refused, _ = concurrent.futures.wait(
+                tabs + more, 30, concurrent.futures.FIRST_COMPLETED
+            )
+            assert [each.result()[0] for each in refused] == [503] * len(refused) != []
+            _, _, answer = _posted(where, think=True)
+            assert answer["thought"]["move"] == "a1"
+            goes_on.set()
+            statuses = [tab.result()[0] for tab in tabs + more]
+        # One searches and three wait.
+        assert sorted(statuses) == [200] * 4 + [503] * 2
 
 
 def test_a_failure_of_the_server_is_one_line_and_its_log_says_why(service, monkeypatch, caplog):
@@ -208,11 +239,11 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkey
 
 
 @contextlib.contextmanager
-def _served(*services):
+def _served(*services, **options):
     """Where a real server answers, and what connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as stack:
         where = listening.getsockname()
-        serving = server(application(services, *where))
+        serving = server(application(services, *where, **options))
         thread = threading.Thread(target=serving.run, args=([listening],))
         thread.start()
         try:
@@ -227,6 +258,15 @@ def _status_of(where):
     with contextlib.closing(asking):
         asking.request("GET", "/api/games")
         return asking.getresponse().status
+
+
+def _posted(where, **question):
+    """The status, the headers and the answer to a question."""
+    asking = http.client.HTTPConnection(*where, timeout=60)
+    with contextlib.closing(asking):
+        asking.request("POST", "/api/0/position", json.dumps(question), JSON)
+        answer = asking.getresponse()
+        return answer.status, answer.headers, json.loads(answer.read())
 
 
 def test_the_longest_idle_connection_makes_room_for_a_new_one(monkeypatch):
@@ -267,6 +307,22 @@ def test_an_address_that_cannot_be_had_is_named(host, port):
         number = taken.getsockname()[1] if port is None else port
         with pytest.raises(UsageError, match=f"cannot listen at --host {host} --port {number}"):
             Serve(host=host, port=number)._listening()
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Client-IP"])
+def test_nobody_escapes_the_limit_by_saying_who_they_are(service, monkeypatch, header):
+    few = ft.partial(Rate, burst=3, clock=lambda: 0.0)
+    monkeypatch.setattr("zero_train.app._serve._http.Rate", few)
+    with _served(service) as (where, _):
+        asking = http.client.HTTPConnection(*where, timeout=30)
+        statuses, said = [], b""
+        with contextlib.closing(asking):
+            for number in range(5):
+                asking.request("GET", "/api/games", headers={header: f"10.0.0.{number}"})
+                answer = asking.getresponse()
+                said = answer.read()
+                statuses.append(answer.status)
+    assert statuses == [200, 200, 200, 429, 429] and b"from 127.0.0.1;" in said
 
 
 @pytest.mark.slow

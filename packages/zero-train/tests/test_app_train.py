@@ -254,7 +254,8 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
     assert [row["step"] for row in read_lines(tmp_path / "run" / "starts.jsonl")] == [0, 5]
-    assert (tmp_path / "run" / "finished").read_text() == "8 steps\n"
+    identity = read_lines(tmp_path / "run" / "starts.jsonl")[0]["run"]
+    assert (tmp_path / "run" / "finished").read_text() == f"8 steps of run {identity}\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
 
 
@@ -452,6 +453,7 @@ def test_a_log_that_is_not_what_was_written_is_named(
     mine = tmp_path / "run"
     shutil.copytree(undisturbed, mine)
     shutil.rmtree(mine / "checkpoints" / "00000008")
+    (mine / "finished").unlink()
     logs = [mine / f"{name}.jsonl" for name in ("metrics", "timings", "evaluations", "starts")]
     for log in logs:
         damage(log)

@@ -29,16 +29,20 @@ LOOP = nim_loop(1, agent=nim_agent(Nim(heap=7, most=3)))
 APP = App("nim", "Nim.", {"tiny": Config()}, lambda config: LOOP)
 
 
-@pytest.fixture
-def run(tmp_path) -> pathlib.Path:
-    """Its player of a step has this number everywhere."""
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text(json.dumps(dataclasses.asdict(Config())))
-    saved = Checkpoints(tmp_path / "run" / "parameters", keep=None)
-    for step in (0, 3, 6, 8):
+def saved_run(folder: pathlib.Path, steps: Iterable[int]) -> pathlib.Path:
+    """A run in `folder`. Its player of a step has this number everywhere."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(dataclasses.asdict(Config())))
+    saved = Checkpoints(folder / "parameters", keep=None)
+    for step in steps:
         full = lambda x, step=step: jnp.full(x.shape, step, x.dtype)
         saved.save(step, jax.tree.map(full, player_shapes(LOOP)))
-    return tmp_path / "run"
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path) -> pathlib.Path:
+    return saved_run(tmp_path / "run", (0, 3, 6, 8))
 
 
 def evaluated(run: pathlib.Path, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> None:

@@ -17,7 +17,9 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import zero_train._checkpoint as implementation
-from zero_train import CheckpointError, Checkpoints
+from zero_train import BestSoFar, CheckpointError, Checkpoints
+from zero_train._lines import as_step
+from zero_train._manifest import _digest
 
 from .damages import cut, DAMAGES, flip
 
@@ -80,6 +82,90 @@ def test_round_trip_is_bitwise(saved):
     # A restored key draws what the saved one would have drawn.
     before, after = jax.random.key(1), restored["nested"][1][0]
     assert jax.random.bits(before) == jax.random.bits(after)
+
+
+_KINDS = """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+float8_e4m3fn float8_e5m2 complex64 complex128""".split()
+
+
+@pytest.mark.parametrize("saved_wide", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_dtype_keeps_its_bits_whatever_jax_computes_with(tmp_path, saved_wide, wide):
+    """Arrays of NumPy, empty ones too, and those of JAX as wide as it had them."""
+    randomly = np.random.default_rng(0)
+    state = {}
+    try:
+        jax.config.update("jax_enable_x64", saved_wide)
+        for kind in map(jnp.dtype, _KINDS):
+            raw = randomly.integers(0, 2, (3, kind.itemsize), dtype=np.uint8)
+            if kind != bool:
+                raw = randomly.integers(0, 256, raw.shape, dtype=np.uint8)
+            host = raw.view(kind)[:, 0]
+            state[str(kind)] = host, host[:0], host[0, ...], host[::2]
+            if saved_wide or jax.dtypes.canonicalize_dtype(kind) == kind:
+                state[f"jax {kind}"] = jnp.asarray(host)
+        Checkpoints(tmp_path).save(1, state)
+        jax.config.update("jax_enable_x64", wide)
+        like = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), state)
+        restored = Checkpoints(tmp_path).restore(like)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    _assert_same(restored, state)
+    assert all(
+        isinstance(x, jax.Array) or x.dtype.itemsize > 4 and not wide
+        for x in jax.tree.leaves(restored)
+    )
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.ma.masked_array(np.arange(3), [False, True, False]),
+        *(np.zeros(2, kind) for kind in (">i4", ">f8", "O", "U3", "M8[s]", "longdouble", "i4,f4")),
+    ],
+    ids=lambda array: f"{type(array).__name__}-{array.dtype}",
+)
+def test_what_would_not_come_back_is_not_saved(tmp_path, array):
+    with pytest.raises(CheckpointError) as info:
+        Checkpoints(tmp_path).save(1, {"x": array})
+    assert "\n" not in str(info.value) and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("state", [{}, None, {"x": jnp.zeros((0, 2))}, [np.zeros(0)]])
+def test_a_state_without_numbers_is_one(tmp_path, state):
+    Checkpoints(tmp_path).save(1, state)
+    _assert_same(Checkpoints(tmp_path).restore(state), state)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8, jnp.int32, np.asarray])
+def test_a_step_may_be_any_whole_number(tmp_path, kind):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(kind(7), {}, about={"a": 1})
+    assert checkpoints.steps() == [7] and checkpoints.about(kind(7)) == {"a": 1}
+    assert checkpoints.restore({}, step=kind(7)) == {}
+    with pytest.raises(CheckpointError, match="Checkpoint 8 was not found"):
+        checkpoints.restore({}, step=kind(8))
+
+
+@pytest.mark.parametrize("step", [-1, np.int32(-1), BestSoFar.start(jnp.zeros(())).step])
+def test_a_step_that_would_not_be_found_again_is_refused(saved, step):
+    checkpoints = Checkpoints(saved)
+    for use in (
+        lambda: checkpoints.save(step, {}),
+        lambda: checkpoints.restore(_state(), step=step),
+        lambda: checkpoints.about(step),
+    ):
+        with pytest.raises(CheckpointError, match="^step=-1 was given; give a whole number from 0"):
+            use()
+    assert checkpoints.steps() == [7]
+
+
+@pytest.mark.parametrize("step", [7.0, jnp.ones(()), "7", None, np.arange(200)])
+def test_a_step_that_is_no_whole_number_is_refused(step):
+    """The signatures refuse it before, where they are checked."""
+    with pytest.raises(CheckpointError, match="^step=.* was given; give a whole number") as info:
+        as_step(step, CheckpointError)
+    assert "\n" not in str(info.value)
 
 
 def test_a_template_of_arrays_gives_its_layout(saved):
@@ -303,6 +389,41 @@ def test_a_manifest_that_lacks_an_entry_is_damaged(copy, read_once):
     # Another spelling of the same manifest is the same manifest.
     path.write_text(json.dumps(manifest))
     _assert_same(copy.restore(_state()), _state())
+
+
+def test_a_manifest_of_another_version_is_not_passed_over(copy):
+    """Its digest is right: it is no damage, and the earlier one would lose what came after it."""
+    copy.save(5, _state())
+    path = copy.directory / "00000007" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    digest = manifest.pop("digest")
+    assert digest == _digest(manifest)
+    others = [{**manifest, "format": 2}, {**manifest, "files": []}, {**manifest, "leaves": [1]}]
+    for other in (*_without_entries(manifest), *others):
+        path.write_text(json.dumps({**other, "digest": _digest(other)}))
+        if "about" not in other or _is_same_version(other):
+            continue  # as an older one has it, or as one of this version may be
+        for use in (
+            lambda: copy.restore(_state()),
+            lambda: copy.restore_latest(_state(), tell=print),
+            lambda: copy.about(7),
+        ):
+            with pytest.raises(CheckpointError, match="00000007 was written by another ver") as e:
+                use()
+            assert "\n" not in str(e.value)
+    assert copy.steps() == [5, 7]
+
+
+def _is_same_version(manifest: dict) -> bool:
+    """It lacks files or whole leaves."""
+    return (
+        len(manifest) == 4
+        and all(
+            isinstance(leaf, dict) and {"path", "shape", "dtype"} <= leaf.keys()
+            for leaf in manifest["leaves"]
+        )
+        and isinstance(manifest["files"], dict)
+    )
 
 
 def test_what_is_said_about_a_checkpoint_is_kept_with_it(copy):

@@ -39,9 +39,8 @@ PERFECT = PolicyActor(perfect_nim)
 
 
 def test_the_perfect_nim_player_wins_exactly_as_often_as_it_should():
-    result = match(
-        Nim(7, 3), PERFECT, RandomActor(), num_games=2 * HALF, max_steps=10, key=jr.key(1)
-    )
+    args: dict[str, Any] = dict(num_games=2 * HALF, max_steps=10, opening_plies=0)
+    result = match(Nim(7, 3), PERFECT, RandomActor(), key=jr.key(1), **args)
     outcomes = np.asarray(result.outcomes)
     # 7 is a win for the mover, which the perfect player is in the first half.
     assert perfect_wins(7, True) == 1 and (outcomes[:HALF] == 1).all()
@@ -51,9 +50,7 @@ def test_the_perfect_nim_player_wins_exactly_as_often_as_it_should():
     assert summary.draws == summary.unfinished == 0
     assert summary.score_low < summary.score == summary.wins / summary.games < summary.score_high
     # From the other side everything is mirrored: seats are not mixed up.
-    result = match(
-        Nim(8, 3), RandomActor(), PERFECT, num_games=2 * HALF, max_steps=10, key=jr.key(2)
-    )
+    result = match(Nim(8, 3), RandomActor(), PERFECT, key=jr.key(2), **args)
     outcomes = np.asarray(result.outcomes)
     assert perfect_wins(8, False) == 1 and (outcomes[:HALF] == -1).all()
     assert close_to(int((outcomes[HALF:] == -1).sum()), HALF, perfect_wins(8, True))
@@ -73,7 +70,8 @@ def test_equal_deterministic_players_share_every_pair_of_games():
 
 def test_a_player_who_moves_twice_is_followed_by_the_sign_of_the_discount():
     num = 48
-    result = match(Relay(), Counter(0), Counter(1), num_games=num, max_steps=20, key=jr.key(7))
+    args: dict[str, Any] = dict(max_steps=20, opening_plies=0, key=jr.key(7))
+    result = match(Relay(), Counter(0), Counter(1), num_games=num, **args)
     heaps = np.asarray(
         _openings(Relay(), jnp.arange(num // 2), 0, key=jr.split(jr.key(7), 3)[0]).heap
     )
@@ -88,7 +86,8 @@ def test_a_player_who_moves_twice_is_followed_by_the_sign_of_the_discount():
 
 
 def test_games_that_are_broken_off_are_draws_and_reported():
-    result = match(Nim(7, 3), PERFECT, PERFECT, num_games=2, max_steps=2, key=jr.key(0))
+    args: dict[str, Any] = dict(max_steps=2, opening_plies=0, key=jr.key(0))
+    result = match(Nim(7, 3), PERFECT, PERFECT, num_games=2, **args)
     np.testing.assert_array_equal(result.lengths, [2, 2])
     summary = result.summary()
     assert (summary.draws, summary.unfinished, summary.score) == (2, 2, 0.5)
@@ -169,7 +168,8 @@ def test_a_search_that_keeps_its_tree_plays_nim_and_new_parameters_do_not_retrac
     def play(network: Table):
         model = EnvironmentModel(env, FeatureEvaluator(network))
         actor = PlanningActor(planner, model)
-        return match(env, actor, PERFECT, num_games=4, max_steps=12, key=jr.key(6))
+        args: dict[str, Any] = dict(max_steps=12, opening_plies=0, key=jr.key(6))
+        return match(env, actor, PERFECT, num_games=4, **args)
 
     result = play(table(perfect=True))
     np.testing.assert_array_equal(result.outcomes, [1, 1, -1, -1])

@@ -1,6 +1,9 @@
 """The loop: rows that follow the rules, the same on any number of devices."""
 
+import contextlib
+import dataclasses
 import re
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,8 +12,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs.testing import Nim
-from zero_memory import EpisodeBuffer, Latest
+from zero_envs import Game2048
+from zero_envs.testing import Corridor, Nim
+from zero_memory import Batch, EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_train import (
     AbstractAgent,
     check_finite,
@@ -138,6 +142,12 @@ def test_a_nan_observation_is_named_and_not_learned_from(ran):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.parametrize("env", [Corridor(), Game2048()])
+def test_the_agent_of_another_game_is_refused(env):
+    with pytest.raises(ValueError, match=r"Loop\(env=\w+, agent=...\)`: the agent plans over Nim"):
+        init(dataclasses.replace(nim_loop(1, agent=AGENT), env=env), key=jr.key(0))
+
+
 def test_an_agent_that_wants_to_is_shown_every_block():
     one, eight = (check_census(census_loop(devices)) for devices in (1, 8))
     np.testing.assert_array_equal(one, eight)
@@ -159,10 +169,42 @@ class Tally(AbstractAgent):
 
 def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
     monkeypatch.setattr("zero_train._step._MAX_FILLS", 5)
-    small = EpisodeBuffer(capacity=4, num_envs=16, batch_size=160, num_players=2, num_shards=8)
+    small = EpisodeBuffer(capacity=4, num_envs=16, batch_size=64, num_players=2, num_shards=8)
     loop = nim_loop(1, agent=Tally(), buffer=small)
-    with pytest.raises(ValueError, match="is not ready after .* rows"):
+    said = r"EpisodeBuffer \(num_envs=16, capacity=4, .*cannot be sampled after .* rows"
+    with pytest.raises(ValueError, match=said):
         fill(loop, init(loop, key=jr.key(1)))
+
+
+WHERE: dict[str, Any] = {
+    "last": lambda x: x.items["last"],
+    "reward": lambda x: x.weights,
+    "discount": lambda x: x.outcome,
+}
+
+
+@pytest.mark.parametrize(
+    "buffer, taken",
+    [
+        (TrajectoryBuffer(capacity=4, num_envs=8, batch_size=8, length=3), False),
+        (PrioritisedTrajectoryBuffer(capacity=4, num_envs=8, batch_size=8, length=3), False),
+        (Latest(capacity=4, num_envs=8, batch_size=8, length=4), False),
+        (EpisodeBuffer(capacity=4, num_envs=8, batch_size=8, **WHERE), True),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_more_rows_at_a_time_than_a_buffer_takes_are_refused_at_once(buffer, taken):
+    """Exactly where its `add` would refuse them, when the step is compiled."""
+    last, number = jnp.zeros((), bool), jnp.zeros(())
+    example = Batch({"last": last}, number, jnp.int32(0), number)
+    for unroll in (4, 5):
+        rows = jax.tree.map(lambda x, n=unroll: jnp.zeros((8, n), x.dtype), example)
+        fits = taken or unroll == 4
+        with contextlib.nullcontext() if fits else pytest.raises(ValueError, match="capacity=4"):
+            jax.eval_shape(buffer.add, buffer.init(example), rows)
+        refused = pytest.raises(ValueError, match=rf"unroll_length={unroll} .* of capacity=4")
+        with contextlib.nullcontext() if fits else refused:
+            nim_loop(1, agent=Tally(), buffer=buffer, unroll_length=unroll)
 
 
 def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs():

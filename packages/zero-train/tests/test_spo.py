@@ -381,9 +381,9 @@ def test_what_is_no_window_is_refused(cases, shape):
 @pytest.mark.parametrize(
     "change, said",
     [
-        (dict(gamma=1.5), r"SPO\(gamma=1\.5\).* from 0 to 1"),
-        (dict(lambda_=-0.1), r"SPO\(lambda_=-0\.1\).* from 0 to 1"),
-        (dict(target_rate=2.0), r"SPO\(target_rate=2\.0\).* from 0 to 1"),
+        (dict(gamma=1.5), r"SPO\(gamma=1\.5\).* a number, 0 to 1"),
+        (dict(lambda_=-0.1), r"SPO\(lambda_=-0\.1\).* a number, 0 to 1"),
+        (dict(target_rate=2.0), r"SPO\(target_rate=2\.0\).* a number, 0 to 1"),
     ],
 )
 def test_bad_numbers_are_refused(change, said):

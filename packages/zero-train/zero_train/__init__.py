@@ -122,6 +122,7 @@ from ._policies import (
     DistributionActor as DistributionActor,
     Statistics as Statistics,
 )
+from ._provenance import read_of_run as read_of_run
 from ._results import Result as Result, ResultKey as ResultKey, Results as Results
 from ._run import (
     check_finite as check_finite,

@@ -14,8 +14,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 
 from ._agent import AbstractActor, AbstractBlockAgent, Experience, Metrics
+from ._arrays import check_kind, check_range
 from ._learning import (
     adopted,
+    check_optimisers,
     check_windows,
     gradient_step,
     if_finite,
@@ -90,11 +92,15 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     statistics: eqx.AbstractVar[Statistics | None]
 
     def __check_init__(self):
+        owner = type(self).__name__
+        check_kind(owner, callable, "a function", policy=self.policy, critic=self.critic)
+        if self.statistics is not None:
+            check_kind(owner, Statistics, "running statistics", statistics=self.statistics)
+        check_kind(owner, AbstractTrustRegion, "a trust region", region=self.region)
+        for name in ("policy_optimiser", "critic_optimiser", "dual_optimiser"):
+            check_optimisers(owner, **{name: getattr(self, name)})
         for name in ("gamma", "lambda_", "target_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"{type(self).__name__}({name}={getattr(self, name)}) must be from 0 to 1"
-                )
+            check_range(owner, 0, 1, **{name: getattr(self, name)})
 
     @abc.abstractmethod
     def play(self, online: ActorCritic, *, explore: bool) -> AbstractActor:

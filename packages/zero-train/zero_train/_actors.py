@@ -13,6 +13,7 @@ from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
 from ._agent import AbstractActor
+from ._arrays import check_kind, check_range
 from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
 
@@ -60,6 +61,12 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     model: AbstractModel
     record: Callable[[Plan], PyTree[Array]] = policy_and_value
 
+    def __check_init__(self):
+        owner = "PlanningActor"
+        check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
+        check_kind(owner, AbstractModel, "a model of zero_search", model=self.model)
+        check_kind(owner, callable, "a function of plans", record=self.record)
+
     def init(self, state: PyTree[Array]) -> Carry:
         return self.planner.init(self.model, state)
 
@@ -94,11 +101,8 @@ class PolicyActor(AbstractActor[None]):
     temperature: float = 0.0
 
     def __check_init__(self):
-        if not self.temperature >= 0:
-            raise ValueError(
-                f"PolicyActor(temperature={self.temperature}) must be 0 (most likely action) or "
-                "positive (1 samples the policy)"
-            )
+        check_kind("PolicyActor", callable, "a function of observations", evaluate=self.evaluate)
+        check_range("PolicyActor", 0, temperature=self.temperature)
 
     def init(self, state: PyTree[Array]) -> None:
         del state

@@ -7,11 +7,13 @@ infinity is NaN, in the value or in the gradient.
 
 import functools as ft
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, get_args, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -20,12 +22,14 @@ _T = TypeVar("_T")
 
 
 def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Makes a function raise where its arguments do not have the axes of its annotations.
+    """Makes a function raise where its arguments do not have the axes of its annotations, and
+    compute in float32 at least.
 
     jaxtyping checks them too, but few users turn that on, and a loss of a batch that should have
     been vmapped is an ordinary number.
     """
     parameters = inspect.signature(function).parameters
+    reals = {name for name, parameter in parameters.items() if _is_real(parameter.annotation)}
     annotated = {name: _axes(parameter.annotation) for name, parameter in parameters.items()}
 
     @ft.wraps(function)
@@ -47,9 +51,33 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 + ": one example, axes of one name equally long and not empty; `jax.vmap` it over "
                 "a batch."
             )
-        return function(*args, **kwargs)
+        named = {name: wide(x) for name, x in arguments.items() if name in reals}
+        given = [named.get(name, x) for name, x in zip(parameters, args, strict=False)]
+        rest = {name: named.get(name, x) for name, x in kwargs.items()}
+        return function(*given, *args[len(given) :], **rest)  # pyright: ignore[reportCallIssue]
 
     return checked
+
+
+def wide(x: Any) -> Any:
+    """Arrays of half precision and of integers in float32. In half precision the sum of many terms
+    loses the small ones, and its differences of large numbers are noise."""
+    dtype = getattr(x, "dtype", None)
+    if dtype is None or (jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 4):
+        return x
+    return x.astype(jnp.float32)
+
+
+def at_action(x: Array, action: Array) -> Array:
+    """The entry of the action, or NaN where there is no such action: JAX takes the nearest one."""
+    exists = (action >= 0) & (action < x.shape[0])
+    return jnp.where(exists, x[jnp.where(exists, action, 0)], jnp.nan)
+
+
+def _is_real(annotation: Any) -> bool:
+    """Whether an argument is an array of floating-point numbers, or a union with one."""
+    kinds = [getattr(x, "dtypes", ()) for x in (annotation, *get_args(annotation))]
+    return any(isinstance(x, tuple | list) and "float32" in x for x in kinds)
 
 
 def _axes(annotation: Any) -> list[str]:
@@ -77,11 +105,45 @@ def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
     )
 
 
-def check_positive(owner: str, **fields: Any) -> None:
-    """Raises where a hyperparameter is a number, not a traced array, and not above 0."""
+def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
+    """Raises where a hyperparameter of `owner` is neither an array nor
+    a finite number in `[least, most]`."""
     for name, value in fields.items():
-        if isinstance(value, int | float) and not value > 0:
-            raise ValueError(f"`{owner}({name}={value})`: must be above 0.")
+        if isinstance(value, Array):
+            continue
+        inside = (
+            isinstance(value, int | float | np.integer | np.floating) and least <= value <= most
+        )
+        if not (inside and math.isfinite(value)):
+            allowed = f"finite, {least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+            raise ValueError(f"`{owner}({name}={value!r})`: must be a number, {allowed}.")
+
+
+def check_positive(owner: str, **fields: Any) -> None:
+    """Raises where a hyperparameter of `owner` is neither an array nor a number above 0."""
+    for name, value in fields.items():
+        if not isinstance(value, Array) and not (
+            isinstance(value, int | float | np.integer | np.floating) and value > 0
+        ):
+            raise ValueError(f"`{owner}({name}={value!r})`: must be above 0.")
+
+
+def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
+    """Raises where an argument of `owner` is not an integer of at least `least`."""
+    for name, value in fields.items():
+        if not (isinstance(value, int | np.integer) and value >= least):
+            raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, at least {least}.")
+
+
+def check_kind(owner: str, kind: Any, called: str, /, **parts: Any) -> None:
+    """Raises where a part of `owner` is none of `kind`, which is `callable` or a class."""
+    for name, part in parts.items():
+        if not (callable(part) if kind is callable else isinstance(part, kind)):
+            raise ValueError(f"`{owner}({name}={_line(part)})`: must be {called}.")
+
+
+def _line(part: Any) -> str:
+    return repr(part) if len(repr(part)) < 60 and "\n" not in repr(part) else type(part).__name__
 
 
 def finite(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -13,7 +13,7 @@ from zero_envs import AbstractEnvironment
 
 from ._agent import AbstractActor
 from ._faults import check_faults
-from ._match import match, MatchResult
+from ._match import match, MatchResult, OPENING_PLIES
 
 
 Params = TypeVar("Params", bound=PyTree)
@@ -42,7 +42,7 @@ class BestSoFar(eqx.Module, Generic[Params]):
     - `params`: any pytree: parameters, the state of an agent, or an actor. The original may be
         donated.
     - `score`: their score, `-inf` before the first evaluation.
-    - `step`: the step of that evaluation, -1 before the first.
+    - `step`: the step of that evaluation, -1 before the first, which is no step of a checkpoint.
     """
 
     params: Params
@@ -94,10 +94,10 @@ def challenge(
     num_games: int,
     max_steps: int,
     key: PRNGKeyArray,
-    opening_plies: int = 0,
+    opening_plies: int = OPENING_PLIES,
 ) -> tuple[Actor, MatchResult]:
     """Plays a match between a challenger and the best actor so far, which the challenger replaces
-    if its mean outcome is above 0. Pass the returned best to the next call.
+    if the mean outcome of the games that count is above 0. Pass the returned best to the next call.
 
     **Arguments:** those of [`zero_train.match`][]; `challenger` and `best` must differ in their
     arrays only.
@@ -138,6 +138,6 @@ def _challenge(
         key=key,
         opening_plies=opening_plies,
     )
-    better = jnp.mean(result.outcomes) > 0
+    better = jnp.mean(result.outcomes, where=result.counts) > 0
     chosen = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, old)
     return eqx.combine(chosen, old_static), result

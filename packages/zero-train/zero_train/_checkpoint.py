@@ -9,9 +9,10 @@ import pathlib
 import re
 import shutil
 import time
+import traceback
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ from ._disk import (
     to_disk,
     together,
 )
-from ._lines import plain
+from ._lines import as_step, plain
 from ._manifest import (
     check_files,
     check_leaves,
@@ -51,8 +52,9 @@ class Checkpoints:
     """A folder of checkpoints, one for each saved step.
 
     A state is any pytree of arrays, typed keys included. It is restored bit by bit, on any number
-    of devices. Saving is atomic: an interrupted save leaves the earlier checkpoints as they were.
-    Nothing is written or removed before the first `save`.
+    of devices: as JAX arrays, and as NumPy arrays where JAX would narrow them, which are those of
+    64 bits without `jax_enable_x64`. Saving is atomic: an interrupted save leaves the earlier
+    checkpoints as they were. Nothing is written or removed before the first `save`.
 
     With more than one process, all of them must call `save`, `finish` and `restore`, on a shared
     disk. An error in one of them may leave the others waiting for its part: it has to end them all.
@@ -98,7 +100,7 @@ class Checkpoints:
 
     def save(
         self,
-        step: int,
+        step: SupportsIndex,
         state: PyTree,
         *,
         about: Mapping[str, Any] = types.MappingProxyType({}),
@@ -108,35 +110,37 @@ class Checkpoints:
 
         **Arguments:**
 
+        - `step`: a whole number from 0 on, such as one that is an array.
         - `about`: what JSON can hold, for the method `about`.
         - `wait`: whether to return when the checkpoint is on disk. Without it a thread writes what
             was copied of `state`, which may be donated or changed as soon as this returns; `finish`
             and the next `save` wait for it. What any folder was given first is on disk first.
 
-        **Raises:** [`zero_train.CheckpointError`][] where the disk cannot be written, also for the
-        save before that this one waited for. Earlier checkpoints are untouched.
+        **Raises:** [`zero_train.CheckpointError`][] where the step is no such number, `state` has
+        what cannot be restored bit by bit, or the disk cannot be written, also for the save before
+        that this one waited for. Earlier checkpoints are untouched.
         """
         self.finish()
-        began = time.monotonic()
+        number, began = _checked(step), time.monotonic()
         (leaves, specs), said = _flatten(state), plain(about)
         size = sum(x.nbytes for x in leaves.values())
-        temporary = self.directory / f".{step:08d}.tmp"
-        with self._complained(step, temporary, size):
+        temporary = self.directory / f".{number:08d}.tmp"
+        with self._complained(number, temporary, size):
             if is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for leftover in self.directory.glob(".*.tmp"):
-                    shutil.rmtree(leftover)
+                    remove(leftover)
                 temporary.mkdir()
             together("Checkpoints.begin")
             written = _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
 
         def end() -> None:
-            with self._complained(step, temporary, size):
+            with self._complained(number, temporary, size):
                 written()
                 if is_writer():
-                    write_manifest(temporary, step, specs, said)
+                    write_manifest(temporary, number, specs, said)
                     to_disk(temporary)
-                    self._commit(step, temporary)
+                    self._commit(number, temporary)
                 together("Checkpoints.end")
             self.seconds = time.monotonic() - began
 
@@ -158,7 +162,7 @@ class Checkpoints:
                 if saving.done() and self._saving is saving:
                     self._saving = None
 
-    def restore(self, like: PyTree, *, step: int | None = None) -> Any:
+    def restore(self, like: PyTree, *, step: SupportsIndex | None = None) -> Any:
         """Restores the state saved as `step`.
 
         **Arguments:**
@@ -246,14 +250,15 @@ class Checkpoints:
                 restored.append(jax.random.wrap_key_data(arrays[_label(index)], impl=impl))
         return jax.tree.unflatten(treedef, restored)
 
-    def about(self, step: int) -> dict[str, Any]:
+    def about(self, step: SupportsIndex) -> dict[str, Any]:
         """What `save` was given about the state of this step, protected as the state is.
 
         **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, or its
         manifest is missing or damaged.
         """
         try:
-            return read_manifest(self._folders()[self._step(step)], step).get("about", {})
+            number = self._step(step)
+            return read_manifest(self._folders()[number], number)["about"]
         except Damage as e:
             raise CheckpointError(f"{e}. Put a copy of it back.") from e
 
@@ -268,31 +273,32 @@ class Checkpoints:
         # A `.old` counts only where the checkpoint that was to replace it did not arrive; it
         # sorts after its own step, hence the reversal.
         for path in sorted(children(self.directory), reverse=True):
+            # One that is no folder, such as a broken link, is damaged.
             match = re.fullmatch(r"(\d{8,})(\.old)?", path.name)
-            if match and path.is_dir():
+            if match:
                 found[int(match[1])] = path
         return found
 
-    def _step(self, step: int | None) -> int:
+    def _step(self, step: SupportsIndex | None) -> int:
         """The step asked for, or the latest."""
         folders = self._folders()
         if not folders:
             raise CheckpointError(
                 f"No checkpoint was found in {self.directory}; give a folder that has one."
             )
-        step = max(folders) if step is None else step
-        if step not in folders:
+        number = max(folders) if step is None else _checked(step)
+        if number not in folders:
             steps = [str(step) for step in sorted(folders)]
             has = ", ".join(steps if len(steps) < 10 else [*steps[:4], "...", *steps[-4:]])
             raise CheckpointError(
-                f"Checkpoint {step} was not found in {self.directory}; it has {has}."
+                f"Checkpoint {number} was not found in {self.directory}; it has {has}."
             )
-        return step
+        return number
 
     def _commit(self, step: int, temporary: pathlib.Path) -> None:
         final = self.directory / f"{step:08d}"
         old = self.directory / f"{step:08d}.old"
-        if final.exists():
+        if os.path.lexists(final):
             remove(old)
             final.rename(old)
         temporary.rename(final)
@@ -320,6 +326,13 @@ class Checkpoints:
             ) from e
 
 
+def _checked(step: Any) -> int:
+    number = as_step(step, CheckpointError)
+    if number < 0:  # as that of `BestSoFar` before its first evaluation
+        raise CheckpointError(f"step={number} was given; give a whole number from 0 on.")
+    return number
+
+
 def _label(index: int) -> str:
     return f"{index:05d}"
 
@@ -341,6 +354,11 @@ def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 f"{_name(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
                 "the state with equinox.filter(state, equinox.is_array)."
             )
+        if isinstance(leaf, np.ma.MaskedArray) or not getattr(leaf.dtype, "isnative", True):
+            raise CheckpointError(
+                f"{_name(path)} is a {type(leaf).__name__} of {leaf.dtype}, which would come back "
+                "as another one; save plain arrays in this machine's order of bytes."
+            )
         said: dict[str, Any] = {"path": _name(path), **spec(leaf)}
         if _is_key(leaf):
             said["key"] = str(jax.random.key_impl(leaf))
@@ -350,7 +368,10 @@ def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return leaves, specs
 
 
-def _target(leaf: Any) -> jax.ShapeDtypeStruct:
+def _target(leaf: Any) -> jax.ShapeDtypeStruct | np.ndarray:
+    """What Orbax restores an array as. An array of NumPy takes no memory here."""
+    if not _is_key(leaf) and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
+        return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
         sharding = SingleDeviceSharding(jax.local_devices()[0])
@@ -360,9 +381,11 @@ def _target(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _empty(leaf: Any, impl: str | None) -> jax.Array:
+def _empty(leaf: Any, impl: str | None) -> jax.Array | np.ndarray:
     # Orbax stores no arrays without elements.
     target = _target(leaf)
+    if isinstance(target, np.ndarray):
+        return target.copy()
     data = jax.device_put(jnp.zeros(target.shape, target.dtype), target.sharding)
     return data if impl is None else jax.random.wrap_key_data(data, impl=impl)
 
@@ -373,6 +396,8 @@ def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], None]:
     **Returns:** a function that waits until all processes have written theirs. Any thread may call
     it: processes meet in it without collectives.
     """
+    if not arrays:  # Orbax writes nothing only where there is something
+        return lambda: None
     ocp = _orbax()
     checkpointer = ocp.AsyncCheckpointer(
         ocp.StandardCheckpointHandler(),
@@ -397,7 +422,11 @@ def _own(array: Any) -> Any:
     return jax.device_put(array, array.sharding, may_alias=False) if on_cpu else array
 
 
-def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
+def _read(
+    folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct | np.ndarray]
+) -> dict[str, Any]:
+    if not targets:
+        return {}
     ocp = _orbax()
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         return checkpointer.restore(folder, args=ocp.args.StandardRestore(targets))
@@ -406,10 +435,14 @@ def _read(folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct]) -> dic
 def _orbax() -> Any:
     import orbax.checkpoint as ocp  # seconds to import
 
-    # Its threads log what they raise with a traceback; it is raised here anyway.
-    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    # Its threads log what they raise with a traceback, as asyncio does of each array that cannot be
+    # written; the first of them is raised here anyway.
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_not_of_orbax)
     return ocp
 
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
-    return f"{os.sep}orbax{os.sep}" not in record.pathname
+    raised = traceback.walk_tb(record.exc_info[2] if record.exc_info else None)
+    files = [record.pathname, *(frame.f_code.co_filename for frame, _ in raised)]
+    return not any(f"{os.sep}orbax{os.sep}" in file for file in files)

@@ -2,11 +2,14 @@
 writes, and how they wait for each other."""
 
 import collections
+import contextlib
+import errno
 import itertools
 import json
 import os
 import pathlib
 import shutil
+import stat
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +20,9 @@ from jax._src.distributed import global_state  # the barriers of it have no publ
 
 #: Seconds in which processes wait for each other.
 LONGEST_WAIT = 24 * 3600
+#: The bytes of the largest file that is read as a whole. As Python's objects, JSON takes up to 20
+#: times as many.
+LARGEST = 64 * 2**20
 # By name, because threads meet in any order. Each name belongs to one thread.
 _meetings: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
 
@@ -75,21 +81,78 @@ def _meeting(name: str) -> str:
     return f"zero_train/{name}/{next(_meetings[name])}"
 
 
-def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-    """Replaces the file atomically: a reader sees what it had or the new content.
+def opened(path: str | os.PathLike[str], flags: int) -> int:
+    """Opens a file, for the `opener` of `open`. Nothing is read from or written into a pipe, a
+    socket or a device, which may wait for ever, have no end, or take what was written with it.
+
+    **Raises:** `OSError`, where it is no regular file, too.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    try:
+        _check_regular(os.fstat(handle), path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
+    """The content of a regular file of at most so many bytes.
 
     **Raises:** `OSError`, which names `path`.
     """
-    written = temporary(path)
+    with open(path, "rb", opener=opened) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {largest >> 20} MB", str(path))
+    return content
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, without the number and the path that Python says with it."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def target_of(path: pathlib.Path) -> pathlib.Path:
+    """The file that is written in the place of `path`: where that is a link, its target, so that it
+    stays one.
+
+    **Raises:** `OSError` where anything but a regular file is there, which nothing may replace.
+    """
+    target = pathlib.Path(os.path.realpath(path))
+    with contextlib.suppress(FileNotFoundError):
+        _check_regular(os.stat(target), path)
+    return target
+
+
+def write_whole(path: pathlib.Path, content: str | bytes) -> None:
+    """Replaces the file atomically: a reader sees what it had or the new content. Of a link the
+    target is replaced.
+
+    **Raises:** `OSError`, which names `path`, where it is no regular file, too.
+    """
     try:
-        written.write_bytes(content.encode() if isinstance(content, str) else content)
-        sync(written)
-        written.replace(path)
+        target = target_of(path)
+        written = temporary(target)
+        try:
+            # What an earlier process left may be a link to something else.
+            written.unlink(missing_ok=True)
+            with written.open("xb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+            sync(written)
+            written.replace(target)
+        finally:
+            written.unlink(missing_ok=True)
     except OSError as e:
         e.filename, e.filename2 = str(path), None
         raise
-    finally:
-        written.unlink(missing_ok=True)
 
 
 def temporary(path: pathlib.Path) -> pathlib.Path:
@@ -133,7 +196,7 @@ def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | N
 def checksum(path: pathlib.Path) -> int:
     """CRC-32 of a file."""
     value = 0
-    with path.open("rb") as file:
+    with open(path, "rb", opener=opened) as file:
         while block := file.read(1 << 20):
             value = zlib.crc32(block, value)
     return value
@@ -156,8 +219,8 @@ def sync(path: pathlib.Path) -> None:
 
 
 def remove(folder: pathlib.Path) -> None:
-    """Removes `folder` if it exists."""
-    if folder.exists():
+    """Removes `folder` if it exists, and of a link only the link."""
+    if os.path.lexists(folder):
         # Renamed first: a removal cut short must not leave half a checkpoint under its step.
         hidden = folder.rename(folder.with_name(f".{folder.name}.tmp"))
-        shutil.rmtree(hidden)
+        shutil.rmtree(hidden) if hidden.is_dir() and not hidden.is_symlink() else hidden.unlink()

@@ -163,7 +163,8 @@ class EloLadder:
         return tuple(dict.fromkeys((self.anchor, *both)))
 
     def add_result(self, name: str, opponent: str, score: float, games: int) -> "EloLadder":
-        """The ladder after `games` more games, of which `name` scored `score` points.
+        """The ladder after `games` more games, of which `name` scored `score` points. Of a match
+        give the `games` of its [`zero_train.MatchSummary`][], in which equal ones count once.
 
         Raises a `ValueError` if that cannot be.
         """

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
+from ._arrays import check_positive, check_range
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -76,8 +77,8 @@ def start_tally(sign: Float[Array, " rows"]) -> Tally:
 def check_counts(call: str, **values: int) -> None:
     """Raises a `ValueError` naming the first of `values` below 1."""
     for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{call}({name}={value}): {name} must be at least 1")
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{call}({name}={value!r}): {name} must be at least 1, an integer")
 
 
 def check_rows(actor: AbstractActor, carry: PyTree[Array], rows: int) -> PyTree[Array]:
@@ -329,7 +330,23 @@ def score_interval(
     - `z`: normal quantile; the default gives 95 %.
 
     **Returns:** `(low, high)`.
+
+    **Raises:** `ValueError` without games, for points that are not from 0 to 1, and for a `z` that
+    is not above 0.
     """
+    points = np.asarray(points, np.float64)
+    if points.ndim != 2 or not points.size:
+        raise ValueError(
+            f"score_interval was given points of shape {list(points.shape)}; give at least one "
+            "game, one row a cluster"
+        )
+    if not np.all((points >= 0) & (points <= 1)):
+        raise ValueError(
+            f"score_interval was given points from {points.min():g} to {points.max():g}; each must "
+            "be from 0 for a loss to 1 for a win"
+        )
+    check_positive("score_interval", z=z)
+    check_range("score_interval", 0, z=z)
     clusters, games = points.shape[0], points.size
     mean = float(points.mean())
     binomial = mean * (1 - mean) / games

@@ -16,9 +16,11 @@ from zero_search import AbstractModel, AbstractPlanner, Plan
 
 from ._actors import PlanningActor, policy_and_value
 from ._agent import AbstractAgent, Experience, Metrics
+from ._arrays import check_count, check_kind, check_range
 from ._learning import (
     adopted,
     bind,
+    check_optimisers,
     check_windows,
     gradient_step,
     if_finite,
@@ -88,8 +90,9 @@ class NStepReturns(AbstractValueTarget):
     rewards: Callable[[Experience], Float[Array, " time"]] | None = None
 
     def __check_init__(self):
-        if self.n < 1:
-            raise ValueError(f"NStepReturns(n={self.n}) must be at least 1")
+        check_count("NStepReturns", n=self.n)
+        if self.rewards is not None:
+            check_kind("NStepReturns", callable, "a function of rows", rewards=self.rewards)
 
     def targets(
         self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
@@ -177,14 +180,30 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     auxiliary_weight: float = 1.0
 
     def __check_init__(self):
-        if self.target_period < 1:
-            raise ValueError(
-                f"ExpertIteration(target_period={self.target_period}) must be at least 1"
-            )
-        for name in ("gamma", "value_mix", "target_rate"):
-            value = getattr(self, name)
-            if not callable(value) and not 0 <= value <= 1:
-                raise ValueError(f"ExpertIteration({name}={value}) must be from 0 to 1")
+        owner = "ExpertIteration"
+        check_optimisers(owner, optimiser=self.optimiser)
+        check_kind(
+            owner,
+            callable,
+            "a function",
+            network=self.network,
+            model=self.model,
+            record=self.record,
+        )
+        if self.auxiliary is not None:
+            check_kind(owner, callable, "a function", auxiliary=self.auxiliary)
+        check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
+        if not callable(self.explorer):
+            check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
+        check_kind(owner, AbstractValueTarget, "a value target", value_target=self.value_target)
+        if self.value_code is not None:
+            check_kind(owner, ValueCode, "a code of values", value_code=self.value_code)
+        check_count(owner, target_period=self.target_period)
+        check_range(owner, 0, 1, gamma=self.gamma, value_mix=self.value_mix)
+        if not callable(self.target_rate):
+            check_range(owner, 0, 1, target_rate=self.target_rate)
+        for name in ("value_weight", "entropy_bonus", "l2", "auxiliary_weight"):
+            check_range(owner, 0, **{name: getattr(self, name)})
 
     @classmethod
     def alphazero(
@@ -210,10 +229,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
 
         **Raises:** `ValueError` where `average_decay` is not from 0 to 1.
         """
-        if not 0 <= average_decay <= 1:
-            raise ValueError(
-                f"ExpertIteration.alphazero(average_decay={average_decay}) must be from 0 to 1"
-            )
+        check_range("ExpertIteration.alphazero", 0, 1, average_decay=average_decay)
         return cls(
             network=network,
             optimiser=optimiser,

@@ -14,7 +14,7 @@ from zero_envs import Observation
 from zero_memory import Batch
 
 from ._agent import Experience, Metrics
-from ._arrays import log_softmax
+from ._arrays import check_count, check_kind, check_range, log_softmax
 from ._manifest import difference, spec
 from ._mesh import select_rows, whole
 
@@ -116,8 +116,11 @@ def update_target(
     - `period`, `updates`: the target moves only where `updates`, the number of gradient steps so
         far, is a multiple of `period`. Without `updates` it always moves.
 
-    **Raises:** `ValueError` for a `period` other than 1 without `updates`.
+    **Raises:** `ValueError` for a `rate` that is a number and not from 0 to 1, and for a `period`
+    other than 1 without `updates`.
     """
+    check_range("update_target", 0, 1, rate=rate)
+    check_count("update_target", period=period)
     if updates is not None:
         rate = jnp.where(updates % period == 0, rate, 0.0)
     elif period != 1:
@@ -182,6 +185,14 @@ def log_policy(
     return log_softmax(jnp.where(legal_actions(obs), logits, -jnp.inf))
 
 
+def check_optimisers(owner: str, **optimisers: Any) -> None:
+    """Raises where an optimiser of `owner` is no optax transformation."""
+    for name, optimiser in optimisers.items():
+        called = "an optax transformation, such as `optax.adam(1e-3)`"
+        kinds = (optax.GradientTransformation, optax.GradientTransformationExtraArgs)
+        check_kind(owner, kinds, called, **{name: optimiser})
+
+
 def check_windows(owner: str, rows: Experience) -> None:
     """Raises a `ValueError` for rows that are not windows of 2 rows or more."""
     shape = rows.last.shape
@@ -225,6 +236,6 @@ def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
 
     Raises a `ValueError` for less than one step.
     """
-    if num_steps < 1:
-        raise ValueError(f"`per_update(num_steps={num_steps})`: an update is at least one step.")
+    check_kind("per_update", callable, "a function of the number of updates", schedule=schedule)
+    check_count("per_update", num_steps=num_steps)
     return lambda count: schedule(jnp.floor_divide(count, num_steps))

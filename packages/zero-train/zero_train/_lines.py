@@ -4,18 +4,19 @@ import collections
 import contextlib
 import json
 import math
+import operator
 import os
 import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO, Literal, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._disk import write_whole
+from ._disk import opened, read_whole, reason, write_whole
 
 
 #: A log that has so many bytes goes on in another file: about 100 000 steps of most agents.
@@ -24,6 +25,8 @@ PART = 64 * 2**20
 
 #: Sums of numbers up to it stay finite.
 _MOST, _MOST_STEPS = 1e100, 2**62
+#: The bytes of the longest line.
+_LONGEST = 16 * 2**20
 _THEN = "Put a copy of the file back, or remove the line to go on without it."
 
 
@@ -72,6 +75,8 @@ class Row(dict[str, Any]):
 #: By the name of an entry whether it is a number (`float`), a whole one (`int`), a text (`str`) or
 #: anything (`object`).
 Kind = Callable[[str], type]
+#: What two lines of a log may not share, whose steps are in order: the step, or all of a line.
+Distinct = Literal["step", "line", "nothing"]
 _CALLED = {float: "a finite number", int: "a whole number", str: "a text"}
 
 
@@ -94,6 +99,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def as_step(step: Any, error: type[ValueError]) -> int:
+    """The number of a step, which may be an array.
+
+    **Raises:** an `error` where it is no whole number.
+    """
+    try:
+        number = operator.index(step)
+        if isinstance(step, bool) or not -_MOST_STEPS < number < _MOST_STEPS:
+            raise TypeError
+        return number
+    except TypeError as e:
+        said = " ".join(str(step).split())[:40]
+        raise error(f"step={said} was given; give a whole number below 2**62.") from e
 
 
 def numpy_of(value: Any) -> np.ndarray:
@@ -119,16 +139,28 @@ class JsonLines:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = pathlib.Path(path)
         self._open()
-        self.written = measured(self.path)
+        try:
+            self.written = measured(self.path)
+        except RunError:
+            self.close()
+            raise
 
-    def log(self, step: int, *metrics: Mapping[str, Any]) -> None:
+    def log(self, step: SupportsIndex, *metrics: Mapping[str, Any]) -> None:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
         as in `json`. Several are written at once.
 
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
+        **Raises:** [`zero_train.RunError`][] where the file cannot be written, and `ValueError` for
+        what [`zero_train.read_lines`][] would refuse: a step that is no integer, metrics with a
+        step of their own, and values that JSON does not have.
         """
-        rows = (plain({"step": step, **row}) for row in metrics)
-        text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
+        number = as_step(step, RunError)
+        if any("step" in row for row in metrics):
+            raise ValueError("`JsonLines.log` was given metrics with a `step`; rename it.")
+        rows = (plain({"step": number, **row}) for row in metrics)
+        try:
+            text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
+        except TypeError as e:
+            raise ValueError(f"`JsonLines.log`: {e}; give numbers, texts and arrays.") from e
         try:
             if self._file.tell() >= PART:
                 self._set_aside()
@@ -153,9 +185,9 @@ class JsonLines:
 
     def _open(self) -> None:
         try:
-            self._file = self.path.open("a")
+            self._file = open(self.path, "a", opener=opened)
         except OSError as e:
-            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
+            raise RunError(f"{self.path} cannot be written: {reason(e)}.") from e
 
 
 def files_of(path: pathlib.Path) -> list[pathlib.Path]:
@@ -165,24 +197,39 @@ def files_of(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def measured(path: pathlib.Path, size: int | None = None) -> tuple[int, int]:
-    """The bytes of a log, or the first `size` of them, and their CRC-32."""
+    """The bytes of a log, or the first `size` of them, and their CRC-32.
+
+    **Raises:** [`zero_train.RunError`][] where it cannot be read.
+    """
     count, value = 0, 0
     for file in files_of(path):
-        with file.open("rb") as stream:
+        with _reading(file) as stream:
             while block := stream.read(1 << 20 if size is None else min(1 << 20, size - count)):
                 count, value = count + len(block), zlib.crc32(block, value)
     return count, value
 
 
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a JSON file of one object, such as the configuration of a run.
+
+    **Raises:** [`zero_train.RunError`][] as `read_json`, and where it holds something else.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is not a JSON object, as it must be; put a copy of it back.")
+    return found
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Reads a JSON file.
 
-    **Raises:** [`zero_train.RunError`][] where it cannot be read or is not JSON.
+    **Raises:** [`zero_train.RunError`][] where it cannot be read, is not JSON, or has more than
+    64 MB.
     """
     try:
-        return _parsed(pathlib.Path(path).read_bytes())
+        return parsed(read_whole(path))
     except (OSError, ValueError) as e:
-        raise RunError(f"{path} cannot be read: {e}.") from e
+        raise RunError(f"{path} cannot be read: {reason(e)}.") from e
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -196,11 +243,24 @@ def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [*lines_of(path)]
 
 
-def lines_of(path: str | os.PathLike[str], kind: Kind = lambda name: object) -> Iterator[Row]:
+def lines_of(
+    path: str | os.PathLike[str],
+    kind: Kind = lambda name: object,
+    *,
+    distinct: Distinct | None = None,
+) -> Iterator[Row]:
     """What `read_lines` reads, one object after the other: a log may be too long to be held. Their
-    entries are checked to be of a `kind`."""
+    entries are checked to be of a `kind` and, of a log of a run, the lines to be `distinct`."""
+    last: list[Row] = []
     for file in files_of(pathlib.Path(path)):
         for _, row in _rows(file):
+            step = last[-1]["step"] if last and distinct is not None else row["step"]
+            if row["step"] < step or (distinct == "step" and last and row["step"] == step):
+                said = f"{row.place} has step {row['step']} after step {step}"
+                raise RunError(f"{said}: lines are repeated, or not in order. {_THEN}")
+            last = [*last, row] if distinct == "line" and row["step"] == step else [row]
+            if row in last[:-1]:
+                raise RunError(f"{row.place} repeats another one of its step. {_THEN}")
             yield row.checked(kind)
 
 
@@ -228,21 +288,33 @@ def cut_lines(path: str | os.PathLike[str], after: int) -> None:
 
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[str, Row]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with _reading(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
             try:
-                row = _parsed(line)
+                if len(line) == _LONGEST:
+                    raise ValueError(f"it has more than {_LONGEST >> 20} MB")
+                row = parsed(line)
                 step = row.get("step") if isinstance(row, dict) else None
                 if type(step) is not int or not -_MOST_STEPS < step < _MOST_STEPS:
                     raise ValueError("it is no object with a step")
             except ValueError as e:
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") and len(line) < _LONGEST:
                     return
                 raise RunError(f"line {number} of {path} is damaged: {e}. {_THEN}") from e
             yield line.decode().removesuffix("\n"), Row(row, f"line {number} of {path}")
 
 
-def _parsed(text: bytes) -> Any:
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[BinaryIO]:
+    """The file, to be read inside the `with` block."""
+    try:
+        with open(path, "rb", opener=opened) as file:
+            yield file
+    except OSError as e:
+        raise RunError(f"{path} cannot be read: {reason(e)}.") from e
+
+
+def parsed(text: bytes) -> Any:
     """**Raises:** `ValueError`, whatever is wrong with the text."""
     try:
         return json.loads(text.decode(), object_pairs_hook=_with_shared_names)

@@ -1,6 +1,7 @@
 """What a training loop consists of: its parts, its state, and the two halves of a step."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,14 @@ class Loop(eqx.Module):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value} was given; it must be an integer, at least 1.")
+        # A buffer of windows takes no more rows at a time than it keeps.
+        capacity = getattr(self.buffer, "capacity", math.inf)
+        if hasattr(self.buffer, "length") and self.unroll_length > capacity:
+            raise ValueError(
+                f"unroll_length={self.unroll_length} was given with a buffer of "
+                f"capacity={capacity}, which cannot take so many rows of an environment at a time; "
+                "give more capacity or a shorter unroll."
+            )
         num_devices = self.mesh.size
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(

@@ -5,7 +5,8 @@ import json
 import pathlib
 from typing import Any
 
-from ._disk import changed, inventory
+from ._disk import changed, inventory, read_whole
+from ._lines import parsed
 
 
 _FILE = "manifest.json"
@@ -14,6 +15,11 @@ _DIGEST = "digest"
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be saved or restored. The message is one line for the user."""
+
+
+#: The entries of a manifest, and of a leaf in it. Older ones say nothing about the state.
+_ENTRIES = {"step": int, "leaves": list, "files": dict, "about": dict}
+_LEAF = {"path": str, "shape": list, "dtype": str}
 
 
 class Damage(Exception):
@@ -42,18 +48,41 @@ def check_files(folder: pathlib.Path, step: int) -> None:
 def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """The manifest of the checkpoint in `folder`.
 
-    **Raises:** `Damage` where it differs from what was written.
+    **Raises:** `Damage` where it differs from what was written, `CheckpointError` where another
+    version wrote it: it is whole then, and must not be passed over for an earlier one.
     """
     try:
-        manifest = json.loads((folder / _FILE).read_text())
-    except (OSError, ValueError, RecursionError) as e:
+        manifest = parsed(read_whole(folder / _FILE))
+    except (OSError, ValueError) as e:
         raise _damaged(folder, f"{_FILE} cannot be read") from e
     # The digest protects the rest of the manifest.
     if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
         raise _damaged(folder, f"{_FILE} is not what was written")
+    manifest = {"about": {}} | manifest
+    if not _is_known(manifest):
+        raise CheckpointError(
+            f"{folder} was written by another version of zero-train, and this one cannot read its "
+            f"{_FILE}; use the version that wrote it."
+        )
     if manifest["step"] != step:
         raise _damaged(folder, f"it was saved as step {manifest['step']}")
     return manifest
+
+
+def _is_known(manifest: dict[str, Any]) -> bool:
+    fits = lambda found, kinds: (
+        isinstance(found, dict)
+        and all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    )
+    return (
+        fits(manifest, _ENTRIES)
+        and manifest.keys() == _ENTRIES.keys()
+        and all(
+            fits(leaf, _LEAF) and leaf.keys() <= _LEAF.keys() | {"key"}
+            for leaf in manifest["leaves"]
+        )
+        and all(isinstance(x, list) and len(x) == 2 for x in manifest["files"].values())
+    )
 
 
 def spec(leaf: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from zero_envs import AbstractEnvironment, Observation
 
@@ -19,6 +19,9 @@ from ._faults import ALONE, check_faults, faults
 from ._mesh import replicated, row_keys, select_rows, split_rows
 
 
+#: Uniformly random moves at the start of a match, so that players without randomness play many
+#: games and not the same two again and again.
+OPENING_PLIES = 2
 #: How often an opening that ends the game is drawn anew before it is cut short instead.
 _OPENING_ATTEMPTS = 16
 
@@ -29,12 +32,15 @@ class MatchSummary:
 
     **Attributes:**
 
-    - `games`, `wins`, `draws`, `losses`: counts; an unfinished game is a draw.
+    - `games`, `wins`, `draws`, `losses`: of the games that count, as [`zero_train.MatchResult`][]
+        says; an unfinished game is a draw.
     - `unfinished`: games cut off by `max_steps` or truncated by the environment.
     - `score`: `(wins + draws / 2) / games`.
     - `score_low`, `score_high`: 95 % confidence interval of the score, see
         [`zero_train.score_interval`][].
     - `mean_length`: mean number of moves after the opening.
+    - `played`: all games, those that do not count too.
+    - `distinct`: how many of them differ.
     """
 
     games: int
@@ -46,6 +52,8 @@ class MatchSummary:
     score_low: float
     score_high: float
     mean_length: float
+    played: int
+    distinct: int
 
 
 class MatchResult(eqx.Module):
@@ -53,6 +61,12 @@ class MatchResult(eqx.Module):
 
     Games `i` and `i + games / 2` start from the same position; the first actor moves first in the
     former, the second actor in the latter.
+
+    Two games are the same if their players had the same seats and, from the opening on, the same
+    observations, moves and rewards. Where neither the actors nor the environment draw anything, a
+    game follows from its opening and says nothing new when it is played again, so the same games
+    count once. Where games from one opening differ, play is random; then each game is a draw of its
+    own and all count, because the score is their expectation.
 
     **Attributes:**
 
@@ -62,6 +76,9 @@ class MatchResult(eqx.Module):
     - `terminated`: the game came to its own end.
     - `fault`: 0, or what was wrong: the numbers of an [`zero_train.Evaluation`][], and 3 for a game
         without an opponent. Outcome and return are NaN then, and `summary` raises.
+    - `repeats`: an earlier game was the same.
+    - `counts`: the game is part of the score: every one that does not repeat another, and where
+        play is random the others too.
     """
 
     outcomes: Float[Array, " games"]
@@ -69,32 +86,48 @@ class MatchResult(eqx.Module):
     lengths: Int[Array, " games"]
     terminated: Bool[Array, " games"]
     fault: Int[Array, " games"]
+    repeats: Bool[Array, " games"]
+    counts: Bool[Array, " games"]
 
     def summary(self) -> MatchSummary:
         """Waits for the device and gives plain numbers. Raises where a game has a `fault`."""
         check_faults("MatchResult", self.fault, "games")
-        outcomes = np.asarray(self.outcomes, np.float64)
+        counts = np.asarray(self.counts)
+        outcomes = np.asarray(self.outcomes, np.float64)[counts]
         points = (outcomes + 1) / 2
+        # Of the games of an opening both count or neither, so the halves are still pairs.
         low, high = score_interval(points.reshape(2, -1).T)
         return MatchSummary(
             games=outcomes.size,
             wins=int((outcomes > 0).sum()),
             draws=int((outcomes == 0).sum()),
             losses=int((outcomes < 0).sum()),
-            unfinished=int((~np.asarray(self.terminated)).sum()),
+            unfinished=int((~np.asarray(self.terminated)[counts]).sum()),
             score=float(points.mean()),
             score_low=low,
             score_high=high,
-            mean_length=float(np.asarray(self.lengths).mean()),
+            mean_length=float(np.asarray(self.lengths)[counts].mean()),
+            played=counts.size,
+            distinct=int((~np.asarray(self.repeats)).sum()),
         )
 
 
 class _Games(eqx.Module):
-    """All games of a match. The tally's sign is +1 where the first actor is to move."""
+    """All games of a match. The tally's sign is +1 where the first actor is to move; `digest` is
+    of all that has happened in a game."""
 
     state: PyTree[Array]
     carries: tuple[PyTree[Array], PyTree[Array]]
     count: Tally
+    digest: UInt32[Array, "games 2"]
+
+
+class _Half(eqx.Module):
+    """What is left of the games of one seat, with the digests of their openings."""
+
+    count: Tally
+    opening: UInt32[Array, "games 2"]
+    digest: UInt32[Array, "games 2"]
 
 
 def match(
@@ -105,7 +138,7 @@ def match(
     num_games: int,
     max_steps: int,
     key: PRNGKeyArray,
-    opening_plies: int = 0,
+    opening_plies: int = OPENING_PLIES,
     mesh: Mesh | None = None,
 ) -> MatchResult:
     """Plays two actors against each other in a two-player game.
@@ -125,11 +158,14 @@ def match(
     - `max_steps`: moves after which a game is broken off and counted as a draw.
     - `key`: consumed. A game's opening and its environment's randomness depend on the key and
         its pair, its actors' randomness on the key and the game's index.
-    - `opening_plies`: each pair starts after so many uniformly random legal moves. An opening
-        that ends the game is drawn anew; where that keeps happening it is cut short.
+    - `opening_plies`: each pair starts after so many uniformly random legal moves, 0 for none. An
+        opening that ends the game is drawn anew; where that keeps happening it is cut short. Two
+        players without randomness play no more different games than there are openings from
+        both seats: give more where `summary.distinct` is too small.
     - `mesh`: splits the pairs over its devices, as that of [`zero_train.evaluate`][] does.
 
-    **Returns:** a [`zero_train.MatchResult`][]; `result.summary()` has the score.
+    **Returns:** a [`zero_train.MatchResult`][], in which equal games count once;
+    `result.summary()` has the score.
 
     **Raises:** `ValueError` where an argument is out of range, where [`zero_train.evaluate`][]
     raises, and where somebody moved again but in no game the move ever passed to the other side.
@@ -169,19 +205,21 @@ def _match(
         second: AbstractActor,
         rows: Int[Array, " pairs"],
         key: PRNGKeyArray,
-    ) -> tuple[Tally, Tally]:
+    ) -> tuple[_Half, _Half]:
         return _play(env, first, second, (rows, pairs), max_steps, key, opening_plies)
 
     if mesh is None:
         halves = play(env, first, second, jnp.arange(pairs, dtype=jnp.int32), key)
     else:
         halves = split(mesh, play, pairs, env, first, second, key=key)
-    count = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *halves)
+    games = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *halves)
+    count, repeats, known = games.count, _repeats(games.digest), _repeats(games.opening)
     alone = jnp.any(count.kept) & ~jnp.any(count.passed)
     fault = jnp.where(alone & (count.fault == 0), ALONE, count.fault)
     returns = jnp.where(fault > 0, jnp.nan, count.returns)
     outcomes = jnp.where(count.terminated | (fault > 0), jnp.sign(returns), 0.0)
-    return MatchResult(outcomes, returns, count.lengths, count.terminated, fault)
+    counts = ~known | jnp.any(known & ~repeats)
+    return MatchResult(outcomes, returns, count.lengths, count.terminated, fault, repeats, counts)
 
 
 def _play(
@@ -192,7 +230,7 @@ def _play(
     max_steps: int,
     key: PRNGKeyArray,
     opening_plies: int,
-) -> tuple[Tally, Tally]:
+) -> tuple[_Half, _Half]:
     """Plays the pairs of these numbers, of so many of the whole match: the games in which the
     first actor moves first, and those in which the second does."""
     okey, akey, ekey = jr.split(key, 3)
@@ -202,7 +240,9 @@ def _play(
     state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
     carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
     sign = jnp.where(jnp.arange(2 * half) < half, jnp.float32(1), jnp.float32(-1))
-    games = _Games(state, carries, start_tally(sign))
+    obs = jax.vmap(env.observe)(state)
+    begun = _digest(jnp.zeros((2 * half, 2), jnp.uint32), (sign, obs))
+    games = _Games(state, carries, start_tally(sign), begun)
     both = jnp.concatenate([rows, rows]), jnp.concatenate([rows, rows + pairs])
 
     def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
@@ -211,8 +251,8 @@ def _play(
 
     loop = (jnp.zeros((), jnp.int32), games)
     _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
-    halves = jax.tree.map(lambda x: (x[:half], x[half:]), games.count)
-    return jax.tree.transpose(jax.tree.structure(games.count), None, halves)
+    played = _Half(games.count, begun, games.digest)
+    return jax.tree.map(lambda x: x[:half], played), jax.tree.map(lambda x: x[half:], played)
 
 
 def _turn(
@@ -264,9 +304,52 @@ def _turn(
     )
     first_acts = (rows < half) == even
     moved = ~count.over & (first_acts == (count.sign > 0))
-    state, carries = select_rows(moved, (state, carries), (games.state, games.carries))
+    told = obs, action, transition.reward, transition.discount
+    new, old = (state, carries, _digest(games.digest, told)), (games.state, games.carries)
+    state, carries, digest = select_rows(moved, new, (*old, games.digest))
     count = count.add(moved, transition, faults(env, action, transition), max_steps)
-    return _Games(state, carries, count)
+    return _Games(state, carries, count, digest)
+
+
+def _digest(before: UInt32[Array, "games 2"], told: PyTree[Array]) -> UInt32[Array, "games 2"]:
+    """64 bits of each row of arrays and of what came before, which differ where those do."""
+    digest = before
+    for leaf in jax.tree.leaves(told):
+        words = _words(leaf)
+        place = jnp.arange(words.shape[1], dtype=jnp.uint32)[None]
+        mixed = _mix(words ^ _mix(place + 1))
+        # Sums of two different functions of every word and its place.
+        both = jnp.stack([mixed, _mix(mixed + place)], axis=2)
+        sums = jnp.sum(both, axis=1, dtype=jnp.uint32)
+        digest = _mix(digest * jnp.uint32(0x9E3779B1) + sums)
+    return digest
+
+
+def _words(leaf: Array) -> UInt32[Array, "games words"]:
+    """The bits of every row."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jr.key_data(leaf)
+    if leaf.dtype == jnp.bool_:
+        leaf = leaf.astype(jnp.uint8)
+    width = min(32, 8 * leaf.dtype.itemsize)
+    bits = jax.lax.bitcast_convert_type(leaf, jnp.dtype(f"uint{width}"))
+    return bits.astype(jnp.uint32).reshape(leaf.shape[0], -1)
+
+
+def _mix(x: UInt32[Array, "*axes"]) -> UInt32[Array, "*axes"]:
+    """A permutation of the numbers of 32 bits that spreads every bit over all of them (the last
+    steps of MurmurHash3)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def _repeats(digests: UInt32[Array, "games 2"]) -> Bool[Array, " games"]:
+    """Whether an earlier game has the same digest."""
+    number = jnp.arange(digests.shape[0], dtype=jnp.int32)
+    *words, order = jax.lax.sort((digests[:, 0], digests[:, 1], number), num_keys=3)
+    equal = (words[0][1:] == words[0][:-1]) & (words[1][1:] == words[1][:-1])
+    return jnp.zeros(number.shape, bool).at[order[1:]].set(equal)
 
 
 def _openings(

@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from zero_envs import (
@@ -18,6 +19,7 @@ from zero_envs import (
 )
 from zero_search import AbstractChanceModel, AbstractHiddenModel, AbstractProposalModel, Proposal
 
+from ._arrays import check_kind
 from ._policies import masked
 
 
@@ -140,6 +142,7 @@ class EnvironmentModel(
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
                 "`resample`"
             )
+        check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
         check_gamma("EnvironmentModel", self.gamma)
 
     @property
@@ -207,9 +210,9 @@ def discounted(
 
 def check_gamma(owner: str, gamma: float) -> None:
     """Raises a `ValueError` where gamma is no discount factor of a model."""
-    if not 0 < gamma <= 1:
+    if not (isinstance(gamma, int | float | np.integer | np.floating | Array) and 0 < gamma <= 1):
         raise ValueError(
-            f"{owner}(gamma={gamma}) must be above 0 and at most 1; a discount of 0 means the end"
+            f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
         )
 
 
@@ -243,6 +246,7 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
                 "cannot see, and planners may not see it either; use an environment that hides "
                 "nothing."
             )
+        check_kind("PolicyModel", callable, "a function", evaluate=self.evaluate)
         check_gamma("PolicyModel", self.gamma)
 
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:

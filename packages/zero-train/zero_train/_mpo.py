@@ -20,6 +20,7 @@ from ._actor_critic import (
     regression,
 )
 from ._agent import Experience, Metrics
+from ._arrays import check_count
 from ._learning import bind, loss_weights
 from ._policies import DistributionActor, normalised, policies, Statistics
 from .losses import AbstractTrustRegion
@@ -56,8 +57,7 @@ class MPO(AbstractActorCritic):
     statistics: Statistics | None = None
 
     def __check_init__(self):
-        if self.num_samples < 1:
-            raise ValueError(f"MPO(num_samples={self.num_samples}) must be at least 1")
+        check_count("MPO", num_samples=self.num_samples)
 
     def play(self, online: ActorCritic, *, explore: bool) -> DistributionActor:
         """The policy of these parameters: sampled to explore, else its mode."""

@@ -9,19 +9,28 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def origin_of(source: Any, distributions: Iterable[str]) -> dict[str, Any]:
-    """The command of this process, the `versions` of distributions, and the commit of the source.
+def version_of(package: str) -> str:
+    """The version that a package says of itself, or of the distribution of its name.
+
+    **Raises:** `importlib.metadata.PackageNotFoundError` where there is neither.
+    """
+    said = getattr(sys.modules.get(package), "__version__", None)
+    return importlib.metadata.version(package) if said is None else said
+
+
+def origin_of(source: Any, packages: Iterable[str]) -> dict[str, Any]:
+    """The command of this process, the `versions` of packages, and the commit of the source.
 
     **Arguments:**
 
     - `source`: a class or a function, whose file git is asked about. The commit ends in `-dirty`
         where files differ from it, and is `None` where git does not know the file.
-    - `distributions`: names; those that are not installed are left out.
+    - `packages`: names; those that are not installed are left out.
     """
     versions = {}
-    for name in distributions:
+    for name in packages:
         try:
-            versions[name] = importlib.metadata.version(name)
+            versions[name] = version_of(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     program, *words = sys.argv or [""]

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
-from ._disk import write_whole
-from ._lines import plain, RunError
+from ._disk import read_whole, reason, write_whole
+from ._lines import parsed, plain, RunError
 
 
 _ABSOLUTE = "absolute_metrics"
+# Of many seeds and tasks, with a number for each episode.
+_LARGEST = 2**28
 
 
 class ResultKey(NamedTuple):
@@ -282,7 +284,7 @@ class Results:
         try:
             write_whole(path, json.dumps(there.merge(self).to_json(), allow_nan=False) + "\n")
         except OSError as e:
-            raise RunError(f"{path} cannot be written: {e.strerror}.") from e
+            raise RunError(f"{path} cannot be written: {reason(e)}.") from e
         except ValueError as e:
             raise RunError(f"{path} was left as it is: {e}.") from e
 
@@ -293,9 +295,9 @@ class Results:
         **Raises:** [`zero_train.RunError`][] where it cannot be read or holds something else.
         """
         try:
-            return cls.from_json(json.loads(pathlib.Path(path).read_text()))
+            return cls.from_json(parsed(read_whole(path, _LARGEST)))
         except OSError as e:
-            raise RunError(f"{path} cannot be read: {e.strerror}.") from e
+            raise RunError(f"{path} cannot be read: {reason(e)}.") from e
         except ValueError as e:
             raise RunError(f"{path} holds no results in marl-eval's layout: {e}.") from e
 

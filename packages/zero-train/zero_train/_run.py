@@ -6,10 +6,11 @@ import itertools
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -17,17 +18,10 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from ._disk import children, is_writer, temporary, together, write_whole
-from ._lines import (
-    cut_lines,
-    files_of,
-    JsonLines,
-    measured,
-    numpy_of,
-    plain,
-    read_json,
-    RunError,
-)
+from ._disk import children, is_writer, reason, temporary, together, write_whole
+from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, read_object, RunError
+from ._lock import is_lock, LOCK, Lock
+from ._provenance import check_run, CONFIG, differences, LOGS, run_of
 
 
 class NonFiniteError(ValueError):
@@ -59,10 +53,6 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
         )
 
 
-_CONFIG = "config.json"
-_LINES = ("metrics", "timings", "evaluations", "starts")
-
-
 class RunFolder:
     """The folder of a run, with its configuration and a line for every step.
 
@@ -71,7 +61,8 @@ class RunFolder:
         writes the same bytes as one that was not.
     - `timings.jsonl`: the duration of each step.
     - `evaluations.jsonl`: one line per evaluation.
-    - `starts.jsonl`: what the run was started with, and resumed with.
+    - `starts.jsonl`: what the run was started with, and resumed with, and its identity.
+    - `lock`: while a process has it, which one that is.
 
     A log that has grown goes on in another file, as [`zero_train.JsonLines`][] says.
 
@@ -79,12 +70,27 @@ class RunFolder:
 
     Of several processes only the first writes; all must call `create`, `begin_again` and `rewind`,
     on a shared disk.
+
+    **Attributes:**
+
+    - `path`, `config`: as given.
+    - `run`: the identity of the run, a random text; empty where another process writes. What is
+        saved in `checkpoints` and `parameters` says it as the `run` of its `about`, and may say the
+        `config` it was saved with.
     """
 
-    def __init__(self, path: pathlib.Path, config: dict[str, Any], *, made: bool = False):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        config: dict[str, Any],
+        lock: Lock | None = None,
+        *,
+        made: bool = False,
+    ):
         self.path = path
         self.config = config
-        self._made = made
+        self._lock, self._made = lock, made
+        self.run = (run_of(path) or _identity()) if is_writer() else ""
         self._lines = _open(path)
         together("RunFolder")
 
@@ -97,6 +103,7 @@ class RunFolder:
         resume: bool = False,
         may_differ: Collection[str] = (),
         absent: Mapping[str, Any] = types.MappingProxyType({}),
+        tell: Callable[[str], object] = lambda line: None,
     ) -> "RunFolder":
         """Makes the folder of a new run, or opens that of an earlier one to resume.
 
@@ -106,24 +113,34 @@ class RunFolder:
         - `config`: the configuration. With `resume` it must equal the stored one, except for the
             keys in `may_differ`, whose new values are stored.
         - `absent`: what keys are that the stored configuration of an older run lacks.
+        - `tell`: called with a line where it waits to see whether a process on another machine
+            that was training here still lives.
 
         **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
-        resume or one of another configuration, or cannot be written. It changes nothing then.
+        resume or one of another configuration, has checkpoints or players of another run or
+        configuration, another process trains in it, or it cannot be written. It changes nothing
+        then.
         """
         path = pathlib.Path(path).absolute()
         given, made = _plain(config), not path.exists()
         if not is_writer():
             return cls(path, given)
         cls.check(path, config, resume=resume, may_differ=may_differ, absent=absent)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            write_whole(path / _CONFIG, json.dumps(given, indent=2) + "\n")
-        except OSError as e:
-            if made:
-                with contextlib.suppress(OSError):
-                    path.rmdir()
-            raise _unwritable(path, e) from e
-        return cls(path, given, made=made)
+        with contextlib.ExitStack() as undo:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                if made:
+                    undo.callback(_remove_empty, path)
+                lock = Lock(path, tell=tell)
+                undo.callback(lock.release)
+                if not resume:
+                    _check_empty(path)  # another process may have been faster
+                write_whole(path / CONFIG, json.dumps(given, indent=2) + "\n")
+                folder = cls(path, given, lock, made=made)
+            except OSError as e:
+                raise _unwritable(path, e) from e
+            undo.pop_all()
+        return folder
 
     @staticmethod
     def check(
@@ -141,7 +158,9 @@ class RunFolder:
         path = pathlib.Path(path).absolute()
         try:
             if resume:
-                _check_config(path, _plain(config), {**absent, **_stored(path)}, may_differ)
+                stored = _stored(path)
+                check_run(path)
+                _check_config(path, _plain(config), {**absent, **stored}, may_differ)
             else:
                 _check_empty(path)
         except OSError as e:
@@ -149,12 +168,13 @@ class RunFolder:
 
     def discard(self) -> None:
         """Removes the files of a run that could not start, and the folder if `create` made it."""
+        self._close_logs()
+        if is_writer():
+            for path in children(self.path):
+                if path.name != LOCK:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.close()
-        if not is_writer():
-            return
-        for path in children(self.path):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if self._made:
+        if is_writer() and self._made:
             self.path.rmdir()
 
     def begin_again(self) -> pathlib.Path | None:
@@ -171,15 +191,15 @@ class RunFolder:
         return aside
 
     def _put_aside(self) -> pathlib.Path:
-        self.close()
+        self._close_logs()
         everything = children(self.path)
         names = (self.path / f"before-{number}" for number in itertools.count(1))
         aside = next(path for path in names if not path.exists())
         aside.mkdir()
         for path in everything:
-            if path.name != _CONFIG and not path.name.startswith("before-"):
+            if path.name not in (CONFIG, LOCK) and not path.name.startswith("before-"):
                 path.rename(aside / path.name)
-        self._lines = _open(self.path)
+        self._lines, self.run = _open(self.path), _identity()
         return aside
 
     def rewind(self, step: int) -> None:
@@ -195,17 +215,14 @@ class RunFolder:
         """The bytes of each log so far, and their CRC-32; empty where another process writes."""
         return {name: lines.written for name, lines in self._lines.items()}
 
-    def changed(self, written: Mapping[str, Sequence[int]]) -> list[pathlib.Path]:
-        """The logs that do not begin with what they had when `written` was taken: lines of them
-        were changed or lost."""
-        return [
-            lines.path
-            for name, lines in self._lines.items()
-            if name in written and measured(lines.path, written[name][0]) != tuple(written[name])
-        ]
-
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Writes the metrics and the timings of one step."""
+        """Writes the metrics and the timings of one step.
+
+        **Raises:** [`zero_train.RunError`][] where the disk refuses, or another process has taken
+        the folder meanwhile.
+        """
+        if self._lock is not None:
+            self._lock.check()
         self._append("metrics", step, metrics)
         self._append("timings", step, timings)
 
@@ -215,7 +232,7 @@ class RunFolder:
 
     def log_start(self, step: int, origin: Mapping[str, Any]) -> None:
         """Writes what the run goes on with after `step`."""
-        self._append("starts", step, origin)
+        self._append("starts", step, {**origin, "run": self.run})
 
     def _append(self, name: str, step: int, *rows: Mapping[str, Any]) -> None:
         if name in self._lines:
@@ -231,10 +248,23 @@ class RunFolder:
         try:
             write_whole(self.path / name, text)
         except OSError as e:
-            raise RunError(f"{self.path / name} cannot be written: {e.strerror}.") from e
+            raise RunError(f"{self.path / name} cannot be written: {reason(e)}.") from e
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Writes or replaces a file that [`zero_train.read_of_run`][] reads: an object, to which
+        the identity of the run is added as `run`.
+
+        **Raises:** as `write`.
+        """
+        self.write(name, json.dumps({"run": self.run, **plain(value)}, indent=1) + "\n")
 
     def close(self) -> None:
-        """Closes the files."""
+        """Closes the files, and leaves the folder to other processes."""
+        self._close_logs()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _close_logs(self) -> None:
         for lines in self._lines.values():
             lines.close()
 
@@ -314,7 +344,21 @@ def _open(path: pathlib.Path) -> dict[str, JsonLines]:
     """The logs, where this process writes them."""
     if not is_writer():
         return {}
-    return {name: JsonLines(path / f"{name}.jsonl") for name in _LINES}
+    with contextlib.ExitStack() as stack:
+        logs: dict[str, JsonLines] = {}
+        for name in LOGS:
+            logs[name] = stack.enter_context(contextlib.closing(JsonLines(path / f"{name}.jsonl")))
+        stack.pop_all()  # they stay open, unless one of them could not be opened
+        return logs
+
+
+def _identity() -> str:
+    return secrets.token_hex(8)
+
+
+def _remove_empty(path: pathlib.Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,9 +367,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwritable(path: pathlib.Path, error: OSError) -> RunError:
-    return RunError(
-        f"The run folder {path} cannot be written ({error.strerror}); give another one."
-    )
+    return RunError(f"The run folder {path} cannot be written ({reason(error)}); give another one.")
 
 
 def _check_empty(path: pathlib.Path) -> None:
@@ -338,29 +380,27 @@ def _check_empty(path: pathlib.Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if (path / _CONFIG).exists():
+    if (path / CONFIG).exists():
         raise RunError(
             f"The run folder {path} is not empty, it holds a run already; --resume goes on with "
             "it, or give another one."
         )
-    # A start that was killed at once leaves a temporary file, which the next one replaces.
-    if any(child.name != temporary(path / _CONFIG).name for child in children(path)):
+    # A start that was killed at once leaves files, which the next one replaces.
+    left = (temporary(path / CONFIG).name, *[LOCK] * is_lock(path / LOCK))
+    if any(child.name not in left for child in children(path)):
         raise RunError(
             f"The run folder {path} is not empty, and holds no run to --resume; give another one."
         )
 
 
 def _stored(path: pathlib.Path) -> dict[str, Any]:
-    file = path / _CONFIG
-    if not file.is_file():
+    file = path / CONFIG
+    if not os.path.lexists(file):
         start = "" if children(path) else ", or leave out --resume to start one"
         raise RunError(
-            f"There is no run to resume in {path} (no {_CONFIG}); give the folder of a run{start}."
+            f"There is no run to resume in {path} (no {CONFIG}); give the folder of a run{start}."
         )
-    config = read_json(file)
-    if not isinstance(config, dict):
-        raise RunError(f"{file} holds no configuration; it must be a JSON object.")
-    return config
+    return read_object(file)
 
 
 def _check_config(
@@ -372,17 +412,3 @@ def _check_config(
             f"The run in {path} has another configuration than the one given: "
             f"{different}. Give the stored values, or another folder."
         )
-
-
-def differences(given: dict[str, Any], stored: dict[str, Any], keys: Collection[str]) -> str:
-    """The values of these keys that are not the stored ones, as a list of words."""
-    absent = object()
-    return ", ".join(
-        f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})"
-        for key in sorted(keys)
-        if given.get(key, absent) != stored.get(key, absent)
-    )
-
-
-def _shown(config: dict[str, Any], key: str) -> str:
-    return json.dumps(config[key]) if key in config else "absent"

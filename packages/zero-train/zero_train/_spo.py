@@ -22,6 +22,7 @@ from ._actor_critic import (
 )
 from ._actors import PlanningActor
 from ._agent import Experience, Metrics
+from ._arrays import check_kind
 from ._learning import bind, loss_weights
 from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
 from .losses import AbstractTrustRegion, masked_mean
@@ -90,6 +91,12 @@ class SPO(AbstractActorCritic):
     target_rate: float = 0.005
     adaptive: bool = True
     statistics: Statistics | None = None
+
+    def __check_init__(self):
+        check_kind("SPO", callable, "a function", model=self.model)
+        for name in ("explorer", "planner"):
+            part = getattr(self, name)
+            check_kind("SPO", ParticleSearch, "a zero_search.ParticleSearch", **{name: part})
 
     def play(self, online: ActorCritic, *, explore: bool) -> PlanningActor:
         """Plans with these parameters."""

@@ -36,6 +36,7 @@ from ._mesh import by_rows, places, row_keys, send, split_places
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
+_SIZES = ("num_envs", "capacity", "batch_size", "num_shards")
 
 
 def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
@@ -76,9 +77,11 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
             state, _ = _step_side_by_side(loop, state, learns=False)
         else:
             state, _ = collect_half(loop, None, state)
+    sizes = (f"{x}={getattr(loop.buffer, x)}" for x in _SIZES if hasattr(loop.buffer, x))
     raise ValueError(
-        f"the buffer {loop.buffer} is not ready after {_MAX_FILLS * loop.unroll_length} rows of "
-        f"{loop.num_envs} environments; give it more room or a smaller batch."
+        f"the {type(loop.buffer).__name__} ({', '.join(sizes)}) cannot be sampled after "
+        f"{_MAX_FILLS * loop.unroll_length} rows of each environment, whose episodes may be longer "
+        "than what it keeps; give it more capacity or a smaller batch."
     )
 
 
@@ -156,6 +159,21 @@ def fresh_agent(
     return begin(key=key, actor=player)
 
 
+def _check_world(loop: Loop, actor: AbstractActor) -> None:
+    """Raises a `ValueError` where the agent plans over the states of another environment."""
+    env: Any = getattr(getattr(actor, "model", None), "env", None)
+    if env is None or eqx.tree_equal(env, loop.env) is True:
+        return
+    planned, played = (
+        jax.eval_shape(lambda env=env: env.init(key=jr.key(0))) for env in (env, loop.env)
+    )
+    if not eqx.tree_equal(planned, played):
+        raise ValueError(
+            f"`Loop(env={type(loop.env).__name__}, agent=...)`: the agent plans over "
+            f"{type(env).__name__}, whose states are others; give both the same environment."
+        )
+
+
 # It runs once, and to optimise it takes three times as long to compile, for the same bits.
 @ft.partial(_dispatched, xla_backend_optimization_level=1)
 def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopState:
@@ -166,6 +184,7 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
     agent = fresh_agent(loop, akey, player)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
+    _check_world(loop, actor)
     keys = row_keys(ekey, indices)
     episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
     unroll = lambda: collect(

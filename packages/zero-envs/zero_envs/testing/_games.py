@@ -8,6 +8,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    check_count,
+    checked_action,
     Observation,
     Transition,
 )
@@ -32,8 +34,7 @@ class Corridor(AbstractDiscreteEnvironment[CorridorState]):
     hidden: bool = eqx.field(init=False, default=False)
 
     def __check_init__(self):
-        if self.length < 2:
-            raise ValueError(f"Corridor(length={self.length}): a corridor has at least 2 cells.")
+        check_count("Corridor", 2, length=self.length)
 
     def init(self, *, key: PRNGKeyArray) -> CorridorState:
         """Starts in the first cell."""
@@ -45,9 +46,10 @@ class Corridor(AbstractDiscreteEnvironment[CorridorState]):
     ) -> tuple[CorridorState, Transition]:
         """Walks one cell."""
         del key
+        action = checked_action(self, action)
         goal = self.length - 1
         over = state.position == goal
-        walked = jnp.maximum(state.position + 2 * action.astype(jnp.int32) - 1, 0)
+        walked = jnp.maximum(state.position + 2 * action - 1, 0)
         position = jnp.where(over, state.position, walked)
         ended = position == goal
         transition = absorbing_transition(over, ended.astype(jnp.float32), terminated=ended)
@@ -84,11 +86,7 @@ class Nim(AbstractDiscreteEnvironment[NimState]):
         self.num_actions = self.most
 
     def __check_init__(self):
-        if self.heap < 1 or self.most < 1:
-            raise ValueError(
-                f"Nim(heap={self.heap}, most={self.most}): both must be at least 1; try "
-                "Nim(heap=7, most=3)."
-            )
+        check_count("Nim", heap=self.heap, most=self.most)
 
     def init(self, *, key: PRNGKeyArray) -> NimState:
         """Starts with a full heap."""
@@ -100,8 +98,9 @@ class Nim(AbstractDiscreteEnvironment[NimState]):
     ) -> tuple[NimState, Transition]:
         """Takes `action + 1` objects."""
         del key
+        action = checked_action(self, action)
         over = state.heap == 0
-        left = state.heap - 1 - action.astype(jnp.int32)
+        left = state.heap - 1 - action
         outcome = jnp.where(left == 0, 1.0, jnp.where(left < 0, -1.0, 0.0))
         transition = absorbing_transition(over, outcome, terminated=left <= 0, sign=-1.0)
         return NimState(jnp.maximum(left, 0)), transition

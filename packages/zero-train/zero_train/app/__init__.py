@@ -52,7 +52,6 @@ from ._config import (
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
     load_config as load_config,
-    stored_config as stored_config,
 )
 from ._errors import (
     as_usage_error as as_usage_error,
@@ -107,7 +106,7 @@ from ._play import (
 )
 from ._players import (
     AbstractPlayerCommand as AbstractPlayerCommand,
-    app_of_file as app_of_file,
+    app_of_player as app_of_player,
     load as load,
     player_file as player_file,
     player_names as player_names,
@@ -115,7 +114,6 @@ from ._players import (
     save_player as save_player,
     which_player as which_player,
 )
-from ._record import Sgf as Sgf
 from ._report import (
     chart as chart,
     curve as curve,
@@ -131,6 +129,7 @@ from ._serve import (
     Question as Question,
     Service as Service,
 )
+from ._sgf import Sgf as Sgf
 from ._sinks import (
     BackgroundSink as BackgroundSink,
     MlflowSink as MlflowSink,

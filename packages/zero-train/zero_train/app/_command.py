@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib.metadata
 import io
 import itertools
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import (
     Annotated,
     Any,
@@ -31,6 +32,7 @@ import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
+from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
@@ -42,10 +44,14 @@ from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
 from ._reporting import play_films
+from ._streams import failing, give_up, open_closed
 from ._train import train
 
 
 _SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
+#: More devices of one process, which are virtual on a CPU: each costs threads and memory when JAX
+#: starts, before it can say that there are not as many.
+_MOST_DEVICES = 1024
 
 
 def start_jax(launch: Launch | None = None) -> None:
@@ -62,12 +68,19 @@ def start_jax(launch: Launch | None = None) -> None:
     """
     asked = launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")
-    if importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags:
+    # It may also be the name of a file of flags, which nothing can be added to.
+    can_add = not flags.strip() or flags.lstrip().startswith("--")
+    is_slow = importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags
+    if can_add and is_slow:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
         # 0.10.1 does not, and other versions may not know the flag, which ends the process.
         os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
     here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
     devices = -(-(asked.devices or 1) // asked.processes)
+    if devices > _MOST_DEVICES:
+        raise UsageError(
+            f"--devices {asked.devices} was given; give at most {_MOST_DEVICES} for each process."
+        )
     if devices > here and "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", devices)
     if devices > 1:
@@ -114,6 +127,9 @@ class _Report(AbstractCommand):
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.name)
+        if app.episode is None or not self.episodes:  # else it is checked where they are loaded
+            check_run(pathlib.Path(self.run), tell=warn)
+        check_logs(pathlib.Path(self.run), tell=warn)
         try:
             play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
         except (UsageError, CheckpointError) as e:
@@ -166,21 +182,27 @@ def errors_of(prog: str) -> Iterator[None]:
 
     - `prog`: the app's command.
     """
+    open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what the terminal cannot show is a question mark
+    if getattr(sys.unraisablehook, "func", None) is not _unraisable:
+        sys.unraisablehook = functools.partial(_unraisable, sys.unraisablehook)
     try:
-        yield
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
         _complain(prog, str(e))
     except BrokenPipeError:
         # Who reads the output, such as `head`, has enough. Python would write the rest at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up(sys.stdout)
         _leave(1)
     except OSError as e:
         named = e.filename is not None and e.strerror is not None
         path = f"{e.filename} cannot be used ({e.strerror}); give another path."
-        _complain(prog, path if named else str(e))
+        _complain(prog, path if named else failing(e) or str(e))
     except OverflowError as e:
         _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
     except (MemoryError, jax.errors.JaxRuntimeError) as e:
@@ -189,7 +211,9 @@ def errors_of(prog: str) -> Iterator[None]:
         _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
         _leave(130)
-    except Exception:
+    except Exception as e:
+        if isinstance(e, RuntimeError | AssertionError) and (refused := _refused_by_jax()):
+            _complain(prog, refused)
         if not busy() and not jax.distributed.is_initialized():
             raise
         traceback.print_exc()
@@ -299,8 +323,34 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             print(f"`{app.name} report {options.out}` adds episodes of its players to its report")
 
 
+def _refused_by_jax() -> str | None:
+    """What is wrong with the devices that JAX is to use, if anything."""
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as e:
+        # An `AssertionError` without words is all that JAX says of a platform without a device.
+        reason = str(e).partition(". ")[0].partition(" (set ")[0][:200].rstrip(".")
+        asked = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        what = f"JAX_PLATFORMS={asked} was given, of which JAX" if asked else "JAX"
+        return (
+            f"{what} finds no device ({reason or 'none is here'}); unset JAX_PLATFORMS for what is "
+            "here, or give cpu."
+        )
+    return None
+
+
+def _unraisable(usual: Callable[[Any], Any], raised: Any) -> None:
+    """Leaves out what Orbax's storage says of a loop that an error has closed: that error is
+    raised."""
+    if "Event loop is closed" not in str(raised.exc_value):
+        usual(raised)
+
+
 def _complain(prog: str, what: str) -> NoReturn:
-    print(f"{prog}: {' '.join(what.splitlines())}", file=sys.stderr)
+    try:
+        print(f"{prog}: {' '.join(what.splitlines())}", file=sys.stderr, flush=True)
+    except OSError:
+        give_up(sys.stderr)
     _leave(2)
 
 
@@ -308,8 +358,9 @@ def _leave(code: int) -> NoReturn:
     """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end,
     where JAX would wait for the other processes."""
     if busy() or jax.distributed.is_initialized():
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
         os._exit(code)
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -13,8 +14,9 @@ from rich.table import Table
 from scipy import stats
 
 from .._disk import write_whole
+from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App
-from ._errors import UsageError
+from ._errors import UsageError, warn
 from ._film import check_path
 from ._measures import count_of, Measure, MEASURES, NAMING
 from ._page import charts, page, picture, table
@@ -55,8 +57,10 @@ class Compare(AbstractCommand):
             raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
-            if not (pathlib.Path(folder) / "config.json").is_file():
+            if not os.path.lexists(pathlib.Path(folder) / "config.json"):
                 raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
+            check_run(pathlib.Path(folder), tell=warn)
+            check_logs(pathlib.Path(folder), tell=warn)
         runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))
         differing, figures = differences(runs), last_figures(runs)
         console = Console(highlight=False, markup=False, emoji=False)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import inspect
 import math
 import os
@@ -15,7 +14,9 @@ import optax
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
-from .. import ExpertIteration, read_json, read_lines
+from .. import ExpertIteration, read_json, read_lines, RunError
+from .._lines import read_object
+from .._origin import version_of
 from ._errors import UsageError
 
 
@@ -331,7 +332,7 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
     **Raises:** [`zero_train.app.UsageError`][] where the folder holds no run, or another app's.
     """
     path = pathlib.Path(folder) / "config.json"
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise UsageError(
             f"{pathlib.Path(folder)} holds no run (no config.json); give the folder of a run, "
             f"as `{prog} train --out` made it."
@@ -402,10 +403,20 @@ def written_by(kind: type[Any], folder: pathlib.Path) -> str:
     package = kind.__module__.partition(".")[0]
     with contextlib.suppress(LookupError):
         then = _versions(folder)[package]
-        here = importlib.metadata.version(package)
+        here = version_of(package)
         if then != here:
             return f"; {package} {then} wrote it, and this is {here}"
     return ""
+
+
+def likeness(kind: type[Any], folder: pathlib.Path) -> tuple[bool, int]:
+    """How near the run in `folder` comes to one of `kind`: whether its app made it, and how many
+    entries of its configuration are fields of it."""
+    stored = {}
+    with contextlib.suppress(RunError):
+        stored = read_object(folder / "config.json")
+    made = kind.__module__.partition(".")[0] in _versions(folder)
+    return made, len(stored.keys() & inspect.signature(kind).parameters.keys())
 
 
 def _versions(folder: pathlib.Path) -> dict[str, str]:

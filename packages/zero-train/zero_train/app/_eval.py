@@ -23,7 +23,10 @@ class Eval(AbstractPlayerCommand):
     """random, another fixed player that the app knows (it lists them where the name is unknown), or
     a trained player of the same game: another run, a file or pretrained."""
     games: int = 200
-    """An even number, because each opening of random moves is played from both seats."""
+    """An even number, because each opening of random moves is played from both seats. Equal games
+    of players without randomness count once."""
+    opening_plies: int | None = None
+    """Random moves at the start of each game of two; by default as many as suit the app."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration. A trained opponent has as many."""
@@ -32,7 +35,11 @@ class Eval(AbstractPlayerCommand):
     json: bool = False
     """Print one JSON line."""
 
-    bounds: ClassVar[Bounds] = {"games": (2, 10**8), "simulations": (0, 10**6 - 1)}
+    bounds: ClassVar[Bounds] = {
+        "games": (2, 10**8),
+        "opening_plies": (0, 10**4),
+        "simulations": (0, 10**6 - 1),
+    }
 
     def __call__(self, app: App[Any]) -> None:
         trained = self.load(app)
@@ -54,6 +61,12 @@ class Eval(AbstractPlayerCommand):
                 f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
                 "leave --opponent out."
             )
+        if players == 1 and self.opening_plies is not None:
+            raise UsageError(
+                f"--opening-plies {self.opening_plies} was given, and {name or self.run} has one "
+                "player; leave --opening-plies out."
+            )
+        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
         row = measure(
             env,
             with_simulations(trained.player, number),
@@ -62,7 +75,7 @@ class Eval(AbstractPlayerCommand):
             games=self.games,
             max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
             key=jr.key(self.seed),
-            opening_plies=app.opening_plies,
+            opening_plies=plies,
         )
         if self.json:
             opponent = self.opponent if players == 2 else None
@@ -73,6 +86,8 @@ class Eval(AbstractPlayerCommand):
         search = f"{number} simulations a move" if number else "the network alone"
         about = name, f"step {trained.step}", None if number is None else search
         print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
+        if 2 * row.get("games", 0) < row.get("played", 0):
+            print(f"More games differ with more random moves than --opening-plies {plies}.")
 
     def _opponent(
         self, app: App[Any], trained: Trained[Any], simulations: int | None

@@ -22,11 +22,10 @@ from .. import (
     rollout,
     RunFolder,
 )
+from .._match import OPENING_PLIES
 from ._config import AbstractConfig
 
 
-#: Uniformly random moves at the start of a match, so that two fixed players play many games.
-OPENING_PLIES = 2
 #: Moves after which a game is broken off, where the configuration has no `max_moves`.
 MOST_MOVES = 1000
 
@@ -148,7 +147,8 @@ def measure(
     - `opponent`: in games of two; by default it plays random moves.
     - `players`: 1 or 2.
     - `games`: an even number for two players, because each opening is played from both seats.
-    - `opening_plies`: random moves at the start of a game of two players.
+    - `opening_plies`: random moves at the start of a game of two players, of whom equal games count
+        once, see [`zero_train.MatchResult`][].
     - `mesh`: splits the games over its devices.
     """
     if players == 2:
@@ -182,12 +182,21 @@ def sentence(row: Mapping[str, Any], against: str) -> str:
         return (
             f"{100 * row['score']:.1f} % against {against} (95 % interval {low:.1f} to {high:.1f}; "
             f"{row['wins']} won, {row['draws']} drawn{_cut(row['unfinished'])}, "
-            f"{row['losses']} lost)"
+            f"{row['losses']} lost{_alike(row)})"
         )
     return (
         f"return {row['return_mean']:.4g} ± {row['return_se']:.2g} (standard error) in "
         f"{row['episodes']} episodes of {row['length_mean']:.1f} steps{_cut(row['truncated'])}"
     )
+
+
+def _alike(row: Mapping[str, Any]) -> str:
+    """How many games differ, where some do not count or most repeat others. Rows of earlier
+    versions do not know it."""
+    played, games, distinct = (row.get(name, 0) for name in ("played", "games", "distinct"))
+    if games < played:
+        return f"; {games} of the {played} games differ, and equal ones count once"
+    return f"; {distinct} of the {played} games differ" if 2 * distinct < played else ""
 
 
 def _cut(number: int) -> str:

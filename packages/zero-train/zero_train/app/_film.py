@@ -3,6 +3,7 @@
 import base64
 import collections
 import dataclasses
+import errno
 import io
 import json
 import math
@@ -18,8 +19,8 @@ from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
-from .. import read_json, RunError
-from .._disk import write_whole
+from .. import read_of_run, RunError
+from .._disk import reason, target_of, write_whole
 from ._errors import UsageError
 from ._page import page, text
 
@@ -229,9 +230,11 @@ def kept_films(folder: pathlib.Path) -> list[str]:
     path = folder / FILMS
     then = "Play the episodes again with the command `report`, or remove the file."
     try:
-        found = read_json(path) if path.exists() else {}
+        found = read_of_run(path) if path.exists() else {}
     except RunError as e:
         raise RunError(f"{e} {then}") from e
+    if isinstance(found, dict):
+        found = found.get("films", found)  # older versions had nothing else in it
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise RunError(f"{path} is damaged: it is no object of texts. {then}")
     return [film(heading, "", packed) for heading, packed in found.items()]
@@ -272,8 +275,13 @@ def check_path(
         raise UsageError(f"{flag} {path} was given; give a file that ends with {allowed}.")
     if not path.parent.is_dir():
         raise UsageError(f"{flag} {path} was given, and there is no folder {path.parent}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{flag} {path} cannot be written; give another file.")
+    try:
+        target = target_of(path)
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as e:
+        why = reason(e)
+        raise UsageError(f"{flag} {path} cannot be written ({why}); give another file.") from e
 
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:

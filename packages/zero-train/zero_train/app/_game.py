@@ -42,9 +42,9 @@ class AbstractRecord(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, start: "Game", text: str) -> list[str] | None:
-        """The names of a game's moves, which may be illegal; `None` for a text of another kind,
-        which may be a line of names.
+    def read(self, start: "Game", text: str) -> "tuple[Game, list[str]] | None":
+        """The new game, with the komi and the handicap of the text, and the names of its moves,
+        which may be illegal; `None` for a text of another kind, which may be a line of names.
 
         **Arguments:**
 
@@ -113,6 +113,9 @@ class Game:
     - `total`: the sum of the rewards so far, from the view of whoever moved first.
     - `over`: whether it has ended.
     - `max_value`: the largest value of a position, that of a win.
+    - `komi`: the komi of its score, where not that of the environment. `total` and the player know
+        of the latter only.
+    - `handicap`: the number of its first stones that are a handicap.
     """
 
     board: AbstractBoard
@@ -125,6 +128,8 @@ class Game:
     total: float = 0.0
     over: bool = False
     max_value: float = 1.0
+    komi: float | None = None
+    handicap: int = 0
 
     @classmethod
     def start(

@@ -5,10 +5,13 @@ Leela Zero and KataGo do: a response of many lines, which ends with the next com
 """
 
 import collections
+import contextlib
+import dataclasses
 import functools as ft
 import io
 import itertools
 import math
+import os
 import pathlib
 import queue
 import re
@@ -23,14 +26,17 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
-from .._disk import write_whole
+from .._disk import read_whole, write_whole
 from ._clock import Clock
+from ._errors import warn
 from ._game import expected, Game
-from ._record import read_record, Sgf, write_record
+from ._record import write_record
+from ._sgf import decode, handicap_points, komi_of, place, Sgf
 
 
 _COLOURS = {"b": "black", "black": "black", "w": "white", "white": "white"}
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+#: What is left out of a line: a byte order mark too, which some shells send first.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ufeff]")
 _SYNTAX = "syntax error"
 #: Simulations of a search that can be broken off after each so many.
 _PART = 16
@@ -56,9 +62,13 @@ class _GtpError(Exception):
 class GtpEngine:
     """Answers GTP commands about one game.
 
-    A controller may leave out a forced pass: if the side to move can only pass, the engine accepts
-    a move of the other colour, plays the pass before it, and `undo` takes both back. Other moves of
-    the wrong colour are refused. After the end of the game a pass is accepted and has no effect.
+    A controller may leave out a pass: where the side to move may pass, the engine accepts a move of
+    the other colour, plays the pass before it, and `undo` takes both back. So stones of a handicap
+    may be sent as moves in a row. Where that pass would be illegal, or would end the game, a move
+    of the wrong colour is refused. After the end of the game a pass is accepted and has no effect.
+
+    The komi counts in `final_score` and in records. The player was trained with that of the
+    environment, and plays for that one.
 
     Without clocks a move is the plan of the player. With them its search ends early where a move
     would take more than its share of the time.
@@ -77,6 +87,7 @@ class GtpEngine:
         self.running = True  # until the command `quit`
         self._record, self._board = start.board.record, start.board
         self._games = [start]  # after each move
+        self._pass = self._record.size**2
         self._pending = pending
         self._clocks: dict[str, Clock] = {}
         several = (0, 99)
@@ -91,7 +102,7 @@ class GtpEngine:
             "kgs-time_settings": ((1, 4), self._kgs_time_settings),
             "known_command": ((1, 1), lambda word: "true" if word in self._commands else "false"),
             "komi": ((1, 1), self._komi),
-            "list_commands": ((0, 0), lambda: "\n".join(self._commands)),
+            "list_commands": ((0, 0), lambda: "\n".join(sorted(self._commands))),
             "loadsgf": ((1, 2), self._loadsgf),
             "lz-analyze": (several, lambda *words: self._analyze("lz", words)),
             "lz-genmove_analyze": (several, lambda *words: self._analyze("lz", words, True)),
@@ -107,6 +118,12 @@ class GtpEngine:
             "undo": ((0, 0), self._undo),
             "version": ((0, 0), lambda: version),
         }
+        if self._pass in start.legal:
+            self._commands |= {
+                "fixed_handicap": ((1, 1), self._fixed_handicap),
+                "place_free_handicap": ((1, 1), self._place_free_handicap),
+                "set_free_handicap": ((2, self._pass), self._set_free_handicap),
+            }
 
     def respond(self, line: str) -> Iterator[str]:
         """The parts of the response to a line, the last of which ends with an empty line. There are
@@ -145,24 +162,61 @@ class GtpEngine:
         return ""
 
     def _clear_board(self) -> str:
-        del self._games[1:]
+        self._games = [dataclasses.replace(self._games[0], handicap=0)]
         return ""
 
     def _komi(self, komi: str) -> str:
-        # Accepted as the protocol demands; the rules of the environment keep their own.
-        _number(float, komi)
+        try:
+            said = komi_of(komi, self._record.size)
+        except ValueError:
+            raise _GtpError(_SYNTAX) from None
+        self._games = [dataclasses.replace(game, komi=said) for game in self._games]
         return ""
 
-    def _loadsgf(self, path: str, move: str | None = None) -> str:
-        before = None if move is None else int(_number(int, move)) - 1
+    def _fixed_handicap(self, number: str) -> str:
+        stones = int(_number(int, number))
+        points = handicap_points(self._record.size, stones)
+        if len(points) < 2:
+            raise _GtpError("invalid number of stones")
+        return self._place(points)
+
+    def _place_free_handicap(self, number: str) -> str:
+        stones = int(_number(int, number))
+        if not 2 <= stones < self._pass:
+            raise _GtpError("invalid number of stones")
+        return self._fixed_handicap(str(min(stones, 9)))  # a program may place fewer
+
+    def _set_free_handicap(self, *names: str) -> str:
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read().strip()
-            if not text.startswith("("):
+            points = [self._board.action(name) for name in names]
+        except ValueError:
+            raise _GtpError(_SYNTAX) from None
+        if self._pass in points or len({*points}) < len(points):
+            raise _GtpError("bad vertex list")
+        self._place(points)
+        return ""
+
+    def _place(self, points: list[int]) -> str:
+        """Places the stones of a handicap, which one `undo` takes back, and names them."""
+        if len(self._games) > 1:
+            raise _GtpError("board not empty")
+        try:
+            game = place(self._games[0], points)
+        except ValueError:  # some would have no liberty
+            raise _GtpError("bad vertex list") from None
+        self._games.append(dataclasses.replace(game, handicap=len(points)))
+        return " ".join(map(self._name, points))
+
+    def _loadsgf(self, path: str, move: str | None = None) -> str:
+        before = None if move is None else max(1, int(_number(int, move)))
+        if path == "-":  # the input has the commands
+            raise _GtpError("cannot load file")
+        try:
+            read = self._record.read(self._games[0], decode(read_whole(path)), before)
+            if read is None:
                 raise _GtpError("cannot load file")
-            names, _ = read_record(self._games[0], text)
-            games = [self._games[0]]
-            for ply, name in enumerate(names if before is None else names[: max(0, before)]):
+            games = [read[0]]
+            for ply, name in enumerate(read[1]):
                 games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
         except (OSError, ValueError) as e:
             raise _GtpError("cannot load file") from e
@@ -171,12 +225,15 @@ class GtpEngine:
 
     def _printsgf(self, path: str | None = None) -> str:
         text = write_record(self._games)
-        if path is None:
+        if path in (None, "-"):
             return text
         try:
+            there = os.path.lexists(path)
             write_whole(pathlib.Path(path), f"{text}\n")
-        except OSError as e:
+        except (OSError, ValueError) as e:  # the latter of a name that no file can have
             raise _GtpError("cannot save file") from e
+        if there:  # a response would be something else than controllers expect
+            warn(f"{path} was there, and has been written anew.")
         return ""
 
     # ---- the clock
@@ -211,6 +268,9 @@ class GtpEngine:
         except ValueError:
             raise _GtpError(_SYNTAX) from None
         game = self._turned_to(mover, "illegal move")
+        if action == self._pass and game is not self._games[-1]:
+            # After the one that was left out it would end a game that nobody has given up.
+            raise _GtpError("illegal move")
         # A pass after the end has no effect: some controllers send a pass for both sides.
         if not (game.over and self._name(action) == "pass"):
             try:
@@ -310,7 +370,7 @@ class GtpEngine:
         """The game in which `colour` is to move, and its move."""
         game = self._turned_to(colour, f"{self._games[-1].mover} is to move")
         if game.over:
-            return game, self._record.size**2
+            return game, self._pass
         if game.must_pass:
             return game, game.legal[0]
         if colour not in self._clocks:
@@ -333,13 +393,14 @@ class GtpEngine:
                 return
 
     def _turned_to(self, colour: str, refusal: str) -> Game:
-        """The game in which `colour` is to move. If the other side must pass, it passes."""
+        """The game in which `colour` is to move. If the other side may pass, it passes."""
         game = self._games[-1]
         if game.over or game.mover == colour:
             return game
-        if not game.must_pass:
+        passed = game.play(self._pass) if self._pass in game.legal else game
+        if passed.over or passed.mover != colour:
             raise _GtpError(refusal)
-        return game.play(game.legal[0])
+        return passed
 
     def _name(self, action: int) -> str:
         return _shown(self._board.name(action))
@@ -395,8 +456,9 @@ def serve_lines(
     lines = queue.Queue[str | None]()
 
     def read() -> None:
-        for line in stdin:
-            lines.put(line)
+        with contextlib.suppress(OSError):  # a terminal that is gone
+            for line in stdin:
+                lines.put(line)
         lines.put(None)
 
     # It only waits for input, so it may be left behind.
@@ -411,6 +473,8 @@ def serve_lines(
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
+    if not text.isascii() or "_" in text:  # which Python reads
+        raise _GtpError(_SYNTAX)
     try:
         return kind(text)
     except ValueError:

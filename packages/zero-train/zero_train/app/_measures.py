@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from .. import read_json, RunError
+from .. import read_of_run, RunError
 from .._lines import Row
 
 
@@ -95,7 +95,7 @@ def ratings(folder: pathlib.Path) -> list[Row]:
     path, then = folder / "elo.json", "--resume writes it again."
     if not path.exists():
         return []
-    found = read_json(path)
+    found = read_of_run(path)
     players = found.get("players") if isinstance(found, dict) else None
     if not isinstance(players, list) or not all(isinstance(row, dict) for row in players):
         raise RunError(f"{path} is damaged: it has no list of players; {then}")

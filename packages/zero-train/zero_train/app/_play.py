@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._disk import write_whole
+from .._disk import reason, write_whole
 from ._game import Game
 from ._record import write_record
 from ._watch import is_plain
@@ -281,16 +281,18 @@ class Session:
         self._console.print(table)
 
     def _save(self, name: str) -> None:
+        record = write_record(self._games, self._seed)
+        if name == "-":
+            return self._say(record)
         try:
             path = pathlib.Path(name).expanduser()
             if path.is_dir():
                 return self._say(f"{name} is a folder; give the name of a file.")
             if path.exists() and path.resolve() not in self._saved:
                 return self._say(f"{name} exists; give another name.")
-            write_whole(path, f"{write_record(self._games, self._seed)}\n")
+            write_whole(path, f"{record}\n")
             self._saved.add(path.resolve())
         except (OSError, RuntimeError, ValueError) as e:  # the latter two of `~nobody` and NUL
-            why = getattr(e, "strerror", None) or e
-            self._say(f"{name} cannot be written ({why}); give another file.")
+            self._say(f"{name} cannot be written ({reason(e)}); give another file.")
         else:
             self._say(f"The game is in {path}.")

@@ -20,14 +20,21 @@ from jaxtyping import Array, PyTree
 from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
-from .. import AbstractActor, Checkpoints, Loop, read_json, read_lines
-from .._disk import write_whole
+from .. import AbstractActor, Checkpoints, Loop, read_lines
+from .._disk import reason, write_whole
 from .._learning import with_arrays
 from .._lines import lines_of
 from .._manifest import check_leaves, spec
-from .._run import differences
+from .._provenance import check_run, CHECKPOINTS, finished_steps, PLAYERS
 from ._app import AbstractCommand, App, built, Trained
-from ._config import AbstractConfig, complete, config_of, load_config
+from ._config import (
+    AbstractConfig,
+    complete,
+    config_of,
+    likeness,
+    load_config,
+    stored_config,
+)
 from ._errors import UsageError, warn
 from ._measures import kind_of, ratings, RETURN, SCORE, WON
 
@@ -80,7 +87,8 @@ def load(
 
     **Raises:** [`zero_train.app.UsageError`][] where there is none of this app, or it names code
     and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
-    there are none, or they do not fit the configuration.
+    there are none, or they do not fit the configuration; [`zero_train.RunError`][] where some in
+    the folder are of another run.
     """
     path, step = which_player(run)
     if not path.exists() and has_player(app, str(run)):
@@ -88,15 +96,17 @@ def load(
     if path.is_file():
         return _read(app, path, run_code)
     config = load_config(app.config, path, app.name, run_code=run_code)
+    check_run(path, tell=warn)
     loop = built(app, config)
-    saved, shapes = Checkpoints(path / "parameters", keep=None), player_shapes(loop)
+    saved, shapes = Checkpoints(path / PLAYERS, keep=None), player_shapes(loop)
     if step is None:
+        known = max([finished_steps(path), *Checkpoints(path / CHECKPOINTS).steps()])
+        if saved.latest is not None and saved.latest < known:
+            missing = saved.directory / f"{known:08d}"
+            warn(f"{missing} is missing, the player of step {known}; --resume saves it again.")
         step, arrays = saved.restore_latest(shapes, tell=warn)
     else:
         arrays = saved.restore(shapes, step=step)
-    trained_with, file = saved.about(step).get("config", {}), path / "config.json"
-    if different := differences(read_json(file), trained_with, trained_with.keys()):
-        warn(f"{file} is not what the player of step {step} was trained with: {different}.")
     return Trained(config, loop, player_of(loop, arrays), step, _origin(path, step))
 
 
@@ -126,7 +136,9 @@ def _best(folder: pathlib.Path) -> int:
     for row in ratings(folder):
         if "step" in row:
             strengths[row["step"]] = row["elo"]
-    for row in () if strengths else lines_of(folder / "evaluations.jsonl", kind_of):
+    for row in (
+        () if strengths else lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing")
+    ):
         measured = next((row[one.name] for one in _STRENGTHS if one.name in row), None)
         if measured is not None:
             strengths.setdefault(row["step"], measured)
@@ -207,13 +219,48 @@ def save_player(
     write_whole(path, save(arrays, {**said, _DIGEST: _digest(arrays, said)}))
 
 
-def app_of_file(file: pathlib.Path) -> str | None:
-    """The name of the app of a file of a player; `None` where it is none."""
-    try:
-        with safe_open(file, framework="np") as stored:
-            return json.loads((stored.metadata() or {}).get("app", "null"))
-    except (OSError, ValueError, SafetensorError):
-        return None
+def app_of_player(apps: Mapping[str, App[Any]], path: pathlib.Path) -> App[Any]:
+    """The app of the run in a folder, whose configuration is one of it, or of a file of a player.
+
+    **Arguments:**
+
+    - `apps`: those that are known, by their names.
+
+    **Raises:** [`zero_train.app.UsageError`][] with what is wrong with it, of a run as the app says
+    that comes nearest: the one that made it, or else that has most entries of its configuration.
+    """
+    if path.is_file():
+        try:
+            with safe_open(path, framework="np") as stored:
+                name = json.loads((stored.metadata() or {})["app"])
+            if isinstance(name, str) and name in apps:
+                return apps[name]
+            raise ValueError(f"it is of {json.dumps(name)[:40]}, which is no app that is known")
+        except _UNREADABLE as e:
+            raise _no_player(path, "export", e) from e
+    refused: list[tuple[tuple[bool, int], UsageError]] = []
+    for app in apps.values():
+        try:
+            stored_config(app.config, path, app.name)
+            return app
+        except UsageError as e:
+            refused.append((likeness(app.config, path), e))
+    raise max(refused, key=lambda entry: entry[0])[1]
+
+
+#: What reading a file of a player may raise.
+_UNREADABLE = (
+    *(ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError),
+    SafetensorError,
+)
+
+
+def _no_player(file: pathlib.Path, command: str, error: Exception) -> UsageError:
+    why = f"it has no {error}" if isinstance(error, KeyError) else reason(error)
+    return UsageError(
+        f"{file} is no file of a player: {' '.join(why.split())[:200]}; give one that `{command}` "
+        "wrote."
+    )
 
 
 def _digest(arrays: Mapping[str, np.ndarray], said: Mapping[str, str]) -> str:
@@ -237,11 +284,8 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
             raise ValueError(f"it is of `{about['app']}`")
         fields = complete(app.config, about["config"])
         step, origin, strength = int(about["step"]), dict(about["origin"]), [*about["strength"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as e:
-        raise UsageError(
-            f"{file} is no file of a player of `{app.name}`: {' '.join(str(e).split())[:200]}; "
-            f"give one that `{app.name} export` wrote."
-        ) from e
+    except _UNREADABLE as e:
+        raise _no_player(file, f"{app.name} export", e) from e
     config = config_of(app.config, fields, file, app.name, run_code=run_code)
     loop = built(app, config)
     shapes = player_shapes(loop)

@@ -12,11 +12,14 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from .. import AbstractActor, fill, init, Loop, LoopState, StopSignal
-from .._disk import together
+from .. import AbstractActor, fill, init, Loop, LoopState, RunError, StopSignal
+from .._disk import together, write_whole
+from .._lines import read_object
 from .._step import collect_half, learn_half
 from ._background import ended, in_background
 from ._config import AbstractConfig
+from ._errors import as_usage_error
+from ._memory import check_memory
 from ._view import View
 
 
@@ -44,7 +47,7 @@ def prepare(
     after = lambda: f"after {time.monotonic() - began:.0f} s"
     first = second = games = None
     if not loop.actor_devices:
-        first = in_background(lambda: collect_half.lower(loop, None, like).compile())
+        first = in_background(ft.partial(_compile_collecting, loop, like))
         second = in_background(ft.partial(_compile_learning, loop, like, first))
     if fresh:
         games = in_background(ft.partial(_first_games, config, loop, first, player))
@@ -60,6 +63,16 @@ def prepare(
     if fresh:
         last_time.keep(time.monotonic() - began)
     return state if games is None else games.result()
+
+
+def _compile_collecting(loop: Loop, like: LoopState) -> None:
+    """**Raises:** [`zero_train.app.UsageError`][] where it does not fit into memory. A CPU would
+    refuse nothing: the system ends a process that takes too much."""
+    sizes = collect_half.lower(loop, None, like).compile().memory_analysis()
+    if sizes is not None and loop.mesh.devices.flat[0].platform == "cpu":
+        local = len(loop.mesh.local_devices)
+        here = sizes.temp_size_in_bytes + sizes.argument_size_in_bytes
+        check_memory(local * here, "Collecting takes", "simulations, fewer games, less replay")
 
 
 def _compile_learning(loop: Loop, like: LoopState, first: concurrent.futures.Future) -> None:
@@ -84,7 +97,8 @@ def _first_games(
         compiled.result()
     # Sums over devices wait for 30 s at most with gloo, and processes compile at different speeds.
     together("the first games")
-    return fill(loop, state)
+    with as_usage_error():
+        return fill(loop, state)
 
 
 class _LastTime:
@@ -107,10 +121,10 @@ class _LastTime:
         if self._path is not None:
             times = dict(list(self._read().items())[-99:]) | {self._name: round(seconds, 1)}
             with contextlib.suppress(OSError):
-                self._path.write_text(json.dumps(times))
+                write_whole(self._path, json.dumps(times))
 
     def _read(self) -> dict[str, float]:
-        try:
-            return {} if self._path is None else dict(json.loads(self._path.read_text()))
-        except (OSError, ValueError, TypeError):
-            return {}
+        with contextlib.suppress(RunError):
+            found = {} if self._path is None else read_object(self._path)
+            return {name: x for name, x in found.items() if type(x) in (int, float)}
+        return {}

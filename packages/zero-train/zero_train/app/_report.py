@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import read_json, read_lines
+from .. import read_lines
 from .._disk import write_whole
-from .._lines import lines_of
+from .._lines import lines_of, read_object
 from ._measures import kind_of, RETURN, SCORE
 from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
@@ -166,6 +166,8 @@ def configuration(run: "StoredRun") -> str:
     if preset:
         number = f"{changed} differ" if changed != 1 else "1 differs"
         said = f"<p>The preset is {text(run.preset.get('name'))}; {number} from it.</p>"
+    if run.identity:
+        said += f"<p>This is run {text(run.identity)}.</p>"
     return f"<h2>Configuration</h2>{said}<dl>{''.join(items)}</dl>"
 
 
@@ -188,6 +190,7 @@ class StoredRun:
         `elapsed`, the seconds of all steps until then.
     - `evaluations`: the lines of that file, in order.
     - `axis`: what charts are drawn over.
+    - `identity`: of the run, a random text; empty for a run of an older version.
     """
 
     folder: pathlib.Path
@@ -197,6 +200,7 @@ class StoredRun:
     evaluations: list[dict[str, Any]]
     axis: Axis = "steps"
     preset: dict[str, Any] = dataclasses.field(default_factory=dict)
+    identity: str = ""
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
@@ -206,16 +210,20 @@ class StoredRun:
         number is none.
         """
         folder, number = pathlib.Path(folder), lambda name: float
-        first = [*read_lines(folder / "starts.jsonl"), {}][0].get("preset")
+        starts, config = read_lines(folder / "starts.jsonl"), folder / "config.json"
+        first = [*starts, {}][0].get("preset")
         known = isinstance(first, dict) and isinstance(first.get("config"), dict)
         return cls(
             folder=folder,
-            config=_object(folder / "config.json"),
-            metrics=condensed(lines_of(folder / "metrics.jsonl", number)),
-            timings=condensed(_with_elapsed(lines_of(folder / "timings.jsonl", number))),
-            evaluations=[*lines_of(folder / "evaluations.jsonl", kind_of)],
+            config=read_object(config) if os.path.lexists(config) else {},
+            metrics=condensed(lines_of(folder / "metrics.jsonl", number, distinct="step")),
+            timings=condensed(
+                _with_elapsed(lines_of(folder / "timings.jsonl", number, distinct="step"))
+            ),
+            evaluations=[*lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing")],
             axis=axis,
             preset=first if known else {},
+            identity=next((str(row["run"]) for row in starts if "run" in row), ""),
         )
 
     def along(self, steps: Sequence[float]) -> Sequence[float]:
@@ -271,12 +279,6 @@ def _with_elapsed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
     for row in rows:
         elapsed += row.get("seconds", 0.0)
         yield {**row, "elapsed": elapsed}
-
-
-def _object(path: pathlib.Path) -> dict[str, Any]:
-    """The object in a JSON file, empty where there is none."""
-    found = read_json(path) if path.exists() else {}
-    return found if isinstance(found, dict) else {}
 
 
 def progress(run: StoredRun) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import Checkpoints, RunError, RunFolder
 from .._disk import write_whole
+from .._provenance import PLAYERS, run_of
 from ._app import App, write_report
 from ._errors import warn
 from ._film import FILMS, pack
@@ -32,7 +33,7 @@ def play_films(
     if app.episode is None or not number:
         return
     newest = load(app, run, run_code=run_code)
-    saved = Checkpoints(pathlib.Path(run) / "parameters", keep=None)
+    saved = Checkpoints(pathlib.Path(run) / PLAYERS, keep=None)
     steps = [step for step in saved.steps() if step <= newest.step]
     # Evenly over the training, and the newest in any case.
     goals = np.linspace(newest.step, 0, number)
@@ -49,7 +50,8 @@ def play_films(
         shown = frames[:-1:every] + frames[-1:]
         heading = f"The player of step {step:,}" if step else "Before training"
         played[heading] = pack(shown)
-    write_whole(pathlib.Path(run) / FILMS, json.dumps(played))
+    kept = {"run": run_of(pathlib.Path(run)), "films": played}
+    write_whole(pathlib.Path(run) / FILMS, json.dumps(kept))
 
 
 #: The pictures of an episode in a report.

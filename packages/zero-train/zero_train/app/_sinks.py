@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from .. import RunError, RunFolder, Sink
+from .._disk import read_whole, write_whole
 from .._lines import PART
 from ._background import in_background
 from ._errors import UsageError, warn
@@ -115,11 +116,11 @@ class WandbSink:
             raise UsageError(MISSING.format("wandb")) from e
         identity = folder / "wandb.id"
         if not identity.exists():
-            identity.write_text(uuid.uuid4().hex)
+            write_whole(identity, uuid.uuid4().hex)
         self._run = wandb.init(
             project=project,
             name=folder.name,
-            id=identity.read_text(),
+            id=read_whole(identity).decode(),
             resume="allow",
             dir=str(folder),
             config=dict(config),
@@ -161,13 +162,13 @@ class MlflowSink:
         self._client, self._metric = MlflowClient(), entities.Metric
         identity = folder / "mlflow.id"
         if identity.exists():
-            self._id = identity.read_text()
+            self._id = read_whole(identity).decode()
             self._client.update_run(self._id, status="RUNNING")
             return
         known = self._client.get_experiment_by_name(experiment)
         where = known.experiment_id if known else self._client.create_experiment(experiment)
         self._id = self._client.create_run(where, run_name=folder.name).info.run_id
-        identity.write_text(self._id)
+        write_whole(identity, self._id)
         shown = [entities.Param(name, str(value)) for name, value in config.items()]
         self._client.log_batch(self._id, params=shown)
 

@@ -33,12 +33,14 @@ from .. import (
 from .._disk import is_writer, of_writer, together
 from .._lines import last_line
 from .._origin import origin_of
+from .._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from .._step import fresh_agent
 from ._app import App, built
 from ._background import ended, in_background
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
+from ._memory import check_memory
 from ._options import folder_of, MAY_DIFFER, Options
 from ._pacing import Pacing
 from ._players import (
@@ -59,9 +61,6 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
-#: The file of the run folder that says that all steps are done, and saved: a run that was told to
-#: stop ends with exit code 0 as well.
-_FINISHED = "finished"
 
 
 def train(app: App[Config], config: Config, options: Options, preset: str | None = None) -> bool:
@@ -87,11 +86,13 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
     """
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
-    _check_memory(like)
+    # What acting and learning need in addition is known only when they are compiled.
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like)) / jax.process_count()
+    check_memory(size, "The games, replay and network of this run take", "games, less replay")
     first = _first_player(app, config, loop, options)
     with (
         StopSignal() as stop,
-        RunFolder.create(**folder_of(config, options)) as folder,
+        RunFolder.create(**folder_of(config, options), tell=warn) as folder,
         _discarded(folder, options),
     ):
         record = _Record(app, config, loop, folder)
@@ -121,7 +122,7 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
             with reported(app, folder) as report, record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks, report)
             if record.done == record.num_steps:
-                folder.write(_FINISHED, f"{record.done} steps\n")
+                folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
     return True
 
 
@@ -132,7 +133,7 @@ def _first_player(
 
     **Raises:** [`zero_train.app.UsageError`][] where its networks do not fit.
     """
-    if not config.init or Checkpoints(options.out / "checkpoints").steps():
+    if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
     where = player_file(app, PRETRAINED, config) if config.init == PRETRAINED else config.init
     player = load(app, where, run_code=options.run_code).player
@@ -212,21 +213,6 @@ def _evaluate(
     view.evaluation(result.figures, result.headline)
 
 
-def _check_memory(state: LoopState) -> None:
-    """**Raises:** [`zero_train.app.UsageError`][] where the state alone does not fit into memory.
-    What acting and learning need in addition is known only when they run."""
-    device, *others = jax.local_devices()
-    room = (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
-    if device.platform == "cpu":
-        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)) / jax.process_count()
-    if room and size > room:
-        raise UsageError(
-            f"The games, replay and network of this run take {size / 1e9:,.0f} GB, and there are "
-            f"{room / 1e9:,.0f}; give fewer games, less replay or a smaller network."
-        )
-
-
 def _console() -> Console | None:
     """Where the run is shown: nowhere by the other processes."""
     return Console(quiet=True) if jax.process_index() > 0 else None
@@ -239,7 +225,7 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if not options.resume and not Checkpoints(folder.path / "checkpoints").steps():
+        if not options.resume and not Checkpoints(folder.path / CHECKPOINTS).steps():
             # A thread, or another process, may still write there.
             with contextlib.suppress(OSError):
                 folder.discard()
@@ -260,21 +246,26 @@ class _Record:
         self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
         self.compiles_evaluation = True
         self._app, self._loop, self._folder = app, loop, folder
-        self._checkpoints = Checkpoints(folder.path / "checkpoints")
-        self._parameters = Checkpoints(folder.path / "parameters")
+        self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
+        self._parameters = Checkpoints(folder.path / PLAYERS)
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. What came later is removed."""
         if not of_writer("saved", self._checkpoints.steps()):
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
+        if is_writer():
+            check_logs(self._folder.path, tell=warn, step=self.done)
+            finished = self._folder.path / FINISHED
+            if (said := finished_steps(finished.parent)) > self.done:
+                if said not in self._checkpoints.steps():
+                    warn(
+                        f"{finished} says that {said} steps are done, and checkpoint {said} is "
+                        f"missing; the run goes on from step {self.done}."
+                    )
+                finished.unlink()
         for kept in (self._checkpoints, self._parameters, self._folder):
             kept.rewind(self.done)
-        for log in self._folder.changed(self._checkpoints.about(self.done).get("logs", {})):
-            warn(
-                f"{log} is damaged: lines up to step {self.done} are not what was written, or "
-                "missing. The run goes on with the others; put a copy back to have them again."
-            )
         if self.done in of_writer("player", self._parameters.steps()):
             try:
                 self._player_of(self.done)
@@ -381,7 +372,12 @@ class _Record:
     def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
         if self.done not in self._saved[store]:
             config = {k: v for k, v in self._folder.config.items() if k not in MAY_DIFFER}
-            store.save(self.done, state, about={"config": config, **about}, wait=False)
+            store.save(
+                self.done,
+                state,
+                about={"run": self._folder.run, "config": config, **about},
+                wait=False,
+            )
             self._saved[store].add(self.done)
 
     def _player_of(self, step: int) -> AbstractActor:

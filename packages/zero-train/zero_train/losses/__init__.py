@@ -1,7 +1,8 @@
 """Losses of one example: callers `jax.vmap`, then average with `masked_mean`.
 
 All raise a `ValueError` for arguments whose shapes do not fit together, and for bounds,
-temperatures and other numbers that are out of range and not traced.
+temperatures and other numbers that are out of range and not traced. Arrays of half precision and
+of integers are cast to float32, which the results have as well.
 """
 
 from ._mean import (

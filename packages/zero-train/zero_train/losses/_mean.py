@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._arrays import check_range, wide
+
 
 def masked_mean(
     x: Float[Array, "*batch"],
@@ -27,6 +29,7 @@ def masked_mean(
             f"`masked_mean` was given x {list(x.shape)} and weights {list(weights.shape)}: one "
             "weight for each number is needed"
         )
+    x, weights = wide(x), wide(weights)
     total = jnp.sum(weights) if total is None else total
     counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
     return counted / jnp.where(total == 0, 1.0, total)
@@ -39,7 +42,11 @@ def standardise(
     with advantages. Rows of weight 0 become 0. `epsilon` is added to the variance, so that equal
     numbers become 0.
     """
+    check_range("standardise", 0, epsilon=epsilon)
+    x = wide(x)
     mean = masked_mean(x, weights)
-    x = jnp.where(weights == 0, mean, x)
-    variance = masked_mean(jnp.square(x - mean), weights)
-    return (x - mean) / jnp.sqrt(variance + epsilon)
+    rest = jnp.where(weights == 0, 0.0, x - mean)
+    # Far from 0 the mean is rounded: the mean of what is left corrects it.
+    rest = jnp.where(weights == 0, 0.0, rest - masked_mean(rest, weights))
+    variance = masked_mean(jnp.square(rest), weights)
+    return rest / jnp.sqrt(variance + epsilon)

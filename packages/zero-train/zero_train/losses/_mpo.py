@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import check_axes, check_positive, finite, log_softmax
+from .._arrays import check_axes, check_positive, finite, log_softmax, wide
 from ._policy import DecoupledPolicy, Policy
 
 
@@ -38,10 +38,10 @@ class Dual(eqx.Module):
         - `rho`: the initial parameter, finite and at least -18.
         - `shape`: `()` for one constraint, `(dims,)` for one per action dimension.
         """
-        if not _MIN_RHO <= rho < math.inf:
+        if isinstance(rho, str) or not _MIN_RHO <= rho < math.inf:
             raise ValueError(
-                f"`Dual(rho={rho})`: must be finite and at least {_MIN_RHO:g}, where softplus has "
-                "hardly any gradient left."
+                f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus "
+                "has hardly any gradient left."
             )
         # With a dtype: a weakly typed parameter would make the training step compile twice.
         self.rho = jnp.full(shape, rho, jnp.float32)
@@ -92,7 +92,7 @@ def kl_penalty(
     summed over dimensions.
     """
     check_positive("kl_penalty", epsilon=epsilon)
-    alpha = dual.value
+    alpha, kl = dual.value, wide(kl)
     if alpha.ndim == 0:
         kl = jnp.sum(kl)
     elif alpha.shape != kl.shape:

@@ -7,7 +7,7 @@ import optax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._arrays import check_axes, check_positive, finite
+from .._arrays import at_action, check_axes, check_positive, finite
 
 
 @check_axes
@@ -79,7 +79,8 @@ def q_learning_loss(
 ) -> Float[Array, ""]:
     """Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) with the target `r + d * max(Q')`.
 
-    A Q-value of -inf marks an illegal action. A final next state may have no legal action.
+    A Q-value of -inf marks an illegal action. A final next state may have no legal action. The loss
+    of an `action` that does not exist is NaN.
 
     **Arguments:**
 
@@ -90,7 +91,7 @@ def q_learning_loss(
     - `huber`: the error from which the loss is linear; `None` for half the square.
     """
     target = reward + discount * _greedy(next_qvalues, next_qvalues)
-    return regression("q_learning_loss", finite(qvalues)[action], target, huber)
+    return regression("q_learning_loss", at_action(finite(qvalues), action), target, huber)
 
 
 @check_axes
@@ -113,7 +114,7 @@ def double_q_learning_loss(
     """
     owner = "double_q_learning_loss"
     target = reward + discount * _greedy(next_qvalues, selector)
-    return regression(owner, finite(qvalues)[action], target, huber)
+    return regression(owner, at_action(finite(qvalues), action), target, huber)
 
 
 @check_axes
@@ -146,10 +147,10 @@ def munchausen_q_learning_loss(
     """
     owner = "munchausen_q_learning_loss"
     check_positive(owner, temperature=temperature)
-    log_policy = target_qvalues[action] - _soft_maximum(target_qvalues, temperature)
+    log_policy = at_action(target_qvalues, action) - _soft_maximum(target_qvalues, temperature)
     bonus = scale * jnp.clip(log_policy, minimum, 0.0)
     target = reward + bonus + discount * _soft_maximum(next_qvalues, temperature)
-    return regression(owner, finite(qvalues)[action], target, huber)
+    return regression(owner, at_action(finite(qvalues), action), target, huber)
 
 
 def _greedy(qvalues: Array, selector: Array) -> Array:
@@ -235,7 +236,7 @@ def categorical_double_q_learning_loss(
         learning network; `jax.nn.softmax(next_logits) @ atoms` for the Q-learning of C51.
     """
     chosen = next_logits[jnp.argmax(selector)]
-    return categorical_td_loss(logits[action], atoms, reward, discount, chosen)
+    return categorical_td_loss(at_action(logits, action), atoms, reward, discount, chosen)
 
 
 def _check_atoms(owner: str, atoms: Array | np.ndarray) -> None:
@@ -243,7 +244,7 @@ def _check_atoms(owner: str, atoms: Array | np.ndarray) -> None:
         raise ValueError(f"`{owner}` was given {atoms.size} atom; it needs 2 or more.")
     if isinstance(atoms, Tracer):
         return
-    steps = np.diff(np.asarray(atoms))
+    steps = np.diff(np.asarray(atoms, np.float64))
     if not np.all(steps > 0):
         i = int(np.argmin(steps > 0))
         raise ValueError(
@@ -307,4 +308,6 @@ def quantile_q_learning_loss(
         `next_quantiles.mean(1)`, or those of the learning network for double Q-learning.
     """
     target = reward + discount * finite(next_quantiles[jnp.argmax(selector)])
-    return quantile_regression_loss(finite(quantiles)[action], fractions, target, huber=huber)
+    return quantile_regression_loss(
+        at_action(finite(quantiles), action), fractions, target, huber=huber
+    )

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import check_positive
+from .._arrays import check_kind, check_positive
 from ._mpo import Dual, Losses, mpo_decoupled_loss, mpo_loss
 
 
@@ -51,6 +51,7 @@ class TrustRegion(AbstractTrustRegion):
     alpha: Dual
 
     def __check_init__(self):
+        check_kind("TrustRegion", Dual, "a `Dual`", **self.duals())
         check_positive("TrustRegion", epsilon=self.epsilon, epsilon_policy=self.epsilon_policy)
 
     def duals(self) -> dict[str, Dual]:
@@ -99,6 +100,7 @@ class DecoupledTrustRegion(AbstractTrustRegion):
     alpha_stddev: Dual
 
     def __check_init__(self):
+        check_kind("DecoupledTrustRegion", Dual, "a `Dual`", **self.duals())
         check_positive(
             "DecoupledTrustRegion",
             epsilon=self.epsilon,

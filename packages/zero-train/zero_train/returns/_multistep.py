@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._arrays import check_axes
+from .._arrays import check_axes, check_count, check_range
 
 
 def check_lambda(owner: str, lambda_: float | Array) -> None:
-    """Raises where `lambda_` is a number, not an array, and not from 0 to 1."""
-    if isinstance(lambda_, int | float) and not 0 <= lambda_ <= 1:
-        raise ValueError(f"`{owner}(lambda_={lambda_})`: must be from 0 to 1.")
+    """Raises where `lambda_` is neither an array nor a number from 0 to 1."""
+    check_range(owner, 0, 1, lambda_=lambda_)
 
 
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
@@ -120,8 +119,7 @@ def n_step_returns(
     The other arguments are those of [`zero_train.returns.lambda_returns`][].
     """
     check_lambda("n_step_returns", lambda_)
-    if n < 1:
-        raise ValueError(f"`n_step_returns(n={n})`: must be 1 or more steps.")
+    check_count("n_step_returns", n=n)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     a, b = _mixture(reward, discount, value, lambda_, last)
     if n >= a.size - 1:

@@ -1,9 +1,10 @@
 """Off-policy returns: values and Q-values of another policy than the one that acted."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import check_axes, check_positive, finite
+from .._arrays import at_action, check_axes, check_positive, finite
 from ._multistep import check_lambda, cut, end_rows, following, lambda_returns, solve, stopped
 
 
@@ -179,7 +180,7 @@ def _of_steps(log_ratio: Array, last: Array) -> Array:
 
 
 def _taken(x: Array, action: Array) -> Array:
-    return jnp.take_along_axis(x, action[:, None], axis=-1)[:, 0]
+    return jax.vmap(at_action)(x, action)
 
 
 @check_axes

@@ -26,13 +26,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .._config import SEEDS
-from ._service import MAX_MOVES, Question, Refusal, Service
+from ._service import MAX_MOVES, MAX_POINTS, Question, Refusal, Service
 
 
 #: Bytes of a request's body: the longest game is shorter, unless it was saved with comments.
 MAX_BODY, MAX_SAVED = 32 * 1024, 256 * 1024
-#: Searches at a time.
-MAX_SEARCHES = 2
+#: Searches at a time, how many others wait for their end, and for how many seconds: as long as one
+#: that is compiled may take.
+MAX_SEARCHES, MAX_WAITING, PATIENCE = 2, 16, 60.0
 #: Requests that a client may make at once, and how many more in a second. The page needs about
 #: three for a move.
 BURST, RATE = 100, 20.0
@@ -80,9 +81,11 @@ def application(
 
     - `services`: the games, of which a person chooses one.
     - `token`: what questions about games must bring as their bearer token.
-    - `max_searches`: how many may think at a time; others are told to come again.
+    - `max_searches`: how many may search at a time. Some others wait, and those that are more are
+        told to come again.
     """
     searches = threading.BoundedSemaphore(max_searches)
+    waiting = threading.BoundedSemaphore(MAX_WAITING)
     numbered = {str(number): service for number, service in enumerate(services)}
 
     def games(request: Request) -> Response:
@@ -97,10 +100,11 @@ def application(
 
     async def position(request: Request) -> Response:
         service, question = asked(request), read_question(await _body(request))
-        if not question.think:
+        if not question.searches:
             return _json(await run_in_threadpool(service.answer, question))
-        if not searches.acquire(blocking=False):
-            raise Refusal(503, f"{max_searches} searches are running; ask again in a second.")
+        if not await _acquired(searches, waiting, request):
+            said = f"{max_searches} searches are running and others wait; ask again in a second."
+            raise Refusal(503, said)
         try:
             return _json(await run_in_threadpool(service.answer, question))
         finally:
@@ -127,6 +131,30 @@ def application(
     return app
 
 
+async def _acquired(
+    searches: threading.BoundedSemaphore, waiting: threading.BoundedSemaphore, request: Request
+) -> bool:
+    """Waits for one of the searches to end, without a thread; not where too many wait already.
+
+    **Raises:** `ClientDisconnect` where nobody wants the answer any more.
+    """
+    if searches.acquire(blocking=False):
+        return True
+    if not waiting.acquire(blocking=False):
+        return False
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            await asyncio.sleep(0.05)
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            if searches.acquire(blocking=False):
+                return True
+        return False
+    finally:
+        waiting.release()
+
+
 def server(app: Starlette) -> uvicorn.Server:
     """What serves an application until the process is told to stop, or `should_exit` is set."""
     config = uvicorn.Config(
@@ -135,6 +163,8 @@ def server(app: Starlette) -> uvicorn.Server:
         log_level="error",
         access_log=False,
         server_header=False,
+        # Else who connects from this machine says by a header who they are, and are never too many.
+        proxy_headers=False,
         date_header=False,
         lifespan="off",
         ws="none",
@@ -202,7 +232,14 @@ def read_question(body: bytes) -> Question:
     think = said.get("think", False)
     if not isinstance(think, bool):
         raise Refusal(400, f"think is {_shown(think)}; give true or false.")
-    return Question(tuple(moves), simulations, think, seed)
+    komi, handicap = said.get("komi"), said.get("handicap", 0)
+    if komi is not None and not (type(komi) in (int, float) and abs(komi) <= MAX_POINTS):
+        raise Refusal(400, f"komi is {_shown(komi)}; give a number up to {MAX_POINTS}, or null.")
+    if type(handicap) is not int or not 0 <= handicap <= MAX_POINTS:
+        raise Refusal(
+            400, f"handicap is {_shown(handicap)}; give a whole number from 0 to {MAX_POINTS}."
+        )
+    return Question(tuple(moves), simulations, think, seed, komi, handicap)
 
 
 def _object(body: bytes, known: Sequence[str]) -> dict[str, Any]:

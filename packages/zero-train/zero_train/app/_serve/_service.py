@@ -5,7 +5,7 @@ import dataclasses
 import functools as ft
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.random as jr
@@ -19,6 +19,7 @@ from ... import AbstractActor
 from .._evaluation import with_simulations
 from .._game import AbstractBoard, expected, Game
 from .._record import read_record, write_record
+from .._sgf import Sgf
 from .._watch import act, whole
 
 
@@ -26,6 +27,8 @@ from .._watch import act, whole
 STRENGTHS = (0, 16, 64, 256)
 #: The longest game that is replayed.
 MAX_MOVES = 600
+#: The largest komi and handicap, of a board of 19 rows.
+MAX_POINTS = 361
 #: Positions that are kept; more than of the longest game.
 MAX_KEPT = 1000
 
@@ -82,12 +85,29 @@ class Question:
     - `simulations`: of the player; one of its strengths.
     - `think`: whether the player's thoughts are asked for.
     - `seed`: of the game's chance.
+    - `komi`, `handicap`: those of the game that was loaded; see [`zero_train.app.Game`][].
     """
 
     moves: tuple[str, ...] = ()
     simulations: int = 0
     think: bool = False
     seed: int = 0
+    komi: float | None = None
+    handicap: int = 0
+
+
+class _Start(NamedTuple):
+    """What a game begins with."""
+
+    seed: int = 0
+    komi: float | None = None
+    handicap: int = 0
+
+    @property
+    def searches(self) -> bool:
+        """Whether the answer needs a search. Without simulations the player has thought already,
+        when the game was replayed."""
+        return self.think and self.simulations > 0
 
 
 class Refusal(Exception):
@@ -162,21 +182,24 @@ class Service:
         return [name(cell % columns if falls else cell).lower() for cell in range(rows * columns)]
 
     def read(self, text: str) -> dict[str, Any]:
-        """The moves and the seed of a game that was saved.
+        """The moves and the seed of a game that was saved, and its komi and handicap where it says
+        them.
 
         **Raises:** `Refusal` where it is no such game, or too long.
         """
         if not text.strip():
             raise Refusal(422, "there is no game in an empty text.")
         try:
-            moves, seed = read_record(self._after(0, ())[0], text)
+            start, moves, seed = read_record(self._after(_Start(), ())[0], text)
         except ValueError as e:
             raise Refusal(422, f"{e}.") from e
         if len(moves) > MAX_MOVES:
             raise Refusal(
                 422, f"the game has {len(moves)} moves; at most {MAX_MOVES} are replayed."
             )
-        return {"moves": moves, "seed": seed}
+        said = {"komi": start.komi} if start.komi is not None else {}
+        said |= {"handicap": start.handicap} if start.handicap else {}
+        return {"moves": moves, "seed": seed, **said}
 
     def answer(self, question: Question) -> dict[str, Any]:
         """The position that is asked about, and if asked for the player's thoughts.
@@ -189,10 +212,13 @@ class Service:
             raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
         # From the start on, as a question mostly has one move more than one before it.
         moves = question.moves
-        past = [self._after(question.seed, moves[:count]) for count in range(len(moves) + 1)]
+        start = _Start(question.seed, question.komi, question.handicap)
+        past = [self._after(start, moves[:count]) for count in range(len(moves) + 1)]
         game, touched = past[-1]
-        won = game.total > 0 if self.page.players == 2 else game.total >= game.max_value
-        drawn = game.total == 0 and self.page.players == 2
+        record = self.page.board.record
+        lead = record.lead(game) if isinstance(record, Sgf) and game.over else game.total
+        won = lead > 0 if self.page.players == 2 else lead >= game.max_value
+        drawn = lead == 0 and self.page.players == 2
         thought = self._think(game, question) if question.think and not game.over else None
         return {
             "side": 0 if game.first_moves else 1,
@@ -206,11 +232,12 @@ class Service:
             **self._shown(game, touched),
         }
 
-    def _moved(self, seed: int, moves: tuple[str, ...]) -> tuple[Game, Sequence[int]]:
+    def _moved(self, start: "_Start", moves: tuple[str, ...]) -> tuple[Game, Sequence[int]]:
         """The game, and the cells of its last move."""
         if not moves:
-            return Game.start(self._env, self._players[0], self.page.board, key=jr.key(seed)), ()
-        (game, _), name = self._after(seed, moves[:-1]), moves[-1]
+            game = Game.start(self._env, self._players[0], self.page.board, key=jr.key(start.seed))
+            return dataclasses.replace(game, komi=start.komi, handicap=start.handicap), ()
+        (game, _), name = self._after(start, moves[:-1]), moves[-1]
         said = f"move {len(moves)}, {ascii(name)}"
         try:
             action = self.page.board.action(name, game.first_moves)
@@ -225,7 +252,7 @@ class Service:
     def _think(self, game: Game, question: Question) -> dict[str, Any]:
         known = question.simulations in self._compiled
         # Two requests must not compile the same at a time.
-        with contextlib.nullcontext() if known else self._compiling:
+        with self._compiling if question.searches and not known else contextlib.nullcontext():
             try:
                 # The replayed game is that of the player without a search.
                 alone, tree = game.plan, None

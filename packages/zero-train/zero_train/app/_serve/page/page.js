@@ -1,7 +1,7 @@
 // The page of `serve`. The server keeps no game: the moves are here, and each question sends them.
 
 import { fetched, inTurn } from "./api.js";
-import { buildCells, chance, drawCells } from "./board.js";
+import { buildCells, chance, drawCells, legend } from "./board.js";
 import { curve, make, percent } from "./draw.js";
 import { aroundZeros, opened } from "./mines.js";
 
@@ -25,8 +25,8 @@ function say(text, alert = false) {
 }
 
 /** Says something in the place of `old`, unless the person did something since, which was answered. */
-function replace(old, text) {
-  if ([old, BUSY].includes($("status").textContent)) say(text);
+function replace(old, text, alert) {
+  if ([old, BUSY].includes($("status").textContent)) say(text, alert);
 }
 
 /** The answer to a question, which a busy server is asked again until the person does something else;
@@ -53,12 +53,15 @@ const pathTo = (what) => `api/${games.indexOf(about)}/${what}`;
 const newPly = (move, own) => ({ move, own, thoughts: new Map() });
 const here = () => game.plies.at(-1);
 const thoughtOf = (ply) => ply.thoughts.get(simulations()) ?? null;
+/** What is shown: of a game alone the exact risks, until the search has its own thoughts. */
+const adviceOn = (ply) => thoughtOf(ply) ?? (about.alone ? ply.thoughts.get(0) : null) ?? null;
 const wasPlayed = ({ plies }) => plies.some(({ own }) => own);
 
-function start(list = [], seed = 0) {
+/** `terms` are what a game begins with and every question says: its seed, and a komi and a handicap that were loaded. */
+function start(list = [], terms = { seed: 0 }) {
   const before = game && (wasPlayed(game) ? game : game.before); // which `undo` brings back
   const plies = [newPly("", false), ...list.map((move) => newPly(move, true))];
-  game = { about, seed, before, flags: new Set(), plies };
+  game = { about, terms, before, flags: new Set(), plies };
 }
 
 /** The winning chance of who moved first, as the player of the chosen strength thinks. */
@@ -77,10 +80,10 @@ function taken(n) {
 }
 
 /** Fills in a ply, which may have been taken back meanwhile. */
-async function ask(ply, think) {
-  const [strength, { plies, seed }] = [simulations(), game];
+async function ask(ply, think, strength = simulations()) {
+  const { plies, terms } = game;
   const moves = plies.slice(1, plies.indexOf(ply) + 1).map(({ move }) => move);
-  const question = { moves, simulations: strength, think, seed };
+  const question = { moves, simulations: strength, think, ...terms };
   const answer = await answerTo(pathTo("position"), question, ply === here());
   if (!answer) return;
   const { thought, ...position } = answer;
@@ -91,7 +94,7 @@ async function ask(ply, think) {
 
 const askThoughts = (ply, now) => inTurn(() => ask(ply, true), () => now !== turn);
 
-async function refresh(spoken = "", opening = false) {
+async function refresh(spoken = "", opening = false, alert = false) {
   const [now, ply, before] = [++turn, here(), $("status").textContent];
   selected = null;
   choosing = [];
@@ -106,16 +109,16 @@ async function refresh(spoken = "", opening = false) {
     const more = opening && !ply.over ? aroundZeros(about, ply, game.flags) : [];
     if (more.length) {
       game.plies.push(...more.map((move) => newPly(move, false)));
-      return await refresh(spoken, true);
+      return await refresh(spoken, true, alert);
     }
     draw();
     if (ply.over) {
-      say(`${spoken} ${outcome(ply)}`.trim());
+      say(`${spoken} ${outcome(ply)}`.trim(), alert);
     } else {
       const first = ply.compiled ? "" : "The first search at this strength is compiled, which takes a while.";
       const waiting = `${spoken} ${isPersons(ply.side) ? yours(ply.side) : "The player thinks …"} ${first}`.trim();
-      replace(before, waiting);
-      await consider(now, ply, spoken, waiting);
+      replace(before, waiting, alert);
+      await consider(now, ply, spoken, waiting, alert);
     }
     if (now === turn) await fill(now);
   } catch (error) {
@@ -127,12 +130,17 @@ async function refresh(spoken = "", opening = false) {
 
 const yours = (side) => (person() === null ? `${about.sides[side]} to move.` : "Your move.");
 
-async function consider(now, ply, spoken, waiting) {
+async function consider(now, ply, spoken, waiting, alert) {
+  if (about.alone && simulations() && !ply.thoughts.size) {
+    await ask(ply, true, 0); // exact risks need no search
+    if (now !== turn) return;
+    draw();
+  }
   if (!thoughtOf(ply)) await askThoughts(ply, now);
   if (now !== turn) return;
   if (isPersons(ply.side)) {
     draw();
-    replace(waiting, `${spoken} ${yours(ply.side)}`.trim());
+    replace(waiting, `${spoken} ${yours(ply.side)}`.trim(), alert);
   } else {
     const { move } = thoughtOf(ply);
     game.plies.push(newPly(move, false));
@@ -174,7 +182,7 @@ function newGame(chosen = about) {
   const given = $("seed").value.trim();
   if (chosen.chance && given && !/^\d{1,9}$/.test(given)) return say(`${given} is no seed: give a whole number below 1,000,000,000, or none.`, true);
   choose(chosen);
-  start([], !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9));
+  start([], { seed: !about.chance ? 0 : given ? Number(given) : Math.floor(Math.random() * 1e9) });
   refresh(game.before ? "A new game. Undo brings the one before back." : "A new game.");
 }
 
@@ -193,16 +201,30 @@ function undo() {
   refresh(`Taken back to before ${plies.length > 1 ? `move ${plies.length}` : "the first move"}.`);
 }
 
+/** A file's text, in UTF-8 or else in the character set that it names. */
+function decode(bytes) {
+  const said = /CA\[\s*([\w.:-]+)\s*\]/.exec(new TextDecoder("latin1").decode(bytes));
+  for (const charset of ["utf-8", said?.[1] ?? "latin1"]) {
+    try {
+      return new TextDecoder(charset, { fatal: true }).decode(bytes);
+    } catch {
+      continue; // it is in another, or its name is unknown
+    }
+  }
+  return new TextDecoder("latin1").decode(bytes);
+}
+
 async function load(text) {
   const now = ++turn; // what is under way belongs to the game before
   try {
     const read = await answerTo(pathTo("read"), { text });
     if (read) await answerTo(pathTo("position"), read); // which refuses moves that cannot be made
     if (now !== turn) return;
-    start(read.moves, read.seed);
-    refresh(`Loaded ${read.moves.length} moves.`);
+    const { moves, ...terms } = read;
+    start(moves, terms);
+    refresh(`Loaded ${moves.length} moves.`);
   } catch (error) {
-    if (now === turn) refresh(error.message);
+    if (now === turn) refresh(`Nothing was loaded. ${error.message}`, false, true);
   }
 }
 
@@ -302,7 +324,7 @@ function press(i) {
 }
 
 function draw() {
-  const analysis = advised() ? thoughtOf(shown) : null;
+  const analysis = advised() ? adviceOn(shown) : null;
   const { flags } = game;
   if (about.style === "picture") drawPicture();
   else drawCells({ about, shown, analysis, selected, flags, mine: isPersons(shown.side) });
@@ -312,6 +334,8 @@ function draw() {
   const flagged = about.style === "mines" ? `, ${flags.size} ${flags.size === 1 ? "flag" : "flags"}` : "";
   $("note").hidden = !shown.note;
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
+  $("legend").hidden = !analysis || about.style === "picture";
+  $("legend").textContent = analysis ? legend(about, analysis === thoughtOf(shown) ? simulations() : 0) : "";
   $("undo").disabled = !wasPlayed(game) && !game.before;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
@@ -450,7 +474,7 @@ $("analysis").addEventListener("change", () => shown && draw());
 $("load").addEventListener("click", () => load($("text").value));
 $("file").addEventListener("change", async () => {
   const [file] = $("file").files;
-  if (file) load(await file.text());
+  if (file) load(decode(await file.arrayBuffer()));
   $("file").value = "";
 });
 $("save").addEventListener("click", () => {

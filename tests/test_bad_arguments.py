@@ -1,0 +1,191 @@
+"""Public constructors of the libraries are given what no field of its kind can be: NaN, infinity,
+negative numbers, fractions of integers, texts. They refuse each in a sentence that names the field.
+"""
+
+import collections.abc
+import functools as ft
+import inspect
+import math
+import types
+import typing
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+import jaxtyping
+import optax
+import pytest
+
+import zero_envs
+import zero_nets as nets
+import zero_search as search
+import zero_train as train
+from zero_envs.testing import Corridor, Nim
+from zero_memory import EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
+from zero_train import losses
+
+
+KEY = {"key": None}  # a fresh one for every call
+SIZES = {"capacity": 8, "num_envs": 4, "batch_size": 4, "num_shards": 1}
+WINDOWS = SIZES | {"length": 4, "period": 4}
+HEAD = {"in_size": 3, "action_size": 2} | KEY
+ADAM = optax.adam(1e-3)
+DUAL = losses.Dual(0.0)
+REGION = losses.TrustRegion(0.1, 0.1, DUAL, DUAL)
+MODEL = train.EnvironmentModel(Nim(), train.indifferent)
+PARTS = {"network": nets.MLP, "optimiser": ADAM, "model": ft.partial(train.EnvironmentModel, Nim())}
+CRITIC = {"policy": nets.MLP, "critic": nets.MLP, "region": REGION}
+CRITIC |= {f"{name}_optimiser": ADAM for name in ("policy", "critic", "dual")}
+TREE, CLOUD = search.TreeSearch(4), search.ParticleSearch()
+
+#: Of every class whose arguments mean something, the arguments without a default.
+GIVEN: dict[type, dict[str, Any]] = {
+    zero_envs.CartPole: {},
+    zero_envs.Minesweeper: {},
+    zero_envs.Monsters: {},
+    zero_envs.Pendulum: {},
+    zero_envs.SokobanGenerator: {},
+    zero_envs.TimeLimit: {"env": Nim(), "max_steps": 5},
+    Corridor: {},
+    Nim: {},
+    EpisodeBuffer: SIZES,
+    Latest: WINDOWS,
+    PrioritisedTrajectoryBuffer: WINDOWS,
+    TrajectoryBuffer: WINDOWS,
+    nets.AlphaZeroNet: {"board_shape": (3, 3, 2), "num_actions": 9, "channels": 2} | KEY,
+    nets.BetaHead: HEAD,
+    nets.BoardSymmetries: {"rows": 3, "columns": 3, "num_actions": 9},
+    nets.CNN: {"shape": (36, 36, 1)} | KEY,
+    nets.CategoricalHead: {"in_size": 3, "num_actions": 2} | KEY,
+    nets.ChannelNorm: {"channels": 2},
+    nets.Conv: {"in_channels": 2, "out_channels": 2} | KEY,
+    nets.Dueling: {"in_size": 3, "shape": (2,)} | KEY,
+    nets.GaussianHead: HEAD,
+    nets.LinearHead: {"in_size": 3} | KEY,
+    nets.MLP: {"in_size": 3, "widths": (2,)} | KEY,
+    nets.MixedPrecision: {"net": abs, "dtype": "float16"},
+    nets.MultiDiscreteHead: {"in_size": 3, "num_actions": (2, 2)} | KEY,
+    nets.NoisyLinear: {"in_size": 3, "out_size": 2} | KEY,
+    nets.RNN: {"in_size": 3, "hidden_size": 2} | KEY,
+    nets.ResidualBlock: {"channels": 2, "norm": "none"} | KEY,
+    nets.TanhGaussianHead: HEAD,
+    nets.ValueSupport: {},
+    nets.VectorResNet: {"in_size": 3, "width": 2} | KEY,
+    nets.VisualResNet: {"shape": (8, 8, 1)} | KEY,
+    search.ByMinMax: {"low": 0.0, "high": 1.0},
+    search.ByParentAndSiblings: {},
+    search.CompletedByMixedValue: {},
+    search.DirichletNoise: {},
+    search.FirstPlayUrgency: {},
+    search.GaussianNoise: {"scale": 0.1},
+    search.Hindsight: {"planner": TREE, "num_trees": 2},
+    search.PUCB: {},
+    search.PUCT: {},
+    search.ParticleSearch: {},
+    search.PlainQ: {},
+    search.PlayoutModel: {"model": MODEL, "num_steps": 2},
+    search.PriorRoot: {},
+    search.SoftmaxQ: {},
+    search.Temperature: {},
+    search.TreeSearch: {"num_simulations": 4},
+    search.UCB1: {},
+    search.VisitCounts: {},
+    train.EnvironmentModel: {"env": Nim(), "evaluate": train.indifferent},
+    train.ExpertIteration: PARTS | {"explorer": TREE, "planner": TREE, "gamma": 1.0},
+    train.MPO: CRITIC,
+    train.NStepReturns: {},
+    train.PlanningActor: {"planner": TREE, "model": MODEL},
+    train.PolicyActor: {"evaluate": train.indifferent},
+    train.SPO: CRITIC | {"model": PARTS["model"], "explorer": CLOUD, "planner": CLOUD},
+    losses.Dual: {"rho": 0.0},
+    losses.TrustRegion: {"epsilon": 0.1, "epsilon_policy": 0.1, "temperature": DUAL, "alpha": DUAL},
+}
+
+#: Numbers that mean something in these fields.
+MEANINGFUL = {
+    "step_penalty": (0.0,), "sight": (0.0, math.inf), "aggression": (0.0,),
+    "wall_probability": (0.0,), "num_mines": (0,), "blocks": (0,), "scale": (0.0, -1.0),
+    "noise": (0.0,), "min_scale": (0.0,), "minimum": (0.0, -1.0), "maximum": (0.0, -1.0),
+    "unvisited": (0.0, -1.0), "low": (0.0, -1.0), "high": (0.0, -1.0), "reduction": (0.0, -1.0),
+    "fraction": (0.0,), "temperature": (0.0,), "first": (0.0,), "then": (0.0,), "moves": (0,),
+    "lambda_": (0.0,), "mixing": (0.0,), "virtual_loss": (0.0,), "alpha": (0.0,), "beta": (0.0,),
+    "gamma": (0.0,), "value_mix": (0.0,), "value_weight": (0.0,), "entropy_bonus": (0.0,),
+    "l2": (0.0,), "auxiliary_weight": (0.0,), "target_rate": (0.0,), "rho": (0.0, -1.0),
+    "c": (0.0,), "epsilon": (0.0, math.inf), "epsilon_policy": (math.inf,),
+    "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
+    "min_particles": (0,),
+}  # fmt: skip
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The plain types of an annotation: `float` of `float | None`."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return set().union(*map(_kinds, typing.get_args(annotation)))
+    if typing.get_origin(annotation) is collections.abc.Callable:
+        return {"function"}
+    return {typing.get_origin(annotation) or annotation}
+
+
+def _bad(annotation: Any, name: str) -> list[Any]:
+    kinds = _kinds(annotation)
+    good = MEANINGFUL.get(name, ())
+    if float in kinds:
+        return [x for x in (math.nan, math.inf, -math.inf, -1.0, 0.0, "0.5") if x not in good]
+    if int in kinds:
+        return [x for x in (math.nan, -1, 0, 1.5, "7") if x not in good]
+    if "function" in kinds or any(getattr(x, "__module__", "").startswith("zero_") for x in kinds):
+        return ["adam", 3]
+    return ["adam"] if "optimiser" in name else []
+
+
+CASES = [
+    (kind, name)
+    for kind in GIVEN
+    for name, parameter in inspect.signature(kind).parameters.items()
+    if name != "key" and _bad(parameter.annotation, name)
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unchecked():
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.filterwarnings("ignore:Using `field:UserWarning")
+@pytest.mark.parametrize("kind", GIVEN)
+def test_what_a_field_cannot_be_is_refused_by_its_name(kind):
+    make = lambda **given: kind(**given | ({"key": jr.key(0)} if "key" in given else {}))
+    make(**GIVEN[kind])
+    wrong = []
+    for name in [name for owner, name in CASES if owner is kind]:
+        for bad in _bad(inspect.signature(kind).parameters[name].annotation, name):
+            try:
+                make(**GIVEN[kind] | {name: bad})
+                wrong.append(f"{name}={bad!r} is accepted")
+            except (ValueError, TypeError) as e:
+                if name not in str(e):
+                    wrong.append(f"{name}={bad!r}: {e}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        zero_envs.CartPole(),
+        zero_envs.Game2048(),
+        zero_envs.Minesweeper(3, 3, 1),
+        zero_envs.Monsters(),
+        zero_envs.Othello(),
+        zero_envs.TimeLimit(Nim(), 5),
+        Corridor(),
+        Nim(),
+    ],
+    ids=lambda env: type(env).__name__,
+)
+def test_actions_that_an_environment_does_not_have(env):
+    state = env.init(key=jr.key(0))
+    for action in (1.5, jnp.float32(1), [1], jnp.zeros(1, int), -1, 999, jnp.int32(999), True):
+        with pytest.raises(ValueError, match="the action is .*; it must be one integer from 0 to"):
+            env.step(state, action, key=jr.key(1))
