@@ -123,6 +123,7 @@ def test_masks_that_are_not_one_truth_value_an_environment(mask, given):
 
 WINDOWS: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 6, "length": 4}
 KINDS = (TrajectoryBuffer, PrioritisedTrajectoryBuffer, Latest)
+ALL: list[Any] = [EpisodeBuffer, *KINDS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,9 +159,9 @@ def test_sizes_of_one_kind(kind, change, message):
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("bad", ["7", 1.5, np.nan, -1, 0, None])
-def test_sizes_and_functions_that_are_none(kind, bad):
+def test_sizes_and_functions_that_are_none(kind: Any, bad: Any):
     sizes: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 4, "num_shards": 1}
     sizes |= {"num_players": 2} if kind is EpisodeBuffer else {"length": 4, "period": 4}
     kind(**sizes)
@@ -176,8 +177,8 @@ def test_sizes_and_functions_that_are_none(kind, bad):
                 kind(**sizes | {name: bad})
 
 
-@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
-def test_the_state_of_another_buffer(kind):
+@pytest.mark.parametrize("kind", ALL)
+def test_the_state_of_another_buffer(kind: Any):
     """Its windows would not be consecutive."""
     sizes: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 4}
     sizes |= {} if kind is EpisodeBuffer else {"length": 4, "period": 4}
