@@ -183,7 +183,8 @@ def test_the_state_of_another_buffer(kind: Any):
     sizes: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 4}
     sizes |= {} if kind is EpisodeBuffer else {"length": 4, "period": 4}
     state = kind(**sizes).init(rows(0))
-    other = kind(**sizes | {"capacity": 12})
+    sizes["capacity"] = 12
+    other = kind(**sizes)
     calls = [
         lambda: other.add(state, rows(np.zeros((4, 4)))),
         lambda: other.sample(state, key=jr.key(0)),
