@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import threading
 import types
 from collections.abc import Collection, Mapping, Sequence
 from types import FrameType, TracebackType
@@ -182,11 +183,16 @@ class RunFolder:
         self._lines = _open(self.path)
         return aside
 
-    def rewind(self, step: int) -> None:
-        """Removes all lines after `step`, which a resumed run writes again."""
+    def rewind(self, step: int, *, evaluated: bool = True) -> None:
+        """Removes all lines after `step`, which a resumed run writes again.
+
+        **Arguments:**
+
+        - `evaluated`: whether evaluations of `step` stay. Otherwise these are removed too.
+        """
         for name, lines in self._lines.items():
             lines.close()
-            cut_lines(lines.path, step)
+            cut_lines(lines.path, step - (name == "evaluations" and not evaluated))
             self._lines[name] = JsonLines(lines.path)
         together("RunFolder.rewind")
 
@@ -251,7 +257,8 @@ class RunFolder:
 
 
 class StopSignal:
-    """Turns SIGTERM and SIGINT into a request to stop, in a `with` statement of the main thread.
+    """Turns SIGTERM, SIGINT and the end of a time into a request to stop, in a `with` statement of
+    the main thread.
 
     ```python
     with StopSignal() as stop:
@@ -267,11 +274,18 @@ class StopSignal:
 
     - `requested`: whether a signal came.
     - `name`: the signal's name, or `None`, as where one of several processes heard it.
+    - `over`: whether the time is over.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, seconds: float | None = None):
+        """**Arguments:**
+
+        - `seconds`: the time after which to stop, from the beginning of the block; by default there
+            is no such time.
+        """
+        self.requested = self.over = False
         self.name: str | None = None
+        self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -279,6 +293,9 @@ class StopSignal:
         heard = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGTERM, signal.SIGINT]
         for number in heard:
             self._before[number] = signal.signal(number, self._hear)
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
     def agreed(self, step: int) -> bool:
@@ -300,6 +317,8 @@ class StopSignal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -307,6 +326,10 @@ class StopSignal:
         if self.name is not None:
             raise KeyboardInterrupt
         self.name = signal.Signals(number).name
+        self.ask()
+
+    def _end(self) -> None:
+        self.over = True
         self.ask()
 
 

@@ -87,7 +87,7 @@ def load(
         path = player_file(app, str(run))
     if path.is_file():
         return _read(app, path, run_code)
-    config = load_config(app.config, path, app.name, run_code=run_code)
+    config = load_config(app.config, path, app.command, run_code=run_code)
     loop = built(app, config)
     saved, shapes = Checkpoints(path / "parameters", keep=None), player_shapes(loop)
     if step is None:
@@ -167,8 +167,8 @@ def player_file(
     if app.players is None or found not in known:
         has = f"players of {', '.join(known)}, and none of {found}"
         raise UsageError(
-            f"`{app.name}` comes with {has if known else 'no trained player'}; give the folder of "
-            f"a run, as `{app.name} train --out` made it."
+            f"`{app.command}` comes with {has if known else 'no trained player'}; give the folder "
+            f"of a run, as `{app.command} train --out` made it."
         )
     return app.players / f"{found}{SUFFIX}"
 
@@ -240,9 +240,9 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as e:
         raise UsageError(
             f"{file} is no file of a player of `{app.name}`: {' '.join(str(e).split())[:200]}; "
-            f"give one that `{app.name} export` wrote."
+            f"give one that `{app.command} export` wrote."
         ) from e
-    config = config_of(app.config, fields, file, app.name, run_code=run_code)
+    config = config_of(app.config, fields, file, app.command, run_code=run_code)
     loop = built(app, config)
     shapes = player_shapes(loop)
     wanted = sorted(named(shapes), key=lambda entry: entry[0])
