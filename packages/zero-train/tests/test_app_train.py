@@ -553,7 +553,7 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)
     )
-    with pytest.raises(UsageError, match="--wandb needs the extra wandb"):
+    with pytest.raises(UsageError, match="--wandb needs .* `uv run --extra wandb`"):
         go(tmp_path / "run", wandb=True)
     monkeypatch.setattr(os, "sysconf", lambda name: 4)  # pages, and bytes in each
     with pytest.raises(UsageError, match="of this run take 0 GB, and there are 0; give fewer"):

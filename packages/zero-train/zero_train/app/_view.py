@@ -26,13 +26,13 @@ SHOWN = {
     "policy_entropy": "policy entropy",
     "value_error": "value error",
     "temperature": "temperature",
-    "kl_nonparametric_relative": "KL of improvement / bound",
-    "kl_relative": "KL of policy / bound",
-    "kl_relative_mean": "KL of mean / bound",
-    "kl_relative_stddev": "KL of deviation / bound",
+    "kl_nonparametric_relative": "KL of improvement",
+    "kl_relative": "KL of policy",
+    "kl_relative_mean": "KL of mean",
+    "kl_relative_stddev": "KL of deviation",
     "failures": "failed episodes",
-    "episode_return_mean": "training return",
-    "episode_length_mean": "training length",
+    "episode_return_mean": "return while exploring",
+    "episode_length_mean": "length while exploring",
     "learning_rate": "learning rate",
 }
 
@@ -176,9 +176,7 @@ class View:
     def _line(self) -> str:
         """The plain form."""
         parts = [f"step {self._step}/{self._total}"]
-        for name, label in self._shown.items():
-            if name in self._metrics:
-                parts.append(f"{label} {float(self._metrics[name]):.4g}")
+        parts += [f"{label} {value}" for label, value in self._learning().items()]
         parts += [x for x in (self._rate("positions"), self._rate("games")) if x is not None]
         return "  ".join([*parts, self._left()])
 
@@ -207,11 +205,16 @@ class View:
         return Group(*parts)
 
     def _learning(self) -> dict[str, str]:
-        return {
-            label: f"{float(self._metrics[name]):.4g}"
-            for name, label in self._shown.items()
-            if name in self._metrics
-        }
+        shown = {}
+        for name, label in self._shown.items():
+            if name in self._metrics:
+                value = f"{float(self._metrics[name]):.4g}"
+                if name.startswith("kl_"):
+                    value += " times its bound"
+                elif name.startswith("episode_") and "episode_count" in self._metrics:
+                    value += f" (mean of {int(self._metrics['episode_count'])} episodes)"
+                shown[label] = value
+        return shown
 
     def _progress(self) -> dict[str, str]:
         shown = {}
