@@ -55,7 +55,7 @@ QUICK = (
 FLAGGED = (
     "packages/zero-search/tests/test_shard_map.py",
     "packages/zero-envs/tests/test_control.py",
-    "packages/zero-memory/tests/test_latest.py",
+    "packages/zero-memory/tests/test_pages.py",
     "packages/zero-nets/tests/test_heads.py",
     "packages/zero-train/tests/test_collect.py",
 )

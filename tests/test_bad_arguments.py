@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import jaxtyping
+import numpy as np
 import optax
 import pytest
 
@@ -189,3 +190,36 @@ def test_actions_that_an_environment_does_not_have(env):
     for action in (1.5, jnp.float32(1), [1], jnp.zeros(1, int), -1, 999, jnp.int32(999), True):
         with pytest.raises(ValueError, match="the action is .*; it must be one integer from 0 to"):
             env.step(state, action, key=jr.key(1))
+
+
+@pytest.mark.parametrize(
+    "points", [np.zeros((0, 2)), np.full((2, 2), np.nan), np.full((2, 1), 1.5), np.zeros(2)]
+)
+def test_points_that_make_no_interval(points):
+    with pytest.raises(ValueError, match="score_interval was given points"):
+        train.score_interval(points)
+
+
+@pytest.mark.parametrize("rate", [2, -0.1, math.nan, "1"])
+def test_a_target_moves_between_where_it_is_and_the_parameters(rate):
+    with pytest.raises(ValueError, match=r"`update_target\(rate=.*0 to 1"):
+        train.update_target(jnp.zeros(2), jnp.ones(2), rate)
+
+
+@pytest.mark.parametrize(
+    "line", [("x",), (1.5,), (True,), (2**62,), (1, {"step": 2}), (1, {"a": {1, 2}})]
+)
+def test_lines_that_would_not_be_read_are_not_written(line, tmp_path):
+    log = train.JsonLines(tmp_path / "log.jsonl")
+    with pytest.raises(ValueError, match=r"`JsonLines\.log"):
+        log.log(line[0], *(line[1:] or ({"a": 1},)))
+    log.log(1, {"a": 2})
+    log.close()
+    assert train.read_lines(log.path) == [{"step": 1, "a": 2}]
+
+
+@pytest.mark.parametrize("weights", [[0.0, math.nan], [-1.0, 1.0]])
+def test_weights_that_are_none_choose_no_action(weights):
+    for heat in (0.0, 1.0):
+        keys = jr.split(jr.key(0), 1)
+        assert search.sample_action(jnp.array([weights]), heat, key=keys) == -1

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import tyro
 
-from zero_train.app import AbstractPlayerCommand, App, Bounds
+from zero_train.app import AbstractPlayerCommand, App, Bounds, plus_minus, RETURN, WON
 
 from ._config import Config
 from ._eval import BOARDS, measure_agent, result_row
@@ -61,7 +61,7 @@ class Compare(AbstractPlayerCommand):
             print(f"{self.boards} boards of {env.rows} x {env.columns} with {env.num_mines} mines")
             if known:
                 print(f"upper bounds of any player: {BOUND[0]} of them won, return {BOUND[1]}")
-            print("±: one standard error")
+            print("±: a 95 % interval")
             print(_HEADER)
         first = None
         # The other agents are compared with `tiebreak`, so it is measured first.
@@ -82,13 +82,12 @@ class Compare(AbstractPlayerCommand):
 def _line(row: dict[str, Any]) -> str:
     """A row of the table with the header `_HEADER`."""
     spread = lambda name, digits: f"{row[name]:.{digits}f}"
-    wins = f"{spread('win_rate', 4)} ± {spread('win_se', 4)}"
-    returned = f"{spread('return_mean', 2)} ± {spread('return_se', 2)}"
+    wins, returned = WON.shown(row), RETURN.shown(row)
     known = more = ""
     if "known_win_rate" in row:
         known = f"{row['known_win_rate']:g}, {row['known_return']:g}"
     if "wins_more" in row:
-        more = f"{row['wins_more']:+.4f} ± {row['wins_more_se']:.4f}"
+        more = plus_minus(row["wins_more"], row["wins_more_se"], row["boards"])
     return (
         f"{row['agent']:>16} {wins:>17} {spread('win_rate_raw', 4):>7} {returned:>14} "
         f"{row['needless_risks']:>9} {row['moves_per_second']:>8.0f} {known:>13} {more:>24}"

@@ -11,7 +11,16 @@ import tyro
 
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, Loop
-from zero_train.app import AbstractPlayerCommand, App, Bounds, Evaluate, EvaluationResult, RunFiles
+from zero_train.app import (
+    AbstractPlayerCommand,
+    App,
+    Bounds,
+    Evaluate,
+    EvaluationResult,
+    RETURN,
+    RunFiles,
+    WON,
+)
 
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
@@ -59,11 +68,11 @@ class Eval(AbstractPlayerCommand):
             return
         safe, games = env.num_actions - env.num_mines, measured.games
         size = f"{env.rows} x {env.columns} with {env.num_mines} mines"
-        wins = _interval(row["win_rate"], row["win_se"], 4)
-        returned = _interval(row["return_mean"], row["return_se"], 2)
-        print(f"{name}, {self.boards} boards of {size}:")
-        print(f"  wins     {wins}; raw {games.won.mean():.4f}")
-        print(f"  return   {returned} of {safe}; raw {games.safe.mean():.2f}")
+        search: Any = getattr(getattr(actor, "planner", None), "search", None)
+        with_ = "" if search is None else f" with {search.num_simulations} simulations a move"
+        print(f"{name}{with_}, {self.boards} boards of {size}; ± is a 95 % interval:")
+        print(f"  wins     {WON.shown(row)} (counted: {games.won.mean():.4f})")
+        print(f"  return   {RETURN.shown(row)} of {safe} (counted: {games.safe.mean():.2f})")
         print(f"  needless risks  {row['needless_risks']}")
         print(f"  moves a second  {row['moves_per_second']:.0f}")
 
@@ -100,13 +109,6 @@ def doubts(name: str, env: Minesweeper, measured: Measured) -> list[str]:
             f"observing the mines at most {BOUND[0]} is possible. The agent may observe the mines."
         )
     return said
-
-
-def _interval(mean: float, error: float, digits: int) -> str:
-    """A mean with its standard error and 95 % confidence interval."""
-    low, high = mean - 1.96 * error, mean + 1.96 * error
-    number = lambda x: f"{x:.{digits}f}"
-    return f"{number(mean)} ± {number(error)} (95 %: {number(low)} to {number(high)})"
 
 
 def result_row(name: str, measured: Measured) -> dict[str, Any]:
@@ -165,10 +167,11 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 "win_se": belief["win_se"],
                 "network_win_rate": alone["win_rate"],
             },
-            figures={
-                "wins": f"{belief['win_rate']:.3f} ± {belief['win_se']:.3f}",
-                "network alone": f"{alone['win_rate']:.3f} ± {alone['win_se']:.3f}",
-            },
+            figures={},
+            headline=(
+                f"belief trees, {config.simulations} simulations a move: {WON.shown(belief)} won "
+                f"(95 % interval) of {belief['boards']} boards; network alone: {WON.shown(alone)}"
+            ),
         )
 
     return evaluate

@@ -51,12 +51,8 @@ def _mines(run: StoredRun) -> str:
 
 def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
     newest = {row["agent"]: row for row in evaluations}
-    labels = {"belief": "wins", "network": "wins, network alone"}
-    return {
-        label: f"{newest[name]['win_rate']:.3f} ± {newest[name]['win_se']:.3f}"
-        for name, label in labels.items()
-        if name in newest
-    }
+    labels = {"belief": "wins of belief trees (95 %)", "network": "of the network alone (95 %)"}
+    return {label: WON.shown(newest[name]) for name, label in labels.items() if name in newest}
 
 
 def _play(run: StoredRun, known: bool) -> list[str]:
@@ -70,7 +66,7 @@ def _play(run: StoredRun, known: bool) -> list[str]:
         chart(
             run,
             heading,
-            "Estimates that do not depend on the actual mines; bars are two standard errors.",
+            "Estimates that do not depend on the actual mines; bars are 95 % intervals.",
             *(_series(evaluations, agent, one) for agent in FOLLOWED if evaluations),
             levels=levels(i) if known else [],
             percent=percent,
@@ -89,11 +85,11 @@ def _comparison(run: StoredRun, known: bool) -> str:
     bound = [["upper bound", f"{BOUND[0]}", f"{BOUND[1]}", "", ""]] if known else []
     return last_evaluation(
         run,
-        ["agent", "wins", "safe cells", "needless risks", "known"],
+        ["agent", "wins (95 %)", "safe cells (95 %)", "needless risks", "known"],
         lambda row: [
             row["agent"],
-            f"{row['win_rate']:.4f} ± {row['win_se']:.4f}",
-            f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
+            WON.shown(row),
+            RETURN.shown(row),
             row["needless_risks"],
             "{:g}, {:g}".format(*KNOWN[row["agent"]]) if known and row["agent"] in KNOWN else "",
         ],

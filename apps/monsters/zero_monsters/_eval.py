@@ -17,6 +17,7 @@ from zero_train.app import (
     Bounds,
     Evaluate,
     EvaluationResult,
+    RETURN,
     RunFiles,
     Trained,
 )
@@ -65,7 +66,8 @@ class Eval(AbstractPlayerCommand):
             key=jr.key(self.seed),
         )
         if not self.json:
-            print(f"{self.run} (step {trained.step}) in the {row['world']} world:")
+            where = f"{row['rollouts']} rollouts of 32 steps in the {row['world']} world"
+            print(f"{self.run} (step {trained.step}), {where}; ± is a 95 % interval:")
             print(HEADER)
         print(json_text.dumps(row) if self.json else line(row))
 
@@ -102,7 +104,7 @@ def result_row(
 
 def line(row: dict[str, Any]) -> str:
     """A row of the table with the header `HEADER`."""
-    spread = f"{row['return_mean']:.3f} ± {row['return_se']:.3f}"
+    spread = RETURN.shown(row)
     return (
         f"{row['planner']:>20} {row['simulations']:>12} {spread:>16} "
         f"{row['win_rate']:7.1%} {row['loss_rate']:7.1%} {row['regret_mean']:8.4f} "
@@ -151,11 +153,12 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 "win_rate": best["win_rate"],
                 "network_return": network["return_mean"],
             },
-            figures={
-                "return": f"{best['return_mean']:.2f} ± {best['return_se']:.2f}",
-                "network alone": f"{network['return_mean']:.2f}",
-            },
-            headline=f"{best['win_rate']:.1%} won",
+            figures={},
+            headline=(
+                f"{best['planner']}, {best['simulations']} simulations a move: return "
+                f"{RETURN.shown(best)} (95 % interval) in {best['rollouts']} rollouts, "
+                f"{best['win_rate']:.1%} won; network alone: return {RETURN.shown(network)}"
+            ),
         )
 
     return evaluate

@@ -49,7 +49,7 @@ def _play(run: StoredRun, world: str) -> list[str]:
     return [
         part(
             "Return of 32 steps",
-            "A fresh start follows every end; bars are two standard errors.",
+            "A fresh start follows every end; bars are 95 % intervals.",
             "return_mean",
             returned,
             percent=False,
@@ -92,7 +92,7 @@ def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
         return {}
     row = next(row for row in evaluations if row["step"] == evaluations[-1]["step"])
     return {
-        "return of 32 steps": f"{row['return_mean']:.2f} ± {row['return_se']:.2f}",
+        f"return of 32 steps, {_label(row)} (95 %)": RETURN.shown(row),
         "won": _percent(row["win_rate"]),
     }
 
@@ -102,10 +102,10 @@ def _comparison(run: StoredRun, world: str) -> str:
     returned, won, lost = OPTIMUM[world]
     return last_evaluation(
         run,
-        ["planner", "simulations", "leaf value", "return", "won", "lost", "regret"],
+        ["planner", "simulations", "leaf value", "return (95 %)", "won", "lost", "regret"],
         lambda row: [
             *_player(row),
-            f"{row['return_mean']:.3f} ± {row['return_se']:.3f}",
+            RETURN.shown(row),
             _percent(row["win_rate"]),
             _percent(row["loss_rate"]),
             f"{row['regret_mean']:.4f}",

@@ -12,8 +12,10 @@ from zero_train.app import (
     Evaluate,
     EvaluationResult,
     measure,
+    plus_minus,
     RunFiles,
     sentence,
+    who,
     with_simulations,
 )
 
@@ -137,8 +139,9 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         rows = ladder.meet(step, player)
         write()
         elo, se = ladder.elo.ratings()[player_name(step)]
-        headline = sentence(rows[-1], rows[-1]["opponent"])
-        figures = {"Elo": f"{elo:.0f} ± {se:.0f}"}
+        plays = who(with_simulations(player, config.ladder_simulations))
+        headline = f"{plays}: {sentence(rows[-1], rows[-1]['opponent'])}"
+        figures = {"Elo (95 %)": plus_minus(elo, se)}
         return EvaluationResult(rows, {"elo": elo, "elo_se": se}, figures, headline)
 
     if files.evaluations:

@@ -7,8 +7,10 @@ from zero_train.app import (
     chart,
     charts,
     curve,
+    half_width,
     imitation,
     last_evaluation,
+    plus_minus,
     ratings,
     SCORE,
     Series,
@@ -40,7 +42,7 @@ def _strength(run: StoredRun, players: Sequence[Mapping[str, Any]]) -> list[str]
         chart(
             run,
             "Elo",
-            "Past players on one ladder; bars are two standard errors.",
+            "Past players on one ladder; bars are 95 % intervals.",
             curve(past, "elo", error="se"),
             levels=levels,
         ),
@@ -71,7 +73,7 @@ def _strongest(
     past = [p for p in players if "step" in p]
     if past:
         newest = max(past, key=lambda p: p["step"])
-        shown["Elo"] = f"{newest['elo']:.0f} ± {newest['se']:.0f}"
+        shown["Elo (95 %)"] = plus_minus(newest["elo"], newest["se"])
     against = [row for row in evaluations if row["opponent"] == "random"]
     if against:
         shown["against random"] = f"{100 * against[-1]['score']:.1f} %"
@@ -95,7 +97,7 @@ def _ladder(players: Sequence[Mapping[str, Any]]) -> str:
     if not players:
         return ""
     rows = [
-        [p["name"], f"{p['elo']:.0f}", f"± {p['se']:.0f}" if p["se"] else "anchor"]
+        [p["name"], f"{p['elo']:.0f}", f"± {half_width(p['se']):.0f}" if p["se"] else "anchor"]
         for p in sorted(players, key=lambda p: -p["elo"])
     ]
-    return table("Elo ladder", ["player", "Elo", "standard error"], rows)
+    return table("Elo ladder", ["player", "Elo", "95 % interval"], rows)

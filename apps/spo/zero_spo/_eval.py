@@ -29,7 +29,9 @@ from zero_train.app import (
     EvaluationResult,
     measure,
     RunFiles,
+    sentence,
     which_player,
+    who,
 )
 
 from ._config import Config
@@ -71,13 +73,9 @@ class Eval(AbstractPlayerCommand):
         said = f"after block {trained.step}"
         if "steps_trained" in row:
             said = f"after {row['steps_trained']:,} steps"
-        print(f"{self.run}, {row['env']} {said}, {row['episodes']} episodes:")
-        print(f"  return  {row['return_mean']:.2f} ± {row['return_se']:.2f} (standard error)")
-        print(f"  length  {row['length_mean']:.1f} steps")
-        if row["failed"]:
-            print(f"  excluded {row['failed']} further episodes, in which the simulation failed")
+        print(f"{self.run} ({row['env']}, {said}, {who(trained.player)}): {sentence(row, '')}")
         if "train_steps_per_second" in row:
-            print(f"  trained at {row['train_steps_per_second']:.0f} environment steps a second")
+            print(f"trained at {row['train_steps_per_second']:.0f} environment steps a second")
 
 
 def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
@@ -104,10 +102,8 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         return EvaluationResult(
             rows=[row],
             metrics={"return": row["return_mean"], "return_se": row["return_se"]},
-            figures={
-                "return": f"{row['return_mean']:.1f} ± {row['return_se']:.1f}",
-                "episode length": f"{row['length_mean']:.0f}",
-            },
+            figures={},
+            headline=f"{who(player)}: {sentence(row, '')}",
         )
 
     return evaluate

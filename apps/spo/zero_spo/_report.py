@@ -26,8 +26,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
 def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
     if not evaluations:
         return {}
-    row = evaluations[-1]
-    return {"return": f"{row['return_mean']:.1f} ± {row['return_se']:.1f}"}
+    return {"return of the player (95 %)": RETURN.shown(evaluations[-1])}
 
 
 def _play(run: StoredRun) -> list[str]:
@@ -36,7 +35,7 @@ def _play(run: StoredRun) -> list[str]:
         chart(
             run,
             "Return",
-            "Return of whole episodes; bars are two standard errors.",
+            "Return of whole episodes; bars are 95 % intervals.",
             curve(rows, RETURN.name, error=RETURN.bars),
         ),
         chart(run, "Episode length", "In steps.", curve(rows, "length_mean"), from_zero=True),

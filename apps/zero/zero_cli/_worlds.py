@@ -84,8 +84,9 @@ class World:
         """
         if not self.agents:
             raise UsageError(
-                f"{self.name} hides a part of its state and has no `resample`, so no agent can "
-                "plan in it; see `zero list` for what can be played."
+                f"{self.name} hides a part of its state from the player, and has no `resample` to "
+                "guess it with, so no agent can plan in it; `zero list` names the agents of every "
+                "game, such as alphazero for pgx/connect_four."
             )
         if agent is None or agent in self.agents:
             return agent or self.agents[0]

@@ -155,7 +155,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         self.num_outcomes = NUM_MOVES ** (1 + self.distractor) if self.moving else 1
 
     def __check_init__(self):
-        check_count("Monsters", size=self.size)
+        check_count("Monsters", 0, size=self.size)
         check_count("Monsters", time_limit=self.time_limit)
         check_number("Monsters", 0, math.inf, step_penalty=self.step_penalty)
         check_number("Monsters", 0, 1, aggression=self.aggression)

@@ -124,6 +124,7 @@ def test_masks_that_are_not_one_truth_value_an_environment(mask, given):
 
 WINDOWS: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 6, "length": 4}
 KINDS = (TrajectoryBuffer, PrioritisedTrajectoryBuffer, Latest)
+ALL: list[Any] = [EpisodeBuffer, *KINDS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,17 +160,17 @@ def test_sizes_of_one_kind(kind, change, message):
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("bad", ["7", 1.5, np.nan, -1, 0, None])
-def test_sizes_and_functions_that_are_none(kind, bad):
-    sizes = {"capacity": 8, "num_envs": 4, "batch_size": 4, "num_shards": 1}
+def test_sizes_and_functions_that_are_none(kind: Any, bad: Any):
+    sizes: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 4, "num_shards": 1}
     sizes |= {"num_players": 2} if kind is EpisodeBuffer else {"length": 4, "period": 4}
     kind(**sizes)
     for name in sizes:
         if (name, bad, kind) != ("period", None, Latest):
             with pytest.raises(ValueError, match=f"{name}={bad!r}"):
                 kind(**sizes | {name: bad})
-    others = {EpisodeBuffer: ("last", "reward", "discount")}
+    others: dict[Any, tuple[str, ...]] = {EpisodeBuffer: ("last", "reward", "discount")}
     others[PrioritisedTrajectoryBuffer] = ("alpha", "beta")
     for name in others.get(kind, ()):
         if (name, bad) not in (("alpha", 0), ("beta", 0)):
@@ -177,13 +178,14 @@ def test_sizes_and_functions_that_are_none(kind, bad):
                 kind(**sizes | {name: bad})
 
 
-@pytest.mark.parametrize("kind", [EpisodeBuffer, *KINDS])
-def test_the_state_of_another_buffer(kind):
+@pytest.mark.parametrize("kind", ALL)
+def test_the_state_of_another_buffer(kind: Any):
     """Its windows would not be consecutive."""
-    sizes = {"capacity": 8, "num_envs": 4, "batch_size": 4}
+    sizes: dict[str, Any] = {"capacity": 8, "num_envs": 4, "batch_size": 4}
     sizes |= {} if kind is EpisodeBuffer else {"length": 4, "period": 4}
     state = kind(**sizes).init(rows(0))
-    other = kind(**sizes | {"capacity": 12})
+    sizes["capacity"] = 12
+    other = kind(**sizes)
     calls = [
         lambda: other.add(state, rows(np.zeros((4, 4)))),
         lambda: other.sample(state, key=jr.key(0)),

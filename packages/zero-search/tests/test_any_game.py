@@ -196,6 +196,8 @@ SICK = {
     "huge value": ("value", -MAX, 0.0),
     "NaN reward": ("reward", np.nan, 0.0),
     "inf discount": ("discount", np.inf, 0.0),
+    "huge discount": ("discount", 1e30, 0.0),
+    "discount above 1": ("discount", -5.0, 0.0),
 }
 ODD = ("all values equal", "one legal action", "nothing legal below")
 

@@ -1,5 +1,6 @@
 """A run from start to finish: what lands in its folder, and stopping, resuming and breaking."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
@@ -246,7 +247,13 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     with monkeypatch.context() as patch:
         patch.setattr(View, "update", at(5, stop))
         go(tmp_path / "run")
-    assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
+    out = capsys.readouterr().out.splitlines()
+    said = "SIGTERM came: saving step 5", "saved at step 5; --resume goes on from there"
+    assert [line for line in out if line in said] == [*said]
+    # It is measured, though it is not due; the resumed run forgets that.
+    assert out[-1].startswith("Players 2; it moved by")
+    evaluated = [row["step"] for row in read_lines(tmp_path / "run" / "evaluations.jsonl")]
+    assert evaluated == [3, 5]
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
     assert "<b>5 steps</b>" in (tmp_path / "run" / "report.html").read_text()
     assert not (tmp_path / "run" / "finished").exists()
@@ -323,10 +330,33 @@ def test_a_run_that_fails_waits_for_its_checkpoint_where_its_player_is_refused(
     assert waited[waited.index("failed") :] == ["failed", "parameters", "checkpoints"]
 
 
-def test_the_time_is_up(go, undisturbed, tmp_path, capsys):
-    go(tmp_path / "run", max_minutes=0.0)
-    assert "--max-minutes 0 are over" in capsys.readouterr().out
-    assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 0
+@pytest.mark.parametrize("step, minutes", [(0, 0.0), (5, 1.0), (6, 1.5)])
+def test_the_time_is_up(go, undisturbed, tmp_path, monkeypatch, capsys, step, minutes):
+    """Before the first step, and after one whose player is measured or is to be measured anyway."""
+    update = View.update
+
+    class Timer:
+        """Ends the time after the step."""
+
+        daemon = False
+
+        def __init__(self, seconds, end):
+            assert 60 * minutes - 60 < seconds <= 60 * minutes or seconds == 0
+            self.cancel = lambda: None
+            self.start = end if step == 0 else lambda: None
+            monkeypatch.setattr(View, "update", at(step, end))
+
+    monkeypatch.setattr("zero_train._run.threading", types.SimpleNamespace(Timer=Timer))
+    go(tmp_path / "run", max_minutes=minutes)
+    monkeypatch.undo()
+    assert View.update is update
+    out = capsys.readouterr().out
+    over = {0.0: "0 minutes are over", 1.0: "1 minute is over", 1.5: "1.5 minutes are over"}
+    if step:
+        assert f"{over[minutes]}: saving step {step}\nsaved at step {step}; --resume goes" in out
+        assert out.splitlines()[-1].startswith("Players 2; it moved by")
+    else:
+        assert f"{over[minutes]} before the first step; --resume begins the run again" in out
     go(tmp_path / "run", resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
 
@@ -373,11 +403,13 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
     assert lines(tmp_path / "run") == lines(undisturbed)
 
 
-@pytest.mark.parametrize("step", [3, 8])
+@pytest.mark.parametrize("step, again", [(3, False), (8, False), (3, True)])
 def test_an_evaluation_that_a_signal_interrupted_is_done_again(
-    app, go, undisturbed, tmp_path, capsys, step
+    app, go, undisturbed, tmp_path, monkeypatch, capsys, step, again
 ):
-    """The main thread does not wait for it, and the step before it is saved."""
+    """The main thread waits for it for a while only, and the step before it is saved first. A
+    second signal ends the process at once."""
+    monkeypatch.setattr("zero_train.app._train._AFTER_SIGNAL", 600 if again else 0.2)
     forever = threading.Event()
 
     def interrupted(config, loop, files):
@@ -391,8 +423,19 @@ def test_an_evaluation_that_a_signal_interrupted_is_done_again(
 
         return until
 
-    train(dataclasses.replace(app, evaluation=interrupted), CONFIG, Options(out=tmp_path / "run"))
-    assert "SIGTERM came: saving; go on with --resume" in capsys.readouterr().out
+    if again:
+        note = View.note
+        then = lambda view, text: (note(view, text), text.startswith("saved") and stop())
+        monkeypatch.setattr(View, "note", then)
+    ends = pytest.raises(KeyboardInterrupt) if again else contextlib.nullcontext()
+    with ends:
+        interrupting = dataclasses.replace(app, evaluation=interrupted, called_by="zero")
+        train(interrupting, CONFIG, Options(out=tmp_path / "run"))
+    monkeypatch.undo()
+    out = capsys.readouterr().out
+    assert f"SIGTERM came: saving step {step}\nsaved at step {step}" in out
+    later = f"(takes more than 0.2 s); `zero eval {tmp_path / 'run'}` measures the player"
+    assert again or f"the evaluation is left out {later}" in out
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == step
     go(tmp_path / "run", resume=True)
     forever.set()
@@ -512,7 +555,7 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)
     )
-    with pytest.raises(UsageError, match="--wandb needs the extra wandb"):
+    with pytest.raises(UsageError, match="--wandb needs .* `uv run --extra wandb`"):
         go(tmp_path / "run", wandb=True)
     monkeypatch.setattr(os, "sysconf", lambda name: 4)  # pages, and bytes in each
     with pytest.raises(UsageError, match="of this run take 0 GB, and there are 0; give fewer"):

@@ -1,9 +1,10 @@
 import io
+import types
 
 import pytest
 from rich.console import Console
 
-from zero_train.app import View
+from zero_train.app import _view, View
 from zero_train.app._view import clock, number
 
 
@@ -16,30 +17,43 @@ def _timings(seconds: float, **more: float) -> dict[str, float]:
     return {"seconds": seconds, "positions_per_second": 1234.5, "games_per_second": 20.25, **more}
 
 
-def _run(console: Console) -> None:
+def _run(console: Console, monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(_view, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
     with View(40, SHOWN, start=10, console=console) as view:
         view.note("[not markup] starting")
         view.update(11, METRICS, _timings(50.0, compile_seconds=48.0, host_bytes=1.25e9))
         for step in range(12, 21):
+            now[0] += 3.0
             view.update(step, METRICS, _timings(3.0))
         view.evaluation({"Elo": "512 ± 32"}, HEADLINE)
+        for expected in (19.0, 41.0):
+            with view.waiting("compiling", expected):
+                for _ in range(6):
+                    now[0] += 5.0
+                    view.still()
 
 
-def test_without_a_terminal_there_are_plain_lines():
+def test_without_a_terminal_there_are_plain_lines(monkeypatch):
+    """After the first step, and every 20 seconds, also while something takes long."""
     text = io.StringIO()
-    _run(Console(file=text, width=60))
+    _run(Console(file=text, width=60), monkeypatch)
+    metrics = "loss 3.25  policy loss 2.9  value error 0.625  1,234 positions/s  20.2 games/s"
     assert text.getvalue().splitlines() == [
         "[not markup] starting",
-        # 20 steps of 3 s to go: the first step's compilation does not count.
-        "step 20/40  loss 3.25  policy loss 2.9  value error 0.625  1,234 positions/s  "
-        "20.2 games/s  1:00 left",
+        f"step 11/40  {metrics}  time left unknown",
+        # 22 steps of 3 s to go: the first step's compilation does not count.
+        f"step 18/40  {metrics}  1:06 left",
         f"Elo 512 ± 32; {HEADLINE}",
+        "compiling: 20 s so far",
+        "compiling (took 41 s last time)",
+        "compiling: 20 s so far",
     ]
 
 
-def test_a_terminal_shows_everything():
+def test_a_terminal_shows_everything(monkeypatch):
     text = io.StringIO()
-    _run(Console(file=text, force_terminal=True, color_system=None, width=90))
+    _run(Console(file=text, force_terminal=True, color_system=None, width=90), monkeypatch)
     lines = text.getvalue().splitlines()
     assert any("[not markup] starting" in line for line in lines)
     last = [" ".join(line.split()) for line in lines[-16:]]

@@ -9,6 +9,7 @@ import pathlib
 import secrets
 import shutil
 import signal
+import threading
 import types
 from collections.abc import Callable, Collection, Mapping
 from types import FrameType, TracebackType
@@ -202,11 +203,16 @@ class RunFolder:
         self._lines, self.run = _open(self.path), _identity()
         return aside
 
-    def rewind(self, step: int) -> None:
-        """Removes all lines after `step`, which a resumed run writes again."""
+    def rewind(self, step: int, *, evaluated: bool = True) -> None:
+        """Removes all lines after `step`, which a resumed run writes again.
+
+        **Arguments:**
+
+        - `evaluated`: whether evaluations of `step` stay. Otherwise these are removed too.
+        """
         for name, lines in self._lines.items():
             lines.close()
-            cut_lines(lines.path, step)
+            cut_lines(lines.path, step - (name == "evaluations" and not evaluated))
             self._lines[name] = JsonLines(lines.path)
         together("RunFolder.rewind")
 
@@ -281,7 +287,8 @@ class RunFolder:
 
 
 class StopSignal:
-    """Turns SIGTERM and SIGINT into a request to stop, in a `with` statement of the main thread.
+    """Turns SIGTERM, SIGINT and the end of a time into a request to stop, in a `with` statement of
+    the main thread.
 
     ```python
     with StopSignal() as stop:
@@ -297,11 +304,18 @@ class StopSignal:
 
     - `requested`: whether a signal came.
     - `name`: the signal's name, or `None`, as where one of several processes heard it.
+    - `over`: whether the time is over.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, seconds: float | None = None):
+        """**Arguments:**
+
+        - `seconds`: the time after which to stop, from the beginning of the block; by default there
+            is no such time.
+        """
+        self.requested = self.over = False
         self.name: str | None = None
+        self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -309,6 +323,9 @@ class StopSignal:
         heard = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGTERM, signal.SIGINT]
         for number in heard:
             self._before[number] = signal.signal(number, self._hear)
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
     def agreed(self, step: int) -> bool:
@@ -330,6 +347,8 @@ class StopSignal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -337,6 +356,10 @@ class StopSignal:
         if self.name is not None:
             raise KeyboardInterrupt
         self.name = signal.Signals(number).name
+        self.ask()
+
+    def _end(self) -> None:
+        self.over = True
         self.ask()
 
 

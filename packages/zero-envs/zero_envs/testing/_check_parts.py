@@ -95,11 +95,12 @@ def check_laws(where: str, over: np.ndarray, transition: Transition) -> np.ndarr
             f"{where}: a discount is not -1, 0 or 1: {_show(discount)}. It is the sign of the next "
             "player; gamma belongs to the planner and the agent."
         )
-    if (over & ((reward != 0) | (discount != 0) | ~last)).any():
+    if (wrong := over & ((reward != 0) | (discount != 0) | ~last)).any():
+        i = int(np.argmax(wrong))
         fail(
-            f"{where}: a final state is not absorbing; after last, reward is "
-            f"{_show(reward[over])}, discount {_show(discount[over])}, last {_show(last[over])}, "
-            "and must be 0, 0, True."
+            f"{where}: stepping on after the end of an episode gave reward {reward[i]:g}, discount "
+            f"{discount[i]:g} and last={last[i]}; `step` in a final state must return reward 0, "
+            "discount 0 and last=True."
         )
     if ((discount == 0) & ~last).any():
         fail(f"{where}: discount is 0 where last is False; a terminated episode must have both.")

@@ -66,6 +66,7 @@ from ._evaluation import (
     num_players as num_players,
     RunFiles as RunFiles,
     sentence as sentence,
+    who as who,
     with_simulations as with_simulations,
 )
 from ._film import (
@@ -83,8 +84,10 @@ from ._gtp import (
     serve_gtp as serve_gtp,
 )
 from ._measures import (
+    half_width as half_width,
     LOST as LOST,
     Measure as Measure,
+    plus_minus as plus_minus,
     ratings as ratings,
     RETURN as RETURN,
     SCORE as SCORE,

@@ -71,7 +71,7 @@ class App(Generic[Config]):
 
     **Attributes:**
 
-    - `name`: the command.
+    - `name`: of the app, and its command.
     - `about`: a description of one line.
     - `presets`: configurations by name, all of one class.
     - `build`: the training loop of a configuration, for one device.
@@ -92,6 +92,7 @@ class App(Generic[Config]):
     - `opponents`: by name the players without training that `eval` knows beside `random`, each made
         for an environment.
     - `opening_plies`: the random moves at the start of each game of two of `eval`.
+    - `called_by`: the command that its users type, where this is not `name`.
     """
 
     name: str
@@ -110,6 +111,12 @@ class App(Generic[Config]):
         default_factory=dict
     )
     opening_plies: int = OPENING_PLIES
+    called_by: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that its users type, such as `zero` for an app that `zero` runs."""
+        return self.called_by or self.name
 
     @property
     def config(self) -> type[Config]:

@@ -1,11 +1,13 @@
 """Work in threads beside the main one, which hears no signal while it waits for XLA."""
 
 import concurrent.futures
+import contextlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import StopSignal
+from jaxlib import utils
 
 
 _THREAD = "zero-background"
@@ -25,12 +27,16 @@ def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
     return future
 
 
-def ended(task: concurrent.futures.Future, stop: StopSignal) -> bool:
+def ended(task: concurrent.futures.Future, given_up: Callable[[], bool]) -> bool:
     """Waits for such a call to end, and raises what it raised.
 
-    **Returns:** `False` where a signal came first.
+    **Arguments:**
+
+    - `given_up`: asked ten times a second; where it is true, the call is waited for no longer.
+
+    **Returns:** `False` where it was given up.
     """
-    while not stop.requested:
+    while not given_up():
         # A Python signal handler runs between two waits.
         if concurrent.futures.wait([task], timeout=0.1).done:
             task.result()
@@ -41,3 +47,16 @@ def ended(task: concurrent.futures.Future, stop: StopSignal) -> bool:
 def busy() -> bool:
     """Whether such a thread still runs."""
     return any(thread.name == _THREAD for thread in threading.enumerate())
+
+
+@contextlib.contextmanager
+def quiet_compiler() -> Iterator[None]:
+    """XLA writes no errors to stderr inside of the `with` block: those of a compiler are raised in
+    Python too, but for the advice to report a bug after two minutes of work, which is none."""
+    # It has the least level of its messages to set, and none to ask for; 1 is that of jaxlib.
+    level = getattr(utils, "absl_set_min_log_level", lambda number: None)
+    level(3)
+    try:
+        yield
+    finally:
+        level(int(os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1")))

@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import (
@@ -126,7 +127,7 @@ class _Report(AbstractCommand):
     bounds: ClassVar[Bounds] = {"episodes": (0, 20)}
 
     def __call__(self, app: App[Any]) -> None:
-        stored_config(app.config, self.run, app.name)
+        stored_config(app.config, self.run, app.command)
         if app.episode is None or not self.episodes:  # else it is checked where they are loaded
             check_run(pathlib.Path(self.run), tell=warn)
         check_logs(pathlib.Path(self.run), tell=warn)
@@ -152,6 +153,7 @@ class _First:
 
     preset: str | None = None
     shards: str | None = None
+    out: pathlib.Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +234,7 @@ def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
 
     **Raises:** [`zero_train.app.UsageError`][] for bad input.
     """
+    app = dataclasses.replace(app, called_by=(prog or app.command).split()[0])
     # The app's own come first, and one of them may stand for one of every app.
     commands = {**app.commands, **COMMANDS, **app.commands}
     name, *rest = [*words, ""]
@@ -291,11 +294,11 @@ def _interrupted_at_once() -> Iterator[None]:
 def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     """Parses a flag for each field of the configuration, those of [`zero_train.app.Options`][], and
     `--preset`, which sets the defaults of all others; then trains."""
-    first = peek(_First, prog, words)
+    began, first = time.monotonic(), peek(_First, prog, words)
     preset = first.preset or app.default_preset
     if preset not in app.presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
-    config = app.presets[preset]
+    config, out = app.presets[preset], first.out or pathlib.Path("runs") / preset
     names: Any = Literal[tuple(app.presets)]
     kind: Any = _RunArguments[type(config), names]
     arguments = _parse(
@@ -303,7 +306,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         prog,
         words,
         _names(config) + _names(Options) + ["preset"],
-        default=_RunArguments(config, Options(out=pathlib.Path("runs") / preset), preset),
+        default=_RunArguments(config, Options(out=out), preset),
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
     config, options = arguments.config, arguments.options
@@ -314,13 +317,15 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         # What cannot be trained is refused before anything is built, which may take long.
         if is_writer():
             RunFolder.check(**folder_of(config, options))
-        trained = train(app, config, options, preset)
+        trained = train(app, config, options, preset, began=began)
     if trained and is_writer():
         kinds = {"eval": Eval, **app.commands}
         then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
-        print(f"The run is in {options.out}; with its player: {app.name} {then} {options.out}")
+        print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
         if app.episode is not None:
-            print(f"`{app.name} report {options.out}` adds episodes of its players to its report")
+            print(
+                f"`{app.command} report {options.out}` adds episodes of its players to its report"
+            )
 
 
 def _refused_by_jax() -> str | None:
@@ -374,13 +379,13 @@ def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
     width = max(12, *map(len, lines))
     return "\n".join(
         [
-            f"usage: {app.name} COMMAND [flags]",
+            f"usage: {app.command} COMMAND [flags]",
             "",
             app.about,
             "",
             *(f"  {usage:{width}} {about}" for usage, about in lines.items()),
             "",
-            f"`{app.name} COMMAND --help` lists the flags.",
+            f"`{app.command} COMMAND --help` lists the flags.",
         ]
     )
 

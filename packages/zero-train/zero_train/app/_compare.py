@@ -11,14 +11,14 @@ import rich.box
 import tyro
 from rich.console import Console
 from rich.table import Table
-from scipy import stats
+from scipy.special import stdtr
 
 from .._disk import write_whole
 from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App
 from ._errors import UsageError, warn
 from ._film import check_path
-from ._measures import count_of, Measure, MEASURES, NAMING
+from ._measures import count_of, Measure, MEASURES, NAMING, plus_minus
 from ._page import charts, page, picture, table
 from ._report import Axis, curve, MAX_SERIES, Series, StoredRun
 
@@ -74,7 +74,7 @@ class Compare(AbstractCommand):
         console.print(f"The page is {self.out}", soft_wrap=True)
 
 
-_HEADER = ["", "run", "step", "mean ± standard error", "difference", "p"]
+_HEADER = ["", "run", "step", "mean (± is 95 %)", "difference (± is 95 %)", "p"]
 
 
 def differences(runs: Mapping[str, StoredRun]) -> list[list[str]]:
@@ -104,7 +104,7 @@ def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
         for name, figures in found.items():
             if (one := figures.get(label)) is None:
                 continue
-            shown = f"{one.mean:.4g} ± {one.error:.2g}"
+            shown = plus_minus(one.mean, one.error, one.count)
             compared = ["", ""] if first is None else _compared(first, one)
             rows.append([label, name, f"{one.step:,}", shown, *compared])
             first = first or one
@@ -113,13 +113,14 @@ def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
 
 def _compared(first: _Figure, other: _Figure) -> list[str]:
     """The difference from the first, and the probability of one as large by chance."""
-    error = math.hypot(first.error, other.error)
-    shown = f"{other.mean - first.mean:+.4g} ± {error:.2g}"
+    error, more = math.hypot(first.error, other.error), other.mean - first.mean
+    sign = "+" if more >= 0 else ""
     if not error > 0 or min(first.count, other.count) < 2:
-        return [shown, ""]
-    parts = [(x.mean, x.error * math.sqrt(x.count), x.count) for x in (first, other)]
-    tested: Any = stats.ttest_ind_from_stats(*parts[0], *parts[1], equal_var=False)
-    return [shown, f"{tested.pvalue:.2g}"]
+        return [sign + plus_minus(more, error), ""]
+    # Welch's degrees of freedom.
+    freedom = error**4 / sum(x.error**4 / (x.count - 1) for x in (first, other))
+    p = 2 * float(stdtr(freedom, -abs(more) / error))
+    return [sign + plus_minus(more, error, freedom + 1), f"{p:.2g}"]
 
 
 def _last(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Figure]:
@@ -192,7 +193,7 @@ def _evaluations(runs: Mapping[str, StoredRun]) -> Iterator[str]:
         for row in run.evaluations:
             for key in _measured(row):
                 found.setdefault(key, {}).setdefault(name, []).append(row)
-    said = "Bars are 95 % intervals, or two standard errors."
+    said = "Bars are 95 % intervals."
     for (label, one), rows in found.items():
         series = {name: curve(rows[name], one.name, name, error=one.bars) for name in rows}
         yield from _charts(runs, label.capitalize(), said, series)

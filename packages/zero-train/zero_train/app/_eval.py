@@ -11,7 +11,7 @@ from .. import AbstractActor, RandomActor
 from ._app import App, Trained
 from ._config import Bounds
 from ._errors import UsageError
-from ._evaluation import measure, MOST_MOVES, num_players, sentence, with_simulations
+from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
 from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
 
 
@@ -67,9 +67,10 @@ class Eval(AbstractPlayerCommand):
                 "player; leave --opening-plies out."
             )
         plies = app.opening_plies if self.opening_plies is None else self.opening_plies
+        player = with_simulations(trained.player, number)
         row = measure(
             env,
-            with_simulations(trained.player, number),
+            player,
             self._opponent(app, trained, number) if players == 2 else None,
             players=players,
             games=self.games,
@@ -83,8 +84,7 @@ class Eval(AbstractPlayerCommand):
             row = {what: value for what, value in (known | row).items() if value is not None}
             print(json_text.dumps(row))
             return
-        search = f"{number} simulations a move" if number else "the network alone"
-        about = name, f"step {trained.step}", None if number is None else search
+        about = name, f"step {trained.step}", who(player)
         print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
         if 2 * row.get("games", 0) < row.get("played", 0):
             print(f"More games differ with more random moves than --opening-plies {plies}.")

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment
+from zero_search import ParticleSearch
 
 from .. import (
     AbstractActor,
@@ -24,6 +25,7 @@ from .. import (
 )
 from .._match import OPENING_PLIES
 from ._config import AbstractConfig
+from ._measures import RETURN
 
 
 #: Moves after which a game is broken off, where the configuration has no `max_moves`.
@@ -110,7 +112,7 @@ def network_alone(
             mesh=loop.mesh,
         )
         name = "score" if players == 2 else "return_mean"
-        said = f"network alone: {sentence(row, 'random')}"
+        said = f"{who(actor)}: {sentence(row, 'random moves')}"
         return EvaluationResult([row], {name: row[name]}, {}, said)
 
     return evaluation
@@ -181,12 +183,12 @@ def sentence(row: Mapping[str, Any], against: str) -> str:
         low, high = 100 * row["score_low"], 100 * row["score_high"]
         return (
             f"{100 * row['score']:.1f} % against {against} (95 % interval {low:.1f} to {high:.1f}; "
-            f"{row['wins']} won, {row['draws']} drawn{_cut(row['unfinished'])}, "
-            f"{row['losses']} lost{_alike(row)})"
+            f"{row['games']} games: {row['wins']} won, {row['draws']} drawn"
+            f"{_cut(row['unfinished'])}, {row['losses']} lost{_alike(row)})"
         )
     return (
-        f"return {row['return_mean']:.4g} ± {row['return_se']:.2g} (standard error) in "
-        f"{row['episodes']} episodes of {row['length_mean']:.1f} steps{_cut(row['truncated'])}"
+        f"return {RETURN.shown(row)} (95 % interval) in {row['episodes']} episodes of "
+        f"{row['length_mean']:.1f} steps{_cut(row['truncated'])}{_failed(row.get('failed', 0))}"
     )
 
 
@@ -197,6 +199,21 @@ def _alike(row: Mapping[str, Any]) -> str:
     if games < played:
         return f"; {games} of the {played} games differ, and equal ones count once"
     return f"; {distinct} of the {played} games differ" if 2 * distinct < played else ""
+
+
+def who(player: AbstractActor) -> str:
+    """Who a player is: a network alone, or a search with its size."""
+    if not isinstance(player, PlanningActor):
+        return "random moves" if isinstance(player, RandomActor) else "the network alone"
+    planner: Any = player.planner
+    if isinstance(planner, ParticleSearch):
+        return f"search with {planner.num_particles} particles, {planner.depth} steps deep"
+    number = getattr(planner, "num_simulations", None)
+    return "search" if number is None else f"search with {number} simulations a move"
+
+
+def _failed(number: int) -> str:
+    return f"; {number} more, in which the simulation failed, do not count" if number else ""
 
 
 def _cut(number: int) -> str:

@@ -155,13 +155,14 @@ def _readme(app: App[Any], trained: Trained[Any], exported: jax.export.Exported)
     header = "| name | shape | type | what it is |\n|---|---|---|---|\n"
     return f"""# A player of {getattr(trained.config, "env", app.name)}
 
-Written by `{app.name} export` from step {trained.step} of its training, with JAX {jax.__version__}.
+Written by `{app.command} export` from step {trained.step} of its training, with JAX
+{jax.__version__}.
 
 - `{_NETWORK}`: its network without a search, with the parameters inside, for
   {", ".join(exported.platforms)}. `pip install jax flatbuffers` is enough to call it, also with
   later versions of JAX.
 - `{_PARAMETERS}`: the parameters by name, for any library that reads safetensors. Its metadata has
-  config.json and what made them. `{app.name} eval` and others take this file in place of a run.
+  config.json and what made them. `{app.command} eval` and others take this file in place of a run.
 
 ```python
 import numpy as np

@@ -6,8 +6,31 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from scipy.special import stdtrit
+
 from .. import read_of_run, RunError
 from .._lines import Row
+
+
+def half_width(error: float, count: float = math.inf) -> float:
+    """Half of the 95 % interval of a mean.
+
+    **Arguments:**
+
+    - `error`: its standard error.
+    - `count`: how many numbers it is the mean of, for Student's t; by default the error is known.
+    """
+    return float(stdtrit(count - 1, 0.975)) * error
+
+
+def plus_minus(mean: float, error: float, count: float = math.inf) -> str:
+    """A mean with half of its 95 % interval, such as `3134 ± 934`, to two digits of that; the
+    arguments are those of [`zero_train.app.half_width`][]."""
+    half = half_width(error, count)
+    if not half > 0:
+        return f"{mean:.4g} ± {half:.4g}"
+    digits = min(6, max(0, 1 - math.floor(math.log10(half))))
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,20 +55,23 @@ class Measure:
         low, high = self._interval(row)
         if low is not None and high is not None:
             # It knows that two games share an opening.
-            return (high - low) / (2 * 1.959964)
+            return (high - low) / (2 * half_width(1.0))
         if self.error is not None and row.get(self.error) is not None:
             return row[self.error]
         spread = row[self.name] * (1 - row[self.name])
         return math.sqrt(max(0.0, spread) / count_of(row)) if self.share else math.nan
 
     def bars(self, row: Mapping[str, Any]) -> tuple[float, float]:
-        """The lengths of error bars below and above: to the ends of the interval, or two standard
-        errors."""
+        """The lengths of error bars below and above: to the ends of the 95 % interval."""
         low, high = self._interval(row)
         if low is not None and high is not None:
             return row[self.name] - low, high - row[self.name]
-        length = 2 * self.error_of(row)
+        length = half_width(self.error_of(row), count_of(row))
         return length, length
+
+    def shown(self, row: Mapping[str, Any]) -> str:
+        """The mean in a row, with half of its 95 % interval."""
+        return plus_minus(row[self.name], self.error_of(row), count_of(row))
 
     def _interval(self, row: Mapping[str, Any]) -> tuple[float | None, float | None]:
         return row.get(f"{self.name}_low"), row.get(f"{self.name}_high")

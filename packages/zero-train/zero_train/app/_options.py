@@ -97,7 +97,8 @@ class Options:
     resume: bool = False
     """Go on with the run in the folder, exactly where it was saved."""
     max_minutes: float | None = None
-    """Save and stop so many minutes after the first step began; --resume goes on."""
+    """Save, evaluate and stop so many minutes after the command began; --resume goes on. Compiling
+    counts too."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
     mlflow: bool = False

@@ -184,7 +184,8 @@ class Session:
         elif mine:
             self._dialogue.turn(f"{side}> ")
         else:
-            self._say("Thinking ...")
+            # The first search is compiled, which takes longer than all others together.
+            self._say("Thinking ..." if self._replied else "Thinking, and compiling the search ...")
             action = int(game.plan.action)
             self._replied = game
             self._goto(game.play(action))

@@ -95,7 +95,7 @@ def load(
         path = player_file(app, str(run))
     if path.is_file():
         return _read(app, path, run_code)
-    config = load_config(app.config, path, app.name, run_code=run_code)
+    config = load_config(app.config, path, app.command, run_code=run_code)
     check_run(path, tell=warn)
     loop = built(app, config)
     saved, shapes = Checkpoints(path / PLAYERS, keep=None), player_shapes(loop)
@@ -179,8 +179,8 @@ def player_file(
     if app.players is None or found not in known:
         has = f"players of {', '.join(known)}, and none of {found}"
         raise UsageError(
-            f"`{app.name}` comes with {has if known else 'no trained player'}; give the folder of "
-            f"a run, as `{app.name} train --out` made it."
+            f"`{app.command}` comes with {has if known else 'no trained player'}; give the folder "
+            f"of a run, as `{app.command} train --out` made it."
         )
     return app.players / f"{found}{SUFFIX}"
 
@@ -285,8 +285,8 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
         fields = complete(app.config, about["config"])
         step, origin, strength = int(about["step"]), dict(about["origin"]), [*about["strength"]]
     except _UNREADABLE as e:
-        raise _no_player(file, f"{app.name} export", e) from e
-    config = config_of(app.config, fields, file, app.name, run_code=run_code)
+        raise _no_player(file, f"{app.command} export", e) from e
+    config = config_of(app.config, fields, file, app.command, run_code=run_code)
     loop = built(app, config)
     shapes = player_shapes(loop)
     wanted = sorted(named(shapes), key=lambda entry: entry[0])

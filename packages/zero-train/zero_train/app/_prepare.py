@@ -16,7 +16,7 @@ from .. import AbstractActor, fill, init, Loop, LoopState, RunError, StopSignal
 from .._disk import together, write_whole
 from .._lines import read_object
 from .._step import collect_half, learn_half
-from ._background import ended, in_background
+from ._background import ended, in_background, quiet_compiler
 from ._config import AbstractConfig
 from ._errors import as_usage_error
 from ._memory import check_memory
@@ -32,7 +32,7 @@ def prepare(
     view: View,
     player: AbstractActor | None,
 ) -> LoopState | None:
-    """The state after the first games, when a step is compiled; `None` if a signal came meanwhile.
+    """The state after the first games, when a step is compiled; `None` if it is to stop meanwhile.
 
     Threads compile, because the main thread hears no signal while it waits for XLA: first what
     collects, so that the first games begin early, and what learns while they are played.
@@ -52,9 +52,9 @@ def prepare(
     if fresh:
         games = in_background(ft.partial(_first_games, config, loop, first, player))
     what = "compiling and playing the first games" if fresh else "compiling"
-    with view.waiting(what, last_time.seconds if fresh else None):
+    with view.waiting(what, last_time.seconds if fresh else None), quiet_compiler():
         for task in filter(None, (first, games, second)):
-            if not ended(task, stop):
+            if not ended(task, lambda: view.still() or stop.requested):
                 return None
             if fresh and task is first:
                 view.note(f"the first games begin {after()}")

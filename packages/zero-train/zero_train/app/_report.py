@@ -12,7 +12,7 @@ import numpy as np
 from .. import read_lines
 from .._disk import write_whole
 from .._lines import lines_of, read_object
-from ._measures import kind_of, RETURN, SCORE
+from ._measures import half_width, kind_of, RETURN, SCORE
 from ._page import charts, figures, page, picture, table, text
 from ._view import clock, number
 
@@ -52,14 +52,14 @@ def curve(
 
     **Arguments:**
 
-    - `error`: the name of its standard error, two of which are drawn as bars, or what gives the
+    - `error`: the name of its standard error, for bars of a 95 % interval, or what gives the
         lengths of the bars below and above the point of a row.
     - `scale`: what the metric is multiplied by.
     """
     rows = [row for row in rows if row.get(name) is not None]
     bars = None
     if error is not None:
-        ends = (lambda row: (2 * row[error],) * 2) if isinstance(error, str) else error
+        ends = (lambda row: (half_width(row[error]),) * 2) if isinstance(error, str) else error
         # The ends of an interval may be rounded to the other side of the point.
         lengths = [[max(0.0, length) for length in ends(row)] for row in rows]
         bars = [below for below, _ in lengths], [above for _, above in lengths]
@@ -378,14 +378,14 @@ def page_of(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     last = run.evaluations[-1] if run.evaluations else {}
     shown = {}
     if "score" in last:
-        shown = {"score against random": f"{last['score']:.1%}"}
+        shown = {"network alone against random moves": f"{last['score']:.1%}"}
         against = "Of the network without a search, against random moves; bars are 95 % intervals."
         scores = curve(run.evaluations, SCORE.name, error=SCORE.bars)
         strength = chart(run, "Score", against, scores, percent=True)
     else:
         if "return_mean" in last:
-            shown = {"return": f"{last['return_mean']:.4g} ± {last['return_se']:.2g}"}
-        alone = "Of the network without a search; bars are two standard errors."
+            shown = {"return of the network alone (95 %)": RETURN.shown(last)}
+        alone = "Of the network without a search; bars are 95 % intervals."
         returns = curve(run.evaluations, RETURN.name, error=RETURN.bars)
         strength = chart(run, "Return", alone, returns)
     lengths = chart(

@@ -21,7 +21,10 @@ from ._errors import UsageError, warn
 
 
 #: What is said where a tracker is not installed, by its flag, which is also its module's name.
-MISSING = "--{0} needs the extra {0}; install zero-train[{0}], or leave the flag out."
+MISSING = (
+    "--{0} needs the package {0}; begin the command with `uv run --extra {0}` or install it with "
+    "`pip install {0}`, or leave the flag out."
+)
 #: Flushing waits for the disk itself: not after every step.
 _FLUSH_SECONDS = 5
 

@@ -1,12 +1,12 @@
 """The run of an app: the training loop with logs, checkpoints and evaluations."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
-import math
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -36,7 +36,7 @@ from .._origin import origin_of
 from .._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from .._step import fresh_agent
 from ._app import App, built
-from ._background import ended, in_background
+from ._background import ended, in_background, quiet_compiler
 from ._config import AbstractConfig
 from ._errors import UsageError, warn
 from ._evaluation import Evaluate, EvaluationResult, RunFiles
@@ -61,9 +61,19 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
+#: The seconds that an evaluation may take after a signal, as the scheduler that sends it may end
+#: the process half a minute later, and after the time that the user gave.
+_AFTER_SIGNAL, _AFTER_TIME = 20, 60
 
 
-def train(app: App[Config], config: Config, options: Options, preset: str | None = None) -> bool:
+def train(
+    app: App[Config],
+    config: Config,
+    options: Options,
+    preset: str | None = None,
+    *,
+    began: float | None = None,
+) -> bool:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
@@ -75,8 +85,10 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
 
     - `preset`: the name of the preset from which the report says what differs; by default the
         app's.
+    - `began`: the `time.monotonic()` from which `max_minutes` count; by default they count from
+        this call.
 
-    **Returns:** whether there is something to play with: not where a signal came before the first
+    **Returns:** whether there is something to play with: not where it was stopped before the first
     step.
 
     **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
@@ -84,14 +96,17 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
     [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
     refuses.
     """
+    began = time.monotonic() if began is None else began
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     # What acting and learning need in addition is known only when they are compiled.
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like)) / jax.process_count()
     check_memory(size, "The games, replay and network of this run take", "games, less replay")
     first = _first_player(app, config, loop, options)
+    limit = options.max_minutes
+    seconds = None if limit is None else 60 * limit + began - time.monotonic()
     with (
-        StopSignal() as stop,
+        StopSignal(seconds) as stop,
         RunFolder.create(**folder_of(config, options), tell=warn) as folder,
         _discarded(folder, options),
     ):
@@ -117,7 +132,7 @@ def train(app: App[Config], config: Config, options: Options, preset: str | None
                 then = "begins the run again"
                 if state is not None:
                     then = f"goes on from step {record.done}"
-                view.note(f"{stop.name} came before the first step; --resume {then}")
+                view.note(f"{_cause(stop, options)} before the first step; --resume {then}")
                 return state is not None
             with reported(app, folder) as report, record.finished():
                 _run_steps(record, loop, prepared, options, stop, view, sinks, report)
@@ -164,16 +179,8 @@ def _run_steps(
 ) -> None:
     # Also parameters that were not yet saved with their checkpoint.
     record.save(state)
-    started = time.monotonic()
-    _evaluate(record, state, stop, view, sinks)
-    over, limit = False, math.inf if options.max_minutes is None else 60 * options.max_minutes
-    while record.done < record.num_steps:
-        if not over and time.monotonic() - started > limit:
-            view.note(f"--max-minutes {options.max_minutes:g} are over")
-            over = True
-            stop.ask()
-        if stop.agreed(record.done):
-            break
+    evaluating = _evaluate(record, state, stop, view, sinks)
+    while record.done < record.num_steps and not stop.agreed(record.done):
         began = time.perf_counter()
         state, new = step(loop, state)
         new = jax.device_get(new) | episode_metrics(state.episodes)
@@ -181,36 +188,92 @@ def _run_steps(
         metrics = record.step(new, timings)
         sinks.log(record.done, metrics | timings)
         view.update(record.done, metrics, timings)
-        _evaluate(record, state, stop, view, sinks)
+        evaluating = _evaluate(record, state, stop, view, sinks)
         if record.checkpoint_due:
             record.save(state)
         report.write_if_due()
-    if stop.requested and not over:
-        came = f"{stop.name} came" if stop.name else "one of the processes was told to stop"
-        view.note(f"{came}: saving; go on with --resume")
-    record.save(state)
+    if not stop.requested:
+        return record.save(state)
+    with view.waiting(f"{_cause(stop, options)}: saving step {record.done}", None):
+        record.save(state)
+        record.finish()
+    goes_on = "" if record.done == record.num_steps else "; --resume goes on from there"
+    view.note(f"saved at step {record.done}{goes_on}")
+    if record.done and not record.evaluated:
+        later = f"`{record.app.command} eval {options.out}` measures the player"
+        _evaluate_at_stop(record, state, stop, view, sinks, evaluating, later)
+
+
+def _cause(stop: StopSignal, options: Options) -> str:
+    """Why a run stops."""
+    if stop.name:
+        return f"{stop.name} came"
+    if stop.over:
+        return (
+            f"{options.max_minutes:g} minute{' is' if options.max_minutes == 1 else 's are'} over"
+        )
+    return "one of the processes was told to stop"
 
 
 def _evaluate(
     record: "_Record", state: LoopState, stop: StopSignal, view: View, sinks: Sinks
-) -> None:
-    """Evaluates the player if it is due. Where a signal comes meanwhile, the resumed run evaluates
-    it first."""
+) -> concurrent.futures.Future | None:
+    """Evaluates the player if it is due.
+
+    **Returns:** the evaluation that goes on, where it is to stop meanwhile.
+    """
     if stop.requested or not record.evaluation_due:
-        return
-    player, fresh = record.player(state.agent), record.compiles_evaluation
-    evaluating = in_background(lambda: record.evaluate(player))
-    with contextlib.ExitStack() as shown:
-        if fresh:
-            what = f"the first evaluation, after step {record.done}, compilation included"
-            shown.enter_context(view.waiting(what, None))
-        if not ended(evaluating, stop):
-            return
+        return None
+    evaluating = record.evaluating(state.agent)
+    return _shown(record, evaluating, lambda: stop.requested, view, sinks)
+
+
+def _shown(
+    record: "_Record",
+    evaluating: concurrent.futures.Future,
+    given_up: Callable[[], bool],
+    view: View,
+    sinks: Sinks,
+) -> concurrent.futures.Future | None:
+    """Waits for an evaluation, then shows it and writes its lines; returns it where it was given
+    up."""
+    expected = record.evaluation_seconds
+    compiles = ", and compiling what plays" if expected is None else ""
+    what = f"evaluating the player of step {record.done}{compiles}"
+    with view.waiting(what, expected), quiet_compiler():
+        if not ended(evaluating, lambda: view.still() or given_up()):
+            return evaluating
     result = evaluating.result()
     together("an evaluation")
     record.keep(result)
     sinks.log(record.done, result.metrics)
     view.evaluation(result.figures, result.headline)
+    return None
+
+
+def _evaluate_at_stop(
+    record: "_Record",
+    state: LoopState,
+    stop: StopSignal,
+    view: View,
+    sinks: Sinks,
+    evaluating: concurrent.futures.Future | None,
+    later: str,
+) -> None:
+    """Evaluates what is saved already, so that a short run has a figure too, or says what does.
+    Only for a while: who sends a signal may soon end the process. A resumed run forgets the figure,
+    unless it is due."""
+    if jax.process_count() > 1:  # each of which may be ended while others wait for it
+        return view.note(later)
+    name = stop.name
+    seconds = _AFTER_SIGNAL if name else _AFTER_TIME
+    until = time.monotonic() + seconds
+    given_up = lambda: time.monotonic() > until or stop.name != name
+    if evaluating is None:
+        evaluating = record.evaluating(state.agent)
+    if _shown(record, evaluating, given_up, view, sinks) is not None:
+        why = f"takes more than {seconds} s" if stop.name == name else f"{stop.name} came"
+        view.note(f"the evaluation is left out ({why}); {later}")
 
 
 def _console() -> Console | None:
@@ -237,15 +300,16 @@ class _Record:
 
     **Attributes:**
 
-    - `config`: its configuration.
+    - `app`, `config`: its app and configuration.
     - `done`, `num_steps`: the number of steps, and of those of the whole run.
-    - `compiles_evaluation`: whether the next evaluation is the first of this process.
+    - `evaluation_seconds`: how long the last evaluation of this process took; `None` before the
+        first one, which also compiles.
     """
 
     def __init__(self, app: App[Any], config: AbstractConfig, loop: Loop, folder: RunFolder):
         self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
-        self.compiles_evaluation = True
-        self._app, self._loop, self._folder = app, loop, folder
+        self.evaluation_seconds: float | None = None
+        self.app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
         self._parameters = Checkpoints(folder.path / PLAYERS)
 
@@ -264,8 +328,10 @@ class _Record:
                         f"missing; the run goes on from step {self.done}."
                     )
                 finished.unlink()
-        for kept in (self._checkpoints, self._parameters, self._folder):
+        for kept in (self._checkpoints, self._parameters):
             kept.rewind(self.done)
+        # Where it stopped it may have evaluated what is evaluated nowhere else.
+        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
         if self.done in of_writer("player", self._parameters.steps()):
             try:
                 self._player_of(self.done)
@@ -289,7 +355,7 @@ class _Record:
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
         try:
-            self._evaluate: Evaluate = self._app.evaluation(self.config, self._loop, files)
+            self._evaluate: Evaluate = self.app.evaluation(self.config, self._loop, files)
         except (LookupError, TypeError) as e:
             if not evaluations:
                 raise
@@ -319,27 +385,35 @@ class _Record:
         return metrics
 
     @property
+    def evaluated(self) -> bool:
+        """Whether the player of this step was evaluated."""
+        return self._evaluated >= self.done
+
+    @property
     def evaluation_due(self) -> bool:
         """Whether the player is to be evaluated after this step, and was not yet."""
-        last = self.done == self.num_steps
-        due = self.done > 0 and (self.done % self.config.evaluate_every == 0 or last)
-        return due and self._evaluated < self.done
+        return self._is_evaluated_step and not self.evaluated
 
-    def player(self, agent: PyTree[Array]) -> AbstractActor:
-        """The player at full strength, which is saved, and kept, when it is evaluated."""
+    @property
+    def _is_evaluated_step(self) -> bool:
+        """Whether a run that is not stopped evaluates the player of this step."""
+        last = self.done == self.num_steps
+        return self.done > 0 and (self.done % self.config.evaluate_every == 0 or last)
+
+    def evaluating(self, agent: PyTree[Array]) -> concurrent.futures.Future:
+        """Begins what the app finds of the player at full strength, in a thread that writes no
+        log. The player is saved, and kept."""
         arrays = player_arrays(self._loop, agent)
         self._parameters.pinned.add(self.done)
         self._save(self._parameters, arrays)
-        return player_of(self._loop, arrays)
-
-    def evaluate(self, player: AbstractActor) -> EvaluationResult:
-        """What the app's evaluation finds of the player of this step. It writes no log."""
-        return self._evaluate(self.done, player)
+        player, self._evaluation_began = player_of(self._loop, arrays), time.monotonic()
+        return in_background(lambda: self._evaluate(self.done, player))
 
     def keep(self, result: EvaluationResult) -> None:
         """Writes the lines of an evaluation, all at once."""
         self._folder.log_evaluation(self.done, *result.rows)
-        self._evaluated, self.compiles_evaluation = self.done, False
+        self._evaluated = self.done
+        self.evaluation_seconds = time.monotonic() - self._evaluation_began
 
     @property
     def checkpoint_due(self) -> bool:
@@ -353,18 +427,21 @@ class _Record:
             self._save(self._parameters, player_arrays(self._loop, state.agent))
             self._save(self._checkpoints, state, totals=self._totals, logs=self._folder.written)
 
+    def finish(self) -> None:
+        """Waits until all is on disk."""
+        for store in (self._parameters, self._checkpoints):
+            store.finish()
+
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
         """Waits at the end until all is on disk. Where an error ends the run, that is raised; one
         of several processes does not wait then, because another one may never write its part."""
-        stores = self._parameters, self._checkpoints
         try:
             yield
-            for store in stores:
-                store.finish()
+            self.finish()
         except BaseException:
             if jax.process_count() == 1:
-                for store in stores:
+                for store in (self._parameters, self._checkpoints):
                     with contextlib.suppress(CheckpointError):
                         store.finish()
             raise

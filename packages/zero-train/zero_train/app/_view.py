@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -25,19 +26,20 @@ SHOWN = {
     "policy_entropy": "policy entropy",
     "value_error": "value error",
     "temperature": "temperature",
-    "kl_nonparametric_relative": "KL of improvement / bound",
-    "kl_relative": "KL of policy / bound",
-    "kl_relative_mean": "KL of mean / bound",
-    "kl_relative_stddev": "KL of deviation / bound",
+    "kl_nonparametric_relative": "KL of improvement",
+    "kl_relative": "KL of policy",
+    "kl_relative_mean": "KL of mean",
+    "kl_relative_stddev": "KL of deviation",
     "failures": "failed episodes",
-    "episode_return_mean": "training return",
-    "episode_length_mean": "training length",
+    "episode_return_mean": "return while exploring",
+    "episode_length_mean": "length while exploring",
     "learning_rate": "learning rate",
 }
 
 
 class View:
-    """A live view in a terminal, or else one plain line every few steps.
+    """A live view in a terminal, or else plain lines: one after the first step, and then one every
+    few seconds.
 
     Use it in a `with` statement: on leaving, the terminal is given back with the last numbers on
     it. Whatever is printed meanwhile must go through `note`.
@@ -49,20 +51,20 @@ class View:
         shown: Mapping[str, str] = SHOWN,
         *,
         start: int = 0,
-        every: int = 10,
+        every: float = 20.0,
         console: Console | None = None,
     ):
         """**Arguments:**
 
         - `total`, `start`: the number of steps of the run, and of those done before.
         - `shown`: the label of each metric to show, by its name in metrics.jsonl.
-        - `every`: the number of steps between two lines where there is no terminal.
+        - `every`: the seconds between two lines where there is no terminal.
         - `console`: by default standard output.
         """
         self._total = total
         self._shown = shown
         self._step = start
-        self._every = every
+        self._every, self._last = every, -math.inf
         self._console = Console(highlight=False) if console is None else console
         self._metrics: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
@@ -104,9 +106,9 @@ class View:
         self._timings.update(timings)
         if not self._fresh and "seconds" in timings:
             self._seconds.append(float(timings["seconds"]))
-        self._fresh = False
-        if self._live is None and (step % self._every == 0 or step == self._total):
-            self._console.print(self._line(), soft_wrap=True)
+        fresh, self._fresh = self._fresh, False
+        if self._due() or (self._live is None and (fresh or step == self._total)):
+            self.note(self._line())
 
     def evaluation(self, figures: Mapping[str, str], headline: str) -> None:
         """Shows the result of an evaluation.
@@ -123,21 +125,37 @@ class View:
 
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
-        """Shows a moving bar in place of that of the steps, for something that takes long.
+        """Shows a moving bar in place of that of the steps, for something that takes long; without
+        a terminal a line, where it is not known that it takes less than `every` seconds.
 
         **Arguments:**
 
         - `what`: what it is.
         - `expected`: how many seconds it took last time, if that is known.
         """
-        last_time = "" if expected is None else f", {expected:.0f} s last time"
-        if self._live is None:
+        last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
+        if self._live is None and (expected is None or expected > self._every):
             self.note(f"{what}{last_time}")
         self._waiting = what, last_time, expected, time.monotonic()
+        self._last = time.monotonic()
         try:
             yield
         finally:
             self._waiting = None
+
+    def still(self) -> None:
+        """Says where there is no terminal that what takes long still goes on. Call it often."""
+        if self._waiting is not None and self._due():
+            what, _, _, began = self._waiting
+            self.note(f"{what}: {time.monotonic() - began:.0f} s so far")
+
+    def _due(self) -> bool:
+        """Whether it is time for another plain line."""
+        now = time.monotonic()
+        if self._live is not None or now - self._last < self._every:
+            return False
+        self._last = now
+        return True
 
     def note(self, text: str) -> None:
         """Prints a line, above the live view."""
@@ -158,9 +176,7 @@ class View:
     def _line(self) -> str:
         """The plain form."""
         parts = [f"step {self._step}/{self._total}"]
-        for name, label in self._shown.items():
-            if name in self._metrics:
-                parts.append(f"{label} {float(self._metrics[name]):.4g}")
+        parts += [f"{label} {value}" for label, value in self._learning().items()]
         parts += [x for x in (self._rate("positions"), self._rate("games")) if x is not None]
         return "  ".join([*parts, self._left()])
 
@@ -189,11 +205,16 @@ class View:
         return Group(*parts)
 
     def _learning(self) -> dict[str, str]:
-        return {
-            label: f"{float(self._metrics[name]):.4g}"
-            for name, label in self._shown.items()
-            if name in self._metrics
-        }
+        shown = {}
+        for name, label in self._shown.items():
+            if name in self._metrics:
+                value = f"{float(self._metrics[name]):.4g}"
+                if name.startswith("kl_"):
+                    value += " times its bound"
+                elif name.startswith("episode_") and "episode_count" in self._metrics:
+                    value += f" (mean of {int(self._metrics['episode_count'])} episodes)"
+                shown[label] = value
+        return shown
 
     def _progress(self) -> dict[str, str]:
         shown = {}
