@@ -135,7 +135,8 @@ def _room(key: Array, wall_probability: float) -> tuple[Bool[Array, " cells"], I
     wkey, skey = jr.split(key)
     inside = np.zeros((_SIZE, _SIZE), np.bool_)
     inside[1:-1, 1:-1] = True
-    floor = inside.ravel() & (jr.uniform(wkey, (_SIZE**2,), jnp.float32) >= wall_probability)
+    draw = jr.uniform(wkey, (_SIZE**2,), jnp.float32)
+    floor = (draw >= wall_probability) & inside.ravel()
     start = jnp.argmax(jnp.where(floor, jr.uniform(skey, floor.shape, jnp.float32), -1.0))
 
     start = start.astype(jnp.int32)
