@@ -3,6 +3,7 @@
 Every session has an environment of its own under `.nox`; nothing has to be set up before.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -378,17 +379,20 @@ def gtp(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Every benchmark, or those named after `--`: JSON lines, beside a peer.
+    """Every benchmark, or those named after `--`: JSON lines, beside a peer. Options after names
+    go to each, as in `-- search_vs_mctx --against COMMIT`.
 
     Those that need a trained player are left out as long as there is none.
     """
     sync(session, "tests")
-    names = session.posargs or sorted(path.stem for path in ROOT.glob("benchmarks/[a-z]*.py"))
-    for name in names:
-        if name in TRAINED and not session.posargs and not RUN.exists():
+    is_name = lambda word: not word.startswith("-")
+    given = list(itertools.takewhile(is_name, session.posargs))
+    options = session.posargs[len(given) :]
+    for name in given or sorted(path.stem for path in ROOT.glob("benchmarks/[a-z]*.py")):
+        if name in TRAINED and not given and not RUN.exists():
             session.warn(f"{name} left out: first `uv run othello train --out runs/quick`")
             continue
-        session.run("python", str(ROOT / "benchmarks" / f"{name}.py"))
+        session.run("python", str(ROOT / "benchmarks" / f"{name}.py"), *options)
 
 
 @nox.session

@@ -1,11 +1,13 @@
 """Does our tree search beat mctx's at the same search?
 
-Both engines search the same positions in one process with the same evaluator and the same slim
-states (pgx's without observation and rewards). Root noise is off in both; mctx keeps its tie-break
-noise while it is timed. One JSON line a cell, B games searched together with N simulations each:
+Both engines search the same positions in one process with the same evaluator and the same states:
+slim ones, which are pgx's without observation and rewards, or pgx's own in every node (naive), as
+in mctx's and pgx's examples. Root noise is off in both; mctx keeps its tie-break noise while it is
+timed. One JSON line a cell, B games searched together with N simulations each:
 
 - `zero_rate`, `mctx_rate`: simulations a second, medians. `ratio`: the median over runs that take
-  turns. `mctx_naive_rate`: with pgx's whole state in every node, as in mctx's and pgx's examples.
+  turns. `mctx_naive_rate`: beside slim states, mctx with naive ones.
+- `against_ratio`, with `--against COMMIT`: how many times as fast as zero-search of that commit.
 - `floor_rate`: the environment's step and the evaluator alone, N times in a row at batch B.
 - `compile_s`: tracing, lowering and compiling, the less of two times each; nothing is run.
 - `memory_mb`: what the compiled program says it needs: temporaries, arguments and results.
@@ -14,12 +16,20 @@ noise while it is timed. One JSON line a cell, B games searched together with N 
 
     uv run python benchmarks/search_vs_mctx.py
     uv run python benchmarks/search_vs_mctx.py --cells 1024x64 --game go_9x9 --network 6x128
+    uv run python benchmarks/search_vs_mctx.py --against HEAD~1
 """
 
 import argparse
 import functools as ft
+import importlib.util
+import io
 import json
+import pathlib
 import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,17 +42,22 @@ import jax.random as jr
 import mctx
 import numpy as np
 import pgx
+from _turns import ratio, take_turns
 
+import zero_search
 from zero_nets import AlphaZeroNet
-from zero_search import (
-    AbstractPriorModel,
-    AbstractRootNoise,
-    TreeSearch,
-)
 from zero_search._tree import FINAL
 
 
 CELLS = ("64x32", "64x128", "64x512", "1024x32", "1x800")
+#: What is measured without options: games, states and cells. The later ones have large states.
+TABLE = (
+    ("othello", "slim", CELLS),
+    ("connect_four", "naive", ("64x128",)),
+    ("go_9x9", "naive", ("64x64",)),
+    ("animal_shogi", "naive", ("64x64",)),
+    ("chess", "naive", ("64x32",)),
+)
 # chex dataclasses hide their constructors from type checkers, and pgx what its games are.
 ENGINE: Any = mctx
 GAMES: Any = pgx
@@ -50,70 +65,102 @@ GAMES: Any = pgx
 UNUSED: Any = None
 
 
-class Game(AbstractPriorModel[Any]):
-    """A pgx board game of strictly alternating players."""
+@ft.cache
+def classes(search: Any) -> tuple[Any, Any]:
+    """The model and the root noise, for zero-search as it is or was."""
 
-    env: Any = eqx.field(static=True)
-    template: Any
-    evaluator: jax.Array | AlphaZeroNet  # weights of a linear one, or a network
-    slim: bool = eqx.field(static=True)
+    class Game(search.AbstractPriorModel):
+        """A pgx board game of strictly alternating players."""
 
-    def pack(self, state):
-        """What a node stores of a pgx state."""
-        return state.replace(observation=None, rewards=None) if self.slim else state
+        env: Any = eqx.field(static=True)
+        template: Any
+        evaluator: jax.Array | AlphaZeroNet  # weights of a linear one, or a network
+        slim: bool = eqx.field(static=True)
 
-    def root(self, state, obs, *, key):
-        return state
+        def pack(self, state):
+            """What a node stores of a pgx state."""
+            return state.replace(observation=None, rewards=None) if self.slim else state
 
-    def step(self, state, action, *, key):
-        def one(state, action):
-            if self.slim:
-                unused = self.template.observation, self.template.rewards
-                state = state.replace(observation=unused[0], rewards=unused[1])
-            after = self.env.step(state, action)
-            reward = after.rewards[state.current_player]
-            last = after.terminated | after.truncated
-            return self.pack(after), reward, jnp.where(last, 0.0, -1.0), last
+        def root(self, state, obs, *, key):
+            return state
 
-        return jax.vmap(one)(state, action)
+        def step(self, state, action, *, key):
+            def one(state, action):
+                if self.slim:
+                    unused = self.template.observation, self.template.rewards
+                    state = state.replace(observation=unused[0], rewards=unused[1])
+                after = self.env.step(state, action)
+                reward = after.rewards[state.current_player]
+                last = after.terminated | after.truncated
+                return self.pack(after), reward, jnp.where(last, 0.0, -1.0), last
 
-    def predict(self, state, *, key):
-        del key
-        if isinstance(self.evaluator, AlphaZeroNet):
-            features = jax.vmap(self.env.observe)(state) if self.slim else state.observation
-            logits, value = jax.vmap(self.evaluator)(features.astype(jnp.float32))
-        else:
-            out = jnp.sign(state._x.board).astype(jnp.float32) @ self.evaluator
-            logits, value = out[:, :-1], jnp.tanh(out[:, -1])
-        return jnp.where(state.legal_action_mask, logits, -jnp.inf), value
+            return jax.vmap(one)(state, action)
+
+        def predict(self, state, *, key):
+            del key
+            if isinstance(self.evaluator, AlphaZeroNet):
+                features = jax.vmap(self.env.observe)(state) if self.slim else state.observation
+                logits, value = jax.vmap(self.evaluator)(features.astype(jnp.float32))
+            else:
+                cells = board_of(state).reshape(state.terminated.shape[0], -1)
+                out = jnp.sign(cells).astype(jnp.float32) @ self.evaluator
+                logits, value = out[:, :-1], jnp.tanh(out[:, -1])
+            return jnp.where(state.legal_action_mask, logits, -jnp.inf), value
+
+    class Rounded(search.AbstractRootNoise):
+        """No noise, only the rounding of mctx's detour through probabilities at the root."""
+
+        def __call__(self, logits, *, key):
+            del key
+            probs = jax.nn.softmax(logits)
+            back = jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
+            back = back - jnp.max(back, axis=-1, keepdims=True)
+            return jnp.where(logits > -jnp.inf, back, -jnp.inf)
+
+    return Game, Rounded
 
 
-class Rounded(AbstractRootNoise):
-    """No noise, only the rounding of mctx's detour through probabilities at the root."""
-
-    def __call__(self, logits, *, key):
-        del key
-        probs = jax.nn.softmax(logits)
-        back = jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
-        back = back - jnp.max(back, axis=-1, keepdims=True)
-        return jnp.where(logits > -jnp.inf, back, -jnp.inf)
+def board_of(state: Any) -> jax.Array:
+    """The pieces of a pgx state."""
+    return state._x.board if hasattr(state, "_x") else state._board
 
 
-def game(name: str, network: str | None, *, slim: bool) -> Game:
+def at_commit(commit: str) -> Any:
+    """The package zero_search of an earlier commit, under another name."""
+    root = pathlib.Path(__file__).parent.parent
+    git = ("git", "-C", str(root), "archive", commit, "packages/zero-search/zero_search")
+    packed = subprocess.run(git, capture_output=True)
+    if packed.returncode:
+        sys.exit(f"--against {commit}: {packed.stderr.decode().strip()}; give a commit.")
+    folder = tempfile.mkdtemp()
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+        files.extractall(folder, filter="data")
+    first = pathlib.Path(folder) / "packages/zero-search/zero_search/__init__.py"
+    places = [str(first.parent)]
+    spec: Any = importlib.util.spec_from_file_location(
+        "zero_search_then", first, submodule_search_locations=places
+    )
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+def game(name: str, network: str | None, *, slim: bool, search: Any = zero_search) -> Any:
     """The game with a random evaluator: linear on the board, or a BLOCKSxCHANNELS network."""
     env = GAMES.make(name)
     template = env.init(jr.key(0))
     if network is None:
-        cells, actions = template._x.board.shape[0], env.num_actions
+        cells, actions = board_of(template).size, env.num_actions
         evaluator = 0.2 * jr.normal(jr.key(1), (cells, actions + 1))
     else:
         blocks, channels = (int(x) for x in network.split("x"))
         build = ft.partial(AlphaZeroNet, blocks=blocks, channels=channels)
         evaluator = eqx.filter_jit(build)(env.observation_shape, env.num_actions, key=jr.key(1))
-    return Game(env, template, evaluator, slim)
+    return classes(search)[0](env, template, evaluator, slim)
 
 
-def positions(model: Game, batch: int) -> Any:
+def positions(model: Any, batch: int) -> Any:
     """Positions after 2 to 41 random plies."""
     state = jax.vmap(lambda key: model.pack(model.env.init(key)))(jr.split(jr.key(2), batch))
     plies = 2 + jnp.arange(batch) % 40
@@ -129,12 +176,14 @@ def positions(model: Game, batch: int) -> Any:
     return jax.jit(lambda state: jax.lax.fori_loop(0, 41, body, state))(state)
 
 
-def ours(policy: str, simulations: int, *, tree: bool = False) -> Callable:
+def ours(
+    policy: str, simulations: int, *, tree: bool = False, search: Any = zero_search
+) -> Callable:
     """`(model, state, key) -> weights` of this library, or the whole tree."""
     if policy == "gumbel":
-        planner = TreeSearch.gumbel(simulations, gumbel_scale=0.0)
+        planner = search.TreeSearch.gumbel(simulations, gumbel_scale=0.0)
     else:
-        planner = TreeSearch.muzero(simulations, noise=Rounded())
+        planner = search.TreeSearch.muzero(simulations, noise=classes(search)[1]())
 
     def run(model, state, key):
         carry, keys = planner.init(model, state), jr.split(key, state.terminated.shape[0])
@@ -182,7 +231,7 @@ def floor(simulations: int) -> Callable:
     return run
 
 
-def build(run: Callable, model: Game, *args: Any) -> tuple[Any, Callable, float]:
+def build(run: Callable, model: Any, *args: Any) -> tuple[Any, Callable, float]:
     """The compiled program, a function that runs it, and the seconds it took to make."""
     params, static = eqx.partition(model, eqx.is_array)
     start = time.perf_counter()
@@ -230,42 +279,45 @@ def pairs(ours: Any, theirs: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.n
         number[row, code[row, node, action]] = index[row, here[row], action]
 
 
-def cell(policy: str, batch: int, simulations: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Everything measured of one batch size and number of simulations."""
-    model = game(options.game, options.network, slim=True)
+def cell(
+    name: str, states: str, policy: str, batch: int, simulations: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Everything measured of one game, batch size and number of simulations."""
+    model = game(name, options.network, slim=states == "slim")
     state, key = positions(model, batch), jr.key(4)
     subjects = {"zero": ours, "mctx": theirs}
     built: dict[str, tuple[Any, Callable, float]] = {}
     compile_s = dict.fromkeys(subjects, float("inf"))
     for _ in range(2):
-        for name, subject in subjects.items():
-            built[name] = build(subject(policy, simulations), model, state, key)
-            compile_s[name] = min(compile_s[name], built[name][2])
-    memory = {name: megabytes(compiled) for name, (compiled, *_) in built.items()}
-    calls = {name: call for name, (_, call, _) in built.items()}
+        for who, subject in subjects.items():
+            built[who] = build(subject(policy, simulations), model, state, key)
+            compile_s[who] = min(compile_s[who], built[who][2])
+    memory = {who: megabytes(compiled) for who, (compiled, *_) in built.items()}
+    calls = {who: call for who, (_, call, _) in built.items()}
     calls["floor"] = build(floor(simulations), model, state, key)[1]
-    if options.naive:
-        whole = game(options.game, options.network, slim=False)
+    if states == "slim":
+        whole = game(name, options.network, slim=False)
         calls["naive"] = build(theirs(policy, simulations), whole, positions(whole, batch), key)[1]
-    for call in calls.values():
-        clock(call)
-    times = {name: [] for name in calls}
-    for _ in range(options.runs):
-        for name, call in calls.items():
-            times[name].append(clock(call))
+    if options.against is not None:
+        before = game(name, options.network, slim=states == "slim", search=options.against)
+        run = ours(policy, simulations, search=options.against)
+        calls["then"] = build(run, before, state, key)[1]
+    times = take_turns(
+        {who: lambda _, call=call: clock(call) for who, call in calls.items()}, options.runs
+    )
     rate = {k: round(batch * simulations / statistics.median(v)) for k, v in times.items()}
     mine = build(ours(policy, simulations, tree=True), model, state, key)[1]()
     with mock.patch.object(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape)):
         other = build(theirs(policy, simulations, tree=True), model, state, key)[1]()
     differ = differences(mine, other)
-    ratios = [m / z for m, z in zip(times["mctx"], times["zero"], strict=True)]
     return {
-        "question": f"{policy} search against mctx, {options.game}",
+        "question": f"{policy} search against mctx, {name}, {states} states",
         "device": jax.devices()[0].device_kind,
         "evaluator": options.network or "linear",
         "batch": batch,
         "simulations": simulations,
-        "ratio": round(statistics.median(ratios), 2),
+        "ratio": round(ratio(times, "mctx", "zero"), 2),
+        "against_ratio": round(ratio(times, "then", "zero"), 3) if "then" in times else None,
         "zero_rate": rate["zero"],
         "mctx_rate": rate["mctx"],
         "mctx_naive_rate": rate.get("naive"),
@@ -279,18 +331,25 @@ def cell(policy: str, batch: int, simulations: int, options: argparse.Namespace)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cells", nargs="+", default=CELLS, help="BATCHxSIMULATIONS")
+    parser.add_argument("--cells", nargs="+", help="BATCHxSIMULATIONS; by default a table of games")
     parser.add_argument("--policy", choices=["puct", "gumbel", "both"], default="both")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--game", default="othello", help="a board game of pgx: othello, go_9x9")
+    parser.add_argument("--game", help="a board game of pgx: othello, go_9x9")
+    parser.add_argument("--states", choices=["slim", "naive"], help="by default slim")
     parser.add_argument("--network", help="BLOCKSxCHANNELS instead of a linear evaluator")
-    parser.add_argument("--naive", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--against", type=at_commit, help="a commit, whose search takes turns too")
     options = parser.parse_args()
     jax.config.update("jax_enable_compilation_cache", False)
+    table = TABLE
+    if options.cells or options.game or options.states:
+        one = options.game or "othello", options.states or "slim", options.cells or CELLS
+        table = (one,)
     for policy in ("puct", "gumbel") if options.policy == "both" else (options.policy,):
-        for name in options.cells:
-            batch, simulations = (int(x) for x in name.split("x"))
-            print(json.dumps(cell(policy, batch, simulations, options)), flush=True)
+        for name, states, cells in table:
+            for size in cells:
+                batch, simulations = (int(x) for x in size.split("x"))
+                found = cell(name, states, policy, batch, simulations, options)
+                print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -486,4 +486,4 @@ def test_more_edges_than_32_bits_count_are_refused():
     prior = jnp.zeros((8192, 1, 362))
     tree = jax.eval_shape(lambda: Tree.empty(jnp.zeros((8192, 1)), prior, 801))
     with pytest.raises(ValueError, match="8192 trees of 801 nodes with 362 actions"):
-        jax.eval_shape(Forest.of, tree)
+        jax.eval_shape(lambda tree: Forest.of(tree, True), tree)

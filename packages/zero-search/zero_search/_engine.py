@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._check import check_prediction, check_search, check_step
-from ._forest import Forest, put, recorded, take
+from ._forest import Forest, on_device, put, recorded, take
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
 from ._sample import varying
 from ._statistics import NodeStatistics
@@ -41,7 +41,6 @@ from ._walk import (
     Visits,
     Walk,
 )
-from ._words import Rows
 
 
 # The next simulation, and how many have started with each action, if that is counted.
@@ -82,7 +81,7 @@ class Loop(eqx.Module):
     forest: Forest
     notes: Notes
     slot: Int[Array, " leaves"]  # of the nodes whose states are not written yet
-    state: Rows
+    state: list[Array]
     started: Float[Array, "batch actions"] | None
     invalid: Int[Array, " batch"]
 
@@ -129,21 +128,22 @@ def search(
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
-    forest = Forest.of(tree, rules.kernels)
-    zeros = jnp.zeros((batch,), jnp.int32)
-    slot, started = (
-        forest.nowhere(leaves * batch),
-        None if leaves == 1 else jnp.zeros_like(fixed.kept),
-    )
-    state = jax.tree.map(lambda x: take(x, jnp.tile(fixed.base, leaves)), forest.state)
-    notes = blank(batch, max_nodes)
-    init = Loop(forest, notes, slot, state, started, zeros)
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
-    end = loop(np.int32(0), np.int32(num_simulations // leaves), turn, vary(init))
-    tree = end.whole.trees()
-    started = rules.decisions(tree.root).visits - fixed.kept if end.started is None else end.started
-    depth = end.notes.depth.astype(jnp.float32) / num_simulations
-    return tree, SearchStats(started, depth, end.invalid)
+
+    def simulated(packed: bool) -> tuple[Tree, Any]:
+        forest, notes = Forest.of(tree, packed), blank(batch, max_nodes)
+        slot = forest.nowhere(leaves * batch)
+        state = [take(x, jnp.tile(fixed.base, leaves)) for x in forest.state]
+        started = None if leaves == 1 else jnp.zeros_like(fixed.kept)
+        init = Loop(forest, notes, slot, state, started, jnp.zeros((batch,), jnp.int32))
+        end = loop(np.int32(0), np.int32(num_simulations // leaves), turn, vary(init))
+        return end.whole.trees(), (end.started, end.notes.depth, end.invalid)
+
+    tree, (started, depth, invalid) = on_device(simulated, rules.kernels)
+    if started is None:
+        started = rules.decisions(tree.root).visits - fixed.kept
+    depth = depth.astype(jnp.float32) / num_simulations
+    return tree, SearchStats(started, depth, invalid)
 
 
 def begin(
@@ -162,7 +162,25 @@ def begin(
     alive = vary(jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1))
     base = vary(jnp.arange(batch, dtype=jnp.int32) * max_nodes)
     kept = rules.decisions(tree.root).visits
-    return Fixed(model, rules, key, choose_root, tree.prior[:, 0], kept, base, alive), vary
+    ask = _asked(model, tree.edge.shape[-1])
+    return Fixed(ask, rules, key, choose_root, tree.prior[:, 0], kept, base, alive), vary
+
+
+def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
+    """The model's `step` and `predict` one after the other. A program for several devices has its
+    loop once for each, and traces a jitted function once for all."""
+    params, static = eqx.partition(model, eqx.is_array)
+
+    @jax.jit
+    def ask(params, node, action, step_key, predict_key):
+        model = eqx.combine(params, static)
+        state, reward, discount, last = model.step(node, action, key=step_key)
+        check_step(node, state, reward, discount, last)
+        logits, value = model.predict(state, key=predict_key)
+        check_prediction(logits, value, action.shape[0], width)
+        return state, reward, discount, last, logits, value
+
+    return ft.partial(ask, params)
 
 
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
@@ -255,10 +273,8 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
     parent = fixed.base + walk.index
     before = forest.states(parent)
     step_key, predict_key = fixed.keys(sim)
-    state, reward, discount, last = fixed.model.step(before, walk.action, key=step_key)
-    check_step(before, state, reward, discount, last)
-    logits, value = fixed.model.predict(state, key=predict_key)
-    check_prediction(logits, value, parent.shape[0], forest.edge.shape[-1])
+    answer = fixed.ask(before, walk.action, step_key, predict_key)
+    state, reward, discount, last, logits, value = answer
     logits, value, invalid = masked_prediction(logits, value)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
     known = jnp.abs(edge) <= np.array([[LARGEST], [1.0]], np.float32)
@@ -409,18 +425,23 @@ def score(
     """Enters `total` visits of the list, from the number `start` on."""
     number = max(fixed.base.shape[0], VISITS)
 
-    # From the end of the list: a count from 0 would be a constant, which a loop copies first.
+    # From the end of the list: a count from 0 would be a constant, which a loop copies first. What
+    # a loop carries is read for JAX, which would keep states that nothing else reads.
     def body(carry):
-        first, forest = carry[0] - number, carry[1]
+        first, record, edge = carry[0] - number, *carry[1:]
         at = jnp.maximum(first, 0) + start
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, at, number, 0)
         row, action, real = jnp.unstack(part(notes.visit), axis=-1)
         there = jnp.arange(-number, 0, dtype=jnp.int32) < first
         row = jnp.where(there, row, forest.nowhere(number))
         visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
-        return first, write(fixed, forest, visits, mark, None)
+        now = dataclasses.replace(forest, record=record, edge=edge)
+        now = write(fixed, now, visits, mark, None)
+        return first, now.record, now.edge
 
-    return jax.lax.while_loop(lambda carry: carry[0] > 0, body, (total, forest))[1]
+    init = total, forest.record, forest.edge
+    _, record, edge = jax.lax.while_loop(lambda carry: carry[0] > 0, body, init)
+    return dataclasses.replace(forest, record=record, edge=edge)
 
 
 def write(

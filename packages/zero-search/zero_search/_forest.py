@@ -1,10 +1,12 @@
 """What a search works on while it runs: all trees of a batch as one array of nodes.
 
 Every gather and scatter is a kernel of its own on a GPU. So the numbers of a node lie in one row,
-and the leaves of its state in another, or a few if some are of narrow dtypes.
+and there the leaves of its state in another.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -13,13 +15,15 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from ._chance import ChanceNode
 from ._tree import COLUMNS, Tree
-from ._words import Layout, Rows
+from ._words import Layout
 
 
 # Columns of `Forest.record`: those of `Tree.step`, then those of `Tree.node`, then these.
 NODE = 2
 PARENT = NODE + COLUMNS
 CHANCE = PARENT + 1
+
+Result = TypeVar("Result")
 
 
 class Forest(eqx.Module):
@@ -32,20 +36,20 @@ class Forest(eqx.Module):
     - `edge`, `prior`, `size`: those of [`zero_search.Tree`][].
     - `child`: `Tree.child` along one axis: it is read and written entry by entry, for which TPUs
         would otherwise make another layout of all of it in every simulation.
-    - `state`: the leaves of `Tree.state` side by side, as `layout` says.
+    - `state`: the leaves of `Tree.state`, as `layout` keeps them.
     """
 
     record: Int[Array, "rows bits"]
     edge: Float[Array, "rows planes actions"]
     prior: Float[Array, "rows features actions"]
     child: Int[Array, " entries"]
-    state: Rows
+    state: list[Array]
     size: Int[Array, " batch"]
     layout: Layout = eqx.field(static=True)
 
     @classmethod
-    def of(cls, tree: Tree, kernels: str = "plain") -> "Forest":
-        """The trees, to be searched by such `kernels` ([`zero_search.Rules`][])."""
+    def of(cls, tree: Tree, packed: bool) -> "Forest":
+        """The trees, their states `packed` or apart."""
         batch, nodes, width = tree.child.shape
         if (nodes + 1) * batch * width >= 2**31:
             raise ValueError(
@@ -55,8 +59,7 @@ class Forest(eqx.Module):
         chance = tree.state.chance if isinstance(tree.state, ChanceNode) else None
         one = lambda x: x.reshape(batch * nodes, *x.shape[2:])
         state = jax.tree.map(one, tree.state)
-        # On a GPU another array is two kernels more, and packing numbers into words costs nothing.
-        layout = Layout.of(state, one=kernels == "pallas")
+        layout = Layout.of(state, packed)
         return cls(
             record=recorded(*jax.tree.map(one, (tree.step, tree.node, tree.parent, chance))),
             edge=one(tree.edge),
@@ -103,7 +106,7 @@ class Forest(eqx.Module):
 
     def states(self, row: Int[Array, " rows"]) -> PyTree[Array]:
         """`Tree.state` of these nodes."""
-        return self.layout.split({size: take(x, row) for size, x in self.state.items()})
+        return self.layout.split([take(x, row) for x in self.state])
 
     def entry(self, row: Int[Array, " rows"], action: Int[Array, " rows"]) -> Int[Array, " rows"]:
         """Where the code of a child lies in `child`."""
@@ -130,6 +133,14 @@ class Forest(eqx.Module):
         columns = jnp.concatenate([step, _bits(numbers)], axis=1)
         record, edge = put(self.record, row, columns), put(self.edge, row, edge)
         return dataclasses.replace(self, record=record, edge=edge)
+
+
+def on_device(search: Callable[[bool], Result], kernels: str) -> Result:
+    """What `search` makes of trees, whose states it is told to pack or not. A CPU searches them
+    apart, another device packed; which one it is, is known when the program is lowered."""
+    if kernels == "pallas":
+        return search(True)
+    return jax.lax.platform_dependent(cpu=lambda: search(False), default=lambda: search(True))
 
 
 def recorded(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from ._check import check_search
 from ._engine import back_up, begin, counted, evaluate, Loop, SearchStats, store, walk_down, widened
-from ._forest import Forest, take
+from ._forest import Forest, on_device, take
 from ._model import AbstractPriorModel
 from ._statistics import NodeStatistics
 from ._tree import COUNT, RAW, Rules, Tree, VALUE
@@ -47,15 +47,36 @@ def search_in_rounds(
         simulations of this search have taken each action.
     - `fresh`: whether the trees have no nodes but their roots.
     """
-    batch, max_nodes = tree.parent.shape
+    batch = tree.size.shape[0]
     total = sum(width * rounds for width, rounds in phases)
     check_search(total, rules.num_leaves, tree.edge.shape[2], key, batch)
     fixed, vary = begin(tree, model, rules, key, None)
-    forest = Forest.of(tree, rules.kernels)
+    searched = ft.partial(_search, tree, fixed, vary, phases, scores, fresh)
+    tree, depth, invalid = on_device(searched, rules.kernels)
+    started = rules.decisions(tree.root).visits - fixed.kept
+    number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
+    return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
+
+
+def _search(
+    tree: Tree,
+    fixed: Fixed,
+    vary: Callable[[Loop], Loop],
+    phases: Sequence[tuple[int, int]],
+    scores: RootScores,
+    fresh: bool,
+    packed: bool,
+) -> tuple[Tree, Int[Array, " batch"], Int[Array, " batch"]]:
+    """All phases, with the states of the trees `packed` or apart.
+
+    **Returns:** the trees, the depths of all leaves together, and the invalid evaluations.
+    """
+    forest = Forest.of(tree, packed)
+    (batch, max_nodes), before = tree.parent.shape, 0
     left = jnp.ones(fixed.kept.shape, jnp.bool_)
-    depth, invalid, before = jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), jnp.int32), 0
+    depth, invalid = jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), jnp.int32)
     for width, rounds in phases:
-        node = rules.decisions(_roots(fixed, forest))
+        node = fixed.rules.decisions(_roots(fixed, forest))
         ranked = jnp.where(left, scores(node, node.visits - fixed.kept), -jnp.inf)
         best, action = jax.lax.top_k(ranked, width)
         real = best > -jnp.inf
@@ -67,7 +88,7 @@ def search_in_rounds(
         lanes = dataclasses.replace(lanes, alive=lanes.alive & real.T.reshape(-1))
         # Every round adds a level to a subtree at most.
         levels = min(before + rounds, max_nodes) if fresh else max_nodes
-        state = jax.tree.map(ft.partial(take, index=lanes.base), forest.state)
+        state = [take(x, lanes.base) for x in forest.state]
         slot, notes = forest.nowhere(width * batch), blank(width * batch, levels)
         start = vary(Loop(forest, notes, slot, state, None, invalid))
         turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
@@ -75,10 +96,7 @@ def search_in_rounds(
         steps = end.notes.depth.reshape(width, batch)
         depth = depth + jnp.sum(steps, axis=0, dtype=jnp.int32)
         forest, invalid, before = end.whole, end.invalid, before + rounds
-    tree = forest.trees()
-    started = rules.decisions(tree.root).visits - fixed.kept
-    number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
-    return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
+    return forest.trees(), depth, invalid
 
 
 def _round(

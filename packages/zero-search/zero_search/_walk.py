@@ -15,7 +15,6 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._forest import Forest, put, take
-from ._model import AbstractPriorModel
 from ._sample import varying
 from ._statistics import NodeStatistics
 from ._tree import ACTION, CODE, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
@@ -39,7 +38,7 @@ RootChoice = Callable[..., Int[Array, " batch"]]
 class Fixed(eqx.Module):
     """What stays the same from one simulation to the next."""
 
-    model: AbstractPriorModel
+    ask: Callable[..., Any]  # `(node, action, step_key, predict_key)`: what the model answers
     rules: Rules
     key: Key[Array, " batch"] | Callable[[Any], KeyPair]
     choose_root: RootChoice | None

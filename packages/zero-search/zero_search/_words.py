@@ -1,4 +1,4 @@
-"""The leaves of a pytree side by side in arrays of few dtypes, and back, bit for bit."""
+"""The leaves of a pytree side by side in one array of words, and back, bit for bit."""
 
 import dataclasses
 import functools as ft
@@ -11,82 +11,79 @@ import jax.random as jr
 from jaxtyping import Array, Int, PyTree, Shaped
 
 
-#: What numbers of so many bytes are kept as. Those of 8 bytes are two of 4; narrow ones stay apart,
-#: because joining them to wider ones takes more time than moving one array more.
-_KEPT: dict[int, Any] = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.int32, 8: jnp.int32}
-
-#: Arrays of `rows numbers`, by the bytes of a number.
-Rows = dict[int, Array]
+#: What numbers of so many bytes are taken for; those of 8 bytes are two of 4.
+_BITS: dict[int, Any] = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.int32, 8: jnp.int32}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the leaves of a row lie.
+    """How the leaves of rows are kept: packed into one array of `rows words`, or apart.
+
+    On GPUs and TPUs every array costs kernels of its own, and packing almost nothing. On a CPU
+    packing is most of what a search of large states takes, and XLA leaves out arrays that nothing
+    reads, but no columns of one.
 
     **Attributes:**
 
     - `structure`: the tree that the leaves make.
     - `leaves`: the shape and dtype of each in one row.
-    - `one`: whether all lie in one array, the narrow ones in words of 4 bytes.
+    - `packed`: whether they lie in one array.
     """
 
     structure: Any
     leaves: tuple[jax.ShapeDtypeStruct, ...]
-    one: bool = False
+    packed: bool
 
     @classmethod
-    def of(cls, tree: PyTree[Array], one: bool = False) -> "Layout":
+    def of(cls, tree: PyTree[Array], packed: bool) -> "Layout":
         leaves, structure = jax.tree.flatten(tree)
         shapes = tuple(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves)
-        return cls(structure, shapes, one)
+        return cls(structure, shapes, packed)
 
-    def join(self, tree: PyTree[Array]) -> Rows:
-        """The rows of a tree of this layout."""
-        found: dict[int, list[Array]] = {}
-        for x in map(_plain, self.structure.flatten_up_to(tree)):
-            kept = _KEPT[x.dtype.itemsize]
-            flat = jax.lax.bitcast_convert_type(x, kept).reshape(x.shape[0], -1 if x.size else 0)
-            flat = _words(flat) if self.one else flat
-            found.setdefault(flat.dtype.itemsize, []).append(flat)
-        return {size: jnp.concatenate(parts, axis=1) for size, parts in found.items()}
+    def join(self, tree: PyTree[Array]) -> list[Array]:
+        """The arrays that are kept of a tree of this layout."""
+        leaves = self.structure.flatten_up_to(tree)
+        if not (self.packed and leaves):
+            return leaves
+        return [jnp.concatenate([_words(x) for x in map(_plain, leaves)], axis=1)]
 
-    def split(self, rows: Rows) -> PyTree[Array]:
-        """The tree that has these rows."""
-        found, first = [], dict.fromkeys(rows, 0)
+    def split(self, rows: list[Array]) -> PyTree[Array]:
+        """The tree of which these arrays are kept."""
+        if not (self.packed and rows):
+            return jax.tree.unflatten(self.structure, rows)
+        found, first = [], 0
         for leaf in self.leaves:
             plain = jax.eval_shape(_plain, jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype))
-            kept, pair = _KEPT[plain.dtype.itemsize], plain.dtype.itemsize == 8
-            number = math.prod(plain.shape) * (2 if pair else 1)
-            per_word = 4 // jnp.dtype(kept).itemsize if self.one else 1
-            size = 4 if self.one else jnp.dtype(kept).itemsize
-            last = first[size] + -(-number // per_word)
-            x = rows[size][:, first[size] : last]
-            x = _numbers(x, kept) if per_word > 1 else x
-            x = x[:, :number].reshape(x.shape[0], *plain.shape[1:], *([2] if pair else []))
-            found.append(_back(jax.lax.bitcast_convert_type(x, plain.dtype), leaf.dtype))
-            first[size] = last
+            last = first + -(-math.prod(plain.shape) * plain.dtype.itemsize // 4)
+            x = _numbers(rows[0][:, first:last], plain)
+            found.append(_back(x, leaf.dtype))
+            first = last
         return jax.tree.unflatten(self.structure, found)
 
 
-def _words(x: Shaped[Array, "rows numbers"]) -> Int[Array, "rows words"]:
+def _words(x: Shaped[Array, "rows ..."]) -> Int[Array, "rows words"]:
     """The same in words of 4 bytes, the last one filled up with zeros."""
-    size = x.dtype.itemsize
+    bits = jax.lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
+    bits = bits.reshape(x.shape[0], -1 if x.size else 0)
+    size = bits.dtype.itemsize
     number = 4 // size
-    x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % number)))
+    bits = jnp.pad(bits, ((0, 0), (0, -bits.shape[1] % number)))
     # By shifts, which XLA fuses with what comes before and after; what it casts it writes first.
-    parts = [x[:, i::number].astype(jnp.int32) << (8 * size * i) for i in range(number)]
-    return x if number == 1 else ft.reduce(jnp.bitwise_or, parts)
+    parts = [bits[:, i::number].astype(jnp.int32) << (8 * size * i) for i in range(number)]
+    return bits if number == 1 else ft.reduce(jnp.bitwise_or, parts)
 
 
-def _numbers(x: Int[Array, "rows words"], kept: Any) -> Shaped[Array, "rows numbers"]:
-    """What `_words` made this of, and the zeros."""
-    bits = 8 * jnp.dtype(kept).itemsize
-    shifts = jnp.arange(0, 32, bits, dtype=jnp.int32)[None, None]
-    parts = jax.lax.shift_right_logical(
-        x[..., None], jnp.broadcast_to(shifts, (*x.shape, 32 // bits))
-    )
-    parts = (parts & (2**bits - 1)).astype(kept)
-    return parts.reshape(x.shape[0], x.shape[1] * (32 // bits))
+def _numbers(x: Int[Array, "rows words"], plain: jax.ShapeDtypeStruct) -> Shaped[Array, "rows ..."]:
+    """What `_words` made this of: an array with such rows."""
+    size, kept = plain.dtype.itemsize, _BITS[plain.dtype.itemsize]
+    shape = (x.shape[0], *plain.shape[1:], *([2] if size == 8 else []))
+    if size < 4:
+        shifts = jnp.arange(0, 32, 8 * size, dtype=jnp.int32)[None, None]
+        shifts = jnp.broadcast_to(shifts, (*x.shape, 4 // size))
+        parts = jax.lax.shift_right_logical(jnp.broadcast_to(x[..., None], shifts.shape), shifts)
+        parts = (parts & (2 ** (8 * size) - 1)).astype(kept)
+        x = parts.reshape(x.shape[0], x.shape[1] * (4 // size))[:, : math.prod(plain.shape)]
+    return jax.lax.bitcast_convert_type(x.reshape(shape), plain.dtype)
 
 
 def _plain(x: Shaped[Array, "rows ..."]) -> Shaped[Array, "rows ..."]:
