@@ -95,6 +95,12 @@ class Question:
     komi: float | None = None
     handicap: int = 0
 
+    @property
+    def searches(self) -> bool:
+        """Whether the answer needs a search. Without simulations the player has thought already,
+        when the game was replayed."""
+        return self.think and self.simulations > 0
+
 
 class _Start(NamedTuple):
     """What a game begins with."""
@@ -102,12 +108,6 @@ class _Start(NamedTuple):
     seed: int = 0
     komi: float | None = None
     handicap: int = 0
-
-    @property
-    def searches(self) -> bool:
-        """Whether the answer needs a search. Without simulations the player has thought already,
-        when the game was replayed."""
-        return self.think and self.simulations > 0
 
 
 class Refusal(Exception):
