@@ -29,8 +29,8 @@ def test_one_line_of_json(minesweeper):
 
 def test_figures_to_read(minesweeper):
     code, out, _ = minesweeper("eval", "--agent", "random", *SMALL)
-    assert code == 0 and "random, 50 boards of 3 x 4 with 2 mines:" in out
-    assert "wins" in out and "(95 %: " in out and "of 10" in out and "needless risks" in out
+    assert code == 0 and "random, 50 boards of 3 x 4 with 2 mines; ± is a 95 % interval:" in out
+    assert "wins" in out and " ± " in out and "of 10" in out and "needless risks" in out
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,11 @@ def test_the_last_evaluation_is_a_table(page):
     rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)]
     assert [row for row in rows if row] == [
         ["upper bound", "0.8711", "78.43", "", ""],
-        ["network", "0.7000 ± 0.0050", "63.00 ± 0.50", "3", ""],
-        ["belief", "0.8550 ± 0.0050", "76.95 ± 0.50", "0", "0.857, 78"],
-        ["tiebreak", "0.8563 ± 0.0050", "77.07 ± 0.50", "0", "0.857, 78"],
+        ["network", "0.7000 ± 0.0098", "63.00 ± 0.98", "3", ""],
+        ["belief", "0.8550 ± 0.0098", "76.95 ± 0.98", "0", "0.857, 78"],
+        ["tiebreak", "0.8563 ± 0.0098", "77.07 ± 0.98", "0", "0.857, 78"],
     ]
-    assert "Last evaluation, at step 200" in page and "<b>0.855 ± 0.005</b>" in page
+    assert "Last evaluation, at step 200" in page and "<b>0.8550 ± 0.0098</b>" in page
 
 
 def test_nothing_is_known_of_other_boards(tmp_path):

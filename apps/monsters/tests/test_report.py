@@ -88,13 +88,13 @@ def test_the_last_evaluation_is_a_table(page):
     rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)]
     assert [row for row in rows if row] == [
         ["optimum", "", "", "4.589", "94.7 %", "5.2 %", "0"],
-        ["chance", "50", "network", "3.900 ± 0.050", "89.0 %", "20.5 %", "0.1050"],
-        ["network alone", "", "", "2.500 ± 0.050", "75.0 %", "27.5 %", "0.1750"],
-        ["hindsight-3", "50", "network", "1.250 ± 0.050", "62.5 %", "33.8 %", "0.2375"],
-        ["chance", "50", "zero", "1.125 ± 0.050", "61.3 %", "34.4 %", "0.2437"],
+        ["chance", "50", "network", "3.900 ± 0.098", "89.0 %", "20.5 %", "0.1050"],
+        ["network alone", "", "", "2.500 ± 0.098", "75.0 %", "27.5 %", "0.1750"],
+        ["hindsight-3", "50", "network", "1.250 ± 0.098", "62.5 %", "33.8 %", "0.2375"],
+        ["chance", "50", "zero", "1.125 ± 0.098", "61.3 %", "34.4 %", "0.2437"],
     ]
     assert "Last evaluation, at step 200" in page
-    assert "<b>3.90 ± 0.05</b>" in page and "<b>89.0 %</b>" in page
+    assert "<b>3.900 ± 0.098</b>" in page and "<b>89.0 %</b>" in page
     assert "&lt;b&gt;&amp;" in page
 
 

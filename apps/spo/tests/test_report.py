@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from zero_spo._app import APP
-from zero_train.app import write_report
+from zero_train.app import plus_minus, write_report
 
 
 CHARTS = (
@@ -50,7 +50,7 @@ def test_a_page_stands_alone(page):
 
 def test_the_last_return_is_told(tiny_run, page):
     row = json.loads((tiny_run / "evaluations.jsonl").read_text().splitlines()[-1])
-    assert f"<b>{row['return_mean']:.1f} \u00b1 {row['return_se']:.1f}</b>" in page
+    assert f"<b>{plus_minus(row['return_mean'], row['return_se'], 2)}</b>" in page
     assert "spo pendulum: pendulum" in page
 
 

@@ -13,7 +13,7 @@ from zero_spo._app import APP
 from zero_spo._build import build_loop
 from zero_spo._eval import describe
 from zero_train import data_mesh, read_lines
-from zero_train.app import load, Options, train
+from zero_train.app import load, Options, plus_minus, train
 
 
 def test_positions_are_counted(tiny_run, small_config):
@@ -96,9 +96,12 @@ def test_a_run_prints_how_long_compiling_took(tiny_run, printed):
     assert re.search(r"^spo on pendulum: policy of 50 parameters", printed, re.M)
     assert re.search(r"^a block is 2 gradient steps and ", printed, re.M)
     assert re.search(r"^the first step begins after \d+ s$", printed, re.M)
-    assert re.search(r"^step 4/4 .*KL of improvement / bound .*KL of mean / bound", printed, re.M)
+    assert re.search(
+        r"^step 4/4 .*KL of improvement \S+ times its bound .*KL of mean ", printed, re.M
+    )
     row = read_lines(tiny_run / "evaluations.jsonl")[-1]
-    assert f"return {row['return_mean']:.1f} \u00b1 {row['return_se']:.1f}; episode" in printed
+    returned = plus_minus(row["return_mean"], row["return_se"], row["episodes"])
+    assert f"particles, 2 steps deep: return {returned} (95 % interval) in 2 episodes" in printed
 
 
 def test_eval_prints_one_json_line(spo, tiny_run):
@@ -127,8 +130,8 @@ def test_eval_says_the_same_in_words(spo, cartpole_run):
     row = json.loads(spo("eval", cartpole_run, "--episodes", 3, "--json")[1])
     assert code == 0 and not {"steps_trained", "train_steps_per_second"} & set(row)
     assert row["return_mean"] == row["length_mean"] > 5
-    assert f"return  {row['return_mean']:.2f} \u00b1 {row['return_se']:.2f}" in out
-    assert f"length  {row['length_mean']:.1f} steps" in out
+    returned = plus_minus(row["return_mean"], row["return_se"], 3)
+    assert f"return {returned} (95 % interval) in 3 episodes of {row['length_mean']:.1f} st" in out
 
 
 @pytest.mark.parametrize("readout", ["sampled", "argmax", "mean"])

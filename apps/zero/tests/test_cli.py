@@ -41,7 +41,10 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["train", "pgx/conect_four"], "Did you mean pgx/connect_four?"),
         (["train", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
         (["train", "mygame:Game"], "there is no module mygame; give module:Class"),
-        (["train", "pgx/kuhn_poker"], "hides a part of its state and has no `resample`"),
+        (
+            ["train", "pgx/kuhn_poker"],
+            "hides a part of its state from the player, and has no `resample` to guess it",
+        ),
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero."),
         (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
         (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
@@ -352,7 +355,7 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
 @pytest.mark.parametrize("name, engine", [("othello", "zero"), ("pgx/othello", "pgx")])
 def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
     trained = []
-    keep = lambda app, config, options, preset: trained.append((config.env_engine, preset))
+    keep = lambda app, config, options, preset, **_: trained.append((config.env_engine, preset))
     monkeypatch.setattr("zero_train.app._command.train", keep)
     code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
     assert code == 0 and trained == [(engine, "tiny")]

@@ -283,11 +283,11 @@ BROKEN = {
     ),
     "absorbing reward": (
         Discrete(step_fn=_transition(reward=lambda t: jnp.ones_like(t.reward))),
-        "step 3: a final state is not absorbing",
+        "after the end of an episode gave reward 1, discount 0 and last=True; `step` in a final",
     ),
     "absorbing discount": (
         Discrete(step_fn=_transition(discount=lambda t: jnp.ones_like(t.discount))),
-        "step 3: a final state is not absorbing",
+        "after the end of an episode gave reward 0, discount 1 and last=True; `step` in a final",
     ),
     "features value": (
         Discrete(
@@ -315,7 +315,7 @@ def test_last_must_stay():
         again = state | {"t": jnp.where(transition.last, 0, state["t"]).astype(jnp.int32)}
         return again, transition
 
-    with pytest.raises(AssertionError, match="not absorbing"):
+    with pytest.raises(AssertionError, match="gave .* last=False; `step` in a final state must"):
         check_environment(Discrete(step_fn=step), key=jr.key(0), num_steps=5, num_envs=2)
 
 

@@ -171,7 +171,7 @@ BROKEN = {
     ),
     "absorbing": (
         Dice(resolve_fn=_resolving(lambda s, t, o: _reward(s, t, t.reward + 1.0))),
-        "an outcome: a final state is not absorbing",
+        "an outcome: stepping on after the end of an episode gave reward 1",
     ),
     "other odds": (
         Dice(step_fn=_stepping((0.4, 0.36, 0.24, 0.0))),

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -101,7 +102,10 @@ APP = App("app", "Goes and comes.", PRESETS, lambda config: pytest.fail("nothing
 def train(monkeypatch):
     """`train(WORDS)`: the configuration and the options that `app train WORDS` trains with."""
     given: list[Any] = []
-    for name, then in (("start_jax", lambda launch: None), ("train", lambda *x: given.append(x))):
+    for name, then in (
+        ("start_jax", lambda launch: None),
+        ("train", lambda *x, **_: given.append(x)),
+    ):
         monkeypatch.setattr(f"zero_train.app._command.{name}", then)
 
     def train(*words: str) -> tuple[Config, Options]:
@@ -123,7 +127,7 @@ def test_a_preset_gives_the_defaults_of_all_other_flags(train, tmp_path, monkeyp
 
 def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys):
     """Of the commands those that take a run."""
-    monkeypatch.setattr("zero_train.app._command.train", lambda *given: True)
+    monkeypatch.setattr("zero_train.app._command.train", lambda *given, **_: True)
 
     class Show(AbstractCommand):
         """Show it."""
@@ -138,6 +142,14 @@ def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys)
     run_command(app, ["train", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert out == f"The run is in {tmp_path}; with its player: app eval|show {tmp_path}\n"
+    # Another command may run the app, and this is the one that its users know.
+    run_command(app, ["train", "--out", str(tmp_path)], "zero train game")
+    assert f"with its player: zero eval|show {tmp_path}" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="as `zero train --out` made it"):
+        run_command(app, ["eval", str(tmp_path)], "zero eval")
+    with pytest.raises(SystemExit):
+        run_command(app, ["train", "--out", "elsewhere", "--help"], "zero train game")
+    assert "(default: elsewhere)" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
 
 def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, monkeypatch):

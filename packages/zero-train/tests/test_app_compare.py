@@ -51,7 +51,9 @@ def test_the_significance_is_that_of_the_samples(two):
     rows = last_figures(_read(folder))
     expected: Any = stats.ttest_ind(first, second, equal_var=False)
     assert rows[0][:3] == ["return", "a", "10"] and rows[0][4:] == ["", ""]
-    assert rows[1][4].startswith(f"{second.mean() - first.mean():+.4g} ± ")
+    more, half = map(float, rows[1][4].split(" ± "))
+    low, high = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
+    assert (more - half, more + half) == pytest.approx((low, high), abs=0.01)
     assert rows[1][5] == f"{expected.pvalue:.2g}"
 
 
@@ -68,13 +70,13 @@ def test_only_what_both_were_measured_by_is_compared(two):
         ("score: against uct", "b"),
     ]
     # 100 games of which half are won.
-    assert rows[0][3] == "0.5 ± 0.05" and rows[1][5] == "1" and rows[2][4:] == ["", ""]
+    assert rows[0][3] == "0.500 ± 0.099" and rows[1][5] == "1" and rows[2][4:] == ["", ""]
 
 
 def test_a_score_without_an_interval_is_a_share_of_the_games(two):
     folder, _ = two
     _lines(folder / "a" / "evaluations.jsonl", [{"step": 10, "games": 100, "score": 0.5}])
-    assert last_figures(_read(folder))[0][3] == "0.5 ± 0.05"
+    assert last_figures(_read(folder))[0][3] == "0.500 ± 0.099"  # by Student's t
 
 
 def test_entries_that_differ(two):

@@ -151,7 +151,7 @@ def test_the_return_of_one_player(said):
     row = json.loads(said("corridor", "--json", *ALONE))
     assert (row["env"], row["return_mean"], row["length_mean"]) == ("corridor", 1, 4)
     assert "opponent" not in row
-    assert "): return 1 ± 0 (standard error) in 20 episodes of 4.0" in said("corridor", *ALONE)
+    assert "): return 1 ± 0 (95 % interval) in 20 episodes of 4.0" in said("corridor", *ALONE)
 
 
 def test_both_players_have_as_many_simulations(asked):
@@ -160,11 +160,11 @@ def test_both_players_have_as_many_simulations(asked):
     for number, given in ((8, ()), (5, ("--simulations", "5"))):
         out, _, player, other, options = asked(*words, *given)
         assert player.planner.num_simulations == other.planner.num_simulations == number
-        assert f"(nim, step 3, {number} simulations a move)" in out
+        assert f"(nim, step 3, search with {number} simulations a move)" in out
         assert options["max_moves"] == 1000 and options["opening_plies"] == 2
     out, _, player, other, options = asked("guesses", "--opponent", "nim", opening_plies=6)
     assert (player.planner.num_trees, other.planner.num_simulations) == (2, 8)
-    assert "(nim, step 3):" in out and options["opening_plies"] == 6
+    assert "(nim, step 3, search):" in out and options["opening_plies"] == 6
     assert asked(*words, "--opening-plies", "0")[4]["opening_plies"] == 0
     assert asked("nim", "--opponent", "guesses")[3].planner.num_trees == 2
 

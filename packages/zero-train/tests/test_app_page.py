@@ -178,19 +178,19 @@ def test_a_run_that_has_hardly_begun(tmp_path):
 
 
 def test_scores_and_returns_have_error_bars(tmp_path, monkeypatch):
-    """The interval of a score; two standard errors of a return."""
+    """The 95 % interval of a score; Student's of a return."""
     drawn = []
     monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: drawn.append(series[0]))
     score = {"score": 0.5, "score_low": 0.25, "score_high": 0.625}
     for row, bars in (
         (score, ([0.25], [0.125])),
-        ({"return_mean": 3.0, "return_se": 0.5}, ([1.0], [1.0])),
+        ({"return_mean": 3.0, "return_se": 0.5, "episodes": 3}, ([2.151], [2.151])),
         # Rounded to the other side of the point.
         ({**score, "score_high": 0.4999}, ([0.25], [0.0])),
     ):
         _lines(tmp_path / "evaluations.jsonl", [{"step": 1, **row}])
         write_report(App("any", "Any.", {}, lambda config: pytest.fail()), tmp_path)
-        assert drawn[0].error == bars
+        assert drawn[0].error == tuple([pytest.approx(x[0], abs=1e-3)] for x in bars)
         drawn.clear()
 
 

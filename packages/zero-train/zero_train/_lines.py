@@ -150,12 +150,12 @@ class JsonLines:
         as in `json`. Several are written at once.
 
         **Raises:** [`zero_train.RunError`][] where the file cannot be written, and `ValueError` for
-        what [`zero_train.read_lines`][] would refuse: a step that is no integer, metrics with a
-        step of their own, and values that JSON does not have.
+        what [`zero_train.read_lines`][] would refuse: a step that is no integer, metrics with
+        another step, and values that JSON does not have.
         """
         number = as_step(step, RunError)
-        if any("step" in row for row in metrics):
-            raise ValueError("`JsonLines.log` was given metrics with a `step`; rename it.")
+        if any(row.get("step", number) != number for row in metrics):
+            raise ValueError("`JsonLines.log` was given metrics of another `step`; rename it.")
         rows = (plain({"step": number, **row}) for row in metrics)
         try:
             text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxlib import utils
+from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
 
 
 _THREAD = "zero-background"
