@@ -275,6 +275,7 @@ def test_an_analysis_says_of_whom_and_how_much(engine):
     every = lines_of(list(engine.respond("kata-analyze B interval 50 minmoves 4")))[0]
     assert set(every) == {"D3", "C4", "E6", "F5"}
     assert set(lines_of(list(engine.respond("lz-analyze 50 maxmoves 1")))[0]) < set(every)
+    assert len(lines_of(list(engine.respond("lz-analyze 50 maxmoves 0")))[0]) == 1
     assert session(engine, "3 lz-analyze w", "lz-analyze x", "lz-analyze ownership true") == [
         "?3 black is to move",
         "? syntax error",

@@ -63,6 +63,8 @@ SPELLED = [
     ),
 ]
 WRONG = {
+    '[Variant "Antichess"]\n\n1. e3 b5 *': "this is a game of Antichess, by its tag Variant; give "
+    "one of chess",
     "1. e4 e5 2. Nf6 *": "ply 3, 'Nf6', is no legal move of white there",
     "1. Nf3 d5 2. d3 c5 3. Nd2": "ply 5, 'Nd2', may be b1d2 or f3d2; give the square that it "
     "comes from",
@@ -193,7 +195,9 @@ def test_what_python_chess_writes_is_read(start, games):
 
 @pytest.mark.parametrize("text, count", SPELLED)
 def test_moves_are_read_as_people_write_them(start, text, count):
-    assert read_record(start, text)[1:] == (PLAYED[:count], 0)
+    for line_end in ("\n", "\r\n", "\r"):
+        written = text.replace("\r\n", "\n").replace("\n", line_end)
+        assert read_record(start, written)[1:] == (PLAYED[:count], 0)
 
 
 @pytest.mark.parametrize("text", WRONG)

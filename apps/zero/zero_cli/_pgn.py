@@ -150,10 +150,15 @@ def _fits(word: str, move: _Move) -> bool:
     )
 
 
+#: What programs call games of chess that begin as usual; others have rules of their own.
+_VARIANTS = ("", "?", "standard", "chess", "normal", "from position", "chess960", "fischerandom")
+
+
 def _main_variation(text: str) -> list[str]:
     """The moves of a game, without what follows a move."""
     words, tags = list[str](), dict[str, str]()
     text = text.removeprefix("\ufeff")  # which marks a file's encoding
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     at = depth = 0
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -183,6 +188,8 @@ def _main_variation(text: str) -> list[str]:
         raise ValueError(
             f"this game begins with a position of its own, by its tag {tag}; give a whole game"
         )
+    if (variant := tags.get("Variant", "")).lower() not in _VARIANTS:
+        raise ValueError(f"this is a game of {variant}, by its tag Variant; give one of chess")
     return words
 
 

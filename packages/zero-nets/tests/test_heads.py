@@ -165,7 +165,7 @@ def test_refuses_what_does_not_fit():
         (zero_nets.BetaHead, (SIZE, 2), {"minimum": 1.0}, "`minimum` is 1.0 and `maximum` 1.0"),
         (zero_nets.TanhGaussianHead, (SIZE, 1), {"minimum": 0.999}, "more than 0.002 above"),
         (zero_nets.TanhGaussianHead, (SIZE, 1), {"min_scale": -1.0}, "`min_scale` is -1.0"),
-        (zero_nets.BetaHead, (SIZE, 1), INFINITE, "bounds are 0.0 and inf.*finite"),
+        (zero_nets.BetaHead, (SIZE, 1), INFINITE, "`maximum` inf; both must be finite"),
         (zero_nets.GaussianHead, (SIZE, 2), {"init_scale": 0.0}, "`init_scale` is 0.0"),
         (zero_nets.LinearHead, (0,), {}, "`in_size` is 0"),
         (zero_nets.LinearHead, (SIZE, (4, 0)), {}, r"`shape` is \(4, 0\)"),

@@ -179,7 +179,8 @@ def test_raw_keys_and_other_loops_are_honoured(quiet):
     for policy in policies:
         search = searcher(policy, "tree", **HALVING, loop_fn=noting_loop)
         search.eval_shape(state, key, invalid)
-    assert TRIPS == 2 * [(0, SIMULATIONS)]
+    # Ours is traced for a CPU and for other devices.
+    assert TRIPS == 3 * [(0, SIMULATIONS)]
 
 
 class Flipped(AbstractQTransform):

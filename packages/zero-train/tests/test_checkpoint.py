@@ -236,6 +236,15 @@ def test_a_replacement_that_was_interrupted_leaves_the_old_one(copy):
     _assert_same(copy.restore(_state()), _state())
 
 
+def test_both_folders_of_a_replacement_are_removed_with_their_step(copy):
+    new = copy.directory / "00000007"
+    shutil.copytree(new, copy.directory / "00000007.old")
+    (copy.directory / ".00000007.tmp").mkdir()
+    (copy.directory / ".00000007.tmp" / "left").touch()
+    copy.rewind(6)
+    assert copy.steps() == [] and list(copy.directory.iterdir()) == []
+
+
 def test_an_interrupted_save_does_not_count_and_is_cleaned(copy, monkeypatch):
     def interrupt(folder, arrays):
         folder.mkdir()

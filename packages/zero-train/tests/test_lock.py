@@ -133,6 +133,17 @@ def test_what_a_killed_start_leaves_is_no_run_and_a_users_file_is_kept(tmp_path)
     assert (tmp_path / "lock").read_text() == "irreplaceable"
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "lock"])
+def test_what_is_no_lock_is_never_written_into(tmp_path, name):
+    RunFolder.create(tmp_path, {}).close()
+    (tmp_path / name).write_text("irreplaceable")
+    if name != "lock":
+        (tmp_path / "lock").symlink_to(tmp_path / name)
+    with pytest.raises(RunError, match="is no lock of a run"):
+        RunFolder.create(tmp_path, {}, resume=True)
+    assert (tmp_path / name).read_text() == "irreplaceable"
+
+
 def test_a_refused_start_leaves_the_folder_as_it_was(tmp_path):
     held = Lock(tmp_path, tell=quiet)
     with pytest.raises(RunError, match="trains in"):

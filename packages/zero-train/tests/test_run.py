@@ -18,7 +18,7 @@ from zero_train import (
     RunFolder,
     StopSignal,
 )
-from zero_train._lines import last_line
+from zero_train._lines import files_of, last_line
 
 
 CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}
@@ -63,6 +63,20 @@ def test_rewinding_leaves_every_step_once(tmp_path):
     for name in _names(tmp_path / "killed"):
         left, right = (tmp_path / run / name for run in ("killed", "undisturbed"))
         assert left.read_bytes() == right.read_bytes()
+
+
+def test_a_log_that_lost_a_file_writes_over_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr("zero_train._lines.PART", 100)
+    log = JsonLines(tmp_path / "log.jsonl")
+    for step in range(1, 21):
+        log.log(step, {"loss": 1 / step})
+    first = files_of(log.path)[0]
+    lost = {row["step"] for row in read_lines(first)}
+    first.unlink()
+    for step in range(21, 41):
+        log.log(step, {"loss": 1 / step})
+    log.close()
+    assert [row["step"] for row in read_lines(log.path)] == sorted({*range(1, 41)} - lost)
 
 
 @pytest.mark.parametrize("killed_at", [1, 6, 7, 8, 20])

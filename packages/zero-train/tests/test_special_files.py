@@ -25,6 +25,7 @@ from zero_train import (
     RunFolder,
 )
 from zero_train._disk import write_whole
+from zero_train._provenance import check_logs
 from zero_train.app import (
     App,
     Frame,
@@ -68,7 +69,8 @@ def whole(bare, tmp_path, monkeypatch) -> pathlib.Path:
     shutil.copy(bare / "config.json", run)
     monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: "<svg/>")
     for name in (*_LINES, "metrics.00001"):
-        (run / f"{name}.jsonl").write_text(json.dumps(_ROW) + "\n")
+        row = _ROW | {"step": 2} if name == "metrics.00001" else _ROW
+        (run / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     (run / "elo.json").write_text(json.dumps({"players": [_RATING]}))
     (run / FILMS).write_text("{}")
     for name in ("finished", "report.html", "wandb.id", "first_steps.json", "results.json"):
@@ -83,7 +85,7 @@ def whole(bare, tmp_path, monkeypatch) -> pathlib.Path:
 def _resume(folder: pathlib.Path) -> None:
     config = dataclasses.asdict(Config())
     with RunFolder.create(folder, config, resume=True) as opened:
-        opened.changed({name: (10, 1) for name in _LINES})
+        check_logs(folder, tell=lambda line: None)
         opened.rewind(2)
         opened.log(3, {"loss": 1.0}, {"seconds": 1.0})
         opened.write("finished", "")

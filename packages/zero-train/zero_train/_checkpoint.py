@@ -266,7 +266,11 @@ class Checkpoints:
         """Removes the checkpoints after `step`, which a resumed run saves again."""
         for later in self.steps():
             if later > step and is_writer():
-                remove(self._folders()[later])
+                self._remove(later)
+
+    def _remove(self, step: int) -> None:
+        for name in (f"{step:08d}.old", f"{step:08d}"):
+            remove(self.directory / name)
 
     def _folders(self) -> dict[int, pathlib.Path]:
         found = {}
@@ -274,8 +278,8 @@ class Checkpoints:
         # sorts after its own step, hence the reversal.
         for path in sorted(children(self.directory), reverse=True):
             # One that is no folder, such as a broken link, is damaged.
-            match = re.fullmatch(r"(\d{8,})(\.old)?", path.name)
-            if match:
+            match = re.fullmatch(r"([0-9]{8,})(\.old)?", path.name)
+            if match and match[1] == f"{int(match[1]):08d}":
                 found[int(match[1])] = path
         return found
 
@@ -307,7 +311,7 @@ class Checkpoints:
         if self.keep is not None:
             free = [step for step in self.steps() if step not in self.pinned]
             for surplus in free[: -self.keep]:
-                remove(self._folders()[surplus])
+                self._remove(surplus)
 
     @contextlib.contextmanager
     def _complained(self, step: int, temporary: pathlib.Path, size: int) -> Iterator[None]:

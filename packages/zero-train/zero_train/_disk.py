@@ -222,5 +222,14 @@ def remove(folder: pathlib.Path) -> None:
     """Removes `folder` if it exists, and of a link only the link."""
     if os.path.lexists(folder):
         # Renamed first: a removal cut short must not leave half a checkpoint under its step.
-        hidden = folder.rename(folder.with_name(f".{folder.name}.tmp"))
-        shutil.rmtree(hidden) if hidden.is_dir() and not hidden.is_symlink() else hidden.unlink()
+        hidden = folder.with_name(f".{folder.name}.tmp")
+        _unlink(hidden)  # what was left of such a removal
+        folder.rename(hidden)
+        _unlink(hidden)
+
+
+def _unlink(path: pathlib.Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -179,7 +179,9 @@ class JsonLines:
 
     def _set_aside(self) -> None:
         self._file.close()
-        number = len(files_of(self.path))
+        parts = files_of(self.path)[:-1]
+        # One of them may have been removed to save space: numbers go on from the last.
+        number = 1 + int(parts[-1].suffixes[-2][1:]) if parts else 1
         self.path.rename(self.path.with_suffix(f".{number:05d}{self.path.suffix}"))
         self._open()
 

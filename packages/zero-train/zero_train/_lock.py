@@ -80,7 +80,9 @@ class Lock:
 
     def _taken(self, tell: Callable[[str], object]) -> Any:
         """The file, which now names this process; `None` where it was removed meanwhile."""
-        file = os.fdopen(opened(self._path, os.O_RDWR | os.O_CREAT), "r+")
+        if os.path.lexists(self._path) and not is_lock(self._path):
+            raise RunError(f"{self._path} is no lock of a run; move it to another place.")
+        file = os.fdopen(opened(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW), "r+")
         locked, owner = False, None
         try:
             locked, owner = _locked(file), owner_in(self._path)
@@ -161,7 +163,11 @@ def owner_in(path: pathlib.Path) -> dict[str, Any] | None:
 
 def is_lock(path: pathlib.Path) -> bool:
     """Whether the file is that of a lock, whose owner may have ended before it was filled."""
-    return path.is_file() and (not path.stat().st_size or owner_in(path) is not None)
+    return (
+        path.is_file()
+        and not path.is_symlink()
+        and (not path.stat().st_size or owner_in(path) is not None)
+    )
 
 
 def _named(owner: dict[str, Any] | None) -> str:

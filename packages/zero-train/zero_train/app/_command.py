@@ -10,6 +10,7 @@ import itertools
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -421,6 +422,9 @@ def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
+            # Below some width its help is never done.
+            if shutil.get_terminal_size().columns < 40:
+                os.environ["COLUMNS"] = "40"
             return tyro.cli(kind, prog=prog, args=words, return_unknown_args=True, **options)
     except SystemExit as e:
         if not e.code:

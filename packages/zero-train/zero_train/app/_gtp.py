@@ -422,7 +422,7 @@ def _info(
     tried = sum(1 for action in legal if plan.visits[action] > 0)
     least, most = asked.get("minmoves", 0), asked.get("maxmoves", len(legal))
     said = []
-    for rank, action in enumerate(legal[: min(most, max(least, tried, 1))]):
+    for rank, action in enumerate(legal[: max(1, min(most, max(least, tried)))]):
         visits = int(plan.visits[action])
         line = " ".join(_shown(name) for name in expected(game, tree, action))
         said.append(

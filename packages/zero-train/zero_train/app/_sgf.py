@@ -19,6 +19,8 @@ from ._game import AbstractRecord, Game
 
 
 _START = re.compile(r"\(\s*;")
+#: The same before a property, as in no words of a letter.
+_GAME = re.compile(r"\(\s*;[\s;]*[A-Za-z]+\s*\[")
 #: Parentheses and semicolons, values, names. What is taken is not given back, which would need
 #: memory for each character of a value.
 _TOKEN = re.compile(
@@ -223,7 +225,7 @@ def _main_variation(text: str) -> Iterator[dict[str, list[str]]]:
 
     A last parenthesis may be missing, and before the first one there may be anything.
     """
-    begin = _START.search(text)
+    begin = _GAME.search(text) or _START.search(text)
     if begin is None:
         if text.lstrip("\ufeff \t\r\n").startswith("("):
             raise ValueError("this is no SGF: no semicolon follows its first parenthesis")
