@@ -14,7 +14,7 @@ from zero_minesweeper._config import Config
 from zero_minesweeper._serve import service
 from zero_minesweeper._table import Table
 from zero_train.app import Question, Service
-from zero_train.app._serve._service import Refusal
+from zero_train.app._serve._service import _Start, Refusal
 
 from .helpers import exact, LAYOUTS, MINES, NUMBERS, SIZE
 
@@ -90,7 +90,7 @@ def test_no_mine_leaves_the_server_before_the_end(board, simulations):
     assert len(fits) > 10
     for mines in fits[:: len(fits) // 3]:
         other = _service()
-        game, _ = other._after(SEED, (first,))
+        game, _ = other._after(_Start(SEED), (first,))
         state = game._episode.state
         hidden = jnp.asarray(mines)[None]
         game._episode.state = eqx.tree_at(lambda s: s.mines, state, hidden)

@@ -76,7 +76,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
             value = getattr(self, name)
             if name == "beta" and callable(value):
                 continue
-            if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+            if not (isinstance(value, numbers.Real) and 0 <= float(value) <= 1):
                 raise ValueError(f"{name}={value!r}: give a number from 0 to 1.")
 
     def init(self, example: PyTree[Array]) -> PrioritisedState:

@@ -34,6 +34,11 @@ def double():
     jax.config.update("jax_enable_x64", False)
 
 
+def dual_of(*args):
+    """A dual of double precision, of which the differences here are taken."""
+    return jax.tree.map(lambda x: x.astype(jnp.float64), Dual(*args))
+
+
 def check(loss, terms, variables):
     """`jax.grad(loss)` against the slopes of `terms`, a function of the same variables."""
     flat, restore = ravel_pytree(variables)
@@ -69,7 +74,7 @@ BOUNDS: dict[str, Any] = {"epsilon": 0.1, "epsilon_policy": 1e-3}
 
 def duals() -> dict[str, Any]:
     # Made in the test, where double precision is on.
-    return {"temperature": Dual(0.3), "alpha": Dual(0.8)}
+    return {"temperature": dual_of(0.3), "alpha": dual_of(0.8)}
 
 
 def test_categorical():
@@ -113,9 +118,9 @@ def test_decoupled(shape):
         loss,
         Gaussian(jnp.asarray(loc), jnp.asarray(scale)),
         {
-            "temperature": Dual(0.3),
-            "alpha_mean": Dual(1.2, shape),
-            "alpha_stddev": Dual(4.0, shape),
+            "temperature": dual_of(0.3),
+            "alpha_mean": dual_of(1.2, shape),
+            "alpha_stddev": dual_of(4.0, shape),
         },
     )
 
@@ -129,7 +134,7 @@ def test_vmpo():
         log_probs = jnp.zeros(7).at[kept].set(log_probs)
         return vmpo_loss(log_probs, advantages, weights, temperature=temperature, epsilon=0.1)
 
-    check_all(loss, -jnp.arange(1.0, 4.0), Dual(0.3))
+    check_all(loss, -jnp.arange(1.0, 4.0), dual_of(0.3))
 
 
 @pytest.mark.parametrize("rho", (-8.0, -2.0, 0.5, 8.0))
@@ -137,12 +142,12 @@ def test_temperature(rho):
     loss = lambda dual: temperature_loss(jnp.asarray(VALUES), dual, 0.1)[0]
     # In units of the slope of softplus, far down: a step of rho is almost no step of its value.
     scale = float(jax.nn.sigmoid(rho))
-    check(lambda dual: loss(dual) / scale, lambda dual: loss(dual) / scale, Dual(rho))
+    check(lambda dual: loss(dual) / scale, lambda dual: loss(dual) / scale, dual_of(rho))
 
 
 def test_parts():
     """The penalty has no slope in the dual, the dual loss none in the KL."""
-    kl, dual = jnp.array([0.2, 0.01]), Dual(0.5, (2,))
+    kl, dual = jnp.array([0.2, 0.01]), dual_of(0.5, (2,))
     penalty = lambda kl, dual: kl_penalty(kl, dual, 0.1)[0]
     dual_loss = lambda kl, dual: kl_penalty(kl, dual, 0.1)[1]
     check(lambda kl: penalty(kl, dual), lambda kl: penalty(kl, dual), kl)

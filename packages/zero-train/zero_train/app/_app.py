@@ -12,9 +12,10 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from .. import AbstractActor, data_mesh, Loop
+from .._match import OPENING_PLIES
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
-from ._evaluation import Evaluate, network_alone, OPENING_PLIES, RunFiles
+from ._evaluation import Evaluate, network_alone, RunFiles
 from ._film import Frame, kept_films
 from ._page import charts
 from ._report import Axis, page_of, StoredRun, write_page
