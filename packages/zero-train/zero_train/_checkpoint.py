@@ -177,7 +177,8 @@ class Checkpoints:
         """
         found, damages = self._undamaged(lambda: [self._step(step)])
         if found is None:
-            raise CheckpointError(f"{damages[0]}. Put a copy of it back, or use another one.")
+            said = f"{damages[0]}. Put a copy of it back, or use another one."
+            raise CheckpointError(said) from Damage(damages[0])
         return self._restore(found, like)
 
     def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:

@@ -22,10 +22,6 @@ _ENTRIES = {"step": int, "leaves": list, "files": dict, "about": dict}
 _LEAF = {"path": str, "shape": list, "dtype": str}
 
 
-class OtherVersion(CheckpointError):
-    """A checkpoint was written by another version. The message is one line for the user."""
-
-
 class Damage(Exception):
     """A checkpoint differs from what was written. The message says which one, and how."""
 
@@ -64,7 +60,7 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
         raise _damaged(folder, f"{_FILE} is not what was written")
     manifest = {"about": {}} | manifest
     if not _is_known(manifest):
-        raise OtherVersion(
+        raise CheckpointError(
             f"{folder} was written by another version of zero-train, and this one cannot read its "
             f"{_FILE}; use the version that wrote it."
         )

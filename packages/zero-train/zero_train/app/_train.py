@@ -32,6 +32,7 @@ from .. import (
 )
 from .._disk import is_writer, of_writer, together
 from .._lines import last_line
+from .._manifest import Damage
 from .._origin import origin_of
 from .._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from .._step import fresh_agent
@@ -336,6 +337,8 @@ class _Record:
             try:
                 self._player_of(self.done)
             except CheckpointError as e:
+                if not isinstance(e.__cause__, Damage):  # such as one of another version
+                    raise
                 if is_writer():
                     warn(f"{e} It is saved again, from the checkpoint.")
                 self._parameters.rewind(self.done - 1)
