@@ -72,7 +72,7 @@ class Found(eqx.Module):
     final: Bool[Array, "*axes"]
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
-    invalid: Bool[Array, "*axes"]  # something was no number of a game and has been replaced
+    invalid: Bool[Array, "*axes"]  # not finite, or a discount beyond 1, and replaced
 
 
 class Loop(eqx.Module):
@@ -167,8 +167,8 @@ def begin(
 
 
 def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
-    """The model's `step` and `predict` one after the other. A program for several devices has its
-    loop once for each, and traces a jitted function once for all."""
+    """The model's `step` and `predict` one after the other, jitted: a search is traced for a CPU and
+    for other devices (`on_device`), and so the model only once for both."""
     params, static = eqx.partition(model, eqx.is_array)
 
     @jax.jit
@@ -425,8 +425,8 @@ def score(
     """Enters `total` visits of the list, from the number `start` on."""
     number = max(fixed.base.shape[0], VISITS)
 
-    # From the end of the list: a count from 0 would be a constant, which a loop copies first. What
-    # a loop carries is read for JAX, which would keep states that nothing else reads.
+    # From the end of the list: a count from 0 would be a constant, which a loop copies first. The
+    # states are not carried: JAX would keep those of them that nothing else reads.
     def body(carry):
         first, record, edge = carry[0] - number, *carry[1:]
         at = jnp.maximum(first, 0) + start

@@ -20,8 +20,8 @@ class Layout:
     """How the leaves of rows are kept: packed into one array of `rows words`, or apart.
 
     On GPUs and TPUs every array costs kernels of its own, and packing almost nothing. On a CPU
-    packing is most of what a search of large states takes, and XLA leaves out arrays that nothing
-    reads, but no columns of one.
+    packing large states takes time, and of arrays that lie apart those that nothing reads are left
+    out of a program.
 
     **Attributes:**
 
