@@ -72,7 +72,7 @@ class Found(eqx.Module):
     final: Bool[Array, "*axes"]
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
-    invalid: Bool[Array, "*axes"]  # not finite, or a discount beyond 1, and replaced
+    invalid: Bool[Array, "*axes"]  # not finite, or |discount| > 1; replaced
 
 
 class Loop(eqx.Module):
@@ -167,8 +167,8 @@ def begin(
 
 
 def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
-    """The model's `step` and `predict` one after the other, jitted: a search is traced for a CPU and
-    for other devices (`on_device`), and so the model only once for both."""
+    """The model's `step` and `predict` one after the other, jitted: a search is traced for a CPU
+    and for other devices (`on_device`), and so the model only once for both."""
     params, static = eqx.partition(model, eqx.is_array)
 
     @jax.jit
