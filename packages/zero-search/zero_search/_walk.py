@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from ._forest import Forest, put, take
 from ._sample import varying
 from ._statistics import NodeStatistics
-from ._tree import ACTION, CODE, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+from ._tree import COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
 
 
 # Levels handled by one turn of the loops: a turn costs more than a level.
@@ -194,27 +194,30 @@ def descend(
     limit = fixed.rules.max_depth
 
     def body(carry):
-        path, index, step, depth, level = carry
+        path, walk, level = carry
+        index, action, code, depth = jnp.unstack(walk)
         block = []
         for _ in range(LEVELS):
-            block.append(jnp.stack([index, step[:, ACTION]], axis=-1))
+            block.append(jnp.stack([index, action], axis=-1))
             active = depth >= 0
-            follows = active & (step[:, CODE] >= 0)
+            follows = active & (code >= 0)
             if limit is not None:
                 follows = follows & (depth + 1 < limit)
             depth = jnp.where(active, jnp.where(follows, depth + 1, ~(depth + 1)), depth)
-            index = jnp.where(follows, step[:, CODE], index)
-            step = forest.steps(fixed.base + index)
+            index = jnp.where(follows, code, index)
+            action, code = jnp.unstack(forest.steps(fixed.base + index), axis=1)
         path = jax.lax.dynamic_update_slice_in_dim(path, jnp.stack(block), level, 0)
-        return path, index, step, depth, level + LEVELS
+        return path, jnp.stack([index, action, code, depth]), level + LEVELS
 
-    # A walk that has ended has its depth inverted, for every array of a loop is copied first.
+    # XLA copies every array that a turn changes, and runs the copies side by side: on a CPU the
+    # threads cost more than the work. So a walk is one array, and one that has ended has its depth
+    # inverted.
     zeros = varying(jnp.zeros_like(fixed.base), fixed.base)
-    depth = jnp.where(fixed.alive, 0, ~zeros)
-    init = (notes.path, zeros, step, depth, jnp.zeros((), jnp.int32))
-    more = lambda carry: jnp.any(carry[3] >= 0)
-    path, index, step, depth, _ = jax.lax.while_loop(more, body, init)
-    walk = Walk(index, step[:, ACTION], step[:, CODE], ~depth)
+    first = jnp.stack([zeros, *jnp.unstack(step, axis=1), jnp.where(fixed.alive, 0, ~zeros)])
+    init = (notes.path, first, jnp.zeros((), jnp.int32))
+    path, last, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1][3] >= 0), body, init)
+    index, action, code, depth = jnp.unstack(last)
+    walk = Walk(index, action, code, ~depth)
     return dataclasses.replace(notes, path=path, depth=notes.depth + walk.depth), walk
 
 
@@ -250,6 +253,7 @@ def ascend(
 
     def body(carry):
         left, visit, value, up = carry
+        up = Up(*jnp.unstack(up))
         first = (left - 1) * LEVELS
         levels = first + jnp.arange(LEVELS, dtype=jnp.int32)[:, None]
         path = jax.lax.dynamic_slice_in_dim(notes.path, first, LEVELS, 0)
@@ -268,10 +272,11 @@ def ascend(
         to = jnp.where(on, place, off).reshape(-1)
         visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
         value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
-        return left - 1, visit, value, up
+        return left - 1, visit, value, together(up)
 
     turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), jnp.int32(LEVELS)))
-    init = (turns, notes.visit, notes.value, up)
+    together = lambda up: jnp.stack(jax.tree.leaves(up))
+    init = (turns, notes.visit, notes.value, together(up))
     _, visit, value, _ = jax.lax.while_loop(lambda c: c[0] > 0, body, init)
     row = jnp.where(fixed.alive, base, forest.nowhere(batch))
     roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(value[:batch], axis=-1))
