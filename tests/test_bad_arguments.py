@@ -200,6 +200,69 @@ def test_points_that_make_no_interval(points):
         train.score_interval(points)
 
 
+# Type checkers know these calls to be wrong.
+NETS: Any = nets
+TRAIN: Any = train
+ONE, TWO = NETS.Categorical(jnp.zeros(3)), NETS.Gaussian(jnp.zeros(2), jnp.ones(2))
+PAIR = NETS.MultiDiscrete(jnp.zeros(4), (2, 2))
+STATISTICS = NETS.RunningStatistics.init(jnp.zeros(2))
+POINTS = np.ones((2, 2))
+CALLS: list[tuple[Any, str]] = [
+    (lambda: TRAIN.score_interval(POINTS, z=jnp.array([-1.0, 1.0])), r"score_interval\(z="),
+    (lambda: TRAIN.score_interval(POINTS, z=jnp.float32(-1)), r"score_interval\(z=.*above 0"),
+    (lambda: TRAIN.score_interval(POINTS, z=1e200), r"score_interval\(z=.*1e\+200.*0 to 100"),
+    (lambda: TRAIN.fit_elo(np.eye(2), np.eye(2), anchor=0.5), r"anchor=0.5"),
+    (lambda: TRAIN.fit_elo(np.zeros((2, 2)), np.zeros((2, 2)), prior="1"), "prior='1'"),
+    (
+        lambda: TRAIN.fit_elo(np.zeros((2, 2)), np.zeros((3, 3))),
+        r"\[2, 2\] and games \[3, 3\]",
+    ),
+    (lambda: TRAIN.fit_elo(np.zeros((2, 3)), np.zeros((2, 3))), "two tables of actors by actors"),
+    (lambda: TRAIN.normalise_scores({"x": POINTS}, minimum=np.zeros(3)), "each of the 2 tasks"),
+    (lambda: TRAIN.probability_of_improvement([1.0], [2.0]), r"scores of shape \(1,\)"),
+    (lambda: TRAIN.aggregate(POINTS, num_resamples=9.5), "num_resamples=9.5"),
+    (lambda: TRAIN.EloLadder("a").add_result("a", "b", 1, 1.5), "games=1.5"),
+    (lambda: TRAIN.EloLadder("a").add_result("a", "b", 1, math.inf), "games=inf"),
+    (lambda: TRAIN.aggregate(POINTS + 1j), "complex scores"),
+    (lambda: TRAIN.Checkpoints("absent").save(0, jnp.ones(1), about=[1]), "a mapping of names"),
+    (lambda: TRAIN.Checkpoints("absent", keep=1.5), "keep=1.5"),
+    (lambda: TRAIN.Checkpoints("absent", keep=math.nan), "keep=nan"),
+    (lambda: TRAIN.Results().merge({}), "other={}.*must be Results"),
+    (lambda: TRAIN.check_finite(3, {"a": jnp.array([1.0, math.nan])}), "Step 3 gave a=nan"),
+    (
+        lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
+        "complex64 was given",
+    ),
+    (lambda: NETS.Categorical(None), "None was given; give an array of numbers"),
+    (lambda: NETS.Categorical(["a"]), "was given; give an array of numbers"),
+    (lambda: ONE.kl(TWO), "Categorical to Gaussian"),
+    (lambda: TWO.kl(ONE), "Gaussian to Categorical"),
+    (lambda: PAIR.kl(ONE), "MultiDiscrete to Categorical"),
+    (lambda: ONE.log_prob(jnp.float32(1)), "`action` is of float32"),
+    (lambda: ONE.log_prob(1.5), "`action` is of float64"),
+    (lambda: ONE.log_prob("1"), "`action` is '1'; it must be an array"),
+    (lambda: PAIR.log_prob(jnp.zeros(3, jnp.int32)), r"has shape \(3,\), expected \(2,\)"),
+    (lambda: TWO.log_prob([0.0, 1.0]), "must be an array"),
+    (lambda: NETS.BoardSymmetries(3, 3, 9, places=[(0, 1)]), "a tuple of pairs"),
+    (lambda: NETS.BoardSymmetries(3, 3, 9, places=(1, 2)), "a tuple of pairs"),
+    (lambda: NETS.BoardSymmetries(3, 3, 9, places=((0, -1),)), "`column` is -1"),
+    (lambda: STATISTICS.normalise(jnp.zeros(2), max_abs=-1), "`max_abs` is -1"),
+    (lambda: STATISTICS.normalise(jnp.zeros(2), max_abs=math.nan), "`max_abs` is nan"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_what_a_call_cannot_take_is_named(number):
+    call, message = CALLS[number]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_numbers_and_lists_are_taken_for_arrays():
+    assert NETS.Categorical([0.0, 1.0]).log_prob(1) == NETS.Categorical(jnp.arange(2.0)).log_prob(1)
+    assert NETS.Gaussian(0.0, 1).mode() == 0
+
+
 @pytest.mark.parametrize("rate", [2, -0.1, math.nan, "1"])
 def test_a_target_moves_between_where_it_is_and_the_parameters(rate):
     with pytest.raises(ValueError, match=r"`update_target\(rate=.*0 to 1"):

@@ -82,18 +82,39 @@ def check_choice(choices: tuple[str, ...], **options: str) -> None:
 
 
 def check_shape(name: str, x: Shaped[Array | np.ndarray, "..."], shape: tuple[int, ...]) -> None:
-    if x.shape != shape:
+    if (given := shape_of(name, x)) != shape:
         raise ValueError(
-            f"`{name}` has shape {x.shape}, expected {shape}. Use `jax.vmap` over a batch."
+            f"`{name}` has shape {given}, expected {shape}. Use `jax.vmap` over a batch."
         )
 
 
 def check_vector(name: str, x: Shaped[Array, "..."]) -> None:
-    if x.ndim != 1 or x.size < 1:
+    if len(shape_of(name, x)) != 1 or x.size < 1:
         raise ValueError(
             f"`{name}` has shape {x.shape}; it must be a vector of at least one number. Use "
             "`jax.vmap` over a batch."
         )
+
+
+def shape_of(name: str, x: Any) -> tuple[int, ...]:
+    """The shape of an array or a number; anything else is refused."""
+    if not isinstance(x, int | float) and not hasattr(x, "shape"):
+        raise ValueError(f"`{name}` is {x!r}; it must be an array.")
+    return np.shape(x)
+
+
+def check_same_kind(first: Any, second: Any) -> None:
+    if type(first) is not type(second):
+        kinds = f"{type(first).__name__} to {type(second).__name__}"
+        raise ValueError(f"A KL divergence of {kinds}; both must be of the same class.")
+
+
+def check_action(action: Any, shape: tuple[int, ...]) -> None:
+    """Refuses what are not integers of this shape."""
+    check_shape("action", action, shape)
+    dtype = getattr(action, "dtype", None) or np.asarray(action).dtype
+    if not np.issubdtype(dtype, np.integer):
+        raise ValueError(f"`action` is of {dtype}; actions are integers.")
 
 
 def concrete(x: ArrayLike) -> np.ndarray | None:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.special import betaln, digamma
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Real
 
-from ._checks import check_positive, check_shape, concrete
+from ._checks import check_positive, check_same_kind, check_shape, concrete
 from ._distribution import AbstractDistribution
 from ._precision import real
 
@@ -59,6 +59,7 @@ class Gaussian(AbstractDistribution):
 
     def kl(self, other: "Gaussian") -> Float[Array, "*dims"]:
         """`KL(self || other)` of each dimension."""
+        check_same_kind(self, other)
         check_shape("other.loc", other.loc, self.loc.shape)
         return _normal(self).kl_divergence(_normal(other))
 
@@ -107,9 +108,9 @@ class TanhGaussian(AbstractDistribution):
         - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each, more than
             0.002 apart. They receive no gradient.
         """
-        check_shape("scale", scale, loc.shape)
-        check_positive("scale", scale)
         self.loc, self.scale = real(loc), real(scale)
+        check_shape("scale", self.scale, self.loc.shape)
+        check_positive("scale", self.scale)
         self.minimum, self.maximum = bounds(minimum, maximum, self.loc, margin=2 * EDGE)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*dims"]:
@@ -161,6 +162,7 @@ class TanhGaussian(AbstractDistribution):
 
         **Raises:** `ValueError` if the bounds are known to differ (traced bounds are not compared).
         """
+        check_same_kind(self, other)
         check_shape("other.loc", other.loc, self.loc.shape)
         _check_same_bounds(self, other)
         return _normal(self).kl_divergence(_normal(other))
@@ -242,10 +244,10 @@ class ClippedBeta(AbstractDistribution):
         - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each. They
             receive no gradient.
         """
-        check_shape("beta", beta, alpha.shape)
-        check_positive("alpha", alpha)
-        check_positive("beta", beta)
         self.alpha, self.beta = real(alpha), real(beta)
+        check_shape("beta", self.beta, self.alpha.shape)
+        check_positive("alpha", self.alpha)
+        check_positive("beta", self.beta)
         self.minimum, self.maximum = bounds(minimum, maximum, self.alpha)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*dims"]:
@@ -284,6 +286,7 @@ class ClippedBeta(AbstractDistribution):
 
         **Raises:** `ValueError` if the bounds are known to differ (traced bounds are not compared).
         """
+        check_same_kind(self, other)
         check_shape("other.alpha", other.alpha, self.alpha.shape)
         _check_same_bounds(self, other)
         both = digamma(self.alpha + self.beta)

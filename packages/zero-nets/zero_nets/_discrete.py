@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from ._checks import check_each, check_number, check_shape, check_vector
+from ._checks import check_action, check_each, check_number, check_same_kind, check_vector
 from ._distribution import AbstractDistribution
 from ._precision import real
 
@@ -52,7 +52,7 @@ class Categorical(AbstractDistribution):
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or out of range."""
-        check_shape("action", action, ())
+        check_action(action, ())
         exists = (action >= 0) & (action < self.logits.size)
         log_prob = jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
         return jnp.where(_unknown(self.logits), jnp.nan, log_prob)
@@ -69,6 +69,7 @@ class Categorical(AbstractDistribution):
     def kl(self, other: "Categorical") -> Float[Array, ""]:
         """`KL(self || other)`. It is infinite, with a zero gradient, if `other` gives probability 0
         to an action that `self` can draw."""
+        check_same_kind(self, other)
         if other.logits.shape != self.logits.shape:
             raise ValueError(
                 f"A KL divergence of {self.logits.size} actions to {other.logits.size}; both "
@@ -114,6 +115,7 @@ class MultiDiscrete(AbstractDistribution):
         return jax.vmap(lambda part, key: part.sample(key=key))(self._parts(), keys)
 
     def log_prob(self, action: Int[Array, " components"]) -> Float[Array, ""]:
+        check_action(action, (len(self.num_actions),))
         return jnp.sum(jax.vmap(Categorical.log_prob)(self._parts(), action))
 
     def mode(self) -> Int[Array, " components"]:
@@ -125,6 +127,7 @@ class MultiDiscrete(AbstractDistribution):
 
     def kl(self, other: "MultiDiscrete") -> Float[Array, " components"]:
         """`KL(self || other)` of each component."""
+        check_same_kind(self, other)
         if other.num_actions != self.num_actions:
             raise ValueError(
                 f"A KL divergence of {self.num_actions} actions to {other.num_actions}; both "
@@ -162,9 +165,9 @@ class EpsilonGreedy(AbstractDistribution):
             Where a value is NaN or +inf there is no distribution, as for a
             [`zero_nets.Categorical`][].
         """
-        check_vector("qvalues", qvalues)
-        check_number(0, 1, epsilon=epsilon)
         self.qvalues = real(qvalues)
+        check_vector("qvalues", self.qvalues)
+        check_number(0, 1, epsilon=epsilon)
         self.epsilon = jnp.asarray(epsilon, self.qvalues.dtype)
 
     def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
@@ -182,6 +185,7 @@ class EpsilonGreedy(AbstractDistribution):
         return self._categorical.entropy()
 
     def kl(self, other: "EpsilonGreedy") -> Float[Array, ""]:
+        check_same_kind(self, other)
         return self._categorical.kl(other._categorical)
 
     @property

@@ -61,7 +61,16 @@ def wide(dtype: np.dtype) -> np.dtype:
 
 def real(x: Any) -> Any:
     """An array in floating point of at least float32, of integers too: in half precision sums lose
-    their small terms, and integers would round what they are combined with."""
+    their small terms, and integers would round what they are combined with.
+
+    Numbers and lists of them are made arrays.
+    """
+    if not hasattr(x, "dtype"):
+        given = x
+        x = np.asarray(x if isinstance(x, int | float | list | tuple) else "")
+        if not np.issubdtype(x.dtype, np.number):
+            raise ValueError(f"{given!r} was given; give an array of numbers.")
+        x = jnp.asarray(x, np.float32)
     return x.astype(wide(x.dtype) if is_floating(x) else np.float32)
 
 

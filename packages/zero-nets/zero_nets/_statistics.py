@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from ._checks import check_number
+from ._checks import check_number, shape_of
 from ._precision import is_floating
 
 
@@ -143,6 +143,8 @@ class RunningStatistics(eqx.Module):
 
         **Raises:** `ValueError` if the structure or a shape does not match the example.
         """
+        if max_abs is not None:
+            check_number(0, above=True, max_abs=max_abs)
         leaves, axes = self._leaves(x)
         new_axes = tuple(range(len(axes)))
         means, stds = self._flat(self.mean), self._flat(self.std)
@@ -171,7 +173,7 @@ class RunningStatistics(eqx.Module):
         for (path, leaf), mean in zip(paths_and_leaves, self._flat(self.mean), strict=True):
             if mean is None:
                 continue
-            split = leaf.ndim - mean.ndim
+            split = len(shape_of(jtu.keystr(path), leaf)) - mean.ndim
             if axes is None:
                 axes = leaf.shape[: max(split, 0)]
             if leaf.shape != (*axes, *mean.shape) or not is_floating(leaf):

@@ -50,6 +50,13 @@ class BoardSymmetries(eqx.Module):
 
     def __check_init__(self):
         check_sizes(rows=self.rows, columns=self.columns, num_actions=self.num_actions)
+        places = () if self.places is None else self.places
+        if not isinstance(places, tuple) or any(np.shape(place) != (2,) for place in places):
+            raise ValueError(
+                f"`BoardSymmetries(places={places!r})`: give a tuple of pairs, row and column."
+            )
+        for row, column in places:
+            check_sizes(0, row=row, column=column)
         least = self.rows * self.columns if self.places is None else len(self.places)
         if self.num_actions < least:
             raise ValueError(

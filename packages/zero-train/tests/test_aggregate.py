@@ -182,6 +182,10 @@ def test_normalised_scores_go_from_the_lowest_to_the_highest_of_all():
         (lambda: probability_of_improvement(X, Y[:, :2]), "given 3 and 2 tasks"),
         (lambda: normalise_scores({"x": X, "y": Y[:, :2]}), "3 of x, 2 of y"),
         (lambda: normalise_scores({}), "no algorithm"),
+        (lambda: normalise_scores({"x": X}, minimum=np.full(3, -np.inf)), "task 0 goes from -inf"),
+        (lambda: aggregate(X, target=np.nan), r"aggregate\(target=nan"),
+        (lambda: stratified_bootstrap(np.mean), "no scores"),
+        (lambda: stratified_bootstrap(np.mean, X, num_resamples=9), "must keep all axes before"),
         (lambda: normalise_scores({"x": X * [1, 0, 1]}), "task 1 goes from 0.0 to 0.0"),
     ],
 )

@@ -1,6 +1,7 @@
 """Runs beside each other."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 
 from zero_train._disk import write_whole
 from zero_train.app import App, StoredRun, UsageError
-from zero_train.app._compare import Compare, differences, last_figures
+from zero_train.app._compare import _compared, _Figure, Compare, differences, last_figures
 
 
 _APP = App("any", "Any.", {}, lambda config: pytest.fail())
@@ -55,6 +56,12 @@ def test_the_significance_is_that_of_the_samples(two):
     low, high = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
     assert (more - half, more + half) == pytest.approx((low, high), abs=0.01)
     assert rows[1][5] == f"{expected.pvalue:.2g}"
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1.0, 1e99])
+def test_scores_of_any_size_are_compared(scale):
+    first, other = (_Figure(1, x * scale, 0.1 * scale, 10) for x in (1, 2))
+    assert _compared(first, other)[1] == f"{2 * stats.t.sf(1 / math.hypot(0.1, 0.1), 18):.2g}"
 
 
 def test_only_what_both_were_measured_by_is_compared(two):

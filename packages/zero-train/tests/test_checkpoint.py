@@ -525,6 +525,8 @@ def test_another_configuration_names_the_first_difference(saved):
     like = {**_state(), "z": jnp.zeros(())}
     with pytest.raises(CheckpointError, match=r"it lacks \['z'\]. Use the configuration"):
         checkpoints.restore(like)
+    with pytest.raises(CheckpointError, match=r"\['int8'\] of `like` is a float; give arrays"):
+        checkpoints.restore({**_state(), "int8": 1.0})
     like = _state()
     like["inr8"] = like.pop("int8")
     with pytest.raises(CheckpointError, match=r"has \['int8'\] where \['inr8'\] is expected"):
@@ -534,7 +536,9 @@ def test_another_configuration_names_the_first_difference(saved):
 def test_only_arrays_and_a_sensible_keep(tmp_path):
     with pytest.raises(CheckpointError, match=r"\['x'\] is a float; only arrays can be saved"):
         Checkpoints(tmp_path).save(0, {"x": 1.0})
-    with pytest.raises(ValueError, match="keep=0 was given"):
+    with pytest.raises(CheckpointError, match="nothing for JSON"):
+        Checkpoints(tmp_path).save(0, _state(), about={"x": {1}})
+    with pytest.raises(ValueError, match="keep=0"):
         Checkpoints(tmp_path, keep=0)
     assert list(tmp_path.iterdir()) == []
 

@@ -187,6 +187,17 @@ def test_a_filler_action_illegal_to_both_policies(name):
         assert gradient[0] != 0 and gradient[1] == 0
 
 
+@pytest.mark.parametrize("name", ("ppo_clip_loss", "ppo_penalty_loss", "dpo_loss"))
+@pytest.mark.parametrize("log_ratio", (90.0, 1e4, -1e4))
+def test_ratios_that_overflow_have_finite_slopes(name, log_ratio):
+    given, loss = examples(name, batch=2)
+    given |= {"old_log_prob": jnp.full(2, -log_ratio), "advantage": jnp.array([1.0, -1.0])}
+    found = jax.jit(jax.grad(lambda x: jnp.sum(loss(given | {"log_prob": x}))))(jnp.zeros(2))
+    assert np.isfinite(found).all()
+    # A likely action that was bad becomes less likely, however unlikely it was.
+    assert log_ratio < 0 or found[1] > 1e30
+
+
 def test_ppo_stops_where_it_would_gain_too_much():
     """The gradient ends outside the clip on the gaining side only."""
     gradient = jax.grad(ft.partial(losses.ppo_clip_loss, epsilon=0.2))
@@ -226,6 +237,11 @@ def test_bad_numbers():
         losses.munchausen_q_learning_loss(*step, q, q, temperature=-0.1)
     with pytest.raises(ValueError, match=r"q_learning_loss\(huber=nan\)"):
         losses.q_learning_loss(*step, q, huber=float("nan"))
+    with pytest.raises(ValueError, match=r"q_learning_loss\(huber=inf\)"):
+        losses.q_learning_loss(*step, q, huber=float("inf"))
+    with pytest.raises(ValueError, match=r"quantile_regression_loss\(huber=inf\)"):
+        losses.quantile_regression_loss(q, FRACTIONS[:4], q, huber=float("inf"))
+    assert np.isnan(losses.masked_mean(jnp.ones(2), jnp.array([-1.0, 2.0])))
     with pytest.raises(ValueError, match=r"clipped_value_loss\(epsilon=-2\)"):
         losses.clipped_value_loss(one, one, one, epsilon=-2)
 

@@ -129,6 +129,9 @@ def test_seeds_files_merge():
         ('{"a": {"b": {"c": {"seed_0": [1]}}}}', "a, b, c, seed_0 is a list"),
         ('{"a": {"b": {"c": {"d": {"step_0": {"return": [1]}}}}}}', "a, b, c, d, step_0 has the "
          "step_count None"),
+        ('{"a": {"b": {"c": {"d": {"step_0": {"step_count": -1}}}}}}', "an integer from 0 on"),
+        ('{"a": {"b": {"c": {"d": {"step_0": {"step_count": 1, "elapsed_time": "1 s"}}}}}}',
+         "elapsed_time '1 s'; it must be seconds"),
         ('{"a": {"b": {"c": {"d": {"step_0": {"step_count": 1, "return": 1}}}}}}',
          "return must be a list"),
         ('{"a": {"b": {"c": {"d": {"step_0": {"step_count": 1, "return": [NaN]}}}}}}',

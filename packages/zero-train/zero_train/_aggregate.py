@@ -1,10 +1,13 @@
 """Scores of many runs and tasks in a few numbers, with intervals over the runs."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from jaxtyping import Float, Real
+
+from ._arrays import check_count, check_range
 
 
 #: Resampled scores held at once: more would leave the cache and gain nothing.
@@ -84,6 +87,8 @@ def aggregate(
     **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
 
+    check_range("aggregate", -math.inf, target=target)
+
     def statistic(scores: np.ndarray) -> np.ndarray:
         means = scores.mean(axis=-2)
         return np.stack(
@@ -123,6 +128,7 @@ def probability_of_improvement(
 
     **Raises:** `ValueError` as [`zero_train.aggregate`][], and for different numbers of tasks.
     """
+    scores, other = _checked(scores), _checked(other)
     if scores.shape[-1] != other.shape[-1]:
         raise ValueError(
             f"probability_of_improvement was given {scores.shape[-1]} and {other.shape[-1]} tasks; "
@@ -195,18 +201,25 @@ def stratified_bootstrap(
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence} was given; it must be between 0 and 1")
-    if num_resamples < 1:
-        raise ValueError(f"num_resamples={num_resamples} was given; it must be at least 1")
+    check_count("stratified_bootstrap", num_resamples=num_resamples)
     arrays = [_checked(array) for array in scores]
+    if not arrays:
+        raise ValueError("stratified_bootstrap was given no scores; give at least one array")
     value = np.asarray(statistic(*arrays))
     if any(array.shape[-2] == 1 for array in arrays):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // sum(array.size for array in arrays))
     sizes = [min(block, num_resamples - done) for done in range(0, num_resamples, block)]
-    resampled = np.concatenate(
-        [statistic(*(_resample(array, size, rng) for array in arrays)) for size in sizes], axis=-1
-    )
+    parts = [statistic(*(_resample(array, size, rng) for array in arrays)) for size in sizes]
+    shapes = [(*value.shape, size) for size in sizes]
+    if [np.shape(part) for part in parts] != shapes:
+        raise ValueError(
+            f"stratified_bootstrap's statistic returned shape {value.shape} of the scores and "
+            f"{np.shape(parts[0])} of {sizes[0]} resamplings of them; it must keep all axes before "
+            "the last two, which are run and task"
+        )
+    resampled = np.concatenate(parts, axis=-1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail], axis=-1)
     return Estimate(value, np.asarray(low), np.asarray(high))
@@ -239,16 +252,24 @@ def normalise_scores(
     flat = np.concatenate([array.reshape(-1, array.shape[-1]) for array in arrays.values()])
     low = flat.min(axis=0) if minimum is None else np.asarray(minimum, np.float64)
     high = flat.max(axis=0) if maximum is None else np.asarray(maximum, np.float64)
-    if not (high > low).all():
-        task = int(np.flatnonzero(~(high > low))[0])
+    if low.shape[-1:] not in ((), flat.shape[1:]) or high.shape[-1:] not in ((), flat.shape[1:]):
+        raise ValueError(
+            f"normalise_scores was given a minimum of shape {low.shape} and a maximum of shape "
+            f"{high.shape}; give a number for each of the {flat.shape[1]} tasks"
+        )
+    low, high = np.broadcast_to(low, flat.shape[1:]), np.broadcast_to(high, flat.shape[1:])
+    if not (np.isfinite(low) & np.isfinite(high) & (high > low)).all():
+        task = int(np.flatnonzero(~(np.isfinite(low) & np.isfinite(high) & (high > low)))[0])
         raise ValueError(
             f"normalise_scores: task {task} goes from {low[task]} to {high[task]}; give a minimum "
-            "and a maximum above it"
+            "and a maximum above it, both finite"
         )
     return {name: (array - low) / (high - low) for name, array in arrays.items()}
 
 
 def _checked(scores: Real[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    if np.iscomplexobj(scores):
+        raise ValueError("complex scores were given; they must be real numbers")
     array = np.asarray(scores, np.float64)
     if array.ndim < 2 or not array.size:
         raise ValueError(

@@ -63,6 +63,8 @@ def wide(x: Any) -> Any:
     """Arrays of half precision and of integers in float32. In half precision the sum of many terms
     loses the small ones, and its differences of large numbers are noise."""
     dtype = getattr(x, "dtype", None)
+    if dtype is not None and jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ValueError(f"an array of {dtype} was given; give real numbers.")
     if dtype is None or (jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 4):
         return x
     return x.astype(jnp.float32)
@@ -115,7 +117,8 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
             isinstance(value, int | float | np.integer | np.floating) and least <= value <= most
         )
         if not (inside and math.isfinite(value)):
-            allowed = f"finite, {least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+            low = "" if least == -math.inf else f", {least:g} or more"
+            allowed = f"finite{low}" if most == math.inf else f"{least:g} to {most:g}"
             raise ValueError(f"`{owner}({name}={value!r})`: must be a number, {allowed}.")
 
 
@@ -144,6 +147,13 @@ def check_kind(owner: str, kind: Any, called: str, /, **parts: Any) -> None:
 
 def _line(part: Any) -> str:
     return repr(part) if len(repr(part)) < 60 and "\n" not in repr(part) else type(part).__name__
+
+
+def ratio(log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """`exp(log_ratio)`, at most a number that is far below the largest one, and so its slope: an
+    infinite slope times a weight, or the slope of a clip, of 0 would be NaN."""
+    most = math.log(float(jnp.finfo(log_ratio.dtype).max)) - 10
+    return jnp.exp(log_ratio - jax.lax.stop_gradient(jax.nn.relu(log_ratio - most)))
 
 
 def finite(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import itertools
+import json
 import logging
 import os
 import pathlib
@@ -20,6 +21,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import PyTree
 
+from ._arrays import check_count
 from ._disk import (
     children,
     is_writer,
@@ -81,8 +83,8 @@ class Checkpoints:
 
         **Raises:** `ValueError` where `keep` is less than 1.
         """
-        if keep is not None and keep < 1:
-            raise ValueError(f"keep={keep} was given; give at least 1, or None to keep all.")
+        if keep is not None:
+            check_count("Checkpoints", keep=keep)
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
         self.pinned = set(pinned)
@@ -122,7 +124,8 @@ class Checkpoints:
         """
         self.finish()
         number, began = _checked(step), time.monotonic()
-        (leaves, specs), said = _flatten(state), plain(about)
+        leaves, specs = _flatten(state)
+        said = _about(about)
         size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{number:08d}.tmp"
         with self._complained(number, temporary, size):
@@ -232,6 +235,12 @@ class Checkpoints:
                 "which process 0 could; give all of them the same folder of a shared disk."
             ) from e
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
+        for path, leaf in paths:
+            if not hasattr(leaf, "dtype"):
+                raise CheckpointError(
+                    f"{_name(path)} of `like` is a {type(leaf).__name__}; give arrays or "
+                    "jax.ShapeDtypeStructs."
+                )
         check_leaves(folder, leaves, [(_name(p), leaf) for p, leaf in paths])
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
@@ -371,6 +380,17 @@ def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         leaves[_label(index)] = leaf
         specs.append(said)
     return leaves, specs
+
+
+def _about(about: Any) -> dict[str, Any]:
+    said = plain(about)
+    try:
+        json.dumps(said)
+    except (TypeError, ValueError) as e:
+        raise CheckpointError(f"about={about!r} is nothing for JSON: {e}.") from e
+    if not isinstance(said, dict):
+        raise CheckpointError(f"about={about!r} was given; give a mapping of names.")
+    return said
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct | np.ndarray:

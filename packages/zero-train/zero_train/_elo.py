@@ -6,6 +6,8 @@ import math
 import numpy as np
 from jaxtyping import Float, Real
 
+from ._arrays import check_count, check_range
+
 
 _SCALE = 400 / math.log(10)
 _MAX_NEWTON_STEPS = 200
@@ -105,11 +107,16 @@ def _derivatives(
 
 
 def _check(scores: np.ndarray, games: np.ndarray, anchor: int, prior: float) -> None:
-    actors = len(games)
+    actors = games.shape[0] if games.ndim else 0
+    if not scores.shape == games.shape == (actors, actors):
+        raise ValueError(
+            f"fit_elo was given scores {list(scores.shape)} and games {list(games.shape)}; give "
+            "two tables of actors by actors"
+        )
+    check_count("fit_elo", 0, anchor=anchor)
     if not 0 <= anchor < actors:
         raise ValueError(f"fit_elo(anchor={anchor}): must be below the number of actors, {actors}")
-    if not (prior >= 0 and math.isfinite(prior)):
-        raise ValueError(f"fit_elo(prior={prior}): the number of virtual draws must be 0 or more")
+    check_range("fit_elo", 0, prior=prior)
     if not (np.isfinite(games).all() and np.isfinite(scores).all()):
         raise ValueError("fit_elo: scores and games must be finite numbers")
     if (scores < 0).any() or np.diag(games).any() or np.diag(scores).any():
@@ -170,9 +177,10 @@ class EloLadder:
         """
         if name == opponent:
             raise ValueError(f"add_result({name!r}, {opponent!r}): nobody plays against themselves")
-        if games < 1 or not 0 <= score <= games:
+        check_count("add_result", games=games)
+        if not 0 <= score <= games:
             raise ValueError(
-                f"add_result(score={score}, games={games}): needs at least 1 game and a score "
+                f"add_result(score={score}, games={games}): the score must be "
                 "between 0 and the number of games (points, not a percentage)"
             )
         result = (name, opponent, float(score), int(games))

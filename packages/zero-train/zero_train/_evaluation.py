@@ -332,7 +332,7 @@ def score_interval(
     **Returns:** `(low, high)`.
 
     **Raises:** `ValueError` without games, for points that are not from 0 to 1, and for a `z` that
-    is not above 0.
+    is not above 0 and at most 100.
     """
     points = np.asarray(points, np.float64)
     if points.ndim != 2 or not points.size:
@@ -345,8 +345,10 @@ def score_interval(
             f"score_interval was given points from {points.min():g} to {points.max():g}; each must "
             "be from 0 for a loss to 1 for a win"
         )
-    check_positive("score_interval", z=z)
-    check_range("score_interval", 0, z=z)
+    # A JAX array would pass, whatever it holds.
+    number = np.asarray(z)[()]
+    check_positive("score_interval", z=number)
+    check_range("score_interval", 0, 100, z=number)
     clusters, games = points.shape[0], points.size
     mean = float(points.mean())
     binomial = mean * (1 - mean) / games

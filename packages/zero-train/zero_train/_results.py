@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import operator
 import os
 import pathlib
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
+from ._arrays import check_kind
 from ._disk import read_whole, reason, write_whole
 from ._lines import parsed, plain, RunError
 
@@ -116,12 +118,19 @@ def _read(key: ResultKey, name: str, entry: dict[str, Any]) -> tuple[ResultKey, 
     metrics = dict(entry)
     step, elapsed = metrics.pop("step_count", None), metrics.pop("elapsed_time", None)
     if "absolute" not in name:
-        if not isinstance(step, int):
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
             where = ", ".join((*key[:4], name))
-            raise ValueError(f"{where} has the step_count {step}; it must be an integer")
+            raise ValueError(f"{where} has the step_count {step}; it must be an integer from 0 on")
         key = key._replace(step=step)
     values = {metric: episodes(key, metric, values) for metric, values in metrics.items()}
-    return key, Result(values, elapsed)
+    return key, Result(values, _seconds(key, elapsed))
+
+
+def _seconds(key: ResultKey, elapsed: Any) -> float | None:
+    number = isinstance(elapsed, int | float | np.number) and not isinstance(elapsed, bool)
+    if elapsed is None or (number and 0 <= elapsed < math.inf):
+        return None if elapsed is None else float(elapsed)
+    raise ValueError(f"{key} has the elapsed_time {elapsed!r}; it must be seconds, 0 or more")
 
 
 def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
@@ -180,9 +189,9 @@ class Results:
         if step is not None and step < 0:
             raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
         key = ResultKey(environment, task, algorithm, f"seed_{operator.index(seed)}", step)
+        check_kind("Results.add", Mapping, "numbers by the name of their metric", metrics=metrics)
         values = {name: episodes(key, name, numbers) for name, numbers in metrics.items()}
-        elapsed = None if elapsed_time is None else float(elapsed_time)
-        return self.merge(Results({key: Result(values, elapsed)}))
+        return self.merge(Results({key: Result(values, _seconds(key, elapsed_time))}))
 
     def merge(self, *others: "Results") -> "Results":
         """Returns these results together with `others`, such as those of other seeds.
@@ -191,6 +200,7 @@ class Results:
         """
         entries = dict(self.entries)
         for other in others:
+            check_kind("Results.merge", Results, "Results", other=other)
             for key, result in other.entries.items():
                 entries[key] = _merged(key, entries.get(key, Result({})), result)
         return Results(entries)

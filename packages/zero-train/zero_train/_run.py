@@ -46,7 +46,9 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
     **Raises:** [`zero_train.NonFiniteError`][] with the step and every metric that is NaN or
     infinite.
     """
-    wrong = [f"{k}={float(v)}" for k, v in metrics.items() if not np.all(np.isfinite(numpy_of(v)))]
+    numbers = {name: numpy_of(x) for name, x in metrics.items()}
+    bad = {name: x[~np.isfinite(x)] for name, x in numbers.items()}
+    wrong = [f"{name}={x[0]}" for name, x in bad.items() if x.size]
     if wrong:
         raise NonFiniteError(
             f"Step {step} gave {', '.join(wrong)}, which is not finite; the run stops here. "

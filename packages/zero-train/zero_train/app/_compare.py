@@ -118,7 +118,7 @@ def _compared(first: _Figure, other: _Figure) -> list[str]:
     if not error > 0 or min(first.count, other.count) < 2:
         return [sign + plus_minus(more, error), ""]
     # Welch's degrees of freedom.
-    freedom = error**4 / sum(x.error**4 / (x.count - 1) for x in (first, other))
+    freedom = 1 / sum((x.error / error) ** 4 / (x.count - 1) for x in (first, other))
     p = 2 * float(stdtr(freedom, -abs(more) / error))
     return [sign + plus_minus(more, error, freedom + 1), f"{p:.2g}"]
 

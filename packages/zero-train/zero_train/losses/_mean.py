@@ -14,7 +14,8 @@ def masked_mean(
 ) -> Float[Array, ""]:
     """The weighted mean over all axes, `sum(weights * x) / sum(weights)`; 0 where no row counts.
 
-    Rows of weight 0, such as final ones, may hold anything, NaN included.
+    Rows of weight 0, such as final ones, may hold anything, NaN included. A weight below 0 makes
+    the mean NaN.
 
     **Arguments:**
 
@@ -31,6 +32,7 @@ def masked_mean(
         )
     x, weights = wide(x), wide(weights)
     total = jnp.sum(weights) if total is None else total
+    weights = jnp.where(weights < 0, jnp.nan, weights)
     counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
     return counted / jnp.where(total == 0, 1.0, total)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._arrays import check_axes, check_positive
+from .._arrays import check_axes, check_positive, ratio
 
 
 @runtime_checkable
@@ -51,11 +51,11 @@ def ppo_clip_loss(
     - `advantage`: of the action, from the view of the player who took it. A constant.
     - `epsilon`: the distance of `rho` from 1 at which it is clipped, such as 0.2.
     """
-    ratio = jnp.exp(_log_ratio(log_prob, old_log_prob))
+    rho = ratio(_log_ratio(log_prob, old_log_prob))
     check_positive("ppo_clip_loss", epsilon=epsilon)
     advantage = jax.lax.stop_gradient(advantage)
-    clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
-    return -jnp.minimum(ratio * advantage, clipped * advantage)
+    clipped = jnp.clip(rho, 1 - epsilon, 1 + epsilon)
+    return -jnp.minimum(rho * advantage, clipped * advantage)
 
 
 @check_axes
@@ -76,8 +76,8 @@ def ppo_penalty_loss(
     - `beta`: the weight of the penalty. The paper (section 4) doubles it when the mean `kl` of an
         update exceeds 1.5 times its goal, and halves it when the goal exceeds 1.5 times the `kl`.
     """
-    ratio = jnp.exp(_log_ratio(log_prob, old_log_prob))
-    return beta * kl - ratio * jax.lax.stop_gradient(advantage)
+    rho = ratio(_log_ratio(log_prob, old_log_prob))
+    return beta * kl - rho * jax.lax.stop_gradient(advantage)
 
 
 @check_axes
@@ -100,14 +100,14 @@ def dpo_loss(
     """
     log_ratio = _log_ratio(log_prob, old_log_prob)
     check_positive("dpo_loss", alpha=alpha, beta=beta)
-    ratio, advantage = jnp.exp(log_ratio), jax.lax.stop_gradient(advantage)
-    gain, loss = (ratio - 1) * advantage, log_ratio * advantage
+    rho, advantage = ratio(log_ratio), jax.lax.stop_gradient(advantage)
+    gain, loss = (rho - 1) * advantage, log_ratio * advantage
     drift = jnp.where(
         advantage >= 0,
         jax.nn.relu(gain - alpha * jnp.tanh(gain / alpha)),
         jax.nn.relu(loss - beta * jnp.tanh(loss / beta)),
     )
-    return drift - ratio * advantage
+    return drift - rho * advantage
 
 
 def _log_ratio(log_prob: Array, old_log_prob: Array) -> Array:

@@ -7,7 +7,7 @@ import optax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._arrays import at_action, check_axes, check_positive, finite
+from .._arrays import at_action, check_axes, check_positive, check_range, finite
 
 
 @check_axes
@@ -63,6 +63,7 @@ def regression(owner: str, prediction: Array, target: Array, huber: float | None
     target = jax.lax.stop_gradient(target)
     if huber is None:
         return optax.losses.l2_loss(prediction, target)
+    check_range(owner, 0, huber=huber)
     check_positive(owner, huber=huber)
     return optax.losses.huber_loss(prediction, target, delta=huber)
 
@@ -279,6 +280,7 @@ def quantile_regression_loss(
     if huber is None:
         loss = jnp.abs(error)
     else:
+        check_range(owner, 0, huber=huber)
         check_positive(owner, huber=huber)
         loss = optax.losses.huber_loss(error, delta=huber)
     return jnp.sum(jnp.mean(weight * loss, axis=1))

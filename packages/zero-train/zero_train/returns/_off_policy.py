@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import at_action, check_axes, check_positive, finite
+from .._arrays import at_action, check_axes, check_positive, finite, ratio
 from ._multistep import check_lambda, cut, end_rows, following, lambda_returns, solve, stopped
 
 
@@ -64,7 +64,7 @@ def importance_sampling_returns(
     variance. `log_ratio` is `log pi - log mu` of the action taken in each row.
     """
     check_lambda("importance_sampling_returns", lambda_)
-    coefficient = lambda_ * jnp.exp(_of_steps(log_ratio, last))
+    coefficient = lambda_ * ratio(_of_steps(log_ratio, last))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
     )
