@@ -201,11 +201,12 @@ def test_no_illegal_or_impossible_action_is_taken(selection):
             value=jnp.full((5,), -0.5),
             raw_value=jnp.zeros((5,)),
         )
-        return best_action(selection, node), selection.score(node)
+        # With a constant of 0 an illegal action may score NaN, which the choice leaves out.
+        score = jnp.where(logits > -jnp.inf, selection.score(node), 0.0)
+        return best_action(selection, node), score
 
     best, score = map(np.asarray, run(logits, visits))
-    legal = np.isfinite(logits)
-    assert np.all(legal[np.arange(5), best]) and not np.any(np.isnan(score[legal]))
+    assert np.all(np.isfinite(logits)[np.arange(5), best]) and not np.any(np.isnan(score))
 
 
 def test_an_unlikely_action_waits(getkey):
