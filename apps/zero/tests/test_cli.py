@@ -198,10 +198,14 @@ def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command)
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
 
 
-@pytest.mark.parametrize("command", ["train", *APP.commands, *COMMANDS])
-def test_every_command_has_help(zero, command):
-    code, out, err = zero(command, "--help")
-    assert (code, err) == (0, "") and f"zero {command}" in out
+@pytest.mark.parametrize("command", ["", "train", "train 2048", *APP.commands, *COMMANDS])
+def test_every_command_has_help(zero, command, monkeypatch):
+    """No line of it is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = zero(*command.split(), "--help")
+    assert (code, err) == (0, "") and f"zero {command}".strip() in out
+    usage, *lines = out.splitlines()
+    assert "[STR" not in usage and max(map(len, lines)) <= 80
 
 
 _WELL = json.dumps(dataclasses.asdict(APPS["othello"].presets["tiny"]))

@@ -70,7 +70,7 @@ def _train(words: list[str]) -> None:
         print(
             "usage: zero train ENV [flags]\n\n"
             "Train a player of an environment, such as pgx/connect_four; `zero list` has all.\n"
-            "`zero train ENV --help` lists the flags, which depend on the agent that can play it."
+            "The flags depend on the environment: `zero train ENV --help` lists them."
         )
         return
     if not words or words[0].startswith("-"):

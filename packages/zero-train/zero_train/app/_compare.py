@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import rich.box
 import tyro
@@ -43,10 +43,10 @@ _TEST = (
 
 @dataclasses.dataclass(frozen=True)
 class Compare(AbstractCommand):
-    """Put runs beside each other, printed and as a page. It says what differs in their
-    configurations and what they reached, and draws their curves."""
+    """Compare runs, in the terminal and as a page: the flags in which they differ, their last
+    evaluations and their curves."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]]
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN RUN ...")]
     """The folders of two or more runs."""
     out: pathlib.Path = pathlib.Path("compare.html")
     """The page, a file that ends with .html. One that is there is written anew."""
