@@ -216,6 +216,9 @@ def test_a_command_without_presets():
     assert parse(Flags, "app eval", ["--games", "6"]) == Flags(6)
     with pytest.raises(UsageError, match="--game is no flag of app eval; did you mean --games"):
         parse(Flags, "app eval", ["--game", "6"])
+    needs = "app report needs RUN first; see app report --help."
+    with pytest.raises(UsageError, match=f"^{needs}$"):
+        run_command(APP, ["report"])
 
 
 @pytest.mark.parametrize(

@@ -484,4 +484,5 @@ _COMPLAINTS = (
         "{value} was given; give one of {allowed}",
     ),
     (rf"Missing value for argument '{_FLAG}'", "was given without a value; give it one"),
+    (r"Missing from (?P<flag>[\w ]+): (?P<value>\S+)", "needs {value} first; see {flag} --help"),
 )

@@ -54,7 +54,8 @@ class Compare(AbstractCommand):
     def __call__(self, app: App[Any]) -> None:
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
-            raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
+            given = "1 run was" if len(self.runs) == 1 else f"{len(self.runs)} runs were"
+            raise UsageError(f"{given} given; give 2 to {MAX_SERIES}.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
             if not os.path.lexists(pathlib.Path(folder) / "config.json"):
