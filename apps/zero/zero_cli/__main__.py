@@ -48,7 +48,9 @@ def _run(words: Sequence[str]) -> None:
     elif name in ("list", "compare", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)  # runs of any apps are compared, where Minesweeper has another `compare`
     elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
-        needs = "a run first; give its folder" if name == "report" else f"a player first; give {PLAYER}"
+        needs = (
+            "a run first; give its folder" if name == "report" else f"a player first; give {PLAYER}"
+        )
         raise UsageError(f"`zero {name} RUN [flags]` needs {needs}.")
     else:
         _of_run(name, rest[0], words)

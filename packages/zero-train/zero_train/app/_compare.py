@@ -36,8 +36,8 @@ _CURVES = {
 }
 _TEST = (
     "p is that of Welch's t test (two-sided) of the difference from the first run, not corrected "
-    "for the number of comparisons. It tells players apart and not configurations: for these train "
-    "several seeds of each."
+    "for the number of comparisons. A small p says that two players differ, and not that their "
+    "configurations do: to compare those, train several seeds of each."
 )
 
 
@@ -69,7 +69,8 @@ class Compare(AbstractCommand):
             console.width = 120
         _print(console, "Configuration", ["", *runs], differing)
         _print(console, "Last evaluation", _HEADER, figures)
-        console.print(_TEST if figures else "no run has been evaluated yet", soft_wrap=True)
+        said = _TEST if figures else "No run has been evaluated yet."
+        console.print(said, soft_wrap=not console.is_terminal)
         console.print()
         write_whole(self.out, _page(runs, differing, figures))
         console.print(f"The page is {self.out}", soft_wrap=True)
