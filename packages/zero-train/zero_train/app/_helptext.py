@@ -16,7 +16,8 @@ def explain(kind: Any) -> None:
     as one paragraph. By itself tyro (1.0.17) breaks it where the source does."""
     owners = (kind if isinstance(kind, type) else type(kind)).__mro__
     for owner in filter(dataclasses.is_dataclass, owners):
-        with contextlib.suppress(OSError):  # without the source tyro has no texts either
+        # Without the source, as in a notebook, tyro has no texts either.
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
             _explain(owner)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(inside := getattr(kind, field.name, None)):
