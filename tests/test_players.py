@@ -21,7 +21,7 @@ import zero_monsters
 import zero_othello
 import zero_spo
 from zero_cli._apps import APPS
-from zero_train.app import load, player_file, run
+from zero_train.app import load, player_file, RETURN, run, WON
 
 from . import workspace
 
@@ -117,6 +117,5 @@ def figures(row: dict[str, Any]) -> str:
     if "score" in row:
         score, low, high = (100 * row[name] for name in ("score", "score_low", "score_high"))
         return f"score {score:.1f} % ({low:.1f} to {high:.1f})"
-    if "win_se" in row:
-        return f"wins {row['win_rate']:.3f} ± {row['win_se']:.3f}"
-    return f"return {row['return_mean']:.2f} ± {row['return_se']:.2f}"
+    measure = WON if "win_se" in row else RETURN
+    return f"{measure.called} {measure.shown(row)}"

@@ -180,7 +180,7 @@ def test_a_hint_opens_nothing_and_is_what_the_agent_would_do():
     cell = name(advice.cell, SIZE)
     assert said[:2] == [
         "tiebreak is planning ...",
-        f"{cell}: a guess, 18.8% a mine; none is safer",
+        f"{cell}: a guess of risk 18.8%; no cell is safer",
     ]
     assert set(grid(new("board", after=("?",)))) == {"."}
 

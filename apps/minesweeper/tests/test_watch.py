@@ -100,7 +100,7 @@ def test_guesses_and_ends_are_written_and_their_percents_are_exact(text, by_reas
             for shown, p in zip(board.flat, truth.flat, strict=True)
         ]
         ((cell, risk),) = re.findall(
-            r"^(\w+): a guess, ([\d.]+)% a mine; none is safer$", below, re.M
+            r"^(\w+): a guess of risk ([\d.]+)%; no cell is safer$", below, re.M
         )
         least = truth[board < 0].min()
         assert 0 < least and float(risk) / 100 == pytest.approx(least, abs=6e-4)
@@ -131,7 +131,8 @@ def test_ends_show_the_mines_and_are_counted(text):
 def test_a_needless_risk_is_said_to_be_one(by_chance):
     count = sum(risk.needless for game in by_chance for risk in game.risks)
     said = watched("random")
-    assert len(re.findall(r"a mine, and (?:1 cell is|\d+ cells are) safe$", said, re.M)) == count
+    needless = r": risk [\d.]+%, and (?:1 cell is|\d+ cells are) safe$"
+    assert len(re.findall(needless, said, re.M)) == count
     assert "needless, because another cell was safe" in said
 
 

@@ -28,7 +28,7 @@ _EVERYBODY = (
     "belief",
 )
 _HEADER = (
-    f"{'agent':>16} {'wins':>17} {'raw':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
+    f"{'agent':>16} {'wins':>17} {'counted':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
     f"{'known':>13} {'wins more than tiebreak':>24}"
 )
 

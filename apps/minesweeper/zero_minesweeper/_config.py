@@ -47,7 +47,7 @@ class Config(AbstractAdamWConfig):
     simulations: int = 128
     """Simulations per searched move, while collecting and in the run's evaluations."""
     player_simulations: int = 512
-    """Simulations per searched move of other commands, by default."""
+    """Simulations per searched move in the other commands, where they are not given a number."""
     layouts: int = 256
     """Particles of a belief, which is exact if the board has at most this number of layouts."""
     exploration: float = 1.0

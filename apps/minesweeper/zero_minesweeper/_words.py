@@ -24,10 +24,10 @@ def decision(game: Game, advice: Advice) -> Text:
         return Text(f"{where}: unknown risk", _GUESS)
     if number := game.safe.size:
         cells = "1 cell is" if number == 1 else f"{number} cells are"
-        return Text(f"{where}: {risk:.1%} a mine, and {cells} safe", _NEEDLESS)
+        return Text(f"{where}: risk {risk:.1%}, and {cells} safe", _NEEDLESS)
     least = float(np.min(game.heat[game.board < 0]))
-    beside = "none is safer" if risk < least + 1e-6 else f"the least is {least:.1%}"
-    return Text(f"{where}: a guess, {risk:.1%} a mine; {beside}", _GUESS)
+    beside = "no cell is safer" if risk < least + 1e-6 else f"the least is {least:.1%}"
+    return Text(f"{where}: a guess of risk {risk:.1%}; {beside}", _GUESS)
 
 
 def reasons(game: Game, advice: Advice) -> list[Text]:

@@ -73,8 +73,9 @@ def test_the_table_names_the_optimum_and_what_was_left_out(monsters):
     words = ("plan", "--world", "stationary", "--planners", "hindsight-3", "chance")
     code, out, complaints = monsters(*words, "--simulations", "6", "--rollouts", "2")
     assert code == 0
+    assert "of 32 steps; ± is a 95 % interval" in out
     assert "best return is 5.404, a random one -1.763" in out
-    assert len(out.splitlines()) == 3
+    assert len(out.splitlines()) == 4
     assert complaints == (
         "monsters: left out: 6 simulations for the 3 trees of hindsight-3: give at least 15, 5 in "
         "each.\n"

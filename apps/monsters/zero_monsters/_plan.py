@@ -55,6 +55,7 @@ class Plan(AbstractCommand):
         oracle = MonstersOracle(env)
         if not self.json:
             best, rest = oracle.rollout(NUM_STEPS), oracle.rollout(NUM_STEPS, "random")
+            print(f"{self.rollouts} rollouts of {NUM_STEPS} steps; ± is a 95 % interval")
             print(f"{self.world} world: the best return is {best:.3f}, a random one {rest:.3f}")
             print(HEADER)
         for number in self.simulations:

@@ -90,8 +90,8 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             ["report", "cartpole"],
             "cartpole holds no run (no config.json); give the folder of a run",
         ),
-        (["report"], "`zero report RUN [flags]` needs a player first"),
-        (["compare", "one"], "give 2 to 6 runs; 1 given."),
+        (["report"], "`zero report RUN [flags]` needs a run first; give its folder."),
+        (["compare", "one"], "1 run was given; give 2 to 6."),
         (["compare", "one", "two"], "one holds no run"),
         (["list", "one", "two"], "two is no flag of zero list"),
         (["list", "conect"], "did you mean pgx/connect_four"),
@@ -198,10 +198,14 @@ def test_every_number_is_bounded(zero, tiny_run, tmp_path, monkeypatch, command)
                 assert (code, out, err.count("\n")) == (2, "", 1) and f"--{field}" in err
 
 
-@pytest.mark.parametrize("command", ["train", *APP.commands, *COMMANDS])
-def test_every_command_has_help(zero, command):
-    code, out, err = zero(command, "--help")
-    assert (code, err) == (0, "") and f"zero {command}" in out
+@pytest.mark.parametrize("command", ["", "train", "train 2048", *APP.commands, *COMMANDS])
+def test_every_command_has_help(zero, command, monkeypatch):
+    """No line of it is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = zero(*command.split(), "--help")
+    assert (code, err) == (0, "") and f"zero {command}".strip() in out
+    usage, *lines = out.splitlines()
+    assert "[STR" not in usage and max(map(len, lines)) <= 80
 
 
 _WELL = json.dumps(dataclasses.asdict(APPS["othello"].presets["tiny"]))

@@ -48,7 +48,10 @@ def _run(words: Sequence[str]) -> None:
     elif name in ("list", "compare", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)  # runs of any apps are compared, where Minesweeper has another `compare`
     elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
-        raise UsageError(f"`zero {name} RUN [flags]` needs a player first; give {PLAYER}.")
+        needs = (
+            "a run first; give its folder" if name == "report" else f"a player first; give {PLAYER}"
+        )
+        raise UsageError(f"`zero {name} RUN [flags]` needs {needs}.")
     else:
         _of_run(name, rest[0], words)
 
@@ -70,7 +73,7 @@ def _train(words: list[str]) -> None:
         print(
             "usage: zero train ENV [flags]\n\n"
             "Train a player of an environment, such as pgx/connect_four; `zero list` has all.\n"
-            "`zero train ENV --help` lists the flags, which depend on the agent that can play it."
+            "The flags depend on the environment: `zero train ENV --help` lists them."
         )
         return
     if not words or words[0].startswith("-"):

@@ -39,7 +39,7 @@ class Config(AbstractTreeSearchConfig):
     """Games of each evaluation of the network without a search: against random moves, or alone
     where there is one player."""
     max_moves: int = 1000
-    """Moves after which a game of an evaluation is broken off."""
+    """Moves after which a game of an evaluation is cut off."""
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("max_moves", "n_steps"), (1, math.inf)),

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import pathlib
+from typing import Annotated
 
 import jax
 import tyro
@@ -16,11 +17,11 @@ from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNE
 
 @dataclasses.dataclass(frozen=True)
 class List(AbstractCommand):
-    """Print the environments: players, agents that can play them, and what there is for them. Of a
-    single one, also its observations, actions and commands."""
+    """List the environments, with the number of players and the agents that can play each. Of a
+    single one, its observations, actions and commands are shown too."""
 
-    name: tyro.conf.Positional[str] = ""
-    """The name of one, a part of the names of several, or module:Class."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
+    """The name of an environment, a part of several names, or module:Class."""
 
     def __call__(self, app: App) -> None:
         every = known_environments()
@@ -34,8 +35,8 @@ class List(AbstractCommand):
             bare = {name.rpartition("/")[2].lower(): name for name in every}
             close = difflib.get_close_matches(self.name.lower(), bare, 3, 0.4)
             near = [bare[name] for name in close]
-            hint = f"; did you mean {' or '.join(near)}?" if near else "."
-            raise UsageError(f"no environment has {self.name} in its name{hint}")
+            hint = f"did you mean {' or '.join(near)}?" if near else "`zero list` names them all."
+            raise UsageError(f"no environment has {self.name!r} in its name; {hint}")
         width = max(map(len, names))
         print(f"{'environment':{width}}  players  agents")
         for name in names:

@@ -15,11 +15,8 @@ from ._worlds import build_world
 
 @dataclasses.dataclass(frozen=True)
 class Watch(AbstractWatch):
-    """Watch a trained player alone, or against itself.
-
-    Pictures are numbered files in the folder `watch` of the run, where there is no board for a
-    terminal.
-    """
+    """Watch a trained player alone, or against itself. Pictures that a terminal cannot show become
+    numbered files in the folder `watch` of the run."""
 
     def board(self, trained: Trained[Config]) -> Board:
         return Board(build_world(trained.config.env), self.folder / "watch" / "{:04}.svg")

@@ -216,6 +216,9 @@ def test_a_command_without_presets():
     assert parse(Flags, "app eval", ["--games", "6"]) == Flags(6)
     with pytest.raises(UsageError, match="--game is no flag of app eval; did you mean --games"):
         parse(Flags, "app eval", ["--game", "6"])
+    needs = "app report needs RUN first; see app report --help."
+    with pytest.raises(UsageError, match=f"^{needs}$"):
+        run_command(APP, ["report"])
 
 
 @pytest.mark.parametrize(
@@ -233,13 +236,16 @@ def test_what_a_command_is_given_has_bounds_too(words, message):
     assert str(raised.value) == message
 
 
-def test_help_says_what_every_flag_is(train, capsys):
+def test_help_says_what_every_flag_is(train, capsys, monkeypatch):
+    """A text of several lines in the source is one paragraph, as wide as the terminal."""
+    monkeypatch.setenv("COLUMNS", "300")
     with pytest.raises(SystemExit) as raised:
         train("--help", "--preset", "large")
-    said = " ".join(capsys.readouterr().out.split())
+    said = capsys.readouterr().out
     assert not raised.value.code and "Stop it with Ctrl-C" in said
     for words in ("--learning-rate", "Of Adam.", "900", "--max-minutes", "{small,large}"):
         assert words in said, words
+    assert "minutes after the command began; --resume goes on. Compiling counts too." in said
 
 
 def run(error: BaseException | None, *words: str) -> None:
@@ -338,11 +344,12 @@ def test_other_ends(capsys):
     commands = "train, go, come, eval, compare, report, export"
     assert said == f"app: no command is called 'og'; choose one of {commands}.\n"
     run(None)
-    assert capsys.readouterr().out.splitlines()[4:8] == [
+    assert capsys.readouterr().out.splitlines()[4:9] == [
         "  train        train a player; --out is its run folder, by default in runs/",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
-        "  eval [RUN]   measure a trained player: its score in games of two, else its mean return",
+        "  eval [RUN]   measure a trained player: its score in games of two players, or",
+        "               else its mean return",
     ]
 
 

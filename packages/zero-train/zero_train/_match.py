@@ -155,7 +155,7 @@ def match(
     - `first`, `second`: the actors. Pass networks as pytrees of arrays, and a second match of
         other parameters does not compile again.
     - `num_games`: an even number.
-    - `max_steps`: moves after which a game is broken off and counted as a draw.
+    - `max_steps`: moves after which a game is cut off and counted as a draw.
     - `key`: consumed. A game's opening and its environment's randomness depend on the key and
         its pair, its actors' randomness on the key and the game's index.
     - `opening_plies`: each pair starts after so many uniformly random legal moves, 0 for none. An

@@ -42,6 +42,7 @@ from ._config import Bounds, check_bounds, flag, stored_config
 from ._errors import UsageError, warn
 from ._eval import Eval
 from ._export import Export
+from ._helptext import explain, filled
 from ._options import folder_of, following, Launch, Options
 from ._processes import join, watched
 from ._report import Axis
@@ -111,15 +112,16 @@ Preset = TypeVar("Preset")
 
 @dataclasses.dataclass(frozen=True)
 class _Report(AbstractCommand):
-    """Write the report of a run again, with episodes of its players to go through."""
+    """Write the report of a run anew, with games of its players to step through."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
     """The folder of a run."""
     axis: Axis = "steps"
-    """What charts are drawn over: steps of the loop, positions collected, or hours of training."""
+    """The horizontal axis of the charts: steps of the loop, positions collected, or hours of
+    training."""
     episodes: int = 3
-    """Episodes to play, with players from the first to the newest; 0 for none, which takes no
-    time and keeps those that were played before."""
+    """How many games to play, with players from the first to the newest; 0 plays none and keeps
+    those that were played before."""
     seed: int = 0
     """The seed of the episodes."""
     run_code: bool = False
@@ -162,7 +164,7 @@ class _RunArguments(Generic[Config, Preset]):
     config: Annotated[Config, tyro.conf.arg(name="")]
     options: Annotated[Options, tyro.conf.arg(name="")]
     preset: Preset
-    """Where the defaults of all other flags come from."""
+    """Which defaults all other flags have."""
 
 
 def main(app: App[Any], words: Sequence[str] | None = None) -> None:
@@ -324,9 +326,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
         print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
         if app.episode is not None:
-            print(
-                f"`{app.command} report {options.out}` adds episodes of its players to its report"
-            )
+            print(f"`{app.command} report {options.out}` adds games of its players to its report")
 
 
 def _refused_by_jax() -> str | None:
@@ -384,7 +384,10 @@ def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
             "",
             app.about,
             "",
-            *(f"  {usage:{width}} {about}" for usage, about in lines.items()),
+            *(
+                filled(about, " " * (width + 3), f"  {usage:{width}} ")
+                for usage, about in lines.items()
+            ),
             "",
             f"`{app.command} COMMAND --help` lists the flags.",
         ]
@@ -425,6 +428,10 @@ def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[
             # Below some width its help is never done.
             if shutil.get_terminal_size().columns < 40:
                 os.environ["COLUMNS"] = "40"
+            if {"-h", "--help"} & {*words} and options.get("add_help", True):
+                explain(options.get("default", kind))
+                # tyro would join lines that begin with a letter.
+                options["description"] = filled(options.get("description") or kind.__doc__, " ")
             return tyro.cli(kind, prog=prog, args=words, return_unknown_args=True, **options)
     except SystemExit as e:
         if not e.code:
@@ -477,4 +484,5 @@ _COMPLAINTS = (
         "{value} was given; give one of {allowed}",
     ),
     (rf"Missing value for argument '{_FLAG}'", "was given without a value; give it one"),
+    (r"Missing from (?P<flag>[\w ]+): (?P<value>\S+)", "needs {value} first; see {flag} --help"),
 )

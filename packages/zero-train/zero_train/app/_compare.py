@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import rich.box
 import tyro
@@ -36,17 +36,17 @@ _CURVES = {
 }
 _TEST = (
     "p is that of Welch's t test (two-sided) of the difference from the first run, not corrected "
-    "for the number of comparisons. It tells players apart and not configurations: for these train "
-    "several seeds of each."
+    "for the number of comparisons. A small p says that two players differ, and not that their "
+    "configurations do: to compare those, train several seeds of each."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Compare(AbstractCommand):
-    """Put runs beside each other, printed and as a page. It says what differs in their
-    configurations and what they reached, and draws their curves."""
+    """Compare runs, in the terminal and as a page: the flags in which they differ, their last
+    evaluations and their curves."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]]
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN RUN ...")]
     """The folders of two or more runs."""
     out: pathlib.Path = pathlib.Path("compare.html")
     """The page, a file that ends with .html. One that is there is written anew."""
@@ -54,7 +54,8 @@ class Compare(AbstractCommand):
     def __call__(self, app: App[Any]) -> None:
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
-            raise UsageError(f"give 2 to {MAX_SERIES} runs; {len(self.runs)} given.")
+            given = "1 run was" if len(self.runs) == 1 else f"{len(self.runs)} runs were"
+            raise UsageError(f"{given} given; give 2 to {MAX_SERIES}.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
             if not os.path.lexists(pathlib.Path(folder) / "config.json"):
@@ -68,7 +69,8 @@ class Compare(AbstractCommand):
             console.width = 120
         _print(console, "Configuration", ["", *runs], differing)
         _print(console, "Last evaluation", _HEADER, figures)
-        console.print(_TEST if figures else "no run has been evaluated yet", soft_wrap=True)
+        said = _TEST if figures else "No run has been evaluated yet."
+        console.print(said, soft_wrap=not console.is_terminal)
         console.print()
         write_whole(self.out, _page(runs, differing, figures))
         console.print(f"The page is {self.out}", soft_wrap=True)

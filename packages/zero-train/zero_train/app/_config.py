@@ -58,8 +58,9 @@ class AbstractConfig:
     batch: int = 512
     """Samples of the replay per gradient update, over all learning devices."""
     shards: int = 8
-    """Parts of the replay buffer; by default as many as learning devices where these are more, and
-    a power of two. The run is the same for every number of learning devices that divides it."""
+    """Parts of the replay buffer. By default this is 8, or the number of learning devices if that
+    is larger and a power of two. Every number of learning devices that divides it gives the same
+    results."""
     actor_devices: int = 0
     """The number of --devices that only act, while the others learn from the rows of the step
     before; with 0 all devices do both."""
@@ -69,8 +70,8 @@ class AbstractConfig:
     """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that saving, until
     all is on disk, takes at most 5 % of the time."""
     init: str = ""
-    """A trained player to begin with the parameters of, and a fresh optimiser: the folder of a run,
-    a file of a player, or pretrained for the one that comes with the command."""
+    """A trained player whose parameters the run begins with, with a fresh optimiser: the folder of
+    a run, a file of a player, or pretrained for the one that comes with the command."""
 
     bounds: ClassVar[Bounds] = {
         **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
@@ -169,7 +170,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
     visited move is played."""
     player_simulations: int = 64
-    """Simulations per move of the trained player, by default."""
+    """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: float = 1.0
     """Weight of the value loss."""
     value_mix: float = 0.3

@@ -17,19 +17,19 @@ from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINE
 
 @dataclasses.dataclass(frozen=True)
 class Eval(AbstractPlayerCommand):
-    """Measure a trained player: its score in games of two, else its mean return."""
+    """Measure a trained player: its score in games of two players, or else its mean return."""
 
     opponent: str = "random"
-    """random, another fixed player that the app knows (it lists them where the name is unknown), or
-    a trained player of the same game: another run, a file or pretrained."""
+    """Whom it meets in games of two players: random, another fixed player of the app (an unknown
+    name is answered with a list), or a trained player: another run, a file or pretrained."""
     games: int = 200
-    """An even number, because each opening of random moves is played from both seats. Equal games
-    of players without randomness count once."""
+    """How many games are played: in games of two players an even number, because each opening of
+    random moves is played from both seats. Equal games of players without randomness count once."""
     opening_plies: int | None = None
-    """Random moves at the start of each game of two; by default as many as suit the app."""
+    """Random moves at the start of each game of two players; by default 2, and in Othello 6."""
     simulations: int | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
-    configuration. A trained opponent has as many."""
+    configuration. A trained opponent gets as many."""
     seed: int = 0
     """The seed of openings, chance and ties."""
     json: bool = False

@@ -28,7 +28,7 @@ from ._config import AbstractConfig
 from ._measures import RETURN
 
 
-#: Moves after which a game is broken off, where the configuration has no `max_moves`.
+#: Moves after which a game is cut off, where the configuration has no `max_moves`.
 MOST_MOVES = 1000
 
 

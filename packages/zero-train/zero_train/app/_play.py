@@ -59,8 +59,8 @@ class Dialogue:
         self._console, self._read, self._answer = console, read, answer
         every = {
             **commands,
-            "help": ("this list", self._help),
-            "quit": ("leave", self._quit),
+            "help": ("show this list", self._help),
+            "quit": ("leave the game", self._quit),
         }
         self._about = [*others, *((names, about) for names, (about, _) in every.items())]
         self._commands = {
@@ -150,7 +150,7 @@ class Session:
                 "moves": ("list the legal moves", self._moves),
                 "undo": ("take back your last move and the reply", self._undo),
                 "board": ("draw the board again", self._draw),
-                "review": ("the chance to win over the game, and the blunders", self._review),
+                "review": ("show how the chance to win changed, and the blunders", self._review),
             },
             with_text={"save": self._save},
         )

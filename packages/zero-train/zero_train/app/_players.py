@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -53,7 +53,7 @@ PRETRAINED = "pretrained"
 class AbstractPlayerCommand(AbstractCommand):
     """A command about a trained player."""
 
-    run: tyro.conf.Positional[str] = PRETRAINED
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[RUN]")] = PRETRAINED
     """The folder of a run, RUN@STEP or RUN@best for an earlier player of it, a file of a player, or
     the name of one that comes with the command."""
     run_code: bool = False

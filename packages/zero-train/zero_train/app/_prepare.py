@@ -51,7 +51,7 @@ def prepare(
         second = in_background(ft.partial(_compile_learning, loop, like, first))
     if fresh:
         games = in_background(ft.partial(_first_games, config, loop, first, player))
-    what = "compiling and playing the first games" if fresh else "compiling"
+    what = "compiling the first step" + ", and playing the first games" * fresh
     with view.waiting(what, last_time.seconds if fresh else None), quiet_compiler():
         for task in filter(None, (first, games, second)):
             if not ended(task, lambda: view.still() or stop.requested):

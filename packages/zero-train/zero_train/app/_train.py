@@ -239,7 +239,7 @@ def _shown(
     """Waits for an evaluation, then shows it and writes its lines; returns it where it was given
     up."""
     expected = record.evaluation_seconds
-    compiles = ", and compiling what plays" if expected is None else ""
+    compiles = ", and compiling its search" if expected is None else ""
     what = f"evaluating the player of step {record.done}{compiles}"
     with view.waiting(what, expected), quiet_compiler():
         if not ended(evaluating, lambda: view.still() or given_up()):

@@ -12,6 +12,7 @@ from typing import Any
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -201,7 +202,7 @@ class View:
         columns.add_row(_pairs(self._learning()), _pairs(self._progress()))
         parts: list[RenderableType] = [bar, Text(), columns]
         if self._headline:
-            parts.append(Text(f"\n {self._headline}"))
+            parts.append(Padding(Text(self._headline), (1, 0, 0, 1)))
         return Group(*parts)
 
     def _learning(self) -> dict[str, str]:

@@ -28,7 +28,7 @@ class AbstractWatch(AbstractGameCommand):
     """
 
     max_moves: int = MOST_MOVES
-    """Moves after which it stops."""
+    """Moves after which the game is cut off."""
     delay: float = 0.5
     """Seconds between two moves."""
     seed: int = 0
