@@ -9,10 +9,18 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import equinox as eqx
+import numpy as np
 import pytest
 
 from zero_envs.testing import Nim
-from zero_train import Checkpoints, read_lines, read_of_run, RunError, RunFolder
+from zero_train import (
+    CheckpointError,
+    Checkpoints,
+    read_lines,
+    read_of_run,
+    RunError,
+    RunFolder,
+)
 from zero_train.app import AbstractConfig, App, EvaluationResult, load, Options, run, train, View
 from zero_train.app._film import FILMS, Frame, kept_films, pack
 from zero_train.app._measures import ratings
@@ -80,7 +88,7 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 def refused(folder: pathlib.Path, *said: str) -> Iterator[None]:
     """One line says so, and nothing changes."""
     before = contents(folder)
-    with pytest.raises(RunError) as raised:
+    with pytest.raises((RunError, CheckpointError)) as raised:
         yield
     assert "\n" not in str(raised.value)
     for part in said:
@@ -220,6 +228,46 @@ def test_what_else_another_run_wrote_is_not_taken(runs, mine, capsys, app):
     (mine / "finished").write_text(f"9 steps of run {identity(theirs)}\n")
     load(app, mine)
     assert capsys.readouterr().err == ""
+
+
+def _of_another_version(store: str) -> Callable[[pathlib.Path], object]:
+    def save(folder: pathlib.Path) -> None:
+        saved = Checkpoints(folder / store)
+        saved.save(4, {"other": np.zeros(3)}, about=saved.about(4))
+
+    return save
+
+
+def _all_damaged(folder: pathlib.Path) -> None:
+    for file in folder.glob("checkpoints/*/manifest.json"):
+        file.write_text("{}")
+
+
+#: What refuses a run to go on, in the order in which it is looked at, and what is said then.
+REFUSALS: dict[str, Callable[[pathlib.Path], object]] = {
+    "there is no other": _all_damaged,
+    "00000004 is a checkpoint of another": _of_another_version("checkpoints"),
+    "00000009 was saved as step 4; give it its name 00000004 again": lambda folder: (
+        folder / "checkpoints" / "00000004"
+    ).rename(folder / "checkpoints" / "00000009"),
+    "it has ['other'] where": _of_another_version("parameters"),
+    "metrics.jsonl has step 1 after step 4": lambda folder: (folder / "metrics.jsonl").write_text(
+        2 * (folder / "metrics.jsonl").read_text()
+    ),
+    "evaluations.jsonl has no kind": lambda folder: None,
+}
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_a_refused_resumption_changes_nothing(app, mine, said):
+    """Not what may differ in the configuration either, nor what it would write again."""
+    REFUSALS[said](mine)
+    (mine / "finished").write_text(f"9 steps of run {identity(mine)}\n")
+    (mine / "timings.jsonl").unlink()
+    kinds = lambda config, loop, files: files.evaluations[0]["kind"]
+    config, options = Config(checkpoint_every=7), Options(out=mine, resume=True)
+    with refused(mine, said):
+        train(dataclasses.replace(app, evaluation=kinds), config, options)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Log files with one JSON object per line."""
 
-import collections
 import contextlib
 import json
 import math
@@ -264,14 +263,6 @@ def lines_of(
             if row in last[:-1]:
                 raise RunError(f"{row.place} repeats another one of its step. {_THEN}")
             yield row.checked(kind)
-
-
-def last_line(path: pathlib.Path) -> Row | None:
-    """The last object of a log, or `None` where there is none. A log may be too long to be held."""
-    for file in reversed(files_of(path)):
-        for _, row in collections.deque(_rows(file), maxlen=1):
-            return row
-    return None
 
 
 def cut_lines(path: str | os.PathLike[str], after: int) -> None:

@@ -49,7 +49,8 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """The manifest of the checkpoint in `folder`.
 
     **Raises:** `Damage` where it differs from what was written, `CheckpointError` where another
-    version wrote it: it is whole then, and must not be passed over for an earlier one.
+    version wrote it or it has another name: it is whole then, and must not be passed over for an
+    earlier one.
     """
     try:
         manifest = parsed(read_whole(folder / _FILE))
@@ -65,7 +66,10 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
             f"{_FILE}; use the version that wrote it."
         )
     if manifest["step"] != step:
-        raise _damaged(folder, f"it was saved as step {manifest['step']}")
+        raise CheckpointError(
+            f"{folder} was saved as step {manifest['step']}; give it its name "
+            f"{manifest['step']:08d} again, or move it away."
+        )
     return manifest
 
 
