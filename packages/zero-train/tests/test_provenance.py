@@ -105,6 +105,7 @@ def readers(app: App, folder: pathlib.Path, out: pathlib.Path) -> list[Callable[
     return [
         lambda: load(app, folder),
         lambda: load(app, f"{folder}@4"),
+        lambda: load(app, f"{folder}@best"),
         lambda: run(app, ["report", str(folder)]),
         lambda: run(app, ["compare", str(folder), str(folder), f"--out={out / 'a.html'}"]),
     ]
@@ -133,7 +134,7 @@ def test_another_configuration_than_that_of_the_checkpoints_is_refused(app, go, 
         with refused(mine, said, "Put the stored values back"):
             go(mine, config, resume=True)
     # It may well be played with other values.
-    for read in readers(app, mine, mine.parent)[:3]:
+    for read in readers(app, mine, mine.parent)[:4]:
         capsys.readouterr()
         read()
         assert capsys.readouterr().err == f"{said}\n"
@@ -205,7 +206,7 @@ def test_lines_that_are_repeated_or_in_disorder_are_named(app, go, mine, damage,
     log.write_text("".join(lines))
     with refused(mine, f"line {number} of {log} "):
         go(mine, resume=True)
-    for read in readers(app, mine, mine.parent)[2:]:
+    for read in readers(app, mine, mine.parent)[3 - (name == "evaluations") :]:
         with refused(mine, f"line {number} of {log} "):
             read()
 
@@ -238,6 +239,10 @@ def _of_another_version(store: str) -> Callable[[pathlib.Path], object]:
     return save
 
 
+def _renamed(store: str) -> Callable[[pathlib.Path], object]:
+    return lambda folder: (folder / store / "00000004").rename(folder / store / "00000009")
+
+
 def _all_damaged(folder: pathlib.Path) -> None:
     for file in folder.glob("checkpoints/*/manifest.json"):
         file.write_text("{}")
@@ -247,9 +252,8 @@ def _all_damaged(folder: pathlib.Path) -> None:
 REFUSALS: dict[str, Callable[[pathlib.Path], object]] = {
     "there is no other": _all_damaged,
     "00000004 is a checkpoint of another": _of_another_version("checkpoints"),
-    "00000009 was saved as step 4; give it its name 00000004 again": lambda folder: (
-        folder / "checkpoints" / "00000004"
-    ).rename(folder / "checkpoints" / "00000009"),
+    "checkpoints/00000009 was saved as step 4; give": _renamed("checkpoints"),
+    "parameters/00000009 was saved as step 4; give": _renamed("parameters"),
     "it has ['other'] where": _of_another_version("parameters"),
     "metrics.jsonl has step 1 after step 4": lambda folder: (folder / "metrics.jsonl").write_text(
         2 * (folder / "metrics.jsonl").read_text()

@@ -17,6 +17,10 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be saved or restored. The message is one line for the user."""
 
 
+class Misnamed(CheckpointError):
+    """A checkpoint has the name of another step."""
+
+
 #: The entries of a manifest, and of a leaf in it. Older ones say nothing about the state.
 _ENTRIES = {"step": int, "leaves": list, "files": dict, "about": dict}
 _LEAF = {"path": str, "shape": list, "dtype": str}
@@ -66,7 +70,7 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
             f"{_FILE}; use the version that wrote it."
         )
     if manifest["step"] != step:
-        raise CheckpointError(
+        raise Misnamed(
             f"{folder} was saved as step {manifest['step']}; give it its name "
             f"{manifest['step']:08d} again, or move it away."
         )

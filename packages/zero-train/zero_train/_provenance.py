@@ -18,7 +18,7 @@ from typing import Any
 from ._checkpoint import Checkpoints
 from ._disk import read_whole
 from ._lines import Distinct, lines_of, measured, read_json, read_lines, read_object, RunError
-from ._manifest import CheckpointError
+from ._manifest import CheckpointError, Misnamed
 
 
 CONFIG = "config.json"
@@ -77,12 +77,17 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
 
 
 def check_logs(
-    folder: pathlib.Path, *, tell: Callable[[str], object], step: int | None = None
+    folder: pathlib.Path,
+    *,
+    tell: Callable[[str], object],
+    step: int | None = None,
+    names: Collection[str] = LOGS.keys(),
 ) -> None:
     """Checks that the logs in `folder` are what the run wrote.
 
     **Arguments:**
 
+    - `names`: which of them; by default all.
     - `tell`: called with a line for each log of which lines were changed or lost.
     - `step`: the step of the checkpoint that says so; by default the newest.
 
@@ -91,7 +96,8 @@ def check_logs(
     """
     of_step = lambda one: step in (None, one[1])
     _, until, about = next(filter(of_step, _saved(folder, CHECKPOINTS)), (None, 0, {}))
-    for name, distinct in LOGS.items():
+    for name in names:
+        distinct = LOGS[name]
         log, written = folder / f"{name}.jsonl", about.get("logs", {}).get(name)
         changed = written is not None and measured(log, written[0]) != tuple(written)
         # Two rows of an evaluation may well be the same, unless the file is not what was written.
@@ -153,10 +159,17 @@ def _saved(
     folder: pathlib.Path, *stores: str
 ) -> Iterator[tuple[pathlib.Path, int, dict[str, Any]]]:
     """The path and the step of each checkpoint and player that is not damaged, and what is said
-    about it: the newest first, checkpoints before players."""
+    about it: the newest first, checkpoints before players.
+
+    **Raises:** [`zero_train.CheckpointError`][] where one has the name of another step."""
     for store in stores or (CHECKPOINTS, PLAYERS):
         saved = Checkpoints(folder / store)
         for step in reversed(saved.steps()):
             # It may be removed meanwhile, as by the run that goes on.
-            with contextlib.suppress(CheckpointError, KeyError):
-                yield saved.directory / f"{step:08d}", step, saved.about(step)
+            try:
+                about = saved.about(step)
+            except (CheckpointError, KeyError) as e:
+                if isinstance(e, Misnamed):
+                    raise
+            else:
+                yield saved.directory / f"{step:08d}", step, about
