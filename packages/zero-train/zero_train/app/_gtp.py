@@ -26,7 +26,7 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
-from .._disk import read_whole, write_whole
+from .._disk import read_whole, reason, write_whole
 from ._clock import Clock
 from ._errors import warn
 from ._game import expected, Game
@@ -219,6 +219,9 @@ class GtpEngine:
             for ply, name in enumerate(read[1]):
                 games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
         except (OSError, ValueError) as e:
+            warn(
+                f"{ascii(path)[1:-1]} cannot be loaded: {reason(e)}."
+            )  # controllers expect no more
             raise _GtpError("cannot load file") from e
         self._games = games
         return ""
