@@ -551,6 +551,12 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     for name in ("steps", "evaluate_every"):
         with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} 0 was given; give at le"):
             go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: 0}))
+    for name, value, said in (
+        ("init", "nowhere", "--init nowhere: nowhere holds no run .no config.json.; give the"),
+        ("actor_devices", 8, "--actor-devices 8 of 1 device.s. was given; one must be left"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: value}))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)

@@ -259,6 +259,9 @@ REFUSALS: dict[str, Callable[[pathlib.Path], object]] = {
         2 * (folder / "metrics.jsonl").read_text()
     ),
     "evaluations.jsonl has no kind": lambda folder: None,
+    ".config.json.tmp is a folder; move it away": lambda folder: (
+        folder / ".config.json.tmp"
+    ).mkdir(),
 }
 
 
@@ -268,10 +271,11 @@ def test_a_refused_resumption_changes_nothing(app, mine, said):
     REFUSALS[said](mine)
     (mine / "finished").write_text(f"9 steps of run {identity(mine)}\n")
     (mine / "timings.jsonl").unlink()
-    kinds = lambda config, loop, files: files.evaluations[0]["kind"]
-    config, options = Config(checkpoint_every=7), Options(out=mine, resume=True)
+    if "no kind" in said:
+        kinds = lambda config, loop, files: files.evaluations[0]["kind"]
+        app = dataclasses.replace(app, evaluation=kinds)
     with refused(mine, said):
-        train(dataclasses.replace(app, evaluation=kinds), config, options)
+        train(app, Config(checkpoint_every=7), Options(out=mine, resume=True))
 
 
 @pytest.mark.slow
@@ -302,6 +306,15 @@ def test_a_run_of_an_older_version_goes_on_and_gets_an_identity(app, go, runs, t
     put(runs / "twin" / SAVED[0], older / SAVED[0])
     with refused(older, f"{older / SAVED[0]} is of run {identity(runs / 'twin')}"):
         go(older, resume=True)
+
+
+def test_starts_of_another_run_are_named(app, go, runs, mine):
+    """And not each checkpoint, all of which are of one run."""
+    shutil.copy(runs / "twin" / "starts.jsonl", mine)
+    said = f"{mine / 'starts.jsonl'} is of run {identity(runs / 'twin')}, and all that is saved in"
+    for use in (lambda: go(mine, resume=True), *readers(app, mine, mine.parent)):
+        with refused(mine, said, "put back the one that was there, or remove it"):
+            use()
 
 
 def test_where_starts_is_lost_checkpoints_say_whose_the_folder_is(app, go, runs, mine):

@@ -26,6 +26,7 @@ PART = 64 * 2**20
 _MOST, _MOST_STEPS = 1e100, 2**62
 #: The bytes of the longest line.
 _LONGEST = 16 * 2**20
+PUT_BACK = "put a copy of it back"
 _THEN = "Put a copy of the file back, or remove the line to go on without it."
 
 
@@ -217,7 +218,7 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     found = read_json(path)
     if not isinstance(found, dict):
-        raise RunError(f"{path} is not a JSON object, as it must be; put a copy of it back.")
+        raise RunError(f"{path} is not a JSON object, as it must be; {PUT_BACK}.")
     return found
 
 
@@ -230,7 +231,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     try:
         return parsed(read_whole(path))
     except (OSError, ValueError) as e:
-        raise RunError(f"{path} cannot be read: {reason(e)}.") from e
+        raise RunError(f"{path} cannot be read: {reason(e)}; {PUT_BACK}.") from e
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ from ._manifest import CheckpointError, Misnamed
 
 
 CONFIG = "config.json"
+#: How many differing values a line says.
+_SHOWN = 6
 #: The logs, and what two lines of one may not share, as in `lines_of`.
 LOGS: Mapping[str, Distinct] = {
     "metrics": "step",
@@ -56,6 +58,12 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
     of another configuration.
     """
     run, config = run_of(folder), read_object(folder / CONFIG)
+    saved = {about.get("run") for _, _, about in _saved(folder)}
+    if len(saved) == 1 and None not in saved and run not in saved:
+        raise RunError(
+            f"{folder / 'starts.jsonl'} is of {_called(run)}, and all that is saved in {folder} of "
+            f"{_called(saved.pop())}; put back the one that was there, or remove it."
+        )
     starts = [row.get("run") for row in read_lines(folder / "starts.jsonl")]
     older = not starts or None in starts
     for path, _, about in _saved(folder):
@@ -138,13 +146,13 @@ def read_of_run(path: str | os.PathLike[str]) -> Any:
 
 
 def differences(given: Mapping[str, Any], stored: Mapping[str, Any], keys: Collection[str]) -> str:
-    """The values of these keys that are not the stored ones, as a list of words."""
+    """The values of these keys that are not the stored ones, as a list of words: a few of them,
+    and first the environment."""
     absent = object()
-    return ", ".join(
-        f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})"
-        for key in sorted(keys)
-        if given.get(key, absent) != stored.get(key, absent)
-    )
+    differ = [key for key in keys if given.get(key, absent) != stored.get(key, absent)]
+    first = sorted(differ, key=lambda key: (key != "env", key))[:_SHOWN]
+    said = [f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})" for key in first]
+    return ", ".join(said + [f"{len(differ) - _SHOWN} more"] * (len(differ) > _SHOWN))
 
 
 def _shown(config: Mapping[str, Any], key: str) -> str:

@@ -148,16 +148,21 @@ def _first_player(
 ) -> AbstractActor | None:
     """The player of `--init`, where the run begins with it.
 
-    **Raises:** [`zero_train.app.UsageError`][] where its networks do not fit.
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, or its networks do not fit.
     """
     if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
-    where = player_file(app, PRETRAINED, config) if config.init == PRETRAINED else config.init
-    player = load(app, where, run_code=options.run_code).player
+    given = f"--init {config.init}"
+    try:
+        pretrained = config.init == PRETRAINED
+        where = player_file(app, PRETRAINED, config) if pretrained else config.init
+        player = load(app, where, run_code=options.run_code).player
+    except (UsageError, CheckpointError, RunError) as e:
+        raise UsageError(f"{given}: {e}") from e
     try:
         eqx.filter_eval_shape(fresh_agent, loop, jr.key(0), player)
     except ValueError as e:
-        raise UsageError(f"--init {config.init}: {e}; give a player of this configuration.") from e
+        raise UsageError(f"{given}: {e}; give a player of this configuration.") from e
     return player
 
 
@@ -338,6 +343,8 @@ class _Record:
 
     def rewind(self) -> None:
         """Removes what came after the state that was restored, once nothing refuses to go on."""
+        # Where it stopped it may have evaluated what is evaluated nowhere else.
+        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
         finished = self._folder.path / FINISHED
         if is_writer() and (said := finished_steps(finished.parent)) > self.done:
             if said not in self._checkpoints.steps():
@@ -348,8 +355,6 @@ class _Record:
             finished.unlink()
         for store, last in self._last.items():
             store.rewind(last)
-        # Where it stopped it may have evaluated what is evaluated nowhere else.
-        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
 
     def start(self) -> None:
         """Reads what was logged until then, and makes the app's evaluation."""
