@@ -48,6 +48,7 @@ from zero_train.app import (
     View,
     with_simulations,
 )
+from zero_train.app._prepare import prepare
 
 from .damages import flip
 from .nim_agent import nim_agent, nim_loop
@@ -399,6 +400,24 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
         go(tmp_path / "run")
     forever.set()
     assert "SIGINT came before the first step; --resume begins" in capsys.readouterr().out
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+
+
+def test_a_signal_between_compiling_and_the_first_step_is_heard(
+    go, undisturbed, tmp_path, monkeypatch, capsys
+):
+    """The first state and its player are saved. Nothing is learned yet that could be measured."""
+    with monkeypatch.context() as patch:
+        patch.setattr("zero_train.app._train.prepare", lambda *given: (prepare(*given), stop())[0])
+        assert go(tmp_path / "run")
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "SIGTERM came: saving step 0",
+        "saved at step 0; --resume goes on from there",
+        "nothing is learned yet, so nothing is evaluated",
+    ]
+    for store in ("checkpoints", "parameters"):
+        assert Checkpoints(tmp_path / "run" / store).steps() == [0]
     go(tmp_path / "run", resume=True)
     assert lines(tmp_path / "run") == lines(undisturbed)
 

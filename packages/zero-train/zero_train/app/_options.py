@@ -102,7 +102,8 @@ class Options:
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
     mlflow: bool = False
-    """Also log to MLflow, at MLFLOW_TRACKING_URI (needs the extra mlflow)."""
+    """Also log to MLflow, at MLFLOW_TRACKING_URI, by default a file in the working folder (needs
+    the extra mlflow)."""
     run_code: bool = False
     """Run code that the configuration of --init's run names."""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()

@@ -206,7 +206,9 @@ def _run_steps(
         record.finish()
     goes_on = "" if record.done == record.num_steps else "; --resume goes on from there"
     view.note(f"saved at step {record.done}{goes_on}")
-    if record.done and not record.evaluated:
+    if not record.done:
+        view.note("nothing is learned yet, so nothing is evaluated")
+    elif not record.evaluated:
         later = f"`{record.app.command} eval {options.out}` measures the player"
         _evaluate_at_stop(record, state, stop, view, sinks, evaluating, later)
 
