@@ -130,11 +130,11 @@ def test_a_game_for_one_player(tmp_path):
     assert game.first_moves and game.total == 3.0 and not game.over and board.name(1) == "1"
     path = tmp_path / "made" / "03.svg"
     assert board.draw(game, plain=True) == f"The board is drawn in {path}."
+    assert path.read_text().startswith("<svg")
     path.unlink()
     os.mkfifo(path)  # a writer would wait for ever
     with pytest.raises(OSError, match="it is no regular file"):
         board.draw(game, plain=True)
-    assert path.read_text().startswith("<svg")
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
