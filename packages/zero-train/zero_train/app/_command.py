@@ -38,8 +38,8 @@ from .._provenance import check_logs, check_run, CONFIG
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
-from ._config import Bounds, check_bounds, flag, stored_config
-from ._errors import UsageError, warn
+from ._config import Bounds, check_bounds, stored_config
+from ._errors import flag, UsageError, warn
 from ._eval import Eval
 from ._export import Export
 from ._options import folder_of, following, Launch, Options

@@ -12,8 +12,8 @@ import jax
 import tyro
 
 from .. import read_json, RunError
-from ._config import Bounds, check_bounds, flag, inherited
-from ._errors import UsageError
+from ._config import Bounds, check_bounds, inherited
+from ._errors import flag, UsageError
 from ._sinks import MISSING
 
 
