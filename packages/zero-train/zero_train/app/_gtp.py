@@ -214,19 +214,15 @@ class GtpEngine:
 
     def _loadsgf(self, path: str, move: str | None = None) -> str:
         before = None if move is None else max(1, int(_number(int, move)))
-        if path == "-":  # the input has the commands
-            raise _GtpError(_OF_FILES["loadsgf"])
         try:
-            read = self._record.read(self._games[0], decode(read_whole(path)), before)
-            if read is None:
-                raise _GtpError(_OF_FILES["loadsgf"])
+            text = "" if path == "-" else decode(read_whole(path))  # the input has the commands
+            if (read := self._record.read(self._games[0], text, before)) is None:
+                raise ValueError("there is no game in it")
             games = [read[0]]
             for ply, name in enumerate(read[1]):
                 games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
         except (OSError, ValueError) as e:
-            warn(
-                f"{ascii(path)[1:-1]} cannot be loaded: {reason(e)}."
-            )  # controllers expect no more
+            warn(f"{ascii(path)[1:-1]} cannot be loaded: {reason(e)}.")
             raise _GtpError(_OF_FILES["loadsgf"]) from e
         self._games = games
         return ""

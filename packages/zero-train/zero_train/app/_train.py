@@ -152,17 +152,15 @@ def _first_player(
     """
     if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
-    given = f"--init {config.init}"
+    then = ""
     try:
         pretrained = config.init == PRETRAINED
         where = player_file(app, PRETRAINED, config) if pretrained else config.init
         player = load(app, where, run_code=options.run_code).player
-    except (UsageError, CheckpointError, RunError) as e:
-        raise UsageError(f"{given}: {e}") from e
-    try:
+        then = "; give a player of this configuration."
         eqx.filter_eval_shape(fresh_agent, loop, jr.key(0), player)
     except ValueError as e:
-        raise UsageError(f"{given}: {e}; give a player of this configuration.") from e
+        raise UsageError(f"--init {config.init}: {e}{then}") from e
     return player
 
 
@@ -321,7 +319,6 @@ class _Record:
         self.app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
         self._parameters = Checkpoints(folder.path / PLAYERS)
-        #: The last step that stays of each where a run goes on.
         self._last = dict.fromkeys((self._checkpoints, self._parameters), 0)
 
     def restored(self, like: LoopState) -> LoopState | None:
@@ -344,8 +341,8 @@ class _Record:
         return state
 
     def rewind(self) -> None:
-        """Removes what came after the state that was restored, once nothing refuses to go on."""
-        # Where it stopped it may have evaluated what is evaluated nowhere else.
+        """Removes what came after the state that was restored, once nothing refuses to go on: an
+        evaluation, too, that is not due there."""
         self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
         finished = self._folder.path / FINISHED
         if is_writer() and (said := finished_steps(finished.parent)) > self.done:
@@ -370,8 +367,9 @@ class _Record:
         self._pacing = Pacing(self.config.checkpoint_every, self.done)
         self._totals = of_writer("totals", self._stored_totals())
         until = self.done - (not self._is_evaluated_step)
-        rows = lines_of(self._folder.path / "evaluations.jsonl")
-        evaluations = of_writer("evaluations", [row for row in rows if row["step"] <= until])
+        log = self._folder.path / "evaluations.jsonl"
+        rows = [row for row in lines_of(log) if row["step"] <= until]
+        evaluations = of_writer("evaluations", rows)
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
@@ -380,7 +378,6 @@ class _Record:
         except (LookupError, TypeError) as e:
             if not evaluations:
                 raise
-            log = self._folder.path / "evaluations.jsonl"
             raise RunError(f"{log} has lines of another kind ({e!r}); put a copy back.") from e
 
     def _stored_totals(self) -> dict[str, int]:
@@ -388,7 +385,7 @@ class _Record:
         said = self._checkpoints.about(self.done).get("totals") if self.done else {}
         if said is None:
             rows = lines_of(self._folder.path / "metrics.jsonl")
-            said = {name: x for row in rows if row["step"] <= self.done for name, x in row.items()}
+            said = next((row for row in rows if row["step"] == self.done), {})
         return {name: int(said.get(name, 0)) for name in _COUNTS}
 
     def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:
