@@ -95,6 +95,11 @@ class Config(AbstractAdamWConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mines >= self.rows * self.columns:
+            raise UsageError(
+                f"--mines {self.mines} was given for --rows {self.rows} and --columns "
+                f"{self.columns}; give 0 to {self.rows * self.columns - 1}, as one cell is safe."
+            )
         if self.capacity < self.length:
             raise UsageError(
                 f"--capacity {self.capacity} holds no window of --length {self.length}; give at "

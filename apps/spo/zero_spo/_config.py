@@ -134,7 +134,8 @@ class Config(AbstractConfig):
         **dict.fromkeys(("multiplier_mean", "multiplier_stddev"), (1e-7, math.inf)),
         "search_gamma": (1e-6, 1),
         **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
-        **dict.fromkeys(("ess_threshold", "policy_rate", "critic_rate", "dual_rate"), (0, 1)),
+        "ess_threshold": (0, 1),
+        **dict.fromkeys(("policy_rate", "critic_rate", "dual_rate"), (1e-12, 1)),
         "target_rate": (0, 1),
     }
     code: ClassVar[tuple[str, ...]] = ("env",)

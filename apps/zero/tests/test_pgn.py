@@ -41,6 +41,15 @@ SPELLED = [
         2,
     ),
     ("1. e4 {a (1. d4) 1-0} (1. d4 (1. c4 {)} e5) d5 1-0 ; )\n) 1... a6 1-0", 2),
+    # As ChessBase, and books, print them.
+    (
+        '[Annotator "CB"]\n1.e4\u00b1 a6 $146 {[%cal Gd1d5,Rb1c3][%csl Ra1] [%evp 0,2,19]} 2.e5!? '
+        "+= d5\u2213 3.e\u00d7d6 \u2658f6 +- 4.dxc7 -+ g6\u25a1 5.cxb8\u2655 "
+        "\u265d\ufe0eg7= 6.\u2658f3 "
+        "O\u2013O +/= 7.\u2657e2 = \u2659h6 8.0\u20130 \u221e \u00bd\u2013\u00bd 8... d5",
+        15,
+    ),
+    ("1. e4 a6 1\u20130 2. e5", 2),
     *(
         (f"{tags}\r\n\r\n1. e4 {{[%clk 0:10:00]}} 1... a6 $5 1/2", 2)
         for tags in (

@@ -131,6 +131,10 @@ def test_a_game_for_one_player(tmp_path):
     path = tmp_path / "made" / "03.svg"
     assert board.draw(game, plain=True) == f"The board is drawn in {path}."
     assert path.read_text().startswith("<svg")
+    path.unlink()
+    os.mkfifo(path)  # a writer would wait for ever
+    with pytest.raises(OSError, match="it is no regular file"):
+        board.draw(game, plain=True)
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():

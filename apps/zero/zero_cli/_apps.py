@@ -93,15 +93,24 @@ def _no_player(run: str) -> UsageError:
     """What is wrong with what names no player."""
     trained = ", ".join(sorted(TRAINED))
     known = known_environments()
+    name, at, _ = run.rpartition("@")
+    if at and name in known:
+        return UsageError(
+            f"{run} was given, and {name} is no run, which alone has earlier players; give {name} "
+            "for the trained player that comes with it, or RUN@STEP with the folder of a run."
+        )
     if run in known:
         return UsageError(
             f"no trained player of {run} comes with `zero`: make one with `zero train {run}`, and "
             f"give its folder; trained players are of {trained}."
         )
+    lacks = "holds no run (no config.json)"
+    if os.path.exists(run) and not os.path.isdir(run):
+        lacks = "is neither a folder nor a regular file"
     near = difflib.get_close_matches(run, known, 3)
     meant = f"; did you mean {' or '.join(near)}" if near else ""
     return UsageError(
-        f"{run} holds no run (no config.json){meant}; give the folder of a run, a file of a "
+        f"{run} {lacks}{meant}; give the folder of a run, a file of a "
         f"player, or the name of an environment that has a trained player: {trained}."
     )
 

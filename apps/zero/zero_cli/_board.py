@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from zero_train.app import AbstractBoard, Game, Sgf
+from zero_train.app import AbstractBoard, Game, Sgf, write_whole
 
 from ._pgn import Pgn
 from ._pieces import PIECES
@@ -133,7 +133,7 @@ class Board(AbstractBoard):
             return "This environment cannot be drawn."
         path = self._picture.with_name(self._picture.name.format(game.num_plies))
         path.parent.mkdir(exist_ok=True)
-        path.write_text(self.render(game.state))
+        write_whole(path, self.render(game.state))
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:

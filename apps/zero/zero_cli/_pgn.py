@@ -32,6 +32,27 @@ _TOKEN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _NUMBER = re.compile("^(?:[0-9]*[.\u2026]+|[0-9]+$)")
+#: What ChessBase and books print, as the notation has it: figurines, dashes, signs of their own.
+_PRINTED = str.maketrans(
+    dict(
+        zip(
+            "\u2654\u2655\u2656\u2657\u2658\u265a\u265b\u265c\u265d\u265e", 2 * "KQRBN", strict=True
+        )
+    )
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
+    | dict.fromkeys("\u2659\u265f\u200b\u2060\ufe0e\ufe0f\ufeff", "")
+    | {
+        "\u00d7": "x",
+        "\u00bd": "1/2",
+        "\u203c": "!!",
+        "\u2047": "??",
+        "\u2048": "?!",
+        "\u2049": "!?",
+    }
+)
+#: Judgements: of a move, at its end, and of a position, alone or there.
+_JUDGED = "+#!?\u00b1\u2213\u2a71\u2a72\u221e\u25a1\u2191\u2192\u21c6\u27f3\u2295\u2a00\u25b3\u2313"
+_JUDGEMENT = re.compile("[-+=/]*[+=][-+=/]*")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "1/2", "*")
 #: The usual position, as far as it decides the game: without the number of the move.
 _USUAL = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0".split()
@@ -177,10 +198,12 @@ def _main_variation(text: str) -> list[str]:
             raise ValueError(f"this is no PGN: nothing is open before the ) at character {at}")
         if not word or depth > 0:
             continue
+        word = word.translate(_PRINTED)
         if word in _RESULTS:
             break
         # Without check, mate, a judgement such as !?, and that a pawn was taken in passing.
-        if word := _NUMBER.sub("", word).rstrip("+#!?").removesuffix("e.p."):
+        word = _NUMBER.sub("", word)
+        if not _JUDGEMENT.fullmatch(word) and (word := word.rstrip(_JUDGED).removesuffix("e.p.")):
             words.append(word)
     if depth > 0:
         raise ValueError("this is no PGN: a variation in parentheses does not end")

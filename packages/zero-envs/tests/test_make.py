@@ -43,7 +43,11 @@ def test_every_kind_of_name():
 
 def test_a_class_of_a_file(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text("from zero_envs import CartPole\n\n\nclass Mine(CartPole):\n    pass\n")
+    path.write_text(
+        "from zero_envs import CartPole\n\n\nclass Mine(CartPole):\n    pass\n\n\n"
+        "def short() -> CartPole:\n    return Mine(max_steps=3)\n"
+    )
+    assert type(make(f"{path}:short")).__name__ == "Mine"
     one, other = make(f"{path}:Mine"), make(f"{path}:Mine", max_steps=3)
     assert type(one).__name__ == "Mine" and type(one) is type(other)
     with pytest.raises(ValueError, match=r"mine.py has no Other; give module:Class"):
@@ -59,8 +63,15 @@ def test_a_class_of_a_file(tmp_path):
             "line 1: ModuleNotFoundError: No module named 'no_such_module'",
         ),
         ("\nraise RuntimeError('boom')\n", "line 2: RuntimeError: boom"),
-        ("def X():\n    return x\n", "line 2: NameError: name 'x' is not defined"),
-        ("class X:\n    def __init__(self): raise ValueError\n", "line 2: ValueError"),
+        (
+            "import zero_envs\ndef X() -> zero_envs.CartPole:\n    return x\n",
+            "line 3: NameError: name 'x' is not defined",
+        ),
+        (
+            "import zero_envs\nclass X(zero_envs.CartPole):\n"
+            "    def __init__(self): raise ValueError\n",
+            "line 3: ValueError",
+        ),
     ],
 )
 def test_what_own_code_raises_is_one_line_that_says_where(tmp_path, monkeypatch, text, said):
@@ -135,7 +146,9 @@ def test_listing_imports_neither_brax_nor_jumanji():
         ("no_such_module:Game", r"there is no module no_such_module; give module:Class"),
         ("missing.py:Game", r"there is no file missing.py"),
         ("zero_envs:TimeLimit", r"missing .*; give a class that needs no other arguments"),
-        ("zero_envs:__version__", "is not a callable object"),
+        ("zero_envs:__version__", "it is a str and no environment; give a class derived from"),
+        ("os:getcwd", "it is a function, and does not say that it returns an environment"),
+        ("webbrowser:register_standard_browsers", "it is a function, and does not say that it"),
         (":Game", '":Game" does not name a module and a class; give module:Class'),
         ("builtins:dict", "it is a dict and no environment; give a class derived from"),
         ("zero_envs:CartPol", "zero_envs has no CartPol, but CartPole"),

@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 import inspect
-from typing import Any, NamedTuple
+from typing import Any, get_type_hints, NamedTuple
 
 from ._brax import brax_names, BraxEnvironment
 from ._code import load_class, own_code
@@ -33,6 +33,10 @@ _ADAPTERS: dict[str, type[Any]] = {
 }
 
 
+_DERIVED = "AbstractDiscreteEnvironment"
+_BASES = f"{_DERIVED} or AbstractContinuousEnvironment"
+
+
 def make(name: str, **options: Any) -> AbstractEnvironment:
     """The environment of a name.
 
@@ -40,7 +44,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
     | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
-    | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options |
+    | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
+or a function that is annotated to return an environment |
 
     **Arguments:**
 
@@ -102,6 +107,16 @@ def known_environments() -> dict[str, EnvironmentFacts]:
 
 def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
     kind = load_class(name)
+    # Nothing is called but what says that it makes an environment.
+    made = kind
+    if inspect.isroutine(kind):
+        with contextlib.suppress(Exception):  # of names that cannot be resolved, too
+            made = get_type_hints(kind).get("return")
+    if not (isinstance(made, type) and issubclass(made, AbstractEnvironment)):
+        what = f"a {getattr(kind, '__name__', type(kind).__name__)} and no environment"
+        if inspect.isroutine(kind):
+            what = f"a function, and does not say that it returns an environment (-> {_DERIVED})"
+        raise ValueError(f'make("{name}"): it is {what}; give a class derived from {_BASES}.')
     try:
         with contextlib.suppress(ValueError):  # of some classes Python knows no signature
             inspect.signature(kind).bind(**options)
@@ -111,7 +126,7 @@ def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
         env = kind(**options)
     if not isinstance(env, AbstractEnvironment):
         raise ValueError(
-            f'make("{name}"): it is a {type(env).__name__} and no environment; give a class '
-            "derived from AbstractDiscreteEnvironment or AbstractContinuousEnvironment."
+            f'make("{name}"): it returned a {type(env).__name__} and no environment; give a class '
+            f"derived from {_BASES}."
         )
     return env

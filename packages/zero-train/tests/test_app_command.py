@@ -179,8 +179,12 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--max-minute=3"], "--max-minute is no flag of app train; did you mean --max-minutes?"),
         (["--zzz"], "--zzz is no flag of app train; see app train --help."),
         (["--steps", "0"], "--steps 0 was given; give at least 1."),
-        (["--learning-rate", "2"], "--learning-rate 2.0 was given; give 0 to 1."),
-        (["--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
+        (["--learning-rate", "2"], "--learning-rate 2.0 was given; give 1e-12 to 1."),
+        (["--learning-rate", "0"], "--learning-rate 0.0 was given; give 1e-12 to 1."),
+        (["--learning-rate", "nan"], "--learning-rate nan was given; give 1e-12 to 1."),
+        (["--resume=yes"], "--resume=yes was given; --resume takes no value, give it or leave it"),
+        (["--out", ""], "--out was given without a value; give it one."),
+        (["--out="], "--out was given without a value; give it one."),
         (["--devices", "0"], "--devices 0 was given; give at least 1."),
         (["--fsdp", "0"], "--fsdp 0 was given; give at least 1."),
         (["--max-minutes", "-1"], "--max-minutes -1.0 was given; give at least 0."),
@@ -236,12 +240,16 @@ def test_what_a_command_is_given_has_bounds_too(words, message):
     assert str(raised.value) == message
 
 
-def test_help_says_what_every_flag_is(train, capsys, monkeypatch):
-    """A text of several lines in the source is one paragraph, as wide as the terminal."""
-    monkeypatch.setenv("COLUMNS", "300")
+@pytest.mark.parametrize("columns", ["1", "300"])
+def test_help_says_what_every_flag_is(train, capsys, monkeypatch, columns):
+    """In a narrow terminal too, where tyro's help is never done."""
+    monkeypatch.setenv("COLUMNS", columns)
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it takes too long"))
+    signal.alarm(20)
     with pytest.raises(SystemExit) as raised:
         train("--help", "--preset", "large")
-    said = capsys.readouterr().out
+    signal.alarm(0)
+    said = " ".join(capsys.readouterr().out.split())
     assert not raised.value.code and "Stop it with Ctrl-C" in said
     for words in ("--learning-rate", "Of Adam.", "900", "--max-minutes", "{small,large}"):
         assert words in said, words

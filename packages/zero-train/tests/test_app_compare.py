@@ -146,7 +146,7 @@ def test_a_page_replaces_nothing_but_a_page(two, out, message):
 @pytest.mark.parametrize(
     "names, message",
     [
-        (["a"], "1 run was given; give 2 to 6."),
+        (["a"], "1 run was given; give the folders of 2 to 6."),
         (["a", "none"], r"none holds no run \(no config.json\)"),
         (["a", "../{}/a"], "the same run was given twice"),
     ],

@@ -131,6 +131,8 @@ def test_wandb_keeps_steps_that_are_logged_again(tmp_path, wandb_runs):
 class _FakeMlflow:
     """Its server, which outlives a process."""
 
+    tracking_uri = "sqlite:///mlflow.db"
+
     def __init__(self):
         self.experiments: list[str] = []
         self.runs: dict[str, dict] = {}
@@ -162,7 +164,12 @@ class _FakeMlflow:
             self.runs[ident]["params"][name] = value
 
 
-def test_mlflow_resumes_the_folders_own_run_only(tmp_path, monkeypatch):
+@pytest.mark.parametrize("told", [False, True])
+def test_mlflow_resumes_the_folders_own_run_only(tmp_path, monkeypatch, capsys, told):
+    """And says where it writes, unless the user did."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if told:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
     server, fake = _FakeMlflow(), types.ModuleType("mlflow")
     entities = types.SimpleNamespace(Metric=lambda *row: row, Param=lambda *row: row)
     fake.__dict__.update(MlflowClient=lambda: server, entities=entities)
@@ -172,7 +179,9 @@ def test_mlflow_resumes_the_folders_own_run_only(tmp_path, monkeypatch):
         sink = MlflowSink("othello", folder, {"seed": 1})
         sink.log(step, {"loss": jnp.asarray(0.25)})
         sink.close()
+    said = "MLflow writes to sqlite:///mlflow.db; MLFLOW_TRACKING_URI names another place.\n"
     assert server.experiments == ["othello"]
+    assert capsys.readouterr().err == said * 3 * (not told)
     run, other = server.runs.values()
     assert run["metrics"] == [(2, "loss", 0.25), (1, "loss", 0.25)]
     assert len(other["metrics"]) == 1

@@ -48,6 +48,7 @@ from zero_train.app import (
     View,
     with_simulations,
 )
+from zero_train.app._prepare import prepare
 
 from .damages import flip
 from .nim_agent import nim_agent, nim_loop
@@ -403,6 +404,24 @@ def test_a_signal_is_heard_while_compiling(go, undisturbed, tmp_path, monkeypatc
     assert lines(tmp_path / "run") == lines(undisturbed)
 
 
+def test_a_signal_between_compiling_and_the_first_step_is_heard(
+    go, undisturbed, tmp_path, monkeypatch, capsys
+):
+    """The first state and its player are saved. Nothing is learned yet that could be measured."""
+    with monkeypatch.context() as patch:
+        patch.setattr("zero_train.app._train.prepare", lambda *given: (prepare(*given), stop())[0])
+        assert go(tmp_path / "run")
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "SIGTERM came: saving step 0",
+        "saved at step 0; --resume goes on from there",
+        "nothing is learned yet, so nothing is evaluated",
+    ]
+    for store in ("checkpoints", "parameters"):
+        assert Checkpoints(tmp_path / "run" / store).steps() == [0]
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
+
+
 @pytest.mark.parametrize("step, again", [(3, False), (8, False), (3, True)])
 def test_an_evaluation_that_a_signal_interrupted_is_done_again(
     app, go, undisturbed, tmp_path, monkeypatch, capsys, step, again
@@ -551,6 +570,12 @@ def test_refusals_write_nothing(go, undisturbed, tmp_path, monkeypatch):
     for name in ("steps", "evaluate_every"):
         with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} 0 was given; give at le"):
             go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: 0}))
+    for name, value, said in (
+        ("init", "nowhere", "--init nowhere: nowhere holds no run .no config.json.; give the"),
+        ("actor_devices", 8, "--actor-devices 8 of 1 device.s. was given; one must be left"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            go(tmp_path / "run", dataclasses.replace(CONFIG, **{name: value}))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name)

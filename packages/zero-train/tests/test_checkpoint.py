@@ -450,12 +450,21 @@ def test_what_is_said_about_a_checkpoint_is_kept_with_it(copy):
         copy.about(9)
 
 
-def test_a_checkpoint_under_another_step_is_damaged(copy):
+def test_only_what_an_interrupted_save_left_is_removed(copy):
+    names = ".00000008.tmp", ".00000003.old.tmp", ".notes.tmp"
+    for name in names:
+        (copy.directory / name).mkdir()
+    copy.save(9, _state())
+    assert [(copy.directory / name).exists() for name in names] == [False, False, True]
+
+
+def test_a_checkpoint_under_another_step_is_refused(copy):
+    """It is whole: passed over for an earlier one, it would be removed as what came later."""
     copy.save(5, _state())
     (copy.directory / "00000007").rename(copy.directory / "00000009")
-    said = []
-    assert copy.restore_latest(_state(), tell=said.append)[0] == 5
-    assert "00000009 is damaged: it was saved as step 7" in said[0]
+    said = "00000009 was saved as step 7; give it its name 00000007 again"
+    with pytest.raises(CheckpointError, match=said):
+        copy.restore_latest(_state(), tell=print)
 
 
 def test_where_all_checkpoints_are_damaged_one_line_says_so(copy):

@@ -9,10 +9,18 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import equinox as eqx
+import numpy as np
 import pytest
 
 from zero_envs.testing import Nim
-from zero_train import Checkpoints, read_lines, read_of_run, RunError, RunFolder
+from zero_train import (
+    CheckpointError,
+    Checkpoints,
+    read_lines,
+    read_of_run,
+    RunError,
+    RunFolder,
+)
 from zero_train.app import AbstractConfig, App, EvaluationResult, load, Options, run, train, View
 from zero_train.app._film import FILMS, Frame, kept_films, pack
 from zero_train.app._measures import ratings
@@ -80,7 +88,7 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 def refused(folder: pathlib.Path, *said: str) -> Iterator[None]:
     """One line says so, and nothing changes."""
     before = contents(folder)
-    with pytest.raises(RunError) as raised:
+    with pytest.raises((RunError, CheckpointError)) as raised:
         yield
     assert "\n" not in str(raised.value)
     for part in said:
@@ -97,6 +105,7 @@ def readers(app: App, folder: pathlib.Path, out: pathlib.Path) -> list[Callable[
     return [
         lambda: load(app, folder),
         lambda: load(app, f"{folder}@4"),
+        lambda: load(app, f"{folder}@best"),
         lambda: run(app, ["report", str(folder)]),
         lambda: run(app, ["compare", str(folder), str(folder), f"--out={out / 'a.html'}"]),
     ]
@@ -125,7 +134,7 @@ def test_another_configuration_than_that_of_the_checkpoints_is_refused(app, go, 
         with refused(mine, said, "Put the stored values back"):
             go(mine, config, resume=True)
     # It may well be played with other values.
-    for read in readers(app, mine, mine.parent)[:3]:
+    for read in readers(app, mine, mine.parent)[:4]:
         capsys.readouterr()
         read()
         assert capsys.readouterr().err == f"{said}\n"
@@ -197,7 +206,7 @@ def test_lines_that_are_repeated_or_in_disorder_are_named(app, go, mine, damage,
     log.write_text("".join(lines))
     with refused(mine, f"line {number} of {log} "):
         go(mine, resume=True)
-    for read in readers(app, mine, mine.parent)[2:]:
+    for read in readers(app, mine, mine.parent)[3 - (name == "evaluations") :]:
         with refused(mine, f"line {number} of {log} "):
             read()
 
@@ -220,6 +229,53 @@ def test_what_else_another_run_wrote_is_not_taken(runs, mine, capsys, app):
     (mine / "finished").write_text(f"9 steps of run {identity(theirs)}\n")
     load(app, mine)
     assert capsys.readouterr().err == ""
+
+
+def _of_another_version(store: str) -> Callable[[pathlib.Path], object]:
+    def save(folder: pathlib.Path) -> None:
+        saved = Checkpoints(folder / store)
+        saved.save(4, {"other": np.zeros(3)}, about=saved.about(4))
+
+    return save
+
+
+def _renamed(store: str) -> Callable[[pathlib.Path], object]:
+    return lambda folder: (folder / store / "00000004").rename(folder / store / "00000009")
+
+
+def _all_damaged(folder: pathlib.Path) -> None:
+    for file in folder.glob("checkpoints/*/manifest.json"):
+        file.write_text("{}")
+
+
+#: What refuses a run to go on, in the order in which it is looked at, and what is said then.
+REFUSALS: dict[str, Callable[[pathlib.Path], object]] = {
+    "there is no other": _all_damaged,
+    "00000004 is a checkpoint of another": _of_another_version("checkpoints"),
+    "checkpoints/00000009 was saved as step 4; give": _renamed("checkpoints"),
+    "parameters/00000009 was saved as step 4; give": _renamed("parameters"),
+    "it has ['other'] where": _of_another_version("parameters"),
+    "metrics.jsonl has step 1 after step 4": lambda folder: (folder / "metrics.jsonl").write_text(
+        2 * (folder / "metrics.jsonl").read_text()
+    ),
+    "evaluations.jsonl has no kind": lambda folder: None,
+    ".config.json.tmp is a folder; move it away": lambda folder: (
+        folder / ".config.json.tmp"
+    ).mkdir(),
+}
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_a_refused_resumption_changes_nothing(app, mine, said):
+    """Not what may differ in the configuration either, nor what it would write again."""
+    REFUSALS[said](mine)
+    (mine / "finished").write_text(f"9 steps of run {identity(mine)}\n")
+    (mine / "timings.jsonl").unlink()
+    if "no kind" in said:
+        kinds = lambda config, loop, files: files.evaluations[0]["kind"]
+        app = dataclasses.replace(app, evaluation=kinds)
+    with refused(mine, said):
+        train(app, Config(checkpoint_every=7), Options(out=mine, resume=True))
 
 
 @pytest.mark.slow
@@ -250,6 +306,15 @@ def test_a_run_of_an_older_version_goes_on_and_gets_an_identity(app, go, runs, t
     put(runs / "twin" / SAVED[0], older / SAVED[0])
     with refused(older, f"{older / SAVED[0]} is of run {identity(runs / 'twin')}"):
         go(older, resume=True)
+
+
+def test_starts_of_another_run_are_named(app, go, runs, mine):
+    """And not each checkpoint, all of which are of one run."""
+    shutil.copy(runs / "twin" / "starts.jsonl", mine)
+    said = f"{mine / 'starts.jsonl'} is of run {identity(runs / 'twin')}, and all that is saved in"
+    for use in (lambda: go(mine, resume=True), *readers(app, mine, mine.parent)):
+        with refused(mine, said, "put back the one that was there, or remove it"):
+            use()
 
 
 def test_where_starts_is_lost_checkpoints_say_whose_the_folder_is(app, go, runs, mine):

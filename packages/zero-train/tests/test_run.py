@@ -18,7 +18,7 @@ from zero_train import (
     RunFolder,
     StopSignal,
 )
-from zero_train._lines import files_of, last_line
+from zero_train._lines import files_of
 
 
 CONFIG = {"seed": 0, "search": "puct", "shape": (8, 8), "rate": 1e-4, "extra": None}
@@ -96,8 +96,6 @@ def test_a_log_that_has_grown_is_several_files_and_reads_as_one(tmp_path, monkey
         folder.rewind(killed_at)
         log = folders[1] / "metrics.jsonl"
         assert [row["step"] for row in read_lines(log)] == [*range(1, killed_at + 1)]
-        last = last_line(log)
-        assert last is not None and last["step"] == killed_at
         run(range(killed_at + 1, 21), folder)
     names = _names(folders[0])
     assert "metrics.00001.jsonl" in names and len(names) > 8 and _names(folders[1]) == names
@@ -105,7 +103,7 @@ def test_a_log_that_has_grown_is_several_files_and_reads_as_one(tmp_path, monkey
         one, other = ((folder / name).read_bytes() for folder in folders)
         assert one == other and len(one) < 200
     cut_lines(log, 0)
-    assert read_lines(log) == [] and last_line(log) is None
+    assert read_lines(log) == []
     assert [path.name for path in folders[1].glob("metrics*")] == ["metrics.jsonl"]
 
 
@@ -191,7 +189,9 @@ def test_another_configuration_names_the_keys(tmp_path):
     with pytest.raises(RunError, match=r"new true \(stored: false\)"):
         RunFolder.create(tmp_path, other, resume=True, absent={"new": False, "seed": 1})
     may_differ = ("seed", "new", "extra")
-    RunFolder.create(tmp_path, other, resume=True, may_differ=may_differ).close()
+    with RunFolder.create(tmp_path, other, resume=True, may_differ=may_differ) as folder:
+        assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+        folder.log_start(0, {})
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 1
 
 

@@ -131,8 +131,9 @@ class Checkpoints:
         with self._complained(number, temporary, size):
             if is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
-                for leftover in self.directory.glob(".*.tmp"):
-                    remove(leftover)
+                for path in children(self.directory):
+                    if re.fullmatch(r"\.[0-9]{8,}(\.old)?\.tmp", path.name):
+                        remove(path)  # what an interrupted save left
                 temporary.mkdir()
             together("Checkpoints.begin")
             written = _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})

@@ -141,6 +141,8 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     try:
         target = target_of(path)
         written = temporary(target)
+        if written.is_dir() and not written.is_symlink():
+            raise OSError(errno.EISDIR, f"{written} is a folder; move it away")
         try:
             # What an earlier process left may be a link to something else.
             written.unlink(missing_ok=True)

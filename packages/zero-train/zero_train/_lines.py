@@ -1,6 +1,5 @@
 """Log files with one JSON object per line."""
 
-import collections
 import contextlib
 import json
 import math
@@ -27,6 +26,7 @@ PART = 64 * 2**20
 _MOST, _MOST_STEPS = 1e100, 2**62
 #: The bytes of the longest line.
 _LONGEST = 16 * 2**20
+PUT_BACK = "put a copy of it back"
 _THEN = "Put a copy of the file back, or remove the line to go on without it."
 
 
@@ -218,7 +218,7 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     found = read_json(path)
     if not isinstance(found, dict):
-        raise RunError(f"{path} is not a JSON object, as it must be; put a copy of it back.")
+        raise RunError(f"{path} is not a JSON object, as it must be; {PUT_BACK}.")
     return found
 
 
@@ -231,7 +231,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     try:
         return parsed(read_whole(path))
     except (OSError, ValueError) as e:
-        raise RunError(f"{path} cannot be read: {reason(e)}.") from e
+        raise RunError(f"{path} cannot be read: {reason(e)}; {PUT_BACK}.") from e
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -264,14 +264,6 @@ def lines_of(
             if row in last[:-1]:
                 raise RunError(f"{row.place} repeats another one of its step. {_THEN}")
             yield row.checked(kind)
-
-
-def last_line(path: pathlib.Path) -> Row | None:
-    """The last object of a log, or `None` where there is none. A log may be too long to be held."""
-    for file in reversed(files_of(path)):
-        for _, row in collections.deque(_rows(file), maxlen=1):
-            return row
-    return None
 
 
 def cut_lines(path: str | os.PathLike[str], after: int) -> None:

@@ -17,6 +17,10 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be saved or restored. The message is one line for the user."""
 
 
+class Misnamed(CheckpointError):
+    """A checkpoint has the name of another step."""
+
+
 #: The entries of a manifest, and of a leaf in it. Older ones say nothing about the state.
 _ENTRIES = {"step": int, "leaves": list, "files": dict, "about": dict}
 _LEAF = {"path": str, "shape": list, "dtype": str}
@@ -49,7 +53,8 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """The manifest of the checkpoint in `folder`.
 
     **Raises:** `Damage` where it differs from what was written, `CheckpointError` where another
-    version wrote it: it is whole then, and must not be passed over for an earlier one.
+    version wrote it or it has another name: it is whole then, and must not be passed over for an
+    earlier one.
     """
     try:
         manifest = parsed(read_whole(folder / _FILE))
@@ -65,7 +70,10 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
             f"{_FILE}; use the version that wrote it."
         )
     if manifest["step"] != step:
-        raise _damaged(folder, f"it was saved as step {manifest['step']}")
+        raise Misnamed(
+            f"{folder} was saved as step {manifest['step']}; give it its name "
+            f"{manifest['step']:08d} again, or move it away."
+        )
     return manifest
 
 

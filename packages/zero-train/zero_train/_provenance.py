@@ -18,10 +18,12 @@ from typing import Any
 from ._checkpoint import Checkpoints
 from ._disk import read_whole
 from ._lines import Distinct, lines_of, measured, read_json, read_lines, read_object, RunError
-from ._manifest import CheckpointError
+from ._manifest import CheckpointError, Misnamed
 
 
 CONFIG = "config.json"
+#: How many differing values a line says.
+_SHOWN = 6
 #: The logs, and what two lines of one may not share, as in `lines_of`.
 LOGS: Mapping[str, Distinct] = {
     "metrics": "step",
@@ -56,6 +58,12 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
     of another configuration.
     """
     run, config = run_of(folder), read_object(folder / CONFIG)
+    saved = {about.get("run") for _, _, about in _saved(folder)}
+    if len(saved) == 1 and None not in saved and run not in saved:
+        raise RunError(
+            f"{folder / 'starts.jsonl'} is of {_called(run)}, and all that is saved in {folder} of "
+            f"{_called(saved.pop())}; put back the one that was there, or remove it."
+        )
     starts = [row.get("run") for row in read_lines(folder / "starts.jsonl")]
     older = not starts or None in starts
     for path, _, about in _saved(folder):
@@ -77,12 +85,17 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
 
 
 def check_logs(
-    folder: pathlib.Path, *, tell: Callable[[str], object], step: int | None = None
+    folder: pathlib.Path,
+    *,
+    tell: Callable[[str], object],
+    step: int | None = None,
+    names: Collection[str] = LOGS.keys(),
 ) -> None:
     """Checks that the logs in `folder` are what the run wrote.
 
     **Arguments:**
 
+    - `names`: which of them; by default all.
     - `tell`: called with a line for each log of which lines were changed or lost.
     - `step`: the step of the checkpoint that says so; by default the newest.
 
@@ -91,7 +104,8 @@ def check_logs(
     """
     of_step = lambda one: step in (None, one[1])
     _, until, about = next(filter(of_step, _saved(folder, CHECKPOINTS)), (None, 0, {}))
-    for name, distinct in LOGS.items():
+    for name in names:
+        distinct = LOGS[name]
         log, written = folder / f"{name}.jsonl", about.get("logs", {}).get(name)
         changed = written is not None and measured(log, written[0]) != tuple(written)
         # Two rows of an evaluation may well be the same, unless the file is not what was written.
@@ -132,13 +146,13 @@ def read_of_run(path: str | os.PathLike[str]) -> Any:
 
 
 def differences(given: Mapping[str, Any], stored: Mapping[str, Any], keys: Collection[str]) -> str:
-    """The values of these keys that are not the stored ones, as a list of words."""
+    """The values of these keys that are not the stored ones, as a list of words: a few of them,
+    and first the environment."""
     absent = object()
-    return ", ".join(
-        f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})"
-        for key in sorted(keys)
-        if given.get(key, absent) != stored.get(key, absent)
-    )
+    differ = [key for key in keys if given.get(key, absent) != stored.get(key, absent)]
+    first = sorted(differ, key=lambda key: (key != "env", key))[:_SHOWN]
+    said = [f"{key} {_shown(given, key)} (stored: {_shown(stored, key)})" for key in first]
+    return ", ".join(said + [f"{len(differ) - _SHOWN} more"] * (len(differ) > _SHOWN))
 
 
 def _shown(config: Mapping[str, Any], key: str) -> str:
@@ -153,10 +167,17 @@ def _saved(
     folder: pathlib.Path, *stores: str
 ) -> Iterator[tuple[pathlib.Path, int, dict[str, Any]]]:
     """The path and the step of each checkpoint and player that is not damaged, and what is said
-    about it: the newest first, checkpoints before players."""
+    about it: the newest first, checkpoints before players.
+
+    **Raises:** [`zero_train.CheckpointError`][] where one has the name of another step."""
     for store in stores or (CHECKPOINTS, PLAYERS):
         saved = Checkpoints(folder / store)
         for step in reversed(saved.steps()):
             # It may be removed meanwhile, as by the run that goes on.
-            with contextlib.suppress(CheckpointError, KeyError):
-                yield saved.directory / f"{step:08d}", step, saved.about(step)
+            try:
+                about = saved.about(step)
+            except (CheckpointError, KeyError) as e:
+                if isinstance(e, Misnamed):
+                    raise
+            else:
+                yield saved.directory / f"{step:08d}", step, about

@@ -94,7 +94,7 @@ class RunFolder:
         self.config = config
         self._lock, self._made = lock, made
         self.run = (run_of(path) or _identity()) if is_writer() else ""
-        self._lines = _open(path)
+        self._opened: dict[str, JsonLines] | None = None
         together("RunFolder")
 
     @classmethod
@@ -114,7 +114,8 @@ class RunFolder:
 
         - `path`: the folder, which is made if it is missing. A new run needs an empty one.
         - `config`: the configuration. With `resume` it must equal the stored one, except for the
-            keys in `may_differ`, whose new values are stored.
+            keys in `may_differ`, whose new values are stored once anything else is logged, rewound
+            or moved: whoever cannot restore the run until then has changed nothing.
         - `absent`: what keys are that the stored configuration of an older run lacks.
         - `tell`: called with a line where it waits to see whether a process on another machine
             that was training here still lives.
@@ -138,8 +139,9 @@ class RunFolder:
                 undo.callback(lock.release)
                 if not resume:
                     _check_empty(path)  # another process may have been faster
-                write_whole(path / CONFIG, json.dumps(given, indent=2) + "\n")
                 folder = cls(path, given, lock, made=made)
+                if not resume:
+                    folder._begin()
             except OSError as e:
                 raise _unwritable(path, e) from e
             undo.pop_all()
@@ -169,6 +171,17 @@ class RunFolder:
         except OSError as e:
             raise _unwritable(path, e) from e
 
+    def _begin(self) -> dict[str, JsonLines]:
+        """Stores the configuration and opens the logs, where this process writes them, once.
+
+        **Returns:** the logs.
+        """
+        if self._opened is None:
+            if is_writer():
+                self.write(CONFIG, json.dumps(self.config, indent=2) + "\n")
+            self._opened = _open(self.path)
+        return self._opened
+
     def discard(self) -> None:
         """Removes the files of a run that could not start, and the folder if `create` made it."""
         self._close_logs()
@@ -187,7 +200,7 @@ class RunFolder:
         logged and nothing was moved.
         """
         aside = None
-        logs = [lines.path for name, lines in self._lines.items() if name != "starts"]
+        logs = [lines.path for name, lines in self._begin().items() if name != "starts"]
         if any(file.stat().st_size for path in logs for file in files_of(path)):
             aside = self._put_aside()
         together("RunFolder.begin_again")
@@ -202,7 +215,7 @@ class RunFolder:
         for path in everything:
             if path.name not in (CONFIG, LOCK) and not path.name.startswith("before-"):
                 path.rename(aside / path.name)
-        self._lines, self.run = _open(self.path), _identity()
+        self._opened, self.run = _open(self.path), _identity()
         return aside
 
     def rewind(self, step: int, *, evaluated: bool = True) -> None:
@@ -212,16 +225,17 @@ class RunFolder:
 
         - `evaluated`: whether evaluations of `step` stay. Otherwise these are removed too.
         """
-        for name, lines in self._lines.items():
+        logs = self._begin()
+        for name, lines in logs.items():
             lines.close()
             cut_lines(lines.path, step - (name == "evaluations" and not evaluated))
-            self._lines[name] = JsonLines(lines.path)
+            logs[name] = JsonLines(lines.path)
         together("RunFolder.rewind")
 
     @property
     def written(self) -> dict[str, tuple[int, int]]:
         """The bytes of each log so far, and their CRC-32; empty where another process writes."""
-        return {name: lines.written for name, lines in self._lines.items()}
+        return {name: lines.written for name, lines in self._begin().items()}
 
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """Writes the metrics and the timings of one step.
@@ -243,8 +257,8 @@ class RunFolder:
         self._append("starts", step, {**origin, "run": self.run})
 
     def _append(self, name: str, step: int, *rows: Mapping[str, Any]) -> None:
-        if name in self._lines:
-            self._lines[name].log(step, *rows)
+        if name in (logs := self._begin()):
+            logs[name].log(step, *rows)
 
     def write(self, name: str, text: str) -> None:
         """Writes or replaces a file of the folder, atomically.
@@ -273,7 +287,7 @@ class RunFolder:
             self._lock.release()
 
     def _close_logs(self) -> None:
-        for lines in self._lines.values():
+        for lines in (self._opened or {}).values():
             lines.close()
 
     def __enter__(self) -> "RunFolder":

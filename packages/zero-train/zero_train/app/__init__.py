@@ -30,6 +30,7 @@ _MISSING = [
 if _MISSING:
     raise ImportError(f"zero_train.app needs {', '.join(_MISSING)}: install zero-train[app].")
 
+from .._disk import write_whole as write_whole
 from ._app import (
     AbstractCommand as AbstractCommand,
     App as App,

@@ -163,7 +163,7 @@ def built(app: App[Config], config: Config, devices: int | None = None, fsdp: in
 
     **Raises:** [`zero_train.app.UsageError`][] where it cannot be built.
     """
-    with as_usage_error():
+    with as_usage_error("actor_devices", "fsdp"):
         loop = app.build(config)
         if devices is None:
             return loop

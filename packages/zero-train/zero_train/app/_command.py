@@ -34,12 +34,12 @@ import tyro
 
 from .. import CheckpointError, NonFiniteError, RunError, RunFolder
 from .._disk import is_writer
-from .._provenance import check_logs, check_run
+from .._provenance import check_logs, check_run, CONFIG
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
-from ._config import Bounds, check_bounds, flag, stored_config
-from ._errors import UsageError, warn
+from ._config import Bounds, check_bounds, stored_config
+from ._errors import flag, UsageError, warn
 from ._eval import Eval
 from ._export import Export
 from ._helptext import explain, filled
@@ -319,6 +319,8 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             config = following(config, options)
         # What cannot be trained is refused before anything is built, which may take long.
         if is_writer():
+            if options.resume and os.path.lexists(options.out / CONFIG):
+                stored_config(app.config, options.out, app.command)
             RunFolder.check(**folder_of(config, options))
         trained = train(app, config, options, preset, began=began)
     if trained and is_writer():
@@ -410,8 +412,14 @@ def _operands(app: App[Any], kind: type[AbstractCommand]) -> list[str]:
 
 def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any) -> Any:
     arguments, unknown = _known(kind, prog, words, **options)
+    for name in _paths(arguments):  # of nothing at all Python makes the working folder
+        if f"{name}=" in words or (name, "") in itertools.pairwise(words):
+            raise UsageError(f"{name} was given without a value; give it one.")
     if unknown:
         given = unknown[0].partition("=")[0]
+        for switch in (word for word in words if word.endswith(f"={unknown[0]}")):
+            name = switch.partition("=")[0]
+            raise UsageError(f"{switch} was given; {name} takes no value, give it or leave it out.")
         # The dashes, which all have, would make any two short names similar.
         flags = [flag(name).removeprefix("--") for name in names]
         near = difflib.get_close_matches(given.removeprefix("--"), flags, 1, 0.7)
@@ -446,6 +454,17 @@ def _names(kind: Any) -> list[str]:
         inside = dataclasses.is_dataclass(field.default)
         names += _names(field.default) if inside else [field.name]
     return names
+
+
+def _paths(arguments: Any) -> list[str]:
+    """The flags of all fields that hold a path."""
+    found = []
+    for name, value in vars(arguments).items():
+        if dataclasses.is_dataclass(value):
+            found += _paths(value)
+        elif isinstance(value, pathlib.Path):
+            found.append(flag(name))
+    return found
 
 
 def _one_line(text: str) -> str:

@@ -16,6 +16,7 @@ from scipy.special import stdtr
 from .._disk import write_whole
 from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App
+from ._config import no_run
 from ._errors import UsageError, warn
 from ._film import check_path
 from ._measures import count_of, Measure, MEASURES, NAMING, plus_minus
@@ -55,11 +56,11 @@ class Compare(AbstractCommand):
         del app
         if not 2 <= len(self.runs) <= MAX_SERIES:
             given = "1 run was" if len(self.runs) == 1 else f"{len(self.runs)} runs were"
-            raise UsageError(f"{given} given; give 2 to {MAX_SERIES}.")
+            raise UsageError(f"{given} given; give the folders of 2 to {MAX_SERIES}.")
         check_path(self.out, "--out", [".html"])
         for folder in self.runs:
             if not os.path.lexists(pathlib.Path(folder) / "config.json"):
-                raise UsageError(f"{folder} holds no run (no config.json); give folders of runs.")
+                raise UsageError(f"{no_run(folder)}; give folders of runs.")
             check_run(pathlib.Path(folder), tell=warn)
             check_logs(pathlib.Path(folder), tell=warn)
         runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))

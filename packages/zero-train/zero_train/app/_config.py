@@ -15,9 +15,9 @@ import optax
 from zero_search import DirichletNoise, Temperature, TreeSearch
 
 from .. import ExpertIteration, read_json, read_lines, RunError
-from .._lines import read_object
+from .._lines import PUT_BACK, read_object
 from .._origin import version_of
-from ._errors import UsageError
+from ._errors import flag, UsageError
 
 
 Config = TypeVar("Config")
@@ -114,7 +114,8 @@ class AbstractAdamWConfig(AbstractConfig):
     """Maximum global norm of the gradient; 0 for no maximum."""
 
     bounds: ClassVar[Bounds] = {
-        **dict.fromkeys(("learning_rate", "decay"), (0, 1)),
+        "learning_rate": (1e-12, 1),  # with 0 nothing is learned
+        "decay": (0, 1),
         **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
     }
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
@@ -335,8 +336,7 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
     path = pathlib.Path(folder) / "config.json"
     if not os.path.lexists(path):
         raise UsageError(
-            f"{pathlib.Path(folder)} holds no run (no config.json); give the folder of a run, "
-            f"as `{prog} train --out` made it."
+            f"{no_run(folder)}; give the folder of a run, as `{prog} train --out` made it."
         )
     stored = None
     try:
@@ -346,6 +346,14 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
         if other := _of_another(kind, path.parent, stored):
             raise UsageError(other) from e
         raise _not_of(prog, path, e, written_by(kind, path.parent)) from e
+
+
+def no_run(folder: str | os.PathLike[str]) -> str:
+    """What is wrong with a path without config.json."""
+    path = pathlib.Path(folder)
+    if path.exists() and not path.is_dir():
+        return f"{path} is neither a folder nor a regular file"
+    return f"{path} holds no run (no config.json)"
 
 
 def config_of(
@@ -444,12 +452,8 @@ def _of_another(kind: type[Any], folder: pathlib.Path, stored: Any) -> str:
 
 def _not_of(prog: str, path: pathlib.Path, error: Exception, by: str = "") -> UsageError:
     reason = str(error).removeprefix(f"{path} ").rstrip(".")
+    reason += ", or" if reason.endswith(PUT_BACK) else ";"
     return UsageError(
-        f"{path} is not the configuration of a run of `{prog} train`: {reason}; give the folder "
+        f"{path} is not the configuration of a run of `{prog} train`: {reason} give the folder "
         f"of one{by}."
     )
-
-
-def flag(name: str) -> str:
-    """A field's flag on the command line."""
-    return f"--{name.replace('_', '-')}"

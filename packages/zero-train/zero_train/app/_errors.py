@@ -1,6 +1,7 @@
 """Errors that the user can correct."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +15,19 @@ class UsageError(ValueError):
 
 
 @contextlib.contextmanager
-def as_usage_error() -> Iterator[None]:
-    """Turns a `ValueError` inside the `with` block into a [`zero_train.app.UsageError`][]."""
+def as_usage_error(*fields: str) -> Iterator[None]:
+    """Turns a `ValueError` inside the `with` block into a [`zero_train.app.UsageError`][], which
+    calls an argument of the name of one of the fields as the command line does."""
     try:
         yield
     except ValueError as e:
-        raise UsageError(str(e)) from e
+        said = re.sub(rf"\b({'|'.join(fields)})=(\S+)", lambda m: f"{flag(m[1])} {m[2]}", str(e))
+        raise UsageError(said if fields else str(e)) from e
+
+
+def flag(name: str) -> str:
+    """A field's flag on the command line."""
+    return f"--{name.replace('_', '-')}"
 
 
 def environment(name: str, **options: Any) -> AbstractEnvironment:

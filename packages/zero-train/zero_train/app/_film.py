@@ -274,7 +274,10 @@ def check_path(
         allowed = " or ".join(endings)
         raise UsageError(f"{flag} {path} was given; give a file that ends with {allowed}.")
     if not path.parent.is_dir():
-        raise UsageError(f"{flag} {path} was given, and there is no folder {path.parent}.")
+        raise UsageError(
+            f"{flag} {path} was given, and there is no folder {path.parent}; "
+            "make it, or give another path."
+        )
     try:
         target = target_of(path)
         if not os.access(target.parent, os.W_OK):

@@ -26,7 +26,7 @@ import numpy as np
 from zero_search import Plan, SearchTree
 
 from .. import NonFiniteError
-from .._disk import read_whole, write_whole
+from .._disk import read_whole, reason, write_whole
 from ._clock import Clock
 from ._errors import warn
 from ._game import expected, Game
@@ -38,6 +38,7 @@ _COLOURS = {"b": "black", "black": "black", "w": "white", "white": "white"}
 #: What is left out of a line: a byte order mark too, which some shells send first.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ufeff]")
 _SYNTAX = "syntax error"
+_OF_FILES = {"loadsgf": "cannot load file", "printsgf": "cannot save file"}
 #: Simulations of a search that can be broken off after each so many.
 _PART = 16
 #: Nodes of an analysis, which ends there.
@@ -138,6 +139,10 @@ class GtpEngine:
             if command not in self._commands:
                 raise _GtpError("unknown command")
             (least, most), answer = self._commands[command]
+            # Control characters are left out, which would make another name of a file.
+            as_given = line.partition("#")[0].strip("\r\n\ufeff")
+            if command in _OF_FILES and _CONTROL.search(as_given):
+                raise _GtpError(_OF_FILES[command])
             if not least <= len(arguments) <= most:
                 raise _GtpError(_SYNTAX)
             said = answer(*arguments)
@@ -209,17 +214,16 @@ class GtpEngine:
 
     def _loadsgf(self, path: str, move: str | None = None) -> str:
         before = None if move is None else max(1, int(_number(int, move)))
-        if path == "-":  # the input has the commands
-            raise _GtpError("cannot load file")
         try:
-            read = self._record.read(self._games[0], decode(read_whole(path)), before)
-            if read is None:
-                raise _GtpError("cannot load file")
+            text = "" if path == "-" else decode(read_whole(path))  # the input has the commands
+            if (read := self._record.read(self._games[0], text, before)) is None:
+                raise ValueError("there is no game in it")
             games = [read[0]]
             for ply, name in enumerate(read[1]):
                 games.append(games[-1].play(self._board.action(name, ply % 2 == 0)))
         except (OSError, ValueError) as e:
-            raise _GtpError("cannot load file") from e
+            warn(f"{ascii(path)[1:-1]} cannot be loaded: {reason(e)}.")
+            raise _GtpError(_OF_FILES["loadsgf"]) from e
         self._games = games
         return ""
 
@@ -231,7 +235,8 @@ class GtpEngine:
             there = os.path.lexists(path)
             write_whole(pathlib.Path(path), f"{text}\n")
         except (OSError, ValueError) as e:  # the latter of a name that no file can have
-            raise _GtpError("cannot save file") from e
+            warn(f"{ascii(path)[1:-1]} cannot be saved: {reason(e)}.")
+            raise _GtpError(_OF_FILES["printsgf"]) from e
         if there:  # a response would be something else than controllers expect
             warn(f"{path} was there, and has been written anew.")
         return ""

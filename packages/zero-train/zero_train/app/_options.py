@@ -12,8 +12,8 @@ import jax
 import tyro
 
 from .. import read_json, RunError
-from ._config import Bounds, check_bounds, flag, inherited
-from ._errors import UsageError
+from ._config import Bounds, check_bounds, inherited
+from ._errors import flag, UsageError
 from ._sinks import MISSING
 
 
@@ -102,7 +102,8 @@ class Options:
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
     mlflow: bool = False
-    """Also log to MLflow, at MLFLOW_TRACKING_URI (needs the extra mlflow)."""
+    """Also log to MLflow, at MLFLOW_TRACKING_URI, by default a file in the working folder (needs
+    the extra mlflow)."""
     run_code: bool = False
     """Run code that the configuration of --init's run names."""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()

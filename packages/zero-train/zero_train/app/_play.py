@@ -92,7 +92,7 @@ class Dialogue:
             try:
                 self._answer(line)
             except ValueError as error:
-                self.say(f'{error}. Type "help" for the commands.')
+                self.say(f'{str(error).rstrip(".")}. Type "help" for the commands.')
 
     def say(self, text: str | Text) -> None:
         """Prints a text, as it is."""

@@ -25,7 +25,7 @@ from .._disk import reason, write_whole
 from .._learning import with_arrays
 from .._lines import lines_of
 from .._manifest import check_leaves, spec
-from .._provenance import check_run, CHECKPOINTS, finished_steps, PLAYERS
+from .._provenance import check_logs, check_run, CHECKPOINTS, finished_steps, PLAYERS
 from ._app import AbstractCommand, App, built, Trained
 from ._config import (
     AbstractConfig,
@@ -45,6 +45,8 @@ Config = TypeVar("Config", bound=AbstractConfig)
 SUFFIX = ".safetensors"
 #: The entry of its metadata that protects the others, and the arrays.
 _DIGEST = "digest"
+#: What stands for the step of the best player of a run.
+_BEST = "best"
 #: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"
 
@@ -88,7 +90,7 @@ def load(
     **Raises:** [`zero_train.app.UsageError`][] where there is none of this app, or it names code
     and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
     there are none, or they do not fit the configuration; [`zero_train.RunError`][] where some in
-    the folder are of another run.
+    the folder are of another run, or `RUN@best` has evaluations that are repeated or in disorder.
     """
     path, step = which_player(run)
     if not path.exists() and has_player(app, str(run)):
@@ -97,6 +99,8 @@ def load(
         return _read(app, path, run_code)
     config = load_config(app.config, path, app.command, run_code=run_code)
     check_run(path, tell=warn)
+    if step is not None and str(run).endswith(f"@{_BEST}"):
+        check_logs(path, tell=warn, names=("evaluations",))
     loop = built(app, config)
     saved, shapes = Checkpoints(path / PLAYERS, keep=None), player_shapes(loop)
     if step is None:
@@ -124,7 +128,7 @@ def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]
     name, _, which = str(run).rpartition("@")
     if path.exists() or not name or not pathlib.Path(name).is_dir():
         return path, None
-    if which == "best":
+    if which == _BEST:
         return pathlib.Path(name), _best(pathlib.Path(name))
     if not which.isdecimal():
         raise UsageError(f"{run} was given; after {name}@ give the number of a step, or best.")

@@ -26,8 +26,7 @@ import jax
 from jax._src.distributed import global_state
 
 from .._disk import together
-from ._config import flag
-from ._errors import UsageError
+from ._errors import flag, UsageError
 from ._options import Launch, Options
 
 

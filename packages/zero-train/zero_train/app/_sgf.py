@@ -29,8 +29,12 @@ _TOKEN = re.compile(
 )
 _CHARSET = re.compile(rb"CA\[\s*([A-Za-z0-9_.:-]{1,40})\s*\]")
 _COLOURS = {"AB": 1, "AW": -1, "AE": 0}
+#: Komi in hundredths, as the Fox server writes them: of points, or of stones, which are two points.
+_HUNDREDTHS = {"50": 0.5} | {
+    str(round(scale * komi)): komi for komi in (5.5, 6.5, 7.0, 7.5) for scale in (50, 100)
+}
 #: The properties that are kept. Comments may be long.
-_READ = frozenset({*_COLOURS, "B", "W", "GM", "SZ", "KM", "HA", "PL"})
+_READ = frozenset({*_COLOURS, "B", "W", "GM", "SZ", "KM", "HA", "PL", "AP"})
 _LETTERS = string.ascii_lowercase
 
 
@@ -114,6 +118,7 @@ class Sgf(AbstractRecord):
             for colour in [name for name in node if name in ("B", "W")]:  # in the file's order
                 played += 1
                 if before is not None and played >= before:
+                    _check_handicap(start.handicap, names, cut=True)
                     return start, names
                 if colour != "BW"[len(names) % 2]:
                     names.append("pass")  # by the other side, as the colour says
@@ -122,6 +127,7 @@ class Sgf(AbstractRecord):
                 side = ""
         if side in ("B", "W") and side != "BW"[len(names) % 2]:
             names.append("pass")
+        _check_handicap(start.handicap, names)
         return start, names
 
     def _komi(self, game: Game) -> float | None:
@@ -137,12 +143,21 @@ class Sgf(AbstractRecord):
                 f"this is a game GM[{ascii(kind[:9])[1:-1]}] of size {ascii(size[:9])[1:-1]}; give "
                 f"one of GM[{self.kind}] and size {self.size}"
             )
-        komi, handicap = start.komi, 0
-        with contextlib.suppress(ValueError):  # Old files leave it empty, or write words.
-            komi = komi_of(said["KM"].replace(",", "."), self.size)
-        if re.fullmatch("[0-9]{1,3}", said["HA"]) and 2 <= int(said["HA"]) <= self.size**2:
-            handicap = int(said["HA"])
-        return dataclasses.replace(start, komi=komi, handicap=handicap)
+        komi, handicap = said["KM"], said["HA"] or "0"  # Old files leave them empty.
+        by_fox = "foxwq" in "".join(root.get("AP", []))
+        if komi in _HUNDREDTHS and (by_fox or int(komi) > self.size**2):
+            komi = str(_HUNDREDTHS[komi])
+        komi = re.sub(r"(?:\s*\u00bd|(?:^|\s+)1/2)$", ".5", komi).replace(",", ".")
+        if not re.fullmatch("[0-9]{1,3}", handicap) or int(handicap) > self.size**2:
+            raise ValueError(
+                f"HA[{ascii(handicap[:20])[1:-1]}] is no handicap; give a number of stones up to "
+                f"{self.size**2}, or leave HA out"
+            )
+        return dataclasses.replace(
+            start,
+            komi=komi_of(komi, self.size) if komi else start.komi,
+            handicap=int(handicap) * (int(handicap) > 1),
+        )
 
     def _set_up(self, game: Game, node: dict[str, list[str]]) -> Game:
         """The game after moves that lead to the stones of a node."""
@@ -202,9 +217,13 @@ def komi_of(text: str, size: int) -> float:
 
     **Raises:** `ValueError` for a text that is no number, and for more than a board can hold.
     """
-    if "_" in text or not text.isascii() or not abs(float(text)) <= size**2:
+    komi = math.nan
+    if "_" not in text and text.isascii():
+        with contextlib.suppress(ValueError):
+            komi = float(text)
+    if not abs(komi) <= size**2:
         raise ValueError(f"{ascii(text[:20])} is no komi; give a number up to {size**2}")
-    return float(text) + 0.0  # which has no negative zero
+    return komi + 0.0  # which has no negative zero
 
 
 def decode(data: bytes) -> str:
@@ -260,9 +279,24 @@ def _stones(game: Game) -> Int8[np.ndarray, " points"]:
 def _handicap(game: Game) -> int:
     """The number of moves that are the stones of the handicap and the passes between them; 0 where
     the game does not begin with them."""
-    first = game.moves[: max(0, 2 * game.handicap - 1)]
-    placed = len(first) == 2 * game.handicap - 1 and "pass" not in first[::2]
-    return len(first) if placed and set(first[1::2]) == {"pass"} else 0
+    with contextlib.suppress(ValueError):
+        _check_handicap(game.handicap, game.moves)
+        return max(0, 2 * game.handicap - 1)
+    return 0
+
+
+def _check_handicap(number: int, names: Sequence[str], cut: bool = False) -> None:
+    """Checks that moves begin with so many stones of black, as far as they were not `cut`.
+
+    **Raises:** `ValueError` where they do not.
+    """
+    first = names[: max(0, 2 * number - 1)]
+    black, white = first[::2], first[1::2]
+    if not (cut or len(black) == number) or "pass" in black or {*white} - {"pass"}:
+        raise ValueError(
+            f"HA[{number}] says that black has {number} stones before white's first move, and this "
+            "game has others; set them up by AB, or leave HA out"
+        )
 
 
 def _points(value: str, size: int) -> list[int]:

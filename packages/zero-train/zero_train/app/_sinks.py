@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import functools as ft
+import logging
 import os
 import pathlib
 import queue
@@ -141,11 +142,15 @@ class WandbSink:
         self._run.finish()
 
 
+#: The variable of the environment that says where MLflow writes to.
+_TRACKED = "MLFLOW_TRACKING_URI"
+
+
 class MlflowSink:
     """Sends scalars to MLflow: a [`zero_train.Sink`][]. Needs the extra `mlflow`.
 
     Where to is what the environment variable `MLFLOW_TRACKING_URI` says; without it MLflow writes
-    into a file of the working folder.
+    into a file of the working folder, and a line says so.
     """
 
     def __init__(self, experiment: str, folder: pathlib.Path, config: Mapping[str, Any]):
@@ -158,11 +163,15 @@ class MlflowSink:
 
         **Raises:** [`zero_train.app.UsageError`][] where MLflow is not installed.
         """
+        for noisy in ("mlflow.store.db", "alembic"):  # which say how they make their tables
+            logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
             from mlflow import entities, MlflowClient  # pyright: ignore[reportMissingImports]
         except ImportError as e:
             raise UsageError(MISSING.format("mlflow")) from e
         self._client, self._metric = MlflowClient(), entities.Metric
+        if _TRACKED not in os.environ:
+            warn(f"MLflow writes to {self._client.tracking_uri}; {_TRACKED} names another place.")
         identity = folder / "mlflow.id"
         if identity.exists():
             self._id = read_whole(identity).decode()

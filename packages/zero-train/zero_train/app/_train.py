@@ -23,7 +23,6 @@ from .. import (
     episode_metrics,
     Loop,
     LoopState,
-    read_lines,
     RunError,
     RunFolder,
     step,
@@ -31,7 +30,7 @@ from .. import (
     template,
 )
 from .._disk import is_writer, of_writer, together
-from .._lines import last_line
+from .._lines import lines_of
 from .._manifest import Damage
 from .._origin import origin_of
 from .._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
@@ -116,6 +115,8 @@ def train(
         if state is None and options.resume:
             aside = folder.begin_again()
         record.start()
+        if state is not None:
+            record.rewind()
         folder.log_start(record.done, _origin(app, config, preset or app.default_preset))
         with (
             View(record.num_steps, start=record.done, console=_console()) as view,
@@ -147,16 +148,19 @@ def _first_player(
 ) -> AbstractActor | None:
     """The player of `--init`, where the run begins with it.
 
-    **Raises:** [`zero_train.app.UsageError`][] where its networks do not fit.
+    **Raises:** [`zero_train.app.UsageError`][] where there is none, or its networks do not fit.
     """
     if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
-    where = player_file(app, PRETRAINED, config) if config.init == PRETRAINED else config.init
-    player = load(app, where, run_code=options.run_code).player
+    then = ""
     try:
+        pretrained = config.init == PRETRAINED
+        where = player_file(app, PRETRAINED, config) if pretrained else config.init
+        player = load(app, where, run_code=options.run_code).player
+        then = "; give a player of this configuration."
         eqx.filter_eval_shape(fresh_agent, loop, jr.key(0), player)
     except ValueError as e:
-        raise UsageError(f"--init {config.init}: {e}; give a player of this configuration.") from e
+        raise UsageError(f"--init {config.init}: {e}{then}") from e
     return player
 
 
@@ -200,7 +204,9 @@ def _run_steps(
         record.finish()
     goes_on = "" if record.done == record.num_steps else "; --resume goes on from there"
     view.note(f"saved at step {record.done}{goes_on}")
-    if record.done and not record.evaluated:
+    if not record.done:
+        view.note("nothing is learned yet, so nothing is evaluated")
+    elif not record.evaluated:
         later = f"`{record.app.command} eval {options.out}` measures the player"
         _evaluate_at_stop(record, state, stop, view, sinks, evaluating, later)
 
@@ -313,26 +319,16 @@ class _Record:
         self.app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
         self._parameters = Checkpoints(folder.path / PLAYERS)
+        self._last = dict.fromkeys((self._checkpoints, self._parameters), 0)
 
     def restored(self, like: LoopState) -> LoopState | None:
-        """The state of the last checkpoint, or `None` without one. What came later is removed."""
+        """The state of the last checkpoint, or `None` without one. Nothing is changed."""
         if not of_writer("saved", self._checkpoints.steps()):
             return None
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
         if is_writer():
             check_logs(self._folder.path, tell=warn, step=self.done)
-            finished = self._folder.path / FINISHED
-            if (said := finished_steps(finished.parent)) > self.done:
-                if said not in self._checkpoints.steps():
-                    warn(
-                        f"{finished} says that {said} steps are done, and checkpoint {said} is "
-                        f"missing; the run goes on from step {self.done}."
-                    )
-                finished.unlink()
-        for kept in (self._checkpoints, self._parameters):
-            kept.rewind(self.done)
-        # Where it stopped it may have evaluated what is evaluated nowhere else.
-        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
+        self._last = dict.fromkeys((self._checkpoints, self._parameters), self.done)
         if self.done in of_writer("player", self._parameters.steps()):
             try:
                 self._player_of(self.done)
@@ -341,19 +337,39 @@ class _Record:
                     raise
                 if is_writer():
                     warn(f"{e} It is saved again, from the checkpoint.")
-                self._parameters.rewind(self.done - 1)
+                self._last[self._parameters] -= 1
         return state
 
+    def rewind(self) -> None:
+        """Removes what came after the state that was restored, once nothing refuses to go on: an
+        evaluation, too, that is not due there."""
+        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
+        finished = self._folder.path / FINISHED
+        if is_writer() and (said := finished_steps(finished.parent)) > self.done:
+            if said not in self._checkpoints.steps():
+                warn(
+                    f"{finished} says that {said} steps are done, and checkpoint {said} is "
+                    f"missing; the run goes on from step {self.done}."
+                )
+            finished.unlink()
+        for store, last in self._last.items():
+            store.rewind(last)
+
     def start(self) -> None:
-        """Reads what was logged, and makes the app's evaluation."""
+        """Reads what was logged until then, and makes the app's evaluation."""
         # A shared disk may show one process later than another what was saved, and all have to
         # save and evaluate at the same steps.
-        stores = self._checkpoints, self._parameters
-        steps = of_writer("saved", [store.steps() for store in stores])
-        self._saved = {store: set(saved) for store, saved in zip(stores, steps, strict=True)}
+        steps = of_writer("saved", [store.steps() for store in self._last])
+        self._saved = {
+            store: {step for step in saved if step <= last}
+            for (store, last), saved in zip(self._last.items(), steps, strict=True)
+        }
         self._pacing = Pacing(self.config.checkpoint_every, self.done)
         self._totals = of_writer("totals", self._stored_totals())
-        evaluations = of_writer("evaluations", read_lines(self._folder.path / "evaluations.jsonl"))
+        until = self.done - (not self._is_evaluated_step)
+        log = self._folder.path / "evaluations.jsonl"
+        rows = [row for row in lines_of(log) if row["step"] <= until]
+        evaluations = of_writer("evaluations", rows)
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
         self._parameters.pinned = {0, *(row["step"] for row in evaluations)}
         files = RunFiles(self._folder, evaluations, self._player_of)
@@ -362,13 +378,14 @@ class _Record:
         except (LookupError, TypeError) as e:
             if not evaluations:
                 raise
-            log = self._folder.path / "evaluations.jsonl"
             raise RunError(f"{log} has lines of another kind ({e!r}); put a copy back.") from e
 
     def _stored_totals(self) -> dict[str, int]:
         """The totals after the steps that are done. Older versions had them in the log alone."""
         said = self._checkpoints.about(self.done).get("totals") if self.done else {}
-        said = last_line(self._folder.path / "metrics.jsonl") or {} if said is None else said
+        if said is None:
+            rows = lines_of(self._folder.path / "metrics.jsonl")
+            said = next((row for row in rows if row["step"] == self.done), {})
         return {name: int(said.get(name, 0)) for name in _COUNTS}
 
     def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:

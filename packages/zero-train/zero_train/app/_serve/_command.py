@@ -61,7 +61,9 @@ class AbstractServe(AbstractPlayerCommand):
             both = self.host == "::" and socket.has_dualstack_ipv6()
             return socket.create_server((self.host, self.port), family=family, dualstack_ipv6=both)
         except OSError as e:
+            # Python appends the address.
+            why = str(e.strerror).partition(" (while attempting")[0]
             raise UsageError(
-                f"cannot listen at --host {self.host} --port {self.port} ({e.strerror}); give "
-                "another, or --port 0 for any free one."
+                f"cannot listen at --host {self.host} --port {self.port} ({why}); give another, or "
+                "--port 0 for any free one."
             ) from e
