@@ -188,12 +188,13 @@ def test_a_filler_action_illegal_to_both_policies(name):
 
 
 @pytest.mark.parametrize("name", ("ppo_clip_loss", "ppo_penalty_loss", "dpo_loss"))
-@pytest.mark.parametrize("log_ratio", (90.0, 1e4, -1e4))
+@pytest.mark.parametrize("log_ratio", (90.0, 1e4, 1e30, -1e4, -jnp.inf))
 def test_ratios_that_overflow_have_finite_slopes(name, log_ratio):
-    given, loss = examples(name, batch=2)
-    given |= {"old_log_prob": jnp.full(2, -log_ratio), "advantage": jnp.array([1.0, -1.0])}
-    found = jax.jit(jax.grad(lambda x: jnp.sum(loss(given | {"log_prob": x}))))(jnp.zeros(2))
-    assert np.isfinite(found).all()
+    given, loss = examples(name, batch=3)
+    given |= {"old_log_prob": jnp.zeros(3), "advantage": jnp.array([1.0, -1.0, 0.0])}
+    slope = jax.jit(jax.grad(lambda x: jnp.sum(loss(given | {"log_prob": x}))))
+    found = slope(jnp.full(3, log_ratio))
+    assert np.isfinite(found).all() and found[2] == 0
     # A likely action that was bad becomes less likely, however unlikely it was.
     assert log_ratio < 0 or found[1] > 1e30
 

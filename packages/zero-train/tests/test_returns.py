@@ -64,6 +64,18 @@ def test_reference_values_of_weighed_errors():
     np.testing.assert_allclose(found, (0.0998, -1.42, -4, 4.179, 0.6, 0), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ("importance_corrected_td_errors", "importance_sampling_returns"))
+def test_a_ratio_that_overflows_has_finite_slopes(name):
+    *window, last = rows(first=0.2)
+    r, d, v = map(jnp.nan_to_num, window)
+    values = (v,) if name == "importance_corrected_td_errors" else (v, v)
+    function = ft.partial(getattr(returns, name), lambda_=0.9, stop_gradient=False)
+    found = jax.grad(lambda x: jnp.sum(function(r, d, *values, x, last)))(
+        jnp.zeros(6).at[1].set(1e30)
+    )
+    assert np.isfinite(found).all() and abs(found[1]) > 1e30
+
+
 def test_reference_values_of_truncated_gae():
     """Truncated in the third step: with the true successor's value beside it, or in a row."""
     advantages, targets = [2.103717, 0.9985, 0.7, 2.94125, 0.75], [2.303717, 1.4985, 1.7, 4.44125]

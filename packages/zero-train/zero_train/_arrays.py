@@ -153,7 +153,10 @@ def ratio(log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
     """`exp(log_ratio)`, at most a number that is far below the largest one, and so its slope: an
     infinite slope times a weight, or the slope of a clip, of 0 would be NaN."""
     most = math.log(float(jnp.finfo(log_ratio.dtype).max)) - 10
-    return jnp.exp(log_ratio - jax.lax.stop_gradient(jax.nn.relu(log_ratio - most)))
+    # The difference is 0 and has a slope; to subtract the excess would cancel where it is large.
+    known = jnp.minimum(log_ratio, jnp.finfo(log_ratio.dtype).max)
+    held = most + (known - jax.lax.stop_gradient(known))
+    return jnp.exp(jnp.where(log_ratio > most, held, log_ratio))
 
 
 def finite(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -101,7 +101,8 @@ def dpo_loss(
     log_ratio = _log_ratio(log_prob, old_log_prob)
     check_positive("dpo_loss", alpha=alpha, beta=beta)
     rho, advantage = ratio(log_ratio), jax.lax.stop_gradient(advantage)
-    gain, loss = (rho - 1) * advantage, log_ratio * advantage
+    # An impossible action has a log-ratio of -inf, and an advantage of 0 makes it NaN.
+    gain, loss = (rho - 1) * advantage, jnp.where(advantage < 0, log_ratio, 0.0) * advantage
     drift = jnp.where(
         advantage >= 0,
         jax.nn.relu(gain - alpha * jnp.tanh(gain / alpha)),

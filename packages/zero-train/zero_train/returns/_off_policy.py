@@ -270,8 +270,8 @@ def _errors(
 ) -> tuple[Array, Array]:
     ends, discount = cut(last, discount)
     log_ratio = _of_steps(log_ratio, last)
-    rho = jnp.exp(jnp.minimum(log_ratio, jnp.log(clip_rho)))
-    c = jnp.exp(jnp.minimum(log_ratio, jnp.log(clip_c)))
+    rho = ratio(jnp.minimum(log_ratio, jnp.log(clip_rho)))
+    c = ratio(jnp.minimum(log_ratio, jnp.log(clip_c)))
     delta = jnp.where(ends, 0.0, reward + discount * following(value) - value)
     trace = jnp.where(ends, 0.0, discount * lambda_)
     errors = solve(rho * delta, trace * c)
