@@ -10,6 +10,7 @@ import types
 import typing
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jaxtyping
@@ -207,6 +208,11 @@ ONE, TWO = NETS.Categorical(jnp.zeros(3)), NETS.Gaussian(jnp.zeros(2), jnp.ones(
 PAIR = NETS.MultiDiscrete(jnp.zeros(4), (2, 2))
 STATISTICS = NETS.RunningStatistics.init(jnp.zeros(2))
 POINTS = np.ones((2, 2))
+LOSSES, RETURNS = TRAIN.losses, TRAIN.returns
+LOGITS, STEP = jnp.zeros(3), (jnp.float32(0),) * 4
+ROWS, ENDS = (LOGITS,) * 3, [False] * 3
+RETURN = {"return": [1.0]}
+NAMES = {"environment": "e", "task": "t", "algorithm": "a", "seed": 0, "step": 1}
 CALLS: list[tuple[Any, str]] = [
     (lambda: TRAIN.score_interval(POINTS, z=jnp.array([-1.0, 1.0])), r"score_interval\(z="),
     (lambda: TRAIN.score_interval(POINTS, z=jnp.float32(-1)), r"score_interval\(z=.*above 0"),
@@ -223,7 +229,40 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: TRAIN.aggregate(POINTS, num_resamples=9.5), "num_resamples=9.5"),
     (lambda: TRAIN.EloLadder("a").add_result("a", "b", 1, 1.5), "games=1.5"),
     (lambda: TRAIN.EloLadder("a").add_result("a", "b", 1, math.inf), "games=inf"),
-    (lambda: TRAIN.aggregate(POINTS + 1j), "complex scores"),
+    (lambda: TRAIN.aggregate(POINTS + 1j), "`scores` is of complex128; give real numbers"),
+    (lambda: TRAIN.aggregate([[1.0], [1.0, 2.0]]), r"`scores` is \[\[1.0\], .*in every row"),
+    (lambda: TRAIN.aggregate("ab"), "`scores` is .*give real numbers"),
+    (lambda: TRAIN.aggregate(POINTS, confidence="a"), "confidence='a'"),
+    (lambda: TRAIN.aggregate(POINTS, seed=1.5), "seed=1.5 was given; give an integer"),
+    (lambda: TRAIN.stratified_bootstrap(None, POINTS), "statistic=None.*a function of scores"),
+    (lambda: TRAIN.stratified_bootstrap(lambda x: x[..., 0, 0] * 1j, POINTS), "statistic.*complex"),
+    (lambda: TRAIN.normalise_scores([POINTS]), "must be scores by the name of their algorithm"),
+    (lambda: TRAIN.normalise_scores({"x": POINTS}, minimum="a"), "`minimum` is of <U1"),
+    (lambda: TRAIN.performance_profile(POINTS, 1.0), "at least one number, none NaN"),
+    (lambda: TRAIN.performance_profile(POINTS, [math.nan]), "at least one number, none NaN"),
+    (lambda: TRAIN.score_interval("x"), "`points` is of <U1; give real numbers"),
+    (lambda: TRAIN.fit_elo("a", "b"), "`scores` is of <U1"),
+    (lambda: TRAIN.EloLadder("a").add_result("a", "b", "1", 1), "score='1'"),
+    (lambda: TRAIN.EloLadder("a").add_result("a", ["b"], 1, 1), r"opponent=\['b'\].*name of an"),
+    (lambda: TRAIN.check_finite(3, {"a": "x"}), "`a` is of <U1; give real numbers"),
+    (lambda: TRAIN.check_finite(3, [1.0]), "must be numbers by name"),
+    (lambda: TRAIN.Results([1]), "must be a Result by its ResultKey"),
+    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"task": None}), "the name None"),
+    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"seed": 1.5}), "seed=1.5 was given"),
+    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"step": "1"}), "step=1 was given"),
+    (lambda: TRAIN.Results().add({1: [1.0]}, **NAMES), "the name 1"),
+    (lambda: TRAIN.Results.from_json({1: {2: 3}}), "1, 2 is a int where an object should be"),
+    (lambda: LOSSES.masked_mean(None, jnp.ones(2)), r"masked_mean\(x=\)` is None"),
+    (lambda: LOSSES.td_learning_loss(*STEP, huber=jnp.float32(-1)), "huber=.*must be a number"),
+    (lambda: LOSSES.q_learning_loss(None, 0, *STEP[:2], LOGITS), r"\(qvalues=\)` is None"),
+    (lambda: LOSSES.q_learning_loss(LOGITS, 1.0, *STEP[:2], LOGITS), r"\(action=\)` is 1.0"),
+    (lambda: LOSSES.q_learning_loss(LOGITS, True, *STEP[:2], LOGITS), r"\(action=\)` is True"),
+    (lambda: LOSSES.q_learning_loss(np.ones(3) * 1j, 0, *STEP[:2], LOGITS), "is of complex128"),
+    (lambda: RETURNS.lambda_returns(*ROWS, LOGITS, lambda_=1), r"\(last=\)` is of float32"),
+    (lambda: RETURNS.lambda_returns(*ROWS, "a", lambda_=1), r"\(last=\)` is 'a'; give booleans"),
+    (lambda: RETURNS.lambda_returns(*ROWS, ENDS, lambda_=[2.0] * 3), "lambda_=.*0 to 1"),
+    (lambda: LOSSES.temperature_loss(LOGITS, 1.0, 0.1), "temperature=1.0.*a Dual"),
+    (lambda: LOSSES.ppo_penalty_loss(*STEP, beta="a"), r"\(beta=\)` is 'a'"),
     (lambda: TRAIN.Checkpoints("absent").save(0, jnp.ones(1), about=[1]), "a mapping of names"),
     (lambda: TRAIN.Checkpoints("absent", keep=1.5), "keep=1.5"),
     (lambda: TRAIN.Checkpoints("absent", keep=math.nan), "keep=nan"),
@@ -231,7 +270,7 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: TRAIN.check_finite(3, {"a": jnp.array([1.0, math.nan])}), "Step 3 gave a=nan"),
     (
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
-        "complex64 was given",
+        "is of complex64; give real numbers",
     ),
     (lambda: NETS.Categorical(None), "None was given; give an array of numbers"),
     (lambda: NETS.Categorical(["a"]), "was given; give an array of numbers"),
@@ -261,6 +300,16 @@ def test_what_a_call_cannot_take_is_named(number):
 def test_numbers_and_lists_are_taken_for_arrays():
     assert NETS.Categorical([0.0, 1.0]).log_prob(1) == NETS.Categorical(jnp.arange(2.0)).log_prob(1)
     assert NETS.Gaussian(0.0, 1).mode() == 0
+    q = [0.5, 1.0, 2.0]
+    loss = LOSSES.q_learning_loss(jnp.array(q), jnp.int32(2), *STEP[:2], jnp.array(q))
+    for kind in (list, tuple, np.array):
+        x = kind(q)
+        assert LOSSES.q_learning_loss(x, 2, *STEP[:2], x) == loss
+        traced = jax.jit(ft.partial(LOSSES.q_learning_loss, x))
+        assert traced(2, *STEP[:2], x) == loss
+        found = RETURNS.lambda_returns(x, x, x, kind([0, 0, 1]), lambda_=1)
+        assert jnp.array_equal(found, RETURNS.lambda_returns(*(jnp.array(q),) * 3, ENDS, lambda_=1))
+    assert jax.jit(lambda x: LOSSES.masked_mean([x, 3.0], [1.0, x]))(1.0) == 2
 
 
 @pytest.mark.parametrize("rate", [2, -0.1, math.nan, "1"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from zero_train import losses, returns
-from zero_train._arrays import wide
+from zero_train._arrays import taken
 
 from .policies import Gaussian
 
@@ -61,7 +61,7 @@ def _argument(function, name, annotation, x):
     if name in OPTIONS:
         return OPTIONS[name]
     if function in (losses.mpo_loss, losses.mpo_decoupled_loss):
-        x = wide(x)  # as the policies of zero-nets are
+        x = taken("x", x)  # as the policies of zero-nets are
         policies = {"policy": (x[0, :2], x[1, :2]), "target": (x[1, :2], x[0, :2])}
         if name in policies:
             return Gaussian(*policies[name])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from jaxtyping import Float, Real
 
-from ._arrays import check_count, check_range
+from ._arrays import check_count, check_kind, check_range, reals
 
 
 #: Resampled scores held at once: more would leave the cache and gain nothing.
@@ -163,9 +163,15 @@ def performance_profile(
 
     **Raises:** `ValueError` as [`zero_train.aggregate`][].
     """
+    limits = reals("thresholds", thresholds)
+    if limits.ndim != 1 or not limits.size or np.isnan(limits).any():
+        raise ValueError(
+            f"performance_profile was given thresholds of shape {limits.shape}; give a list of at "
+            "least one number, none NaN"
+        )
 
     def statistic(scores: np.ndarray) -> np.ndarray:
-        return np.stack([(scores > threshold).mean(axis=(-2, -1)) for threshold in thresholds])
+        return np.stack([(scores > limit).mean(axis=(-2, -1)) for limit in limits])
 
     return stratified_bootstrap(
         statistic, scores, confidence=confidence, num_resamples=num_resamples, seed=seed
@@ -199,16 +205,21 @@ def stratified_bootstrap(
 
     **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
+    check_range("stratified_bootstrap", 0, 1, confidence=confidence)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence} was given; it must be between 0 and 1")
     check_count("stratified_bootstrap", num_resamples=num_resamples)
+    check_kind("stratified_bootstrap", callable, "a function of scores", statistic=statistic)
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError) as e:
+        raise ValueError(f"seed={seed!r} was given; give an integer from 0 on") from e
     arrays = [_checked(array) for array in scores]
     if not arrays:
         raise ValueError("stratified_bootstrap was given no scores; give at least one array")
-    value = np.asarray(statistic(*arrays))
+    value = reals("statistic(scores)", statistic(*arrays))
     if any(array.shape[-2] == 1 for array in arrays):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
-    rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // sum(array.size for array in arrays))
     sizes = [min(block, num_resamples - done) for done in range(0, num_resamples, block)]
     parts = [statistic(*(_resample(array, size, rng) for array in arrays)) for size in sizes]
@@ -242,6 +253,7 @@ def normalise_scores(
     **Raises:** `ValueError` for a task whose `maximum` is not above its `minimum`, and as
     [`zero_train.aggregate`][].
     """
+    check_kind("normalise_scores", Mapping, "scores by the name of their algorithm", scores=scores)
     arrays = {name: _checked(array) for name, array in scores.items()}
     if len({array.shape[-1] for array in arrays.values()}) != 1:
         tasks = ", ".join(f"{array.shape[-1]} of {name}" for name, array in arrays.items())
@@ -250,8 +262,8 @@ def normalise_scores(
             "give every algorithm's scores on the same ones"
         )
     flat = np.concatenate([array.reshape(-1, array.shape[-1]) for array in arrays.values()])
-    low = flat.min(axis=0) if minimum is None else np.asarray(minimum, np.float64)
-    high = flat.max(axis=0) if maximum is None else np.asarray(maximum, np.float64)
+    low = flat.min(axis=0) if minimum is None else reals("minimum", minimum)
+    high = flat.max(axis=0) if maximum is None else reals("maximum", maximum)
     if low.shape[-1:] not in ((), flat.shape[1:]) or high.shape[-1:] not in ((), flat.shape[1:]):
         raise ValueError(
             f"normalise_scores was given a minimum of shape {low.shape} and a maximum of shape "
@@ -268,9 +280,7 @@ def normalise_scores(
 
 
 def _checked(scores: Real[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    if np.iscomplexobj(scores):
-        raise ValueError("complex scores were given; they must be real numbers")
-    array = np.asarray(scores, np.float64)
+    array = reals("scores", scores)
     if array.ndim < 2 or not array.size:
         raise ValueError(
             f"scores of shape {array.shape} were given; they must be [runs, tasks] with at least "

@@ -14,6 +14,7 @@ from typing import Any, get_args, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 
@@ -29,12 +30,31 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     been vmapped is an ordinary number.
     """
     parameters = inspect.signature(function).parameters
-    reals = {name for name, parameter in parameters.items() if _is_real(parameter.annotation)}
     annotated = {name: _axes(parameter.annotation) for name, parameter in parameters.items()}
+    found = {name: _kind(parameter.annotation) for name, parameter in parameters.items()}
+    kinds = {name: kind for name, kind in found.items() if kind}
+    parts = {name: get_args(parameter.annotation) for name, parameter in parameters.items()}
+    # Only these may be arrays of NumPy inside: JAX's index cannot be into one.
+    hosts = {
+        name
+        for name, of in parts.items()
+        if np.ndarray in [getattr(x, "array_type", None) for x in of]
+    }
 
     @ft.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         arguments: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
+        named = {
+            name: taken(f"`{function.__name__}({name}=)`", x, kinds[name])
+            for name, x in arguments.items()
+            if name in kinds and not (x is None and type(None) in parts[name])
+        }
+        named |= {
+            name: jnp.asarray(x)
+            for name, x in named.items()
+            if isinstance(x, np.ndarray) and name not in hosts
+        }
+        arguments |= named
         shapes = {
             name: jnp.shape(x)
             for name, x in arguments.items()
@@ -51,7 +71,6 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 + ": one example, axes of one name equally long and not empty; `jax.vmap` it over "
                 "a batch."
             )
-        named = {name: wide(x) for name, x in arguments.items() if name in reals}
         given = [named.get(name, x) for name, x in zip(parameters, args, strict=False)]
         rest = {name: named.get(name, x) for name, x in kwargs.items()}
         return function(*given, *args[len(given) :], **rest)  # pyright: ignore[reportCallIssue]
@@ -59,15 +78,42 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return checked
 
 
-def wide(x: Any) -> Any:
-    """Arrays of half precision and of integers in float32. In half precision the sum of many terms
-    loses the small ones, and its differences of large numbers are noise."""
-    dtype = getattr(x, "dtype", None)
-    if dtype is not None and jnp.issubdtype(dtype, jnp.complexfloating):
-        raise ValueError(f"an array of {dtype} was given; give real numbers.")
-    if dtype is None or (jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 4):
-        return x
-    return x.astype(jnp.float32)
+def taken(called: str, x: Any, kind: str = "real numbers") -> Any:
+    """A number, an array, or a list made one, of this kind.
+
+    Arrays of half precision and of integers are given in float32. In half precision the sum of
+    many terms loses the small ones, and its differences of large numbers are noise.
+    """
+    array: Any = x
+    if isinstance(x, list | tuple):
+        try:
+            traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
+            array = jnp.asarray(x) if traced else np.asarray(x)
+        except (TypeError, ValueError):
+            pass
+    dtype = np.asarray(x).dtype if isinstance(x, int | float) else getattr(array, "dtype", None)
+    if dtype is None or not any(jnp.issubdtype(dtype, of) for of in _KINDS[kind]):
+        given = _line(x) if dtype is None or isinstance(x, int | float) else f"of {dtype}"
+        raise ValueError(f"{called} is {given}; give {kind}, in an array if they are several.")
+    if not hasattr(array, "dtype") or kind == "integers":
+        return array
+    if kind == "booleans":
+        return array.astype(bool)
+    wide = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 4
+    dtype = jax.dtypes.canonicalize_dtype(dtype) if wide else jnp.float32
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def reals(called: str, x: Any) -> np.ndarray:
+    """Real numbers in double precision, for what is computed on the host."""
+    try:
+        array = np.asarray(x)
+        if array.dtype.kind not in "cSUmM":  # complex numbers, texts and dates
+            return array.astype(np.float64)
+        given = f"of {array.dtype}"
+    except (TypeError, ValueError):
+        given = _line(x)
+    raise ValueError(f"`{called}` is {given}; give real numbers, equally many in every row.")
 
 
 def at_action(x: Array, action: Array) -> Array:
@@ -76,10 +122,23 @@ def at_action(x: Array, action: Array) -> Array:
     return jnp.where(exists, x[jnp.where(exists, action, 0)], jnp.nan)
 
 
-def _is_real(annotation: Any) -> bool:
-    """Whether an argument is an array of floating-point numbers, or a union with one."""
-    kinds = [getattr(x, "dtypes", ()) for x in (annotation, *get_args(annotation))]
-    return any(isinstance(x, tuple | list) and "float32" in x for x in kinds)
+#: What an argument may be, and the dtypes that are that.
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "real numbers": (jnp.floating, jnp.integer, jnp.bool_),
+    "integers": (jnp.integer,),
+    "booleans": (jnp.bool_, jnp.integer),
+}
+
+
+def _kind(annotation: Any) -> str | None:
+    """What an argument is: the first of a union's arrays says it."""
+    for x in (annotation, *get_args(annotation)):
+        dtypes = getattr(x, "dtypes", ())
+        if isinstance(dtypes, tuple | list):
+            for dtype, kind in (("float32", 0), ("int32", 1), ("bool", 2)):
+                if dtype in dtypes:
+                    return list(_KINDS)[kind]
+    return None
 
 
 def _axes(annotation: Any) -> list[str]:
@@ -108,34 +167,36 @@ def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
 
 
 def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
-    """Raises where a hyperparameter of `owner` is neither an array nor
-    a finite number in `[least, most]`."""
+    """Raises where a hyperparameter of `owner` is no finite number in `[least, most]`."""
     for name, value in fields.items():
-        if isinstance(value, Array):
-            continue
-        inside = (
-            isinstance(value, int | float | np.integer | np.floating) and least <= value <= most
-        )
-        if not (inside and math.isfinite(value)):
+        if not _fit(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
             low = "" if least == -math.inf else f", {least:g} or more"
             allowed = f"finite{low}" if most == math.inf else f"{least:g} to {most:g}"
-            raise ValueError(f"`{owner}({name}={value!r})`: must be a number, {allowed}.")
+            raise ValueError(f"`{owner}({name}={_line(value)})`: must be a number, {allowed}.")
 
 
 def check_positive(owner: str, **fields: Any) -> None:
-    """Raises where a hyperparameter of `owner` is neither an array nor a number above 0."""
+    """Raises where a hyperparameter of `owner` is no number above 0."""
     for name, value in fields.items():
-        if not isinstance(value, Array) and not (
-            isinstance(value, int | float | np.integer | np.floating) and value > 0
-        ):
-            raise ValueError(f"`{owner}({name}={value!r})`: must be above 0.")
+        if not _fit(value, lambda x: x > 0):
+            raise ValueError(f"`{owner}({name}={_line(value)})`: must be above 0.")
+
+
+def _fit(value: Any, fits: Callable[[Any], Any]) -> bool:
+    """Whether a number, or each of an array, does. Of a traced array nothing is known."""
+    if isinstance(value, Array):
+        known = not isinstance(value, Tracer) and value.is_fully_addressable
+        return not known or bool(np.all(fits(np.asarray(value, np.float64))))
+    return isinstance(value, int | float | np.integer | np.floating) and bool(fits(value))
 
 
 def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
     """Raises where an argument of `owner` is not an integer of at least `least`."""
     for name, value in fields.items():
         if not (isinstance(value, int | np.integer) and value >= least):
-            raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, at least {least}.")
+            raise ValueError(
+                f"`{owner}({name}={_line(value)})`: must be an integer, at least {least}."
+            )
 
 
 def check_kind(owner: str, kind: Any, called: str, /, **parts: Any) -> None:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from jaxtyping import Float, Real
 
-from ._arrays import check_count, check_range
+from ._arrays import check_count, check_kind, check_range, reals
 
 
 _SCALE = 400 / math.log(10)
@@ -66,7 +66,7 @@ def fit_elo(
     Raises a `ValueError` for an impossible table, and where no finite rating exists: actors that
     are not connected by games or, without a prior, by both wins and losses.
     """
-    scores, games = np.asarray(scores, np.float64), np.asarray(games, np.float64)
+    scores, games = reals("scores", scores), reals("games", games)
     _check(scores, games, anchor, prior)
     met = games > 0
     scores, games = scores + met * (prior / 2), games + met * prior
@@ -175,9 +175,11 @@ class EloLadder:
 
         Raises a `ValueError` if that cannot be.
         """
+        check_kind("add_result", str, "the name of an actor", name=name, opponent=opponent)
         if name == opponent:
             raise ValueError(f"add_result({name!r}, {opponent!r}): nobody plays against themselves")
         check_count("add_result", games=games)
+        check_range("add_result", -math.inf, score=score)
         if not 0 <= score <= games:
             raise ValueError(
                 f"add_result(score={score}, games={games}): the score must be "

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
-from ._arrays import check_positive, check_range
+from ._arrays import check_positive, check_range, reals
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -334,7 +334,7 @@ def score_interval(
     **Raises:** `ValueError` without games, for points that are not from 0 to 1, and for a `z` that
     is not above 0 and at most 100.
     """
-    points = np.asarray(points, np.float64)
+    points = reals("points", points)
     if points.ndim != 2 or not points.size:
         raise ValueError(
             f"score_interval was given points of shape {list(points.shape)}; give at least one "
@@ -345,10 +345,10 @@ def score_interval(
             f"score_interval was given points from {points.min():g} to {points.max():g}; each must "
             "be from 0 for a loss to 1 for a win"
         )
-    # A JAX array would pass, whatever it holds.
-    number = np.asarray(z)[()]
+    number = reals("z", z)[()]
     check_positive("score_interval", z=number)
     check_range("score_interval", 0, 100, z=number)
+    z = float(number)
     clusters, games = points.shape[0], points.size
     mean = float(points.mean())
     binomial = mean * (1 - mean) / games

@@ -101,8 +101,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def as_step(step: Any, error: type[ValueError]) -> int:
-    """The number of a step, which may be an array.
+def as_step(step: Any, error: type[ValueError], name: str = "step") -> int:
+    """The number of a step, or of what has this `name`. It may be an array.
 
     **Raises:** an `error` where it is no whole number.
     """
@@ -113,7 +113,7 @@ def as_step(step: Any, error: type[ValueError]) -> int:
         return number
     except TypeError as e:
         said = " ".join(str(step).split())[:40]
-        raise error(f"step={said} was given; give a whole number below 2**62.") from e
+        raise error(f"{name}={said} was given; give a whole number below 2**62.") from e
 
 
 def numpy_of(value: Any) -> np.ndarray:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import operator
 import os
 import pathlib
 import re
@@ -15,7 +14,7 @@ from jaxtyping import Array, Float, Int, Real
 
 from ._arrays import check_kind
 from ._disk import read_whole, reason, write_whole
-from ._lines import parsed, plain, RunError
+from ._lines import as_step, parsed, plain, RunError
 
 
 _ABSOLUTE = "absolute_metrics"
@@ -41,7 +40,7 @@ class ResultKey(NamedTuple):
 
     def __str__(self) -> str:
         step = "absolute metric" if self.step is None else f"step {self.step}"
-        return ", ".join((*self[:4], step))
+        return ", ".join(map(str, (*self[:4], step)))
 
 
 class Result(NamedTuple):
@@ -98,14 +97,14 @@ def from_layout(data: Any) -> Iterator[tuple[ResultKey, Result]]:
     """The evaluations in the nested layout, in its order."""
     for (environment, task, algorithm, run, name), entry in _leaves((), data):
         # A run that is not over has an empty absolute metric, if marl-eval's own logger wrote it.
-        if entry or "absolute" not in name:
+        if entry or "absolute" not in str(name):
             yield _read(ResultKey(environment, task, algorithm, run, None), name, entry)
 
 
 def _leaves(names: tuple[str, ...], node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The objects at depth five, by environment, task, algorithm, run and step."""
     if not isinstance(node, dict):
-        where = ", ".join(names) or "the whole"
+        where = ", ".join(map(str, names)) or "the whole"
         raise ValueError(f"{where} is a {type(node).__name__} where an object should be")
     if len(names) == 5:
         yield names, node
@@ -117,9 +116,9 @@ def _leaves(names: tuple[str, ...], node: Any) -> Iterator[tuple[Any, dict[str, 
 def _read(key: ResultKey, name: str, entry: dict[str, Any]) -> tuple[ResultKey, Result]:
     metrics = dict(entry)
     step, elapsed = metrics.pop("step_count", None), metrics.pop("elapsed_time", None)
-    if "absolute" not in name:
+    if "absolute" not in str(name):
         if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            where = ", ".join((*key[:4], name))
+            where = ", ".join(map(str, (*key[:4], name)))
             raise ValueError(f"{where} has the step_count {step}; it must be an integer from 0 on")
         key = key._replace(step=step)
     values = {metric: episodes(key, metric, values) for metric, values in metrics.items()}
@@ -162,6 +161,15 @@ class Results:
 
     entries: Mapping[ResultKey, Result] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self):
+        check_kind("Results", Mapping, "a Result by its ResultKey", entries=self.entries)
+        for key, result in self.entries.items():
+            check_kind("Results", ResultKey, "a ResultKey", key=key)
+            check_kind("Results", Result, "a Result", result=result)
+            for name in (*key[:4], *result.metrics):
+                if not isinstance(name, str) or not name:
+                    raise ValueError(f"{key} has the name {name!r}; every name must be a text")
+
     def add(
         self,
         metrics: Mapping[str, Real[Array | np.ndarray, " episodes"]],
@@ -185,10 +193,10 @@ class Results:
         **Raises:** `ValueError` for a metric that is empty or not finite, a negative step, a name
         that marl-eval cannot read, and an evaluation that contradicts an earlier one.
         """
-        step = None if step is None else operator.index(step)
-        if step is not None and step < 0:
+        if step is not None and (step := as_step(step, ValueError)) < 0:
             raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
-        key = ResultKey(environment, task, algorithm, f"seed_{operator.index(seed)}", step)
+        run = f"seed_{as_step(seed, ValueError, 'seed')}"
+        key = ResultKey(environment, task, algorithm, run, step)
         check_kind("Results.add", Mapping, "numbers by the name of their metric", metrics=metrics)
         values = {name: episodes(key, name, numbers) for name, numbers in metrics.items()}
         return self.merge(Results({key: Result(values, _seconds(key, elapsed_time))}))

@@ -19,8 +19,9 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
+from ._arrays import check_kind, reals
 from ._disk import children, is_writer, reason, temporary, together, write_whole
-from ._lines import cut_lines, files_of, JsonLines, numpy_of, plain, read_object, RunError
+from ._lines import cut_lines, files_of, JsonLines, plain, read_object, RunError
 from ._lock import is_lock, LOCK, Lock
 from ._provenance import check_run, CONFIG, differences, LOGS, run_of
 
@@ -46,7 +47,8 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
     **Raises:** [`zero_train.NonFiniteError`][] with the step and every metric that is NaN or
     infinite.
     """
-    numbers = {name: numpy_of(x) for name, x in metrics.items()}
+    check_kind("check_finite", Mapping, "numbers by name", metrics=metrics)
+    numbers = {name: reals(name, x) for name, x in metrics.items()}
     bad = {name: x[~np.isfinite(x)] for name, x in numbers.items()}
     wrong = [f"{name}={x[0]}" for name, x in bad.items() if x.size]
     if wrong:

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._arrays import check_range, wide
+from .._arrays import check_range, taken
 
 
 def masked_mean(
@@ -25,12 +25,12 @@ def masked_mean(
         a gradient has to wait for this sum, and XLA does not see that two sums are the same: with
         one for all means, everything else is sent together.
     """
-    if x.shape != weights.shape:
+    x, weights = taken("`masked_mean(x=)`", x), taken("`masked_mean(weights=)`", weights)
+    if jnp.shape(x) != jnp.shape(weights):
         raise ValueError(
-            f"`masked_mean` was given x {list(x.shape)} and weights {list(weights.shape)}: one "
-            "weight for each number is needed"
+            f"`masked_mean` was given x {list(jnp.shape(x))} and weights "
+            f"{list(jnp.shape(weights))}: one weight for each number is needed"
         )
-    x, weights = wide(x), wide(weights)
     total = jnp.sum(weights) if total is None else total
     weights = jnp.where(weights < 0, jnp.nan, weights)
     counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
@@ -45,7 +45,7 @@ def standardise(
     numbers become 0.
     """
     check_range("standardise", 0, epsilon=epsilon)
-    x = wide(x)
+    x, weights = taken("`standardise(x=)`", x), taken("`standardise(weights=)`", weights)
     mean = masked_mean(x, weights)
     rest = jnp.where(weights == 0, 0.0, x - mean)
     # Far from 0 the mean is rounded: the mean of what is left corrects it.

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import check_axes, check_positive, finite, log_softmax, wide
+from .._arrays import (
+    check_axes,
+    check_kind,
+    check_positive,
+    check_range,
+    finite,
+    log_softmax,
+    taken,
+)
 from ._policy import DecoupledPolicy, Policy
 
 
@@ -92,7 +100,8 @@ def kl_penalty(
     summed over dimensions.
     """
     check_positive("kl_penalty", epsilon=epsilon)
-    alpha, kl = dual.value, wide(kl)
+    check_kind("kl_penalty", Dual, "a Dual", dual=dual)
+    alpha, kl = dual.value, taken("`kl_penalty(kl=)`", kl)
     if alpha.ndim == 0:
         kl = jnp.sum(kl)
     elif alpha.shape != kl.shape:
@@ -175,6 +184,7 @@ def temperature_loss(
 
 def _tilt(values: Array, temperature: Dual, log_prior: Array | None) -> tuple[Array, Array, Array]:
     """`log q`, `log(q / prior)`, finite also where illegal, and `eta * log Z`."""
+    check_kind("loss", Dual, "a Dual", temperature=temperature)
     eta = temperature.value
     if eta.ndim:
         raise ValueError(f"`temperature` has shape {list(eta.shape)}: give a scalar `Dual`.")
@@ -382,8 +392,8 @@ def vmpo_loss(
     **Returns:** the loss, and its metrics: `policy_loss`, `temperature_loss` and those of
     [`zero_train.losses.temperature_loss`][].
     """
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"`vmpo_loss(top_fraction={top_fraction})`: must be in (0, 1].")
+    check_positive("vmpo_loss", top_fraction=top_fraction)
+    check_range("vmpo_loss", 0, 1, top_fraction=top_fraction)
     valid = weights > 0
     ranked = jnp.sort(jnp.where(valid, advantages, -jnp.inf), descending=True)
     count = jnp.floor(top_fraction * jnp.sum(valid, dtype=weights.dtype)).astype(jnp.int32)

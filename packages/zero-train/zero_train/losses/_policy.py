@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._arrays import check_axes, check_positive, ratio
+from .._arrays import check_axes, check_positive, check_range, ratio
 
 
 @runtime_checkable
@@ -76,6 +76,7 @@ def ppo_penalty_loss(
     - `beta`: the weight of the penalty. The paper (section 4) doubles it when the mean `kl` of an
         update exceeds 1.5 times its goal, and halves it when the goal exceeds 1.5 times the `kl`.
     """
+    check_range("ppo_penalty_loss", 0, beta=beta)
     rho = ratio(_log_ratio(log_prob, old_log_prob))
     return beta * kl - rho * jax.lax.stop_gradient(advantage)
 
