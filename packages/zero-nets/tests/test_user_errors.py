@@ -1,5 +1,7 @@
 """What a user gets to see, who has no type checker: every mistake is named, none goes through."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -49,6 +51,41 @@ def test_a_batch_is_refused_where_it_would_mean_something_else(unchecked, call, 
         call()
 
 
+KEYS, BOARD = iter([jr.key(i) for i in range(5)]), np.ones((3, 3, 2))
+#: Each with what it takes.
+CALLED = {
+    "Conv": (zero_nets.Conv(2, 2, key=next(KEYS)), BOARD),
+    "ChannelNorm": (zero_nets.ChannelNorm(2), BOARD),
+    "ResidualBlock": (zero_nets.ResidualBlock(2, "layer", key=next(KEYS)), BOARD),
+    "NoisyLinear": (zero_nets.NoisyLinear(3, 2, key=next(KEYS)), np.ones(3)),
+    "MLP": (zero_nets.MLP(3, (2,), key=next(KEYS)), np.ones(3)),
+    "Categorical": (Categorical, np.ones(3)),
+    "Gaussian": (lambda x: zero_nets.Gaussian(x, x), np.ones(3)),
+    "normalise_min_max": (zero_nets.normalise_min_max, np.ones(3)),
+    "signed_hyperbolic": (zero_nets.signed_hyperbolic, np.ones(3)),
+    "signed_parabolic": (zero_nets.signed_parabolic, np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_no_array_of_real_numbers_is_refused(unchecked, name):
+    call, right = CALLED[name]
+    with jax.numpy_dtype_promotion("standard"):
+        for taken in (right, right.astype(int), jnp.asarray(right, jnp.float32)):
+            jax.eval_shape(lambda: call(taken))  # noqa: B023
+        for wrong in (None, "abc", {"a": 1}, [[1.0], [1.0, 2.0]], right * 1j, right.astype(object)):
+            with pytest.raises(
+                ValueError, match="must be an array|must be a vector|all of them real"
+            ):
+                call(wrong)
+        with pytest.raises(ValueError, match="all of them real"):
+            call(jr.split(jr.key(0), right.shape))
+        if name[0].isupper() and name not in ("Categorical", "Gaussian"):
+            for shape in ((), (7,), (5, *right.shape), (0,) * right.ndim):
+                with pytest.raises(ValueError, match="`jax.vmap`"):
+                    call(jnp.ones(shape))
+
+
 def test_float64_numpy_and_python_numbers_need_no_care(unchecked):
     """What gyms give. JAX warns, which is an error here, of every float64 that it is asked for."""
     observation = {"position": np.arange(3.0), "speed": np.float64(2.0)}
@@ -61,6 +98,9 @@ def test_float64_numpy_and_python_numbers_need_no_care(unchecked):
     assert normalised["position"].dtype == jnp.float32
     head = zero_nets.TanhGaussianHead(2, 1, minimum=np.float64(-2), maximum=[3], key=jr.key(0))
     assert (head.minimum, head.maximum) == ((-2.0,), (3.0,))
+    values: Any = np.arange(3.0)
+    assert EpsilonGreedy(values, 0.1).mode() == 2
+    assert zero_nets.normalise_min_max(values)[2] == 1
 
 
 def test_every_leaf_of_a_distribution_is_an_array_of_one_type():

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.core
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
@@ -61,7 +62,8 @@ def check_number(
 def check_index(name: str, index: Any, number: int) -> None:
     """Refuses what is not one integer from 0 to `number - 1`. A traced one is not known."""
     known = isinstance(index, int | np.integer) or (
-        jax.numpy.shape(index) == () and np.issubdtype(getattr(index, "dtype", object), np.integer)
+        getattr(index, "shape", None) == ()
+        and np.issubdtype(getattr(index, "dtype", object), np.integer)
     )
     value = concrete(index) if known else -1
     if value is not None and not 0 <= value < number:
@@ -89,11 +91,23 @@ def check_shape(name: str, x: Shaped[Array | np.ndarray, "..."], shape: tuple[in
 
 
 def check_vector(name: str, x: Shaped[Array, "..."]) -> None:
-    if len(shape_of(name, x)) != 1 or x.size < 1:
+    if len(shape := shape_of(name, x)) != 1 or x.size < 1:
         raise ValueError(
-            f"`{name}` has shape {x.shape}; it must be a vector of at least one number. Use "
+            f"`{name}` has shape {shape}; it must be a vector of at least one number. Use "
             "`jax.vmap` over a batch."
         )
+
+
+def as_cells(x: Any, channels: int) -> Any:
+    """A board of numbers with these channels, in floating point."""
+    shape = shape_of("x", x)
+    if len(shape) != 3 or 0 in shape or shape[-1] != channels:
+        raise ValueError(
+            f"`x` has shape {shape}; it must be rows, columns and {channels} channels. Use "
+            "`jax.vmap` over a batch."
+        )
+    x = numbers(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.float32)
 
 
 def shape_of(name: str, x: Any) -> tuple[int, ...]:
@@ -101,6 +115,26 @@ def shape_of(name: str, x: Any) -> tuple[int, ...]:
     if not isinstance(x, int | float) and not hasattr(x, "shape"):
         raise ValueError(f"`{name}` is {x!r}; it must be an array.")
     return np.shape(x)
+
+
+def numbers(x: Any) -> Any:
+    """An array of real numbers, made of a number or a list; anything else is refused."""
+    array = x
+    if isinstance(x, int | float | list | tuple):
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x))
+        try:
+            array = jnp.asarray(x if traced else np.asarray(x))
+        except (TypeError, ValueError):
+            pass
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or not any(jnp.issubdtype(dtype, of) for of in _REAL):
+        given = repr(x) if dtype is None else f"An array of {dtype}"
+        raise ValueError(f"{given} was given; give an array of numbers, all of them real.")
+    known = jax.dtypes.canonicalize_dtype(dtype)  # JAX warns where it has to cut down itself
+    return array if dtype == known else array.astype(known)
+
+
+_REAL = (jnp.floating, jnp.integer, jnp.bool_)
 
 
 def check_same_kind(first: Any, second: Any) -> None:
@@ -134,7 +168,7 @@ def as_features(
 ) -> Float[Array, "..."]:
     """The features in the dtype of the parameters, once their shape has been checked."""
     check_shape("features", features, shape)
-    return features.astype(dtype)
+    return numbers(features).astype(dtype)
 
 
 def subkeys(key: PRNGKeyArray | None, num: int) -> list[PRNGKeyArray] | list[None]:

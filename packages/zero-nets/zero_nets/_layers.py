@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._checks import check_choice, check_number, check_sizes
+from ._checks import as_cells, check_choice, check_number, check_shape, check_sizes, numbers
 from ._precision import wide
 
 
@@ -62,6 +62,7 @@ class Conv(eqx.Module):
     ) -> Float[Array, "out_rows out_columns out_channels"]:
         """`key` is ignored; every layer takes one, so that layers can be chained."""
         del key
+        x = as_cells(x, self.weight.shape[2])
         y = lax.conv_general_dilated(
             x[None],
             self.weight,
@@ -91,6 +92,7 @@ class ChannelNorm(eqx.Module):
     ) -> Float[Array, "rows columns channels"]:
         """`key` is ignored."""
         del key
+        x = as_cells(x, self.scale.size)
         y = x.astype(wide(x.dtype))
         y = y - jnp.mean(y, axis=-1, keepdims=True)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + 1e-5)
@@ -122,6 +124,7 @@ class ResidualBlock(eqx.Module):
     ) -> Float[Array, "rows columns channels"]:
         """`key` is ignored."""
         del key
+        x = as_cells(x, self.convs[0].weight.shape[2])
         y = x
         for i, conv in enumerate(self.convs):
             if self.norms is not None:
@@ -194,7 +197,8 @@ class NoisyLinear(eqx.Module):
     def __call__(
         self, x: Float[Array, " in_size"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
-        y = self.weight @ x + self.bias
+        check_shape("x", x, self.weight.shape[1:])
+        y = self.weight @ numbers(x) + self.bias
         if key is None:
             return y
         ikey, okey = jr.split(key)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ._checks import check_function
+from ._checks import check_function, numbers
 
 
 Tree = TypeVar("Tree")
@@ -65,12 +65,7 @@ def real(x: Any) -> Any:
 
     Numbers and lists of them are made arrays.
     """
-    if not hasattr(x, "dtype"):
-        given = x
-        x = np.asarray(x if isinstance(x, int | float | list | tuple) else "")
-        if not np.issubdtype(x.dtype, np.number):
-            raise ValueError(f"{given!r} was given; give an array of numbers.")
-        x = jnp.asarray(x, np.float32)
+    x = numbers(x)
     return x.astype(wide(x.dtype) if is_floating(x) else np.float32)
 
 

@@ -173,12 +173,13 @@ class RunningStatistics(eqx.Module):
         for (path, leaf), mean in zip(paths_and_leaves, self._flat(self.mean), strict=True):
             if mean is None:
                 continue
-            split = len(shape_of(jtu.keystr(path), leaf)) - mean.ndim
+            shape = shape_of(jtu.keystr(path), leaf)
             if axes is None:
-                axes = leaf.shape[: max(split, 0)]
-            if leaf.shape != (*axes, *mean.shape) or not is_floating(leaf):
+                axes = shape[: max(len(shape) - mean.ndim, 0)]
+            if shape != (*axes, *mean.shape) or not is_floating(leaf):
+                kind = getattr(leaf, "dtype", type(leaf).__name__)
                 raise ValueError(
-                    f"Leaf `{jtu.keystr(path)}` is {leaf.dtype}{list(leaf.shape)}; expected is "
+                    f"Leaf `{jtu.keystr(path)}` is {kind}{list(shape)}; expected is "
                     f"floating point of shape {list(mean.shape)} after the batch's axes, "
                     f"{list(axes)}."
                 )

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._checks import check_number, check_shape, check_sizes
+from ._checks import check_number, check_shape, check_sizes, numbers
 from ._precision import real
 
 
@@ -17,13 +17,14 @@ def signed_hyperbolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[
     """
     # This form has neither a difference, which would lose the digits of a small x, nor a sign,
     # which has no gradient at 0.
+    x = numbers(x)
     return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + epsilon * x
 
 
 def signed_parabolic(x: Float[Array, "*axes"], epsilon: float = 1e-3) -> Float[Array, "*axes"]:
     """The inverse of [`zero_nets.signed_hyperbolic`][] for the same `epsilon`."""
     # With u = sqrt(|h^-1| + 1) - 1 the equation is epsilon * u^2 + (1 + 2 * epsilon) * u = |x|.
-    b = 1 + 2 * epsilon
+    x, b = numbers(x), 1 + 2 * epsilon
     u = 2 * x / (b + jnp.sqrt(b * b + 4 * epsilon * jnp.abs(x)))
     return u * (jnp.abs(u) + 2)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ._checks import check_function, check_number, check_vector, subkeys
+from ._checks import check_function, check_number, check_vector, numbers, subkeys
 from ._precision import is_floating, real
 from ._recurrent import RNN
 
@@ -124,6 +124,7 @@ def normalise_min_max(
     - `epsilon`: if the range of `x` is smaller than this, it is scaled as if it were this large.
         Therefore a constant vector becomes `minimum` everywhere, with a finite gradient.
     """
+    x = numbers(x)
     check_vector("x", x)
     # The range of numbers in float16 may be too large for float16.
     wide = real(x)
