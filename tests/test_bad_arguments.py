@@ -193,6 +193,29 @@ def test_actions_that_an_environment_does_not_have(env):
             env.step(state, action, key=jr.key(1))
 
 
+ONES = {
+    zero_envs.CartPole(): 1, zero_envs.Game2048(): 1, zero_envs.Minesweeper(3, 3, 1): 1,
+    zero_envs.Monsters(): 1, zero_envs.Othello(): 1, zero_envs.Pendulum(): jnp.zeros(1),
+    Corridor(): 1, Nim(): 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("env", ONES, ids=lambda env: type(env).__name__)
+@pytest.mark.parametrize("batch", [1, 2, 4, 5])
+def test_a_batch_of_states_is_refused(env, batch):
+    states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), batch))
+    for call in (lambda: env.observe(states), lambda: env.step(states, ONES[env], key=jr.key(1))):
+        with pytest.raises(ValueError, match="one state has . axes. Use jax.vmap over a batch"):
+            call()
+
+
+@pytest.mark.parametrize("action", [None, "one", {"a": 1}])
+def test_actions_that_are_no_numbers(action):
+    for env in (Nim(), zero_envs.JumanjiEnvironment("Game2048-v1")):
+        with pytest.raises(ValueError, match="the action .*integer"):
+            env.step(env.init(key=jr.key(0)), action, key=jr.key(1))
+
+
 @pytest.mark.parametrize(
     "points", [np.zeros((0, 2)), np.full((2, 2), np.nan), np.full((2, 1), 1.5), np.zeros(2)]
 )
@@ -213,7 +236,31 @@ LOGITS, STEP = jnp.zeros(3), (jnp.float32(0),) * 4
 ROWS, ENDS = (LOGITS,) * 3, [False] * 3
 RETURN = {"return": [1.0]}
 NAMES = {"environment": "e", "task": "t", "algorithm": "a", "seed": 0, "step": 1}
+ENVS: Any = zero_envs
 CALLS: list[tuple[Any, str]] = [
+    (lambda: ENVS.make(None), "give the name of an environment"),
+    (lambda: ENVS.make("othello", size=8), r'make\("othello"\).*size'),
+    (lambda: ENVS.make("pgx/othello", size=8), r'make\("pgx/othello"\).*size'),
+    (lambda: ENVS.PgxEnvironment(None), r"PgxEnvironment\(None\): give an id or"),
+    (lambda: ENVS.PgxEnvironment(Nim()), "give an id or a pgx.Env"),
+    (lambda: ENVS.PgxEnvironment("tic_tac_toe", hidden="no"), "hidden='no'"),
+    (lambda: ENVS.JumanjiEnvironment(3), r"JumanjiEnvironment\(3\): give an id or"),
+    (lambda: ENVS.BraxEnvironment(None), r"BraxEnvironment\(None\): give a name or"),
+    (lambda: ENVS.BraxEnvironment("fast", bounds=("a", "b")), r"bounds=\('a', 'b'\)"),
+    (lambda: ENVS.BraxEnvironment("fast", bounds=3), "bounds=3.*lowest and the highest"),
+    (lambda: ENVS.PgxEnvironment("tic_tac_toe").init(key=None), "the key is None; give one"),
+    (
+        lambda: ENVS.PgxEnvironment("tic_tac_toe").init(key=jr.split(jr.key(0))),
+        r"the key is .*\[2\]",
+    ),
+    (lambda: ENVS.testing.check_environment(Nim(), key=jr.key(0), num_steps=0), "num_steps=0"),
+    (lambda: ENVS.testing.check_environment(Nim(), key=jr.key(0), num_envs=None), "num_envs=None"),
+    (
+        lambda: ENVS.Pendulum().step(
+            ENVS.Pendulum().init(key=jr.key(0)), jnp.full(1, math.nan), key=jr.key(0)
+        ),
+        "Pendulum: the action is .*no NaN",
+    ),
     (lambda: TRAIN.score_interval(POINTS, z=jnp.array([-1.0, 1.0])), r"score_interval\(z="),
     (lambda: TRAIN.score_interval(POINTS, z=jnp.float32(-1)), r"score_interval\(z=.*above 0"),
     (lambda: TRAIN.score_interval(POINTS, z=1e200), r"score_interval\(z=.*1e\+200.*0 to 100"),

@@ -24,7 +24,15 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, syntax, unknown
+from ._foreign import (
+    check_foreign,
+    default_numerics,
+    import_or_explain,
+    raw_key,
+    strongly_typed,
+    syntax,
+    unknown,
+)
 
 
 # The physics backends of brax; not every environment supports all of them.
@@ -106,13 +114,22 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         """
         check_count("BraxEnvironment", max_steps=max_steps)
         self.env = _make(env, backend) if isinstance(env, str) else env
+        check_foreign(
+            "BraxEnvironment", self.env, "a name or a brax.envs.Env", "action_size", "reset"
+        )
         _mend_fluids()
         self.max_steps = max_steps
         self.action_size = int(self.env.action_size)
         self.hidden = False
-        low, high = _bounds(self.env) if bounds is None else bounds
         size = (self.action_size,)
-        low, high = (np.broadcast_to(np.asarray(x, np.float64), size) for x in (low, high))
+        try:
+            low, high = _bounds(self.env) if bounds is None else bounds
+            low, high = (np.broadcast_to(np.asarray(x, np.float64), size) for x in (low, high))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"BraxEnvironment(bounds={bounds!r}): give the lowest and the highest action, each "
+                f"a number or {self.action_size} numbers."
+            ) from None
         if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
             name = type(self.env).__name__
             raise ValueError(_NO_BOUNDS.format(name=name, low=low.tolist(), high=high.tolist()))

@@ -13,6 +13,7 @@ from ._environment import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     check_count,
+    check_state,
     check_vector,
     checked_action,
     Observation,
@@ -70,6 +71,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
         """
         del key
         action = checked_action(self, action)
+        check_state(self, state.motion, 1)
         over = _fallen(state.motion) | (state.steps >= self.max_steps)
         motion = jnp.where(over, state.motion, _swing_cart(state.motion, action))
         steps = jnp.where(over, state.steps, state.steps + 1)
@@ -80,6 +82,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
 
     def observe(self, state: CartPoleState) -> Observation:
         """Position, velocity, angle and angular velocity; both actions are always legal."""
+        check_state(self, state.motion, 1)
         return Observation(features=state.motion.astype(jnp.float32), legal=jnp.ones(2, jnp.bool_))
 
     def render(self, state: CartPoleState, *, scale: float = 1.0) -> str:
@@ -146,6 +149,7 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
         """Applies the torque for 0.05 s."""
         del key
         check_vector(self, action)
+        check_state(self, state.angle, 0)
         over = state.steps >= self.max_steps
         torque = 2 * jnp.clip(action[0], -1.0, 1.0).astype(state.angle.dtype)
         angle = jnp.remainder(state.angle + math.pi, 2 * math.pi) - math.pi
@@ -163,6 +167,7 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
 
     def observe(self, state: PendulumState) -> Observation:
         """The cosine and sine of the angle, and the velocity."""
+        check_state(self, state.angle, 0)
         features = jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.velocity])
         return Observation(features=features.astype(jnp.float32), legal=None)
 

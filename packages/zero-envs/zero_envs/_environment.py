@@ -73,7 +73,13 @@ def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[
 
     **Raises:** `ValueError` if it is not one integer, or not traced and out of range.
     """
-    given = jnp.asarray(action)
+    try:
+        given = jnp.asarray(action)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{type(env).__name__}: the action is {action!r}; it must be one integer from 0 to "
+            f"{env.num_actions - 1}."
+        ) from None
     known = not isinstance(given, Tracer)
     fits = given.shape == () and jnp.issubdtype(given.dtype, jnp.integer)
     if not fits or (known and not 0 <= int(given) < env.num_actions):
@@ -86,11 +92,23 @@ def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[
 
 
 def check_vector(env: "AbstractContinuousEnvironment[Any]", action: Any) -> None:
-    """Raises a `ValueError` if the action does not have one number for each dimension."""
+    """Raises a `ValueError` if the action does not have one number for each dimension, or is not
+    traced and NaN."""
     if jnp.shape(action) != (env.action_size,):
         raise ValueError(
             f"{type(env).__name__}: the action has shape {list(jnp.shape(action))}; it must be a "
             f"vector of {env.action_size} numbers. Use jax.vmap over a batch."
+        )
+    if not isinstance(action, Tracer) and np.isnan(np.asarray(action, np.float32)).any():
+        raise ValueError(f"{type(env).__name__}: the action is {action}; it must hold no NaN.")
+
+
+def check_state(env: "AbstractEnvironment[Any, Any]", leaf: Any, ndim: int) -> None:
+    """Raises a `ValueError` for a batch of states, whose `leaf` has more axes than that of one."""
+    if jnp.ndim(leaf) != ndim:
+        raise ValueError(
+            f"{type(env).__name__}: a state has an array of shape {list(jnp.shape(leaf))} where "
+            f"one state has {ndim} axes. Use jax.vmap over a batch."
         )
 
 

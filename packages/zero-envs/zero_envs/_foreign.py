@@ -43,6 +43,9 @@ def raw_key(key: PRNGKeyArray) -> Array:
     of a typed key, and `jax_debug_key_reuse` reports that as reuse. A key that is not of JAX's
     default implementation is returned as it is, because a raw key has no implementation.
     """
+    if not hasattr(key, "dtype") or jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
+        given = f"{key.dtype}{list(key.shape)}" if hasattr(key, "dtype") else repr(key)
+        raise ValueError(f"the key is {given}; give one, such as jax.random.key(0).")
     default = jax.eval_shape(jax.random.key, 0).dtype
     return jax.random.key_data(key) if key.dtype == default else key
 
@@ -54,6 +57,12 @@ def strongly_typed(tree: _Tree) -> _Tree:
     step would be traced again.
     """
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
+
+
+def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
+    """Raises a `ValueError` for what lacks attributes that an environment of a library has."""
+    if isinstance(given, type) or not all(hasattr(given, name) for name in names):
+        raise ValueError(f"{call}({given!r}): give {allowed}.")
 
 
 class UnknownNameError(ValueError):

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 from ._environment import (
     absorbing_transition,
     AbstractChanceEnvironment,
+    check_state,
     checked_action,
     Observation,
     Transition,
@@ -88,6 +89,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
         """
         action = checked_action(self, action)
+        check_state(self, state.board, 1)
         lines = state.board[jnp.asarray(_TURNED)[action]].reshape(4, 4)
         slid, points = _slide(lines)
         board = slid.reshape(16)[jnp.asarray(_BACK)[action]]
@@ -130,6 +132,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
 
     def observe(self, state: Game2048State) -> Observation:
         """The one-hot tiles, `[4, 4, 31]`. In a final state every action is legal."""
+        check_state(self, state.board, 1)
         features = state.board[:, None] == jnp.arange(_TILES, dtype=jnp.int8)[None]
         legal = state.over | _movable(state.board)
         return Observation(features=features.reshape(4, 4, _TILES), legal=legal)

@@ -22,7 +22,15 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, syntax, unknown
+from ._foreign import (
+    check_foreign,
+    default_numerics,
+    import_or_explain,
+    raw_key,
+    strongly_typed,
+    syntax,
+    unknown,
+)
 from ._sokoban import SokobanGenerator
 
 
@@ -248,7 +256,9 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
     """Refuses an action out of range, unless it is traced."""
-    if not jnp.issubdtype(jnp.asarray(action).dtype, jnp.integer):
+    # Of other things than numbers, NumPy makes what is no integer either.
+    kind = action.dtype if hasattr(action, "dtype") else np.asarray(action).dtype
+    if not jnp.issubdtype(kind, jnp.integer):
         raise ValueError(f"{_name(env)}: the action {action} is no integer; give integers.")
     if isinstance(action, Tracer):
         return
@@ -289,6 +299,7 @@ def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> 
             "give them to the environment itself."
         )
     else:
+        check_foreign(call, env, "an id or a jumanji.Environment", "action_spec", "unwrapped")
         env, limit = _unlimited(env)
     num_values = _num_values(call, env)
     with default_numerics(f"jumanji's {_name(env)}"):

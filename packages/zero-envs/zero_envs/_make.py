@@ -2,7 +2,9 @@
 
 import contextlib
 import difflib
+import functools as ft
 import inspect
+from collections.abc import Callable
 from typing import Any, get_type_hints, NamedTuple
 
 from ._brax import brax_names, BraxEnvironment
@@ -54,15 +56,17 @@ or a function that is annotated to return an environment |
     **Raises:** `ValueError` for an unknown name, with similar ones, and where a library's
     environment is refused; `ImportError` where its library is not installed.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"make({name!r}): give the name of an environment, a text.")
     library, slash, theirs = name.partition("/")
     others = [f"{known}/NAME" for known in _ADAPTERS]
     if name in _OWN:
-        return _OWN[name](**options)
+        return _made(name, _OWN[name], options)
     if ":" in name:
         return _own(name, options)
     if slash and library in _ADAPTERS:
         try:
-            return _ADAPTERS[library](theirs, **options)
+            return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
         except UnknownNameError:
             known = known_environments()
             theirs = [one for one in known if one.startswith(f"{library}/")]
@@ -103,6 +107,14 @@ def known_environments() -> dict[str, EnvironmentFacts]:
     for name, (players, hidden) in sorted(pgx_names().items()):
         found[f"pgx/{name}"] = EnvironmentFacts(PgxEnvironment, players, hidden)
     return found
+
+
+def _made(name: str, kind: Callable[..., Any], options: dict[str, Any]) -> AbstractEnvironment:
+    try:
+        inspect.signature(kind).bind(**options)
+    except TypeError as e:
+        raise ValueError(f'make("{name}"): {e}; give other options.') from e
+    return kind(**options)
 
 
 def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:

@@ -14,6 +14,7 @@ from ._environment import (
     absorbing_transition,
     AbstractHiddenEnvironment,
     check_count,
+    check_state,
     checked_action,
     Observation,
     Transition,
@@ -119,6 +120,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         """
         del key
         action = checked_action(self, action)
+        check_state(self, state.board, 2)
         inside = (action >= 0) & (action < self.num_actions)
         # Jumanji's own step uses scatters, which take six times as long. Belief search steps many
         # states, so this matters. The tests compare both.
@@ -138,6 +140,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
 
     def observe(self, state: MinesweeperState) -> Observation:
         """The board and the number of mines."""
+        check_state(self, state.board, 2)
         features = {"board": state.board, "num_mines": jnp.int32(self.num_mines)}
         return Observation(features=features, legal=(state.board < 0).reshape(-1))
 

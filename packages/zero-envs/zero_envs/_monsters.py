@@ -18,6 +18,7 @@ from ._environment import (
     AbstractChanceEnvironment,
     check_count,
     check_number,
+    check_state,
     checked_action,
     Observation,
     Transition,
@@ -194,6 +195,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
         """
         action = checked_action(self, action)
+        check_state(self, state.pieces, 1)
         hunted, target, distractor, good, bad = jnp.unstack(state.pieces)
         agent = moved(hunted, action, self.size - 2)
         gone = jnp.int16(GONE)
@@ -264,6 +266,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     def observe(self, state: MonstersState) -> Observation:
         """Planes of the five pieces, the two held items and the walls, `[size, size, 8]`; or the
         words of every cell. Moves into walls are illegal, except in a final state."""
+        check_state(self, state.pieces, 1)
         features = _planes if self.observation == "planes" else _tokens
         legal = moves_open(state.pieces[0], self.size - 2) | state.over
         return Observation(features(state.pieces, state.held, self.size), legal)

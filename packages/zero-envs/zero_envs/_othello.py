@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int, Int32, PRNGKeyArray, UInt32
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    check_state,
     checked_action,
     Observation,
     Transition,
@@ -88,6 +89,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         """
         del key
         action = checked_action(self, action)
+        check_state(self, state.words, 2)
         own, theirs, legal = (_Squares(*jnp.unstack(words)) for words in state.words[:3])
         white, passed = jnp.unstack(state.words[3])
         square, passes = _square(action), action == _PASS
@@ -117,6 +119,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
 
         In a final state every action is legal.
         """
+        check_state(self, state.words, 2)
         passes = state.over | ~_Squares(*jnp.unstack(state.words[2])).any()
         return Observation(
             features=_bits(state.words[:2]).reshape(8, 8, 2),

@@ -16,7 +16,14 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import default_numerics, import_or_explain, raw_key, strongly_typed, unknown
+from ._foreign import (
+    check_foreign,
+    default_numerics,
+    import_or_explain,
+    raw_key,
+    strongly_typed,
+    unknown,
+)
 
 
 # The two-player card games of pgx, whose state is only partly observable.
@@ -94,6 +101,11 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         game without `hidden`; `ImportError` if pgx is not installed.
         """
         self.game = _make(game) if isinstance(game, str) else game
+        check_foreign(
+            "PgxEnvironment", self.game, "an id or a pgx.Env", "num_players", "id", "init"
+        )
+        if not isinstance(hidden, bool | None):
+            raise ValueError(f"PgxEnvironment(hidden={hidden!r}): it must be True, False or None.")
         self.num_players = int(self.game.num_players)
         if self.num_players > 2:
             raise ValueError(

@@ -50,9 +50,30 @@ def check_discount(discount: Array) -> Array:
 
 
 def check_example(example: PyTree[Array]) -> None:
-    """Refuses an item without arrays, because these have the numbers of environments and rows."""
+    """Refuses an item without arrays, because these have the numbers of environments and rows, and
+    one with other things than numbers."""
+    for path, x in jax.tree_util.tree_leaves_with_path(example):
+        as_array(f"example{jax.tree_util.keystr(path)}", x)
     if not jax.tree.leaves(example):
         raise ValueError(f"an example of {example}: give an item with at least one array.")
+
+
+def as_array(name: str, x: Any) -> Array:
+    """An array of what may be one of NumPy's, a list or a number."""
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError):
+        given = x if isinstance(x, str | None) else type(x).__name__
+        raise ValueError(f"{name} is {given!r}: give an array of numbers.") from None
+
+
+def check_kind(buffer: Any, state: Any, kind: type) -> None:
+    """Refuses the state of another kind of buffer."""
+    if not isinstance(state, kind):
+        raise ValueError(
+            f"a state that is of {type(state).__name__} in {type(buffer).__name__}: give one of "
+            f"{kind.__name__}, which its own `init` returns."
+        )
 
 
 def check_items(
@@ -73,7 +94,7 @@ def check_items(
         raise ValueError(
             f"items of structure {given} in a buffer of {allowed}: give items like the example."
         )
-    leaves = jax.tree.leaves(items)
+    leaves = [x if hasattr(x, "dtype") else as_array("items", x) for x in jax.tree.leaves(items)]
     slots = jax.tree_util.tree_leaves_with_path(rings)
     given_axes = leaves[0].ndim - (slots[0][1].ndim - 2)
     if copies and given_axes == num_axes + 1:
@@ -161,7 +182,12 @@ def check_priorities(
 
     **Returns:** which windows start at a place in the buffer and have a priority.
     """
-    if indices.ndim != 2 or priorities.shape != indices.shape[:1]:
+    if not jnp.issubdtype(indices.dtype, jnp.integer) or jnp.iscomplexobj(priorities):
+        raise ValueError(
+            f"indices of {indices.dtype} and priorities of {priorities.dtype}: give "
+            "`Batch.indices`, which are integers, and real numbers."
+        )
+    if indices.ndim != 2 or not indices.shape[1] or priorities.shape != indices.shape[:1]:
         raise ValueError(
             f"priorities of shape {list(priorities.shape)} for indices of shape "
             f"{list(indices.shape)}: give `Batch.indices` and one priority a window."

@@ -11,10 +11,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
 from ._checks import (
+    as_array,
     check_accessor,
     check_discount,
+    check_example,
     check_functions,
     check_items,
+    check_kind,
     check_mask,
     check_not_empty,
     check_sizes,
@@ -92,6 +95,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
         out are items that can be computed with.
         """
+        check_example(example)
         return empty_rings(
             example,
             num_envs=self.num_envs,
@@ -178,7 +182,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         `rewards[envs]` is allowed. Nothing changes where the running episode is empty. Rewards
         that `add` wrote in this episode are not used.
         """
-        rewards = rewards.astype(jnp.float32)
+        rewards, mask = as_array("rewards", rewards).astype(jnp.float32), as_array("mask", mask)
         self._shards(state)
         if rewards.ndim == 1:
             rewards = rewards[:, None]
@@ -197,6 +201,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         Finished episodes stay, except for the entries that the running one has overwritten.
         """
         self._shards(state)
+        mask = as_array("mask", mask)
         check_mask(mask, state.turn.shape[0])
         return forget(state, mask)
 
@@ -249,11 +254,13 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
     def ready(self, state: EpisodeState) -> Bool[Array, ""]:
         """Returns whether every shard can draw its part of a batch without repeats."""
-        finished = jnp.sum(state.finished.reshape(self._shards(state)), axis=1)
+        by_shard = self._shards(state)
+        finished = jnp.sum(state.finished.reshape(by_shard), axis=1)
         return jnp.all(finished >= self.batch_size // self.num_shards)
 
     def _shards(self, state: EpisodeState) -> tuple[int, int]:
         """The number of shards on this device, and of environments in each."""
+        check_kind(self, state, EpisodeState)
         num_shards, num_envs = state.shard.shape[0], state.turn.shape[0]
         check_state(self, num_envs, num_shards, state.outcome.shape[1])
         return num_shards, num_envs // num_shards

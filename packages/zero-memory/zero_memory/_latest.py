@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ._buffer import Batch
-from ._checks import check_sizes
+from ._checks import as_array, check_sizes
 from ._distinct import distinct_ranks
 from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
@@ -102,6 +102,9 @@ class Latest(AbstractWindowBuffer):
         **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
+        number = as_array("number", number)
+        if number.shape or not jnp.issubdtype(number.dtype, jnp.integer):
+            raise ValueError(f"number is {number.dtype}{list(number.shape)}: give one integer.")
         epoch, part = jnp.divmod(jnp.asarray(number, jnp.int32), self.num_minibatches)
         starts = jnp.full(state.shard.shape, self._windows_per_env, jnp.int32)
         num_windows = self._num_windows // self.num_shards

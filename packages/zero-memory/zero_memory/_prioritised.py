@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_priorities
+from ._checks import as_array, check_kind, check_priorities
 from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
 from ._trajectory import TrajectoryBuffer
 from ._windows import oldest, TrajectoryState
@@ -93,6 +93,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
         New windows get the highest priority so far. Windows that lose a row are never drawn again.
         """
+        check_kind(self, state, PrioritisedState)
         rows = self._buffer.add(state.rows, items)
         time = jax.tree.leaves(items)[0].shape[1]
         head, is_full = state.rows.ring.current_index, state.rows.ring.is_full
@@ -127,6 +128,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
         **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
+        check_kind(self, state, PrioritisedState)
         self._buffer._check_complete(state.rows)
         keys = jax.vmap(lambda shard: jr.fold_in(key, shard))(state.rows.shard)
         num_draws = self.batch_size // self.num_shards
@@ -163,6 +165,8 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         out of range or where no window starts, and for a priority that is negative or not finite.
         """
         num_slots = self.num_envs * self.capacity
+        check_kind(self, state, PrioritisedState)
+        indices, priorities = as_array("indices", indices), as_array("priorities", priorities)
         good = check_priorities(indices, priorities, num_slots, self.period)
         num_shards, envs_per_shard = self._buffer._shards(state.rows)
         everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
@@ -185,6 +189,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
     def ready(self, state: PrioritisedState) -> Bool[Array, ""]:
         """Returns whether every shard has a window whose priority is above 0."""
+        check_kind(self, state, PrioritisedState)
         self._buffer._shards(state.rows)
         return jnp.all(totals(state.priorities) > 0)
 

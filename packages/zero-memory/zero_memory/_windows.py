@@ -9,7 +9,14 @@ from flashbax.buffers import trajectory_buffer as flashbax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import check_example, check_items, check_sizes, check_state, is_known
+from ._checks import (
+    check_example,
+    check_items,
+    check_kind,
+    check_sizes,
+    check_state,
+    is_known,
+)
 from ._rings import repeat
 
 
@@ -86,6 +93,7 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
 
     def _shards(self, state: TrajectoryState) -> tuple[int, int]:
         """The number of shards on this device, and of environments in each."""
+        check_kind(self, state, TrajectoryState)
         num_shards, envs_per_shard, capacity = jax.tree.leaves(state.ring.experience)[0].shape[:3]
         check_state(self, num_shards * envs_per_shard, state.shard.shape[0], capacity)
         return num_shards, envs_per_shard

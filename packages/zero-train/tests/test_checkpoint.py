@@ -229,6 +229,26 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["00000005"]
 
 
+def test_nothing_of_others_is_removed(tmp_path):
+    for name in ("20251124", "20251125", "20251126", ".notes.tmp"):  # three days and their notes
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results").write_text(name)
+    theirs = sorted(tmp_path.rglob("*"))
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step in (1, 2):
+        checkpoints.save(step, jnp.zeros(()))
+    assert checkpoints.steps() == [2] and set(theirs) < set(tmp_path.rglob("*"))
+    checkpoints.rewind(0)
+    with pytest.raises(CheckpointError, match="20251125 was not saved.*holds other files"):
+        checkpoints.save(20251125, jnp.zeros(()))
+    assert sorted(tmp_path.rglob("*")) == theirs
+
+
+def test_a_folder_has_a_path():
+    with pytest.raises(ValueError, match=r"`Checkpoints\(directory=''\)`: give the path of a fold"):
+        Checkpoints("")
+
+
 def test_a_replacement_that_was_interrupted_leaves_the_old_one(copy):
     # What is on disk between the two renames.
     (copy.directory / "00000007").rename(copy.directory / "00000007.old")

@@ -38,6 +38,7 @@ from ._manifest import (
     check_leaves,
     CheckpointError,
     Damage,
+    MANIFEST,
     read_manifest,
     spec,
     write_manifest,
@@ -85,6 +86,8 @@ class Checkpoints:
         """
         if keep is not None:
             check_count("Checkpoints", keep=keep)
+        if not (isinstance(directory, str | os.PathLike) and os.fspath(directory)):
+            raise ValueError(f"`Checkpoints(directory={directory!r})`: give the path of a folder.")
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
         self.pinned = set(pinned)
@@ -124,6 +127,11 @@ class Checkpoints:
         """
         self.finish()
         number, began = _checked(step), time.monotonic()
+        if _is_of_others(final := self.directory / f"{number:08d}"):
+            raise CheckpointError(
+                f"Checkpoint {number} was not saved, because {final} holds other files; give "
+                "checkpoints a folder of their own."
+            )
         leaves, specs = _flatten(state)
         said = _about(about)
         size = sum(x.nbytes for x in leaves.values())
@@ -275,8 +283,9 @@ class Checkpoints:
 
     def rewind(self, step: int) -> None:
         """Removes the checkpoints after `step`, which a resumed run saves again."""
+        number = as_step(step, CheckpointError)
         for later in self.steps():
-            if later > step and is_writer():
+            if later > number and is_writer():
                 self._remove(later)
 
     def _remove(self, step: int) -> None:
@@ -290,7 +299,7 @@ class Checkpoints:
         for path in sorted(children(self.directory), reverse=True):
             # One that is no folder, such as a broken link, is damaged.
             match = re.fullmatch(r"([0-9]{8,})(\.old)?", path.name)
-            if match and match[1] == f"{int(match[1]):08d}":
+            if match and match[1] == f"{int(match[1]):08d}" and not _is_of_others(path):
                 found[int(match[1])] = path
         return found
 
@@ -339,6 +348,12 @@ class Checkpoints:
                 f"Checkpoint {step} could not be saved in {self.directory}: {reason[:300]}. "
                 "What was saved before is untouched."
             ) from e
+
+
+def _is_of_others(folder: pathlib.Path) -> bool:
+    """Whether a folder with the name of a checkpoint, such as a date, holds something else only."""
+    names = set() if folder.is_symlink() else {path.name for path in children(folder)}
+    return bool(names) and names.isdisjoint((_ARRAYS, MANIFEST))
 
 
 def _checked(step: Any) -> int:

@@ -9,7 +9,7 @@ from ._disk import changed, inventory, read_whole
 from ._lines import parsed
 
 
-_FILE = "manifest.json"
+MANIFEST = "manifest.json"
 _DIGEST = "digest"
 
 
@@ -37,7 +37,7 @@ def write_manifest(
     of each leaf, and what is said about it."""
     manifest = {"step": step, "leaves": leaves, "files": inventory(folder), "about": about or {}}
     manifest[_DIGEST] = _digest(manifest)
-    (folder / _FILE).write_text(json.dumps(manifest, indent=1))
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
 
 
 def check_files(folder: pathlib.Path, step: int) -> None:
@@ -57,17 +57,17 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
     earlier one.
     """
     try:
-        manifest = parsed(read_whole(folder / _FILE))
+        manifest = parsed(read_whole(folder / MANIFEST))
     except (OSError, ValueError) as e:
-        raise _damaged(folder, f"{_FILE} cannot be read") from e
+        raise _damaged(folder, f"{MANIFEST} cannot be read") from e
     # The digest protects the rest of the manifest.
     if not isinstance(manifest, dict) or manifest.pop(_DIGEST, None) != _digest(manifest):
-        raise _damaged(folder, f"{_FILE} is not what was written")
+        raise _damaged(folder, f"{MANIFEST} is not what was written")
     manifest = {"about": {}} | manifest
     if not _is_known(manifest):
         raise CheckpointError(
             f"{folder} was written by another version of zero-train, and this one cannot read its "
-            f"{_FILE}; use the version that wrote it."
+            f"{MANIFEST}; use the version that wrote it."
         )
     if manifest["step"] != step:
         raise Misnamed(

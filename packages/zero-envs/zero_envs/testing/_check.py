@@ -17,6 +17,7 @@ from .._environment import (
     AbstractEnvironment,
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
+    check_count,
     Observation,
     Transition,
 )
@@ -106,6 +107,7 @@ def check_environment(
 
     **Raises:** `AssertionError` with the first condition that does not hold.
     """
+    check_count("check_environment", num_steps=num_steps, num_envs=num_envs)
     try:
         return _check(env, key, num_steps, num_envs)
     except BrokenPromiseError as error:

@@ -9,6 +9,7 @@ from .._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
     check_count,
+    check_state,
     checked_action,
     Observation,
     Transition,
@@ -47,6 +48,7 @@ class Corridor(AbstractDiscreteEnvironment[CorridorState]):
         """Walks one cell."""
         del key
         action = checked_action(self, action)
+        check_state(self, state.position, 0)
         goal = self.length - 1
         over = state.position == goal
         walked = jnp.maximum(state.position + 2 * action - 1, 0)
@@ -57,6 +59,7 @@ class Corridor(AbstractDiscreteEnvironment[CorridorState]):
 
     def observe(self, state: CorridorState) -> Observation:
         """The one-hot position; both actions are always legal."""
+        check_state(self, state.position, 0)
         return Observation(
             features=jax.nn.one_hot(state.position, self.length, dtype=jnp.float32),
             legal=jnp.ones(2, jnp.bool_),
@@ -99,6 +102,7 @@ class Nim(AbstractDiscreteEnvironment[NimState]):
         """Takes `action + 1` objects."""
         del key
         action = checked_action(self, action)
+        check_state(self, state.heap, 0)
         over = state.heap == 0
         left = state.heap - 1 - action
         outcome = jnp.where(left == 0, 1.0, jnp.where(left < 0, -1.0, 0.0))
@@ -107,6 +111,7 @@ class Nim(AbstractDiscreteEnvironment[NimState]):
 
     def observe(self, state: NimState) -> Observation:
         """The one-hot heap. In a final state every action is legal."""
+        check_state(self, state.heap, 0)
         legal = jnp.arange(1, self.most + 1, dtype=jnp.int32) <= state.heap
         return Observation(
             features=jax.nn.one_hot(state.heap, self.heap + 1, dtype=jnp.float32),
