@@ -94,6 +94,12 @@ GIVEN: dict[type, dict[str, Any]] = {
     search.VisitCounts: {},
     train.EnvironmentModel: {"env": Nim(), "evaluate": train.indifferent},
     train.ExpertIteration: PARTS | {"explorer": TREE, "planner": TREE, "gamma": 1.0},
+    train.Loop: {
+        "env": Nim(),
+        "unroll_length": 2,
+        "buffer": EpisodeBuffer(8, 4, 4),
+        "agent": train.ExpertIteration(**PARTS, explorer=TREE, planner=TREE, gamma=1.0),
+    },
     train.MPO: CRITIC,
     train.NStepReturns: {},
     train.PlanningActor: {"planner": TREE, "model": MODEL},
@@ -115,7 +121,7 @@ MEANINGFUL = {
     "l2": (0.0,), "auxiliary_weight": (0.0,), "target_rate": (0.0,), "rho": (0.0, -1.0),
     "c": (0.0,), "epsilon": (0.0, math.inf), "epsilon_policy": (math.inf,),
     "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
-    "min_particles": (0,),
+    "min_particles": (0,), "actor_devices": (0,),
 }  # fmt: skip
 
 
@@ -319,6 +325,17 @@ CALLS: list[tuple[Any, str]] = [
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
         "is of complex64; give real numbers",
     ),
+    (lambda: TRAIN.data_mesh("2"), "num_devices='2'"),
+    (lambda: TRAIN.data_mesh(2, fsdp=1.5), "fsdp=1.5"),
+    (lambda: TRAIN.BestSoFar.start(POINTS).update(POINTS, None, 1), "score=None"),
+    (lambda: TRAIN.BestSoFar.start(POINTS).update(POINTS, 1.0, np.zeros(2)), "step=array"),
+    (
+        lambda: TRAIN.rollout(Nim(), TREE, num_steps=1, num_envs=1, key=jr.key(0)),
+        "actor=.*must be an actor",
+    ),
+    (lambda: TRAIN.init(None, key=jr.key(0)), "loop=None.*must be a zero_train.Loop"),
+    (lambda: TRAIN.fill(None, 0), "state=0.*what `zero_train.init`"),
+    (lambda: TRAIN.step(None, 0), "state=0.*what `zero_train.init`"),
     (lambda: NETS.Categorical(None), "None was given; give an array of numbers"),
     (lambda: NETS.Categorical(["a"]), "was given; give an array of numbers"),
     (lambda: ONE.kl(TWO), "Categorical to Gaussian"),
@@ -357,6 +374,55 @@ def test_numbers_and_lists_are_taken_for_arrays():
         found = RETURNS.lambda_returns(x, x, x, kind([0, 0, 1]), lambda_=1)
         assert jnp.array_equal(found, RETURNS.lambda_returns(*(jnp.array(q),) * 3, ENDS, lambda_=1))
     assert jax.jit(lambda x: LOSSES.masked_mean([x, 3.0], [1.0, x]))(1.0) == 2
+
+
+class Odd(TRAIN.AbstractActor):
+    """An actor of which one method returns something else."""
+
+    act_returns: Any = lambda action, carry: (action, None, carry)
+    advance_returns: Any = lambda carry: carry
+
+    def init(self, state):
+        return None
+
+    def act(self, state, obs, carry, *, key):
+        return self.act_returns(jnp.zeros(obs.legal.shape[0], jnp.int32), carry)
+
+    def advance(self, carry, action, next_state, transition):
+        return self.advance_returns(carry)
+
+
+PLAYED = {"num_games": 2, "max_steps": 4, "key": jr.key(0)}
+PLAYERS: list[tuple[dict[str, Any], str]] = [
+    ({"env": "nim"}, r"match\(env='nim'\)`: must be an environment"),
+    ({"env": Nim}, "must be an environment"),
+    ({"first": None}, r"match\(first=None\)`: must be an actor"),
+    ({"second": TREE}, r"second=.*an actor, such as a `zero_train.PlanningActor`"),
+    ({"second": TRAIN.RandomActor}, "second=.*an actor"),
+    ({"mesh": "cpu"}, "mesh='cpu'.*must be a mesh"),
+    ({"opening_plies": "2"}, "opening_plies='2'"),
+    ({"opening_plies": 1.5}, "opening_plies=1.5"),
+    ({"first": Odd(lambda action, carry: None)}, "`Odd.act` returned NoneType; give three"),
+    ({"first": Odd(lambda action, carry: action)}, "give three: `action, record, carry`"),
+    ({"first": Odd(lambda action, carry: (None, None, carry))}, "`Odd.act` returned actions of"),
+    ({"first": Odd(lambda action, carry: (action[0], None, carry))}, "actions of shape .*give one"),
+    ({"first": Odd(lambda action, carry: (action, None, action))}, "`Odd.act` turned a carry"),
+    ({"first": Odd(advance_returns=lambda carry: jnp.zeros(2))}, "`Odd.advance` turned a carry"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(PLAYERS)))
+def test_what_cannot_play_is_named(number):
+    bad, message = PLAYERS[number]
+    random = train.RandomActor()
+    with pytest.raises(ValueError, match=message):
+        TRAIN.match(**{"env": Nim(), "first": random, "second": random} | PLAYED | bad)
+    bad = {"actor" if name in ("first", "second") else name: x for name, x in bad.items()}
+    if "opening_plies" not in bad:
+        message = message.replace("match", "evaluate").replace("first", "actor")
+        given = {"num_episodes": 2, "max_steps": 4, "key": jr.key(0)}
+        with pytest.raises(ValueError, match=message.replace("second", "actor")):
+            TRAIN.evaluate(**{"env": Nim(), "actor": random} | given | bad)
 
 
 @pytest.mark.parametrize("rate", [2, -0.1, math.nan, "1"])

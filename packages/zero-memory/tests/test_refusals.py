@@ -278,13 +278,13 @@ def test_states_and_examples_of_another_kind(kind):
     wanted = states.get(kind, "TrajectoryState")
     others = [None, 0, _buffer().init(rows(0)), TrajectoryBuffer(**WINDOWS).init(rows(0))]
     for state in [x for x in others if type(x).__name__ != wanted]:
-        for call in (
-            lambda: buffer.add(state, rows(np.zeros((4, 5)))),
-            lambda: buffer.sample(state, key=jr.key(0)),
-            lambda: buffer.ready(state),
-        ):
-            with pytest.raises(ValueError, match=rf"a state that is of .* give one of {wanted}"):
-                call()
+        message = rf"a state that is of .* give one of {wanted}"
+        with pytest.raises(ValueError, match=message):
+            buffer.add(state, rows(np.zeros((4, 5))))
+        with pytest.raises(ValueError, match=message):
+            buffer.sample(state, key=jr.key(0))
+        with pytest.raises(ValueError, match=message):
+            buffer.ready(state)
     for example in (None, {"a": "x"}, {"a": np.array([None])}):
         with pytest.raises(ValueError, match="example"):
             buffer.init(example)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_envs import AbstractEnvironment
 
 from ._agent import AbstractActor
+from ._evaluation import check_parts
 from ._faults import check_faults
 from ._match import match, MatchResult, OPENING_PLIES
 
@@ -61,6 +62,9 @@ class BestSoFar(eqx.Module, Generic[Params]):
 
         **Raises:** `ValueError` where `params` have other structure, shapes or dtypes than before.
         """
+        for name, x in {"score": score, "step": step}.items():
+            if not isinstance(x, int | float | np.number | Array | np.ndarray) or np.ndim(x):
+                raise ValueError(f"BestSoFar.update({name}={x!r}): give one number")
         if _kind(params) != _kind(self.params):
             raise ValueError(
                 "BestSoFar.update(params) was given another kind of parameters than it keeps; "
@@ -107,6 +111,7 @@ def challenge(
     **Raises:** `ValueError` as [`zero_train.match`][] does. Under `jax.jit` the best actor stays
     where a game has a fault.
     """
+    check_parts("challenge", env, challenger=challenger, best=best)
     chosen, result = _challenge(env, challenger, best, num_games, max_steps, key, opening_plies)
     check_faults("challenge", result.fault, "games")
     return chosen, result

@@ -14,7 +14,7 @@ from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor, Experience
 from ._disk import to_writer
-from ._evaluation import check_counts
+from ._evaluation import acted, check_counts, check_parts
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
 
@@ -153,7 +153,8 @@ def collect(
         keys = row_keys(jr.fold_in(key, time), indices)
         akeys, skeys, ikeys = split_rows(keys, 3)
         obs = jax.vmap(env.observe)(episodes.state)
-        action, record, carry = actor.act(episodes.state, obs, episodes.carry, key=akeys)
+        acts = actor.act(episodes.state, obs, episodes.carry, key=akeys)
+        action, record, carry = acted(actor, acts, episodes.carry, indices.shape[0])
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
         next_state, transition = step(episodes.state, action, skeys)
 
@@ -219,6 +220,7 @@ def rollout(
 
     **Raises:** `ValueError` as [`zero_train.collect`][] does, and where a number is below 1.
     """
+    check_parts("rollout", env, actor=actor)
     check_counts("rollout", num_steps=num_steps, num_envs=num_envs)
     experience = _rollout(env, actor, num_steps, num_envs, key)
     _check("rollout", env, experience)

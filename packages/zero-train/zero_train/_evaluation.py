@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
-from ._arrays import check_positive, check_range, reals
+from ._arrays import check_kind, check_positive, check_range, reals
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -79,6 +79,42 @@ def check_counts(call: str, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{call}({name}={value!r}): {name} must be at least 1, an integer")
+
+
+def check_parts(
+    call: str, env: AbstractEnvironment, mesh: Mesh | None = None, /, **actors: AbstractActor
+) -> None:
+    """Raises a `ValueError` for what is no environment, actor or mesh."""
+    check_kind(call, AbstractEnvironment, "an environment of zero_envs", env=env)
+    called = "an actor, such as a `zero_train.PlanningActor` of a planner"
+    check_kind(call, AbstractActor, called, **actors)
+    if mesh is not None:
+        check_kind(call, Mesh, "a mesh, such as `zero_train.data_mesh()`", mesh=mesh)
+
+
+def acted(actor: AbstractActor, result: Any, carry: PyTree[Array], rows: int) -> Any:
+    """Returns what an actor's `act` returned for so many rows, or raises a `ValueError`."""
+    name = f"`{type(actor).__name__}.act`"
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        raise ValueError(
+            f"{name} returned {type(result).__name__}; give three: `action, record, carry`."
+        )
+    action = jax.tree.leaves(result[0])
+    if not action or any(jnp.shape(x)[:1] != (rows,) for x in action):
+        found = ", ".join(str(list(jnp.shape(x))) for x in action) or "nothing"
+        raise ValueError(f"{name} returned actions of shape {found}; give one for {rows} rows.")
+    check_same(actor, "act", carry, result[2])
+    return result
+
+
+def check_same(actor: AbstractActor, method: str, carry: PyTree, new: PyTree) -> None:
+    """Raises a `ValueError` where a method of an actor turned its carry into another kind."""
+    kind = lambda x: jax.tree.map(lambda y: (jnp.shape(y), jnp.result_type(y)), x)
+    if jax.tree.structure(carry) != jax.tree.structure(new) or kind(carry) != kind(new):
+        raise ValueError(
+            f"`{type(actor).__name__}.{method}` turned a carry of {kind(carry)} into one of "
+            f"{kind(new)}; keep its structure, shapes and dtypes."
+        )
 
 
 def check_rows(actor: AbstractActor, carry: PyTree[Array], rows: int) -> PyTree[Array]:
@@ -190,8 +226,10 @@ class Evaluation(eqx.Module):
         returns, lengths = np.asarray(self.returns)[counts], np.asarray(self.lengths)[counts]
         metrics: dict[str, np.ndarray] = {"return": returns, "length": lengths}
         if solved_at is not None:
-            if math.isnan(solved_at):
-                raise ValueError("solved_at=nan was given; give the return that solves the task")
+            if not isinstance(solved_at, int | float | np.number) or math.isnan(solved_at):
+                raise ValueError(
+                    f"solved_at={solved_at!r} was given; give the return that solves the task"
+                )
             metrics["solved"] = (returns >= solved_at).astype(np.float64)
         return metrics
 
@@ -238,6 +276,7 @@ def evaluate(
     the environment's range, a reward is not finite or a discount is not between -1 and 1. Under
     `jax.jit` the returns of such episodes are NaN instead.
     """
+    check_parts("evaluate", env, mesh, actor=actor)
     if mesh is not None:
         env, actor, key = replicated(mesh, (env, actor, key))
     result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
@@ -296,9 +335,11 @@ def _play(
         akeys = row_keys(jr.fold_in(akey, time), rows)
         ekeys = row_keys(jr.fold_in(ekey, time), rows)
         obs = jax.vmap(env.observe)(state)
-        action, _, acted = actor.act(state, obs, carry, key=akeys)
+        acts = actor.act(state, obs, carry, key=akeys)
+        action, _, seen = acted(actor, acts, carry, rows.shape[0])
         next_state, transition = jax.vmap(env.step)(state, action, key=ekeys)
-        heard = actor.advance(acted, action, next_state, transition)
+        heard = actor.advance(seen, action, next_state, transition)
+        check_same(actor, "advance", carry, heard)
         moved = ~count.over
         state, carry = select_rows(moved, (next_state, heard), (state, carry))
         count = count.add(moved, transition, faults(env, action, transition), max_steps)

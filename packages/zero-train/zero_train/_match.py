@@ -14,7 +14,18 @@ from zero_envs import AbstractEnvironment, Observation
 
 from ._actors import RandomActor
 from ._agent import AbstractActor
-from ._evaluation import check_counts, check_rows, score_interval, split, start_tally, Tally
+from ._arrays import check_count
+from ._evaluation import (
+    acted,
+    check_counts,
+    check_parts,
+    check_rows,
+    check_same,
+    score_interval,
+    split,
+    start_tally,
+    Tally,
+)
 from ._faults import ALONE, check_faults, faults
 from ._mesh import replicated, row_keys, select_rows, split_rows
 
@@ -171,6 +182,7 @@ def match(
     raises, and where somebody moved again but in no game the move ever passed to the other side.
     Under `jax.jit` the outcomes of such games are NaN instead.
     """
+    check_parts("match", env, mesh, first=first, second=second)
     if mesh is not None:
         env, first, second, key = replicated(mesh, (env, first, second, key))
     result = _match(env, first, second, num_games, max_steps, key, opening_plies, mesh)
@@ -195,8 +207,7 @@ def _match(
             f"match(num_games={num_games}): every opening is played from both seats, so the "
             f"number of games must be even; try {num_games + 1}"
         )
-    if opening_plies < 0:
-        raise ValueError(f"match(opening_plies={opening_plies}) must not be negative")
+    check_count("match", 0, opening_plies=opening_plies)
     pairs = num_games // 2
 
     def play(
@@ -287,7 +298,7 @@ def _turn(
 
         args = jax.tree.map(take, (games.state, obs, carry))
         akeys = row_keys(jr.fold_in(akey, turn), take(game))
-        action, _, part = actor.act(*args, key=akeys)
+        action, _, part = acted(actor, actor.act(*args, key=akeys), args[2], half)
         return action, jax.tree.map(put, carry, part)
 
     action1, carry1 = act(first, games.carries[0], even)
@@ -305,6 +316,8 @@ def _turn(
     first_acts = (rows < half) == even
     moved = ~count.over & (first_acts == (count.sign > 0))
     told = obs, action, transition.reward, transition.discount
+    for actor, before, after in zip((first, second), games.carries, carries, strict=True):
+        check_same(actor, "advance", before, after)
     new, old = (state, carries, _digest(games.digest, told)), (games.state, games.carries)
     state, carries, digest = select_rows(moved, new, (*old, games.digest))
     count = count.add(moved, transition, faults(env, action, transition), max_steps)

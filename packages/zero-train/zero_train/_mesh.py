@@ -37,6 +37,9 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     """
     devices, processes = jax.devices(), jax.process_count()
     count = len(devices) if num_devices is None else num_devices
+    for name, x in {"num_devices": count, "fsdp": fsdp}.items():
+        if not isinstance(x, int | np.integer):
+            raise ValueError(f"data_mesh({name}={x!r}): give an integer.")
     if not 1 <= count <= len(devices):
         raise ValueError(
             f"{count} devices were asked for and {len(devices)} {devices[0].platform} device(s) "

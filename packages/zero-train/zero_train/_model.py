@@ -94,7 +94,11 @@ def evaluate_batch(
             "got an observation without legal actions, which means continuous actions; logits "
             "need discrete ones: use an environment with `num_actions`"
         )
-    logits, value = jax.vmap(evaluate)(obs)
+    found = jax.vmap(evaluate)(obs)
+    pair = isinstance(found, tuple | list) and len(found) == 2
+    if not pair or not all(isinstance(x, Array) for x in found):
+        raise ValueError("evaluate(obs) must return two arrays: logits and a value")
+    logits, value = found
     if logits.shape != legal.shape or value.shape != legal.shape[:1]:
         raise ValueError(
             f"evaluate(obs) returned logits of shape {logits.shape[1:]} and a value of shape "

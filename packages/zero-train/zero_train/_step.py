@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from ._agent import AbstractActor, Experience
+from ._arrays import check_kind
 from ._collect import collect, Episodes, start
 from ._learning import with_arrays
 from ._loop import (
@@ -50,6 +51,7 @@ def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) 
 
     **Raises:** `ValueError` where the player's networks do not fit the agent's.
     """
+    check_kind("init", Loop, "a zero_train.Loop", loop=loop)
     # The player's arrays may be on another device than those of the mesh.
     state = _fresh((loop, jax.device_get(player)), key)
     if not loop.actor_devices:
@@ -70,6 +72,7 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
     **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
     it many times over.
     """
+    check_kind("fill", LoopState, "what `zero_train.init` or `step` returned", state=state)
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
             return state
@@ -104,6 +107,7 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """
+    check_kind("step", LoopState, "what `zero_train.init`, `fill` or `step` returned", state=state)
     if loop.actor_devices:
         return _step_side_by_side(loop, state)
     state, collected = collect_half(loop, None, state)
