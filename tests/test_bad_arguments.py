@@ -199,25 +199,32 @@ def test_actions_that_an_environment_does_not_have(env):
             env.step(state, action, key=jr.key(1))
 
 
-ONES = {
-    zero_envs.CartPole(): 1, zero_envs.Game2048(): 1, zero_envs.Minesweeper(3, 3, 1): 1,
-    zero_envs.Monsters(): 1, zero_envs.Othello(): 1, zero_envs.Pendulum(): jnp.zeros(1),
-    Corridor(): 1, Nim(): 1,
-}  # fmt: skip
+ONES: list[Any] = [
+    zero_envs.CartPole(),
+    zero_envs.Game2048(),
+    zero_envs.Minesweeper(3, 3, 1),
+    zero_envs.Monsters(),
+    zero_envs.Othello(),
+    zero_envs.Pendulum(),
+    Corridor(),
+    Nim(),
+]
 
 
 @pytest.mark.parametrize("env", ONES, ids=lambda env: type(env).__name__)
 @pytest.mark.parametrize("batch", [1, 2, 4, 5])
 def test_a_batch_of_states_is_refused(env, batch):
     states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), batch))
-    for call in (lambda: env.observe(states), lambda: env.step(states, ONES[env], key=jr.key(1))):
+    action = 1 if hasattr(env, "num_actions") else jnp.zeros(1)
+    for call in (lambda: env.observe(states), lambda: env.step(states, action, key=jr.key(1))):
         with pytest.raises(ValueError, match="one state has . axes. Use jax.vmap over a batch"):
             call()
 
 
 @pytest.mark.parametrize("action", [None, "one", {"a": 1}])
 def test_actions_that_are_no_numbers(action):
-    for env in (Nim(), zero_envs.JumanjiEnvironment("Game2048-v1")):
+    envs: list[Any] = [Nim(), zero_envs.JumanjiEnvironment("Game2048-v1")]
+    for env in envs:
         with pytest.raises(ValueError, match="the action .*integer"):
             env.step(env.init(key=jr.key(0)), action, key=jr.key(1))
 
@@ -287,6 +294,15 @@ CALLS: list[tuple[Any, str]] = [
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
         "complex64 was given",
     ),
+    (
+        lambda: TRAIN.returns.discounted_returns([1.0], *[jnp.ones(1)] * 2, jnp.zeros(1, bool)),
+        r"discounted_returns\(reward=\[1.0\]\)`: must be an array",
+    ),
+    (
+        lambda: TRAIN.returns.discounted_returns(*[jnp.ones(1)] * 3, None),
+        r"discounted_returns\(last=None\)`: must be an array",
+    ),
+    (lambda: TRAIN.losses.td_learning_loss(None, 1.0, 1.0, 1.0), "=None.*must be an array"),
     (lambda: TRAIN.data_mesh("2"), "num_devices='2'"),
     (lambda: TRAIN.data_mesh(2, fsdp=1.5), "fsdp=1.5"),
     (lambda: TRAIN.BestSoFar.start(POINTS).update(POINTS, None, 1), "score=None"),

@@ -294,7 +294,7 @@ def test_states_and_examples_of_another_kind(kind):
 
 @pytest.mark.usefixtures("unchecked")
 def test_arrays_of_numpy_and_lists_will_do():
-    buffer = _buffer()
+    buffer: Any = _buffer()
     state = buffer.add_experience(buffer.init(rows(0)), rows(np.zeros(4)))
     ended = [
         buffer.assign_rewards(state, kind([[1.0, 0.0]] * 4), kind([True] * 4)).outcome
@@ -306,7 +306,7 @@ def test_arrays_of_numpy_and_lists_will_do():
             buffer.assign_rewards(state, wrong, [True] * 4)
         with pytest.raises(ValueError, match="mask is .*: give an array of numbers"):
             buffer.truncate(state, wrong)
-    ordered = PrioritisedTrajectoryBuffer(8, 4, 4, length=4, period=4)
+    ordered: Any = PrioritisedTrajectoryBuffer(8, 4, 4, length=4, period=4)
     full = ordered.add(ordered.init(rows(0)), rows(np.zeros((4, 8))))
     indices = ordered.sample(full, key=jr.key(0)).indices
     new = ordered.update_priorities(full, np.asarray(indices), [2.0] * 4).priorities.leaves

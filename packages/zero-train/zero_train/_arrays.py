@@ -35,6 +35,13 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     @ft.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         arguments: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
+        for name, x in arguments.items():
+            optional = x is None and parameters[name].default is None
+            if annotated.get(name) and not optional and not _is_numeric(x):
+                raise ValueError(
+                    f"`{function.__name__}({name}={x!r})`: must be an array; make one of a list "
+                    "by `jnp.asarray`."
+                )
         shapes = {
             name: jnp.shape(x)
             for name, x in arguments.items()
@@ -74,6 +81,10 @@ def at_action(x: Array, action: Array) -> Array:
     """The entry of the action, or NaN where there is no such action: JAX takes the nearest one."""
     exists = (action >= 0) & (action < x.shape[0])
     return jnp.where(exists, x[jnp.where(exists, action, 0)], jnp.nan)
+
+
+def _is_numeric(x: Any) -> bool:
+    return hasattr(x, "dtype") or isinstance(x, bool | int | float)
 
 
 def _is_real(annotation: Any) -> bool:
