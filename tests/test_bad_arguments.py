@@ -326,6 +326,15 @@ CALLS: list[tuple[Any, str]] = [
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
         "is of complex64; give real numbers",
     ),
+    (
+        lambda: TRAIN.returns.discounted_returns([1.0], *[jnp.ones(1)] * 2, jnp.zeros(1, bool)),
+        r"discounted_returns\(reward=\[1.0\]\)`: must be an array",
+    ),
+    (
+        lambda: TRAIN.returns.discounted_returns(*[jnp.ones(1)] * 3, None),
+        r"discounted_returns\(last=None\)`: must be an array",
+    ),
+    (lambda: TRAIN.losses.td_learning_loss(None, 1.0, 1.0, 1.0), "=None.*must be an array"),
     (lambda: TRAIN.data_mesh("2"), "num_devices='2'"),
     (lambda: TRAIN.data_mesh(2, fsdp=1.5), "fsdp=1.5"),
     (lambda: TRAIN.BestSoFar.start(POINTS).update(POINTS, None, 1), "score=None"),

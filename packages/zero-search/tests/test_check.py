@@ -59,8 +59,10 @@ class Bad(AbstractPriorModel[Any]):
     def root(self, state, obs, *, key):
         return state
 
-    def step(self, node, action, *, key):
+    def step(self, node, action, *, key) -> Any:
         after, reward, discount, last = TREE.step(node, action, key=key)
+        if self.wrong == "three":
+            return after, reward, discount
         if self.wrong == "reward":
             reward = reward[:, None]
         if self.wrong == "discount":
@@ -73,8 +75,10 @@ class Bad(AbstractPriorModel[Any]):
             after = after._replace(depth=after.depth.astype(jnp.float32))
         return after, reward, discount, last
 
-    def predict(self, node, *, key):
+    def predict(self, node, *, key) -> Any:
         logits, value = TREE.predict(Node(*node), key=key)
+        if self.wrong == "nothing":
+            return None
         if self.wrong == "value":
             value = value[:, None]
         if self.wrong == "logits":
@@ -105,6 +109,8 @@ def trace(planner, model, state, num_keys: int):
     "wrong, message",
     [
         ("value", r"values float32\[3,1\] for 3 states; they must be \(3, actions\) and \(3,\)"),
+        ("three", "`model.step` returned a tuple of 3; it must return 4: `next_node, reward, disc"),
+        ("nothing", "`model.predict` returned NoneType; it must return 2: `logits, value`"),
         ("logits", r"returned logits int32\[3,6\]"),
         ("reward", r"`reward` float32\[3,1\] for 3 states; it must be float of shape \(3,\)"),
         ("discount", r"`discount` int32\[3\] for 3 states; it must be float"),
@@ -291,6 +297,19 @@ def test_what_the_engine_is_given_is_named(unhooked):
         search(planted, TREE, rules, num_simulations=4, key=jr.key(0))
     with pytest.raises(ValueError, match=r"logits int32\[3,6\]"):
         masked_prediction(logits.astype(jnp.int32), value)
+
+
+@pytest.mark.parametrize("carry", [None, 0, {}])
+def test_what_is_no_carry_is_named(carry, unhooked):
+    state, keys = TREE.start(3), jr.split(jr.key(0), 3)
+    for planner in (TreeSearch(4), Hindsight(TreeSearch(4), 2)):
+        with pytest.raises(ValueError, match="`carry` is a .* and no `SearchCarry`: use what this"):
+            planner.plan(TREE, state, carry, key=keys)
+        with pytest.raises(ValueError, match="`carry` is a .* and no `SearchCarry`: use what this"):
+            planner.advance(carry, jnp.zeros(3, int), jnp.zeros(3, bool))
+    with pytest.raises(ValueError, match="`action` is list for a carry of 3 games"):
+        planner: Any = TreeSearch(4)
+        planner.advance(planner.init(TREE, state), [0, 0, 0], [False] * 3)
 
 
 def test_what_is_no_model_is_named(unhooked):

@@ -6,12 +6,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import mctx
 import pytest
 
 import zero_search.mctx as dropin
 
 from .helpers import quick_jit
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -48,6 +57,16 @@ def constant(change=lambda output, embedding: (output, embedding)):
     "root, options, message",
     [
         ({}, {"num_simulations": 0}, r"`num_simulations=0`: must be 1 or more"),
+        (
+            {},
+            {"num_simulations": 2.0},
+            r"`num_simulations=2.0`: must be 1 or more",
+        ),
+        ({}, {"num_simulations": None}, r"`num_simulations=None`: must be 1 or more"),
+        ({}, {"max_depth": "3"}, r"`max_depth=3`: must be 1 or more, a known integer"),
+        ({"value": [0.0, 0.0]}, {}, r"`root.value` is list; it must be a float \[2\]"),
+        ({"embedding": "x"}, {}, r"`root.embedding` is str"),
+        ({}, {"invalid_actions": "x"}, r"`invalid_actions` is str"),
         ({}, {"max_depth": 0}, r"`max_depth=0`: must be 1 or more"),
         ({"prior_logits": jnp.zeros((2,))}, {}, r"`root.prior_logits` is float32\[2\]"),
         ({"value": jnp.zeros((2, 1))}, {}, r"`root.value` is float32\[2,1\].* float \[2\]"),
@@ -63,6 +82,7 @@ def constant(change=lambda output, embedding: (output, embedding)):
         ({}, {"qtransform": MIN_MAX}, "scale"),
     ],
 )
+@pytest.mark.usefixtures("unhooked")
 def test_bad_arguments_are_named(policy, root, options, message):
     search = getattr(dropin, policy)
     options = {"num_simulations": 2, **options}
@@ -97,6 +117,12 @@ def test_what_is_not_finite_spoils_nothing(policy):
         ),
         (lambda o, e: (o.replace(prior_logits=jnp.zeros((2, 4))), e), r"prior_logits.*\[2,4\].*3"),
         (lambda o, e: (o, (e, e)), "structure"),
+        (
+            lambda o, e: None,
+            "`recurrent_fn` returned NoneType; it must return 2: `output",
+        ),
+        (lambda o, e: (o, e, e), "`recurrent_fn` returned a tuple of 3; it must return 2"),
+        (lambda o, e: ((1, 2), e), "output` is a tuple; it must be an `mctx.RecurrentFnOutput`"),
         (lambda o, e: (o, e[:, :2]), r"embedding` is float32\[2,2\].*2, 5"),
     ],
 )
@@ -104,6 +130,15 @@ def test_a_bad_recurrent_fn_is_named(change, message):
     search = lambda key: dropin.gumbel_muzero_policy((), key, small_root(), constant(change), 2)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(search, jr.key(0))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_no_key_or_root_is_named(policy, unhooked):
+    search: Any = getattr(dropin, policy)
+    with pytest.raises(ValueError, match="`rng_key` is None; give a key"):
+        search((), None, small_root(), constant(), 2)
+    with pytest.raises(ValueError, match="`root` is a tuple; give an `mctx.RootFnOutput`"):
+        search((), jr.key(0), (1, 2), constant(), 2)
 
 
 def test_a_tree_of_other_games_is_refused():

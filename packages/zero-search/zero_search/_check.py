@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 
@@ -102,6 +103,15 @@ def check_choice(part: Any, method: str, action: Any, batch: int) -> None:
         )
 
 
+def check_own_carry(carry: Any, kind: type) -> None:
+    """That a carry is one of a tree search at all."""
+    if not isinstance(carry, kind):
+        raise ValueError(
+            f"`carry` is a `{type(carry).__name__}` and no `{kind.__name__}`: use what this "
+            "planner's `init` or `advance` returned."
+        )
+
+
 def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
     """That a carry is for `batch` games and its trees, if any, have the shapes `wanted`."""
     hint = "use what this planner's `init` or `advance` returned for these very games"
@@ -175,7 +185,9 @@ def check_move(batch: int, action: Array, last: Array) -> None:
 
 def batch_size(state: PyTree[Array]) -> int:
     """The length of the batch axis, which all leaves must share."""
-    leaves = jax.tree.leaves(state)
+    leaves = [x if hasattr(x, "ndim") else np.asarray(x) for x in jax.tree.leaves(state)]
+    if any(x.dtype == object or x.dtype.kind in "SU" for x in leaves):
+        raise ValueError("`state` has leaves that are no numbers; give arrays, one row a game.")
     if not leaves:
         raise ValueError("`state` has no arrays; give at least one, with one row a game.")
     if any(x.ndim == 0 for x in leaves) or len({x.shape[0] for x in leaves}) > 1:
@@ -196,6 +208,20 @@ def check_keys(key: Array, batch: int) -> None:
             f"`key` is {_show(key)} for {batch} states; it must hold one typed key a state, shape "
             f"({batch},): use `jax.random.split(jax.random.key(seed), {batch})`."
         )
+
+
+# What `model.step` and `model.predict` return.
+STEPPED, SEEN = "next_node, reward, discount, last", "logits, value"
+
+
+def unpacked(method: str, found: Any, names: str) -> Any:
+    """What a function of the user returned, if it is as many things as it has `names`."""
+    number = len(names.split(", "))
+    if not isinstance(found, tuple | list) or len(found) != number:
+        kind = type(found).__name__
+        given = f"a {kind} of {len(found)}" if isinstance(found, tuple | list) else kind
+        raise ValueError(f"`{method}` returned {given}; it must return {number}: `{names}`.")
+    return found
 
 
 def check_prediction(logits: Array, value: Array, batch: int, num_actions: int | None) -> None:
@@ -316,7 +342,7 @@ _KINDS: dict[str, Any] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp
 def _check_array(
     what: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str = ""
 ) -> None:
-    if jnp.shape(x) != shape or not _is(x, _KINDS[kind]):
+    if not _is(x, _KINDS[kind]) or jnp.shape(x) != shape:
         each = f": {each}" if each else ""
         raise ValueError(f"{what} {_show(x)} for {rows}; it must be {kind} of shape {shape}{each}.")
 
@@ -348,7 +374,7 @@ def _is_integer(x: Any) -> bool:
 
 
 def _is(x: Any, kind: Any) -> bool:
-    return jnp.issubdtype(jnp.result_type(x), kind)
+    return hasattr(x, "dtype") and jnp.issubdtype(jnp.result_type(x), kind)
 
 
 def _show(x: Any) -> str:

@@ -11,7 +11,7 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from ._check import batch_size, check_prediction, check_proposal, check_range
+from ._check import batch_size, check_prediction, check_proposal, check_range, SEEN, unpacked
 from ._model import (
     AbstractModel,
     AbstractPriorModel,
@@ -59,7 +59,8 @@ def judge(model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]) 
     """Asks the evaluator of either kind of model."""
     rows = batch_size(state)
     if isinstance(model, AbstractPriorModel):
-        logits, value = model.predict(state, key=key)
+        seen = model.predict(state, key=key)
+        logits, value = unpacked("model.predict", seen, SEEN)
         check_prediction(logits, value, rows, None)
         logits, value, invalid = masked_prediction(logits, value)
         return Prospect(Categorical(logits), value, jnp.any(logits > -jnp.inf, axis=1), invalid)
@@ -68,7 +69,8 @@ def judge(model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]) 
             f"`ParticleSearch` got a `{type(model).__name__}`, which has no policy: give it an "
             "`AbstractPriorModel` (logits) or an `AbstractProposalModel` (any actions)."
         )
-    policy, value = model.propose(state, key=key)
+    seen = model.propose(state, key=key)
+    policy, value = unpacked("model.propose", seen, "policy, value")
     check_proposal(policy, value, rows)
     value = value.astype(jnp.float32)
     known = jnp.abs(value) <= LARGEST

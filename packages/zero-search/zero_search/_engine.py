@@ -18,7 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_prediction, check_search, check_step
+from ._check import check_prediction, check_search, check_step, SEEN, STEPPED, unpacked
 from ._forest import Forest, on_device, put, recorded, take
 from ._model import AbstractPriorModel, LARGEST, masked_prediction
 from ._sample import varying
@@ -174,9 +174,11 @@ def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
     @jax.jit
     def ask(params, node, action, step_key, predict_key):
         model = eqx.combine(params, static)
-        state, reward, discount, last = model.step(node, action, key=step_key)
+        after = model.step(node, action, key=step_key)
+        state, reward, discount, last = unpacked("model.step", after, STEPPED)
         check_step(node, state, reward, discount, last)
-        logits, value = model.predict(state, key=predict_key)
+        seen = model.predict(state, key=predict_key)
+        logits, value = unpacked("model.predict", seen, SEEN)
         check_prediction(logits, value, action.shape[0], width)
         return state, reward, discount, last, logits, value
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_kinds, check_move
+from ._check import batch_size, check_count, check_keys, check_kinds, check_move, check_own_carry
 from ._model import AbstractPriorModel
 from ._planner import AbstractPlanner, Plan
 from ._readout import read_out
@@ -114,6 +114,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         node = jax.tree.map(flat, jax.vmap(root, out_axes=1)(trees))
         search_key = jax.vmap(lambda k: jax.vmap(lambda i: own(k, i)[1])(trees))(key)
+        check_own_carry(carry, SearchCarry)
         rows = jax.tree.map(flat, carry)
         found, stats, rows, grown = self.planner.explore(model, node, rows, key=flat(search_key))
         stats = {name: self._split(x) for name, x in stats.items()}
@@ -127,6 +128,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]
     ) -> SearchCarry:
         """Counts the move and follows it in all trees."""
+        check_own_carry(carry, SearchCarry)
         check_move(carry.ply.shape[0], action, last)
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), carry)
         return self._fold(self.planner.advance(rows, *self._repeated((action, last))))

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_range, check_step
+from ._check import batch_size, check_count, check_keys, check_range, check_step, STEPPED, unpacked
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, LARGEST, Proposal
 from ._noise import AbstractRootNoise
@@ -83,7 +83,8 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
     fold = lambda tree: fold_arrays(tree, shape)
     step_key, predict_key = split_rows(flat(key), 2)
     before = flat(old.state)
-    after, reward, discount, last = model.step(before, flat(old.action), key=step_key)
+    stepped = model.step(before, flat(old.action), key=step_key)
+    after, reward, discount, last = unpacked("model.step", stepped, STEPPED)
     check_step(before, after, reward, discount, last)
     seen = judge(model, after, predict_key)
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])

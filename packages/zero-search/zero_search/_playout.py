@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import check_count, check_kinds, check_prediction, check_range, check_step
+from ._check import (
+    check_count,
+    check_kinds,
+    check_prediction,
+    check_range,
+    check_step,
+    SEEN,
+    STEPPED,
+    unpacked,
+)
 from ._model import (
     AbstractChanceModel,
     AbstractHiddenModel,
@@ -86,7 +95,8 @@ class PlayoutModel(
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
         """The evaluator's logits, and its value mixed with the return of a playout."""
         look, go, end = split_rows(key, 3)
-        logits, value = self.model.predict(node, key=look)
+        seen = self.model.predict(node, key=look)
+        logits, value = unpacked("model.predict", seen, SEEN)
         check_prediction(logits, value, key.shape[0], None)
         value = value.astype(jnp.float32)
         run = _run(self, node, logits > -jnp.inf, value, go)
@@ -154,7 +164,8 @@ def _run(
         # Apart, so that what a model has no use for is not computed.
         draw, go, look = (jax.vmap(lambda k: jr.fold_in(k, i))(k) for k in keys)
         action = _uniform(run.legal, draw)
-        state, reward, discount, last = played.step(run.state, action, key=go)
+        after = played.step(run.state, action, key=go)
+        state, reward, discount, last = unpacked("model.step", after, STEPPED)
         check_step(run.state, state, reward, discount, last)
         logits, value = played.predict(state, key=look)
         check_prediction(logits, value, *run.legal.shape)

@@ -24,9 +24,12 @@ from ._check import (
     check_limits,
     check_move,
     check_option,
+    check_own_carry,
     check_prediction,
     check_range,
     check_result,
+    SEEN,
+    unpacked,
 )
 from ._engine import search, SearchStats
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
@@ -270,7 +273,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             ) from error
 
         def shapes(node):
-            logits = model.predict(node, key=keys)[0].astype(jnp.float32)
+            seen = unpacked("model.predict", model.predict(node, key=keys), SEEN)
+            logits = seen[0].astype(jnp.float32)
             _, node, rules = self._world(model, node, logits.shape[1])
             return node, rules.prior(logits)
 
@@ -325,9 +329,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         **Returns:** what is known of the roots, numbers for `Plan.stats`, the carry, the trees.
         """
         batch = batch_size(node)
+        check_own_carry(carry, SearchCarry)
         check_keys(key, batch)
         predict_key, noise_key, search_key = split_rows(key, 3)
-        logits, value = model.predict(node, key=predict_key)
+        seen = model.predict(node, key=predict_key)
+        logits, value = unpacked("model.predict", seen, SEEN)
         check_prediction(logits, value, batch, None)
         logits, value, invalid = masked_prediction(logits, value)
         prior, gumbel = self.root.prior(logits, key=noise_key)
@@ -368,6 +374,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]
     ) -> SearchCarry:
         """Counts the move and follows it in the trees."""
+        check_own_carry(carry, SearchCarry)
         check_move(carry.ply.shape[0], action, last)
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:

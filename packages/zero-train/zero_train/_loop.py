@@ -16,7 +16,7 @@ from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
-from ._arrays import check_count, check_kind
+from ._arrays import check_kind
 from ._collect import collect, Episodes
 from ._mesh import (
     by_rows,
@@ -107,7 +107,7 @@ class Loop(eqx.Module):
         check_kind("Loop", AbstractAgent, "an agent, such as an ExpertIteration", agent=self.agent)
         check_kind("Loop", AbstractBuffer, "a buffer of zero_memory", buffer=self.buffer)
         check_kind("Loop", Mesh, "a mesh, such as `data_mesh()`", mesh=self.mesh)
-        check_count("Loop", 0, actor_devices=self.actor_devices)
+        check_kind("Loop", int, "an integer", actor_devices=self.actor_devices)
         if self.augment is not None:
             check_kind("Loop", callable, "a function `(row, *, key) -> row`", augment=self.augment)
         for name in ("unroll_length", "num_updates"):

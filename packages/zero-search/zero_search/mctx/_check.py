@@ -1,5 +1,6 @@
 """What is refused, in one line that names the argument."""
 
+import numbers
 import operator
 from typing import Any
 
@@ -20,21 +21,28 @@ def check_arguments(
     """Of a policy's arguments; raises a `ValueError` while it is traced."""
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, count in counts.items():
-        if count is not None and operator.index(count) < 1:
-            raise ValueError(f"`{name}={count}`: must be 1 or more.")
+        if name == "num_simulations" or count is not None:
+            whole = isinstance(count, numbers.Integral) or (
+                isinstance(count, Array) and not isinstance(count, Tracer) and _is_index(count)
+            )
+            if not whole or operator.index(count) < 1:
+                raise ValueError(f"`{name}={count}`: must be 1 or more, a known integer.")
+    for name in ("prior_logits", "value", "embedding"):
+        if not hasattr(root, name):
+            raise ValueError(f"`root` is a {type(root).__name__}; give an `mctx.RootFnOutput`.")
     logits, value = root.prior_logits, root.value
-    batch = jnp.shape(logits)[:1]
+    batch = np.shape(logits)[:1]
     if jnp.ndim(logits) != 2 or not _is_float(logits):
         _refuse("root.prior_logits", logits, "a float [batch, actions]")
-    if jnp.shape(value) != batch or not _is_float(value):
+    if np.shape(value) != batch or not _is_float(value):
         _refuse("root.value", value, f"a float [{batch[0]}], as prior_logits has rows")
     for path, leaf in jax.tree_util.tree_leaves_with_path(root.embedding):
-        if jnp.shape(leaf)[:1] != batch:
+        if np.shape(leaf)[:1] != batch:
             name = f"root.embedding{jax.tree_util.keystr(path)}"
             _refuse(name, leaf, f"[{batch[0]}, ...], as prior_logits has rows")
     if invalid_actions is not None:
-        if jnp.shape(invalid_actions) != jnp.shape(logits):
-            wanted = f"{list(jnp.shape(logits))}, the shape of root.prior_logits"
+        if np.shape(invalid_actions) != np.shape(logits):
+            wanted = f"{list(np.shape(logits))}, the shape of root.prior_logits"
             _refuse("invalid_actions", invalid_actions, wanted)
         _check_any_valid(invalid_actions)
 
@@ -42,7 +50,7 @@ def check_arguments(
 def check_tree(tree: Any, root: Any) -> None:
     """A tree to go on with must be of the same games."""
     batch, actions = root.prior_logits.shape
-    shape = jnp.shape(tree.children_index)
+    shape = np.shape(tree.children_index)
     if len(shape) != 3 or (shape[0], shape[2]) != (batch, actions):
         wanted = f"[{batch}, nodes, {actions}], as root.prior_logits is [{batch}, {actions}]"
         _refuse("search_tree.children_index", tree.children_index, wanted)
@@ -60,8 +68,13 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     batch, actions = state.logits.shape
     fields = {"reward": (batch,), "discount": (batch,), "value": (batch,)}
     for name, shape in {**fields, "prior_logits": (batch, actions)}.items():
+        if not hasattr(output, name):
+            raise ValueError(
+                f"`recurrent_fn: output` is a {type(output).__name__}; it must be an "
+                "`mctx.RecurrentFnOutput`."
+            )
         found = getattr(output, name)
-        if jnp.shape(found) != shape:
+        if np.shape(found) != shape:
             _refuse(f"recurrent_fn: output.{name}", found, f"of shape {list(shape)}")
     old, new = jax.tree.structure(state.embedding), jax.tree.structure(embedding)
     if old != new:
@@ -74,7 +87,7 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
         strict=True,
     )
     for (path, x), y in pairs:
-        if jnp.shape(x) != y.shape:
+        if np.shape(x) != y.shape:
             name = f"recurrent_fn: embedding{jax.tree_util.keystr(path)}"
             _refuse(name, x, f"of shape {list(y.shape)}, as before")
 
@@ -91,11 +104,15 @@ def _check_any_valid(invalid: Array) -> None:
         )
 
 
+def _is_index(x: Any) -> bool:
+    return np.shape(x) == () and jnp.issubdtype(x.dtype, jnp.integer)
+
+
 def _is_float(x: Any) -> bool:
-    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+    return hasattr(x, "dtype") and jnp.issubdtype(jnp.result_type(x), jnp.floating)
 
 
 def _refuse(name: str, found: Any, wanted: str) -> None:
-    shape = ",".join(map(str, jnp.shape(found)))
-    kind = jnp.result_type(found)
-    raise ValueError(f"`{name}` is {kind}[{shape}]; it must be {wanted}.")
+    dtype, shape = getattr(found, "dtype", None), ",".join(map(str, np.shape(found)))
+    given = type(found).__name__ if dtype is None else f"{dtype}[{shape}]"
+    raise ValueError(f"`{name}` is {given}; it must be {wanted}.")

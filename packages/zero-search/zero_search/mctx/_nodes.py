@@ -10,6 +10,7 @@ import jax.random as jr
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped, UInt32
 
+from .._check import unpacked
 from .._model import AbstractPriorModel
 from ._check import check_output
 
@@ -56,7 +57,8 @@ class Recurrent(AbstractPriorModel[Node]):
     def step(
         self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
     ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        output, embedding = self.function(self.params, self.unwrap(key[0]), action, node.embedding)
+        found = self.function(self.params, self.unwrap(key[0]), action, node.embedding)
+        output, embedding = unpacked("recurrent_fn", found, "output, embedding")
         check_output(output, embedding, node)
         # mctx writes into arrays of the root's dtypes.
         like = lambda x, old: jnp.asarray(x).astype(old.dtype)

@@ -282,6 +282,8 @@ def _keys(
 
 
 def _is_typed(key: Array) -> bool:
+    if not hasattr(key, "dtype"):
+        raise ValueError(f"`rng_key` is {key!r}; give a key, such as `jax.random.key(0)`.")
     return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
