@@ -36,6 +36,9 @@ SPELLED: dict[str, tuple[str, float | None, int]] = {
     "(;SZ[9](;B[cc](;W[dd];B[ee];W[]": ("c7 d6 e5 pass", None, 0),
     "((;SZ[9];;;B[cc];;;W[dd];))": ("c7 d6", None, 0),
     "(;SZ[9];B[tt];W[cc])(;SZ[19];B[dd])": ("pass c7", None, 0),
+    # IGS ends a game by three passes, and the AGA's rules by four if white was not the last.
+    "(;SZ[9];B[cc];W[tt];B[tt];W[tt])": ("c7 pass pass", None, 0),
+    "(;SZ[9];B[cc];W[dd];B[];W[];B[];W[])": ("c7 d6 pass pass", None, 0),
     "(;GaMe[1]SiZe[9]KoMi[0.5]HAndicap[2]AddBlack[cg][gc];White[ee]Comment[x];Black[ce])": (
         "c3 pass g7 e5 c5",
         0.5,

@@ -317,6 +317,14 @@ def test_starts_of_another_run_are_named(app, go, runs, mine):
             use()
 
 
+def test_an_identity_that_is_no_text_is_named(app, go, mine):
+    starts = mine / "starts.jsonl"
+    starts.write_text(starts.read_text().replace(f'"{identity(mine)}"', "[1]"))
+    for use in (lambda: go(mine, resume=True), *readers(app, mine, mine.parent)):
+        with refused(mine, f"line 1 of {starts} has [1] as its run, not a text"):
+            use()
+
+
 def test_where_starts_is_lost_checkpoints_say_whose_the_folder_is(app, go, runs, mine):
     before = identity(mine)
     (mine / "starts.jsonl").unlink()

@@ -203,6 +203,7 @@ def test_another_configuration_names_the_keys(tmp_path):
         (b'{"seed": "\xff"}', "cannot be read"),
         (b"[" * 200_000, "cannot be read: it is nested too deeply"),
         (b'{"a":' * 200_000, "cannot be read: it is nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read: it has a number of 5000 digits; put"),
     ],
 )
 def test_a_broken_configuration(tmp_path, text, match):

@@ -311,9 +311,15 @@ def _reading(path: pathlib.Path) -> Iterator[BinaryIO]:
 def parsed(text: bytes) -> Any:
     """**Raises:** `ValueError`, whatever is wrong with the text."""
     try:
-        return json.loads(text.decode(), object_pairs_hook=_with_shared_names)
+        return json.loads(text.decode(), object_pairs_hook=_with_shared_names, parse_int=_integer)
     except RecursionError as e:
         raise ValueError("it is nested too deeply") from e
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 1000:  # Python reads no more than 4300, and says how to change that
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _with_shared_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ._checkpoint import Checkpoints
 from ._disk import read_whole
-from ._lines import Distinct, lines_of, measured, read_json, read_lines, read_object, RunError
+from ._lines import Distinct, lines_of, measured, read_json, read_object, RunError
 from ._manifest import CheckpointError, Misnamed
 
 
@@ -40,7 +40,7 @@ FINISHED = "finished"
 
 def run_of(folder: pathlib.Path) -> str | None:
     """The identity of the run in `folder`; `None` where an older version wrote all of it."""
-    stated = (row["run"] for row in read_lines(folder / "starts.jsonl") if "run" in row)
+    stated = (run for run in _stated(folder) if run is not None)
     # That log may be lost.
     saved = (about["run"] for _, _, about in _saved(folder) if "run" in about)
     return next(itertools.chain(stated, saved), None)
@@ -64,7 +64,7 @@ def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = No
             f"{folder / 'starts.jsonl'} is of {_called(run)}, and all that is saved in {folder} of "
             f"{_called(saved.pop())}; put back the one that was there, or remove it."
         )
-    starts = [row.get("run") for row in read_lines(folder / "starts.jsonl")]
+    starts = [*_stated(folder)]
     older = not starts or None in starts
     for path, _, about in _saved(folder):
         of, trained_with = about.get("run"), about.get("config", {})
@@ -157,6 +157,12 @@ def differences(given: Mapping[str, Any], stored: Mapping[str, Any], keys: Colle
 
 def _shown(config: Mapping[str, Any], key: str) -> str:
     return json.dumps(config[key]) if key in config else "absent"
+
+
+def _stated(folder: pathlib.Path) -> Iterator[str | None]:
+    """The identity that each line of starts.jsonl has; older versions wrote none."""
+    kind = lambda name: str if name == "run" else object
+    return (row.get("run") for row in lines_of(folder / "starts.jsonl", kind))
 
 
 def _called(run: str | None) -> str:

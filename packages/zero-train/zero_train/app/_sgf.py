@@ -120,9 +120,11 @@ class Sgf(AbstractRecord):
                 if before is not None and played >= before:
                     _check_handicap(start.handicap, names, cut=True)
                     return start, names
+                action = _action(node[colour][0], self.size)
+                if action == self.size**2 and names[-2:] == ["pass"] * 2:
+                    continue  # IGS and the AGA's rules have a third pass, when all is over
                 if colour != "BW"[len(names) % 2]:
                     names.append("pass")  # by the other side, as the colour says
-                action = _action(node[colour][0], self.size)
                 names.append(start.board.name(action).lower())
                 side = ""
         if side in ("B", "W") and side != "BW"[len(names) % 2]:
