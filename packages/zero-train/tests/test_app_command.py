@@ -20,6 +20,8 @@ from zero_train.app import (
     AbstractAdamWConfig,
     AbstractCommand,
     App,
+    environment,
+    errors_of,
     expects_accelerator,
     Launch,
     load_config,
@@ -56,6 +58,9 @@ def test_shards_follow_the_devices(tmp_path, devices, acting, shards):
     assert following(config, options).shards == shards
     (tmp_path / "config.json").write_text('{"shards": 2}')
     assert following(config, dataclasses.replace(options, resume=True)).shards == 2
+    # What is damaged is left to whoever reads the rest of the file.
+    (tmp_path / "config.json").write_text('{"shards": "8"}')
+    assert following(config, dataclasses.replace(options, resume=True)).shards == shards
 
 
 def test_shards_that_are_given_follow_no_devices(tmp_path, monkeypatch):
@@ -201,6 +206,8 @@ def test_the_run_folder_is_looked_at_before_anything_is_built(train, tmp_path, m
         (["--first", "nan"], "--first nan was given; it must be finite."),
         (["--first", "1e300"], "--first 1e+300 was given; it must be finite."),
         (["--max-minutes", "few"], "--max-minutes few was given; give a number."),
+        (["--weight-decay", "inf"], "--weight-decay inf was given; it must be finite."),
+        (["--weight-decay", "1e300"], "--weight-decay 1e+300 was given; give 0 to 3e+38."),
         (["--learning-rate", "few"], "--learning-rate few was given; give a number."),
         (["--devices", "it's"], "--devices it's was given; give a whole number."),
         (["--schedule", "linear"], "--schedule linear was given; give one of cosine, exponential."),
@@ -223,6 +230,15 @@ def test_a_command_without_presets():
     needs = "app report needs RUN first; see app report --help."
     with pytest.raises(UsageError, match=f"^{needs}$"):
         run_command(APP, ["report"])
+    for name, *words in (
+        ("RUN", "report", ""),
+        ("RUNS", "compare", "", "runs"),
+        ("RUNS", "compare", "runs", ""),
+        ("--opponent", "eval", "run", "--opponent", ""),
+        ("--opponent", "eval", "run", "--opponent="),
+    ):
+        with pytest.raises(UsageError, match=f"^{name} was given without a value; give it one.$"):
+            run_command(APP, words)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +298,23 @@ def run(error: BaseException | None, *words: str) -> None:
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(error, capsys):
     with pytest.raises(SystemExit) as raised:
-        run(error("it is gone."), "go", "--fast")
+        run(error("it is\x1b[2J\n\x9bgone."), "go", "--fast")  # as a file of others may say
     assert raised.value.code == 2
-    assert capsys.readouterr() == ("", "app: it is gone.\n")
+    assert capsys.readouterr() == ("", "app: it is [2J gone.\n")
+
+
+def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit, match="2"), errors_of("app"):
+        pathlib.Path("runs").absolute()
+    assert "app: the folder that you are in has been removed" in capsys.readouterr().err
+
+
+def test_a_world_that_mixes_dtypes_in_double_precision_is_refused():
+    with jax.enable_x64(True), pytest.raises(UsageError, match="turn JAX_ENABLE_X64"):
+        environment("pgx/tic_tac_toe")
 
 
 @pytest.mark.parametrize(

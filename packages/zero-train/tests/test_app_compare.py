@@ -106,7 +106,7 @@ def test_the_page_and_what_is_printed(two, capsys):
 def test_what_runs_are_called_and_hold_is_text(two, capsys):
     """In names of folders, keys and values: no markup of pages, of the terminal or of charts."""
     folder, _ = two
-    evil = "<script>alert('1')</script>\"><img src=x onerror=alert(1)>[/b]$\\frac{"
+    evil = "<script>alert('1')</script>\"><img src=x onerror=alert(1)>[/b]$\\frac{\x1b[2J"
     called = "<script>\"'[b]$\\frac{"
     for name in "ab":
         mine = (folder / name).rename(folder / f"{called}{name}")
@@ -118,7 +118,7 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
     page, said = (folder / "page.html").read_text(), capsys.readouterr().out
     assert "<script" not in page and "<img" not in page
     assert page.count("&lt;script&gt;") > 9 and "[/b]$\\frac{" in page
-    assert "[/b]" in said
+    assert "[/b]" in said and "\x1b" not in said
 
 
 def test_what_cannot_be_written_is_named(tmp_path):

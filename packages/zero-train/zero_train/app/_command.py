@@ -39,7 +39,7 @@ from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
 from ._config import Bounds, check_bounds, stored_config
-from ._errors import flag, UsageError, warn
+from ._errors import as_line, flag, UsageError, warn
 from ._eval import Eval
 from ._export import Export
 from ._helptext import explain, filled
@@ -207,7 +207,7 @@ def errors_of(prog: str) -> Iterator[None]:
     except OSError as e:
         named = e.filename is not None and e.strerror is not None
         path = f"{e.filename} cannot be used ({e.strerror}); give another path."
-        _complain(prog, path if named else failing(e) or str(e))
+        _complain(prog, path if named else failing(e) or _folder_is_gone() or str(e))
     except OverflowError as e:
         _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
     except (MemoryError, jax.errors.JaxRuntimeError) as e:
@@ -354,9 +354,18 @@ def _unraisable(usual: Callable[[Any], Any], raised: Any) -> None:
         usual(raised)
 
 
+def _folder_is_gone() -> str | None:
+    """What is wrong where the working folder was removed, which Python says without its name."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the folder that you are in has been removed; change to another one."
+    return None
+
+
 def _complain(prog: str, what: str) -> NoReturn:
     try:
-        print(f"{prog}: {' '.join(what.splitlines())}", file=sys.stderr, flush=True)
+        print(f"{prog}: {as_line(what)}", file=sys.stderr, flush=True)
     except OSError:
         give_up(sys.stderr)
     _leave(2)
@@ -412,9 +421,11 @@ def _operands(app: App[Any], kind: type[AbstractCommand]) -> list[str]:
 
 def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any) -> Any:
     arguments, unknown = _known(kind, prog, words, **options)
-    for name in _paths(arguments):  # of nothing at all Python makes the working folder
-        if f"{name}=" in words or (name, "") in itertools.pairwise(words):
-            raise UsageError(f"{name} was given without a value; give it one.")
+    for name, value in _texts(arguments):
+        given = f"{name}=" in words or (name, "") in itertools.pairwise(words)
+        if given or value == "":
+            said = name if given else name.removeprefix("--").upper()  # it has no flag
+            raise UsageError(f"{said} was given without a value; give it one.")
     if unknown:
         given = unknown[0].partition("=")[0]
         for switch in (word for word in words if word.endswith(f"={unknown[0]}")):
@@ -456,15 +467,17 @@ def _names(kind: Any) -> list[str]:
     return names
 
 
-def _paths(arguments: Any) -> list[str]:
-    """The flags of all fields that hold a path."""
-    found = []
-    for name, value in vars(arguments).items():
+def _texts(arguments: Any) -> Iterator[tuple[str, Any]]:
+    """The flags and the values of all fields where nothing at all is no value: Python makes the
+    working folder of it, and a server all addresses. Others are empty by default."""
+    for field in dataclasses.fields(arguments):
+        value = getattr(arguments, field.name)
         if dataclasses.is_dataclass(value):
-            found += _paths(value)
-        elif isinstance(value, pathlib.Path):
-            found.append(flag(name))
-    return found
+            yield from _texts(value)
+        elif isinstance(value, tuple) and "" in value:
+            yield flag(field.name), ""
+        elif isinstance(value, str | pathlib.Path) and field.default != "":
+            yield flag(field.name), value
 
 
 def _one_line(text: str) -> str:

@@ -17,7 +17,7 @@ from .._disk import write_whole
 from .._provenance import check_logs, check_run
 from ._app import AbstractCommand, App
 from ._config import no_run
-from ._errors import UsageError, warn
+from ._errors import as_line, UsageError, warn
 from ._film import check_path
 from ._measures import count_of, Measure, MEASURES, NAMING, plus_minus
 from ._page import charts, page, picture, table
@@ -167,7 +167,7 @@ def _print(
     for name in header:
         drawn.add_column(name, overflow="fold")
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(as_line, row))
     console.print(drawn)
 
 

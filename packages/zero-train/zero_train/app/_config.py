@@ -294,7 +294,7 @@ def _check_number(
     limit = largest if most == math.inf else most
     if max(least, -largest) <= value <= limit:
         return
-    if least == -math.inf:
+    if least == -math.inf or value == most == math.inf:
         allowed = "it must be finite"
     elif most < math.inf or limit < value < math.inf:
         allowed = f"give {least} to {limit}"

@@ -6,8 +6,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+
 from zero_envs import AbstractEnvironment, make
 from zero_envs.testing import check_shapes
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class UsageError(ValueError):
@@ -42,11 +47,17 @@ def environment(name: str, **options: Any) -> AbstractEnvironment:
             env = make(name, **options)
         except ImportError as e:
             raise UsageError(str(e)) from e
-        if ":" in name:
+        # Some libraries mix dtypes in double precision, and say so when they are traced.
+        if ":" in name or jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
             check_shapes(env)
     return env
 
 
 def warn(line: str) -> None:
     """Prints a warning to stderr."""
-    print(line, file=sys.stderr)
+    print(as_line(line), file=sys.stderr)
+
+
+def as_line(text: str) -> str:
+    """A text in one line, without what a terminal obeys: files of others have been quoted in it."""
+    return _CONTROL.sub(" ", text)

@@ -141,7 +141,9 @@ def following(config: Config, options: Options) -> Config:
     shards = max(known.shards, learners) if learners & (learners - 1) == 0 else known.shards
     if options.resume:
         with contextlib.suppress(RunError, KeyError, TypeError):
-            shards = read_json(options.out / "config.json")["shards"]
+            stored = read_json(options.out / "config.json")["shards"]
+            if type(stored) is int and stored > 0:  # else it is refused with the rest of the file
+                shards = stored
     try:
         return dataclasses.replace(known, shards=shards)
     except UsageError as e:
