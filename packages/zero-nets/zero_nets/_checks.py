@@ -1,6 +1,7 @@
 """Checks of the sizes, parameters and inputs of networks and distributions."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ def check_sizes(least: int = 1, /, **sizes: int) -> None:
 
 def check_each(**sizes: Any) -> None:
     for name, size in sizes.items():
-        if not (isinstance(size, tuple | list) and size and _are_sizes(*size)):
+        if not (isinstance(size, Sequence | np.ndarray) and len(size) and _are_sizes(*size)):
             raise ValueError(
                 f"`{name}` is {size!r}; it must be one or more sizes, each an integer of at least "
                 "1."

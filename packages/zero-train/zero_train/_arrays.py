@@ -169,7 +169,7 @@ def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
 def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is no finite number in `[least, most]`."""
     for name, value in fields.items():
-        if not _fit(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
+        if not within(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
             low = "" if least == -math.inf else f", {least:g} or more"
             allowed = f"finite{low}" if most == math.inf else f"{least:g} to {most:g}"
             raise ValueError(f"`{owner}({name}={_line(value)})`: must be a number, {allowed}.")
@@ -178,11 +178,11 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
 def check_positive(owner: str, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is no number above 0."""
     for name, value in fields.items():
-        if not _fit(value, lambda x: x > 0):
+        if not within(value, lambda x: x > 0):
             raise ValueError(f"`{owner}({name}={_line(value)})`: must be above 0.")
 
 
-def _fit(value: Any, fits: Callable[[Any], Any]) -> bool:
+def within(value: Any, fits: Callable[[Any], Any]) -> bool:
     """Whether a number, or each of an array, does. Of a traced array nothing is known."""
     if isinstance(value, Array):
         known = not isinstance(value, Tracer) and value.is_fully_addressable
