@@ -48,7 +48,8 @@ def check_number(
         values = concrete(x)
         if values is None:
             continue
-        fits = np.issubdtype(values.dtype, np.number)
+        fits = np.issubdtype(values.dtype, np.number) and np.isrealobj(values)
+        fits = fits and not isinstance(x, list | tuple)
         if fits:
             low = values > least if above else values >= least
             fits = bool(np.all(low & (values <= most) & (np.abs(values) < np.inf)))

@@ -111,7 +111,7 @@ def reals(called: str, x: Any) -> np.ndarray:
         if array.dtype.kind not in "cSUmM":  # complex numbers, texts and dates
             return array.astype(np.float64)
         given = f"of {array.dtype}"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         given = _line(x)
     raise ValueError(f"`{called}` is {given}; give real numbers, equally many in every row.")
 
