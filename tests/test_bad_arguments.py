@@ -330,6 +330,7 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: LOSSES.Dual(jnp.ones(3)), r"Dual\(rho=.*must be finite"),
     (lambda: LOSSES.Dual.from_value("1"), r"from_value\(1\)"),
     (lambda: LOSSES.mpo_loss(LOGITS, ONE, *SAMPLED, **BOUNDS), "policy=.*a distribution"),
+    (lambda: LOSSES.mpo_loss(ONE, ONE, None, *SAMPLED[1:], **BOUNDS), r"\(actions=\)` is None"),
     (lambda: LOSSES.mpo_loss(ONE, None, *SAMPLED, **BOUNDS), "target=None.*a distribution"),
     (lambda: LOSSES.quantile_regression_loss(LOGITS, [0, 0.5, 2], LOGITS), "fractions=.*0 to 1"),
     (lambda: LOSSES.categorical_projection(LOGITS, LOGITS, [-math.inf, 0, 1]), "atoms=.*finite"),
@@ -408,6 +409,9 @@ def test_numbers_and_lists_are_taken_for_arrays():
         assert traced(2, *STEP[:2], x) == loss
         found = RETURNS.lambda_returns(x, x, x, kind([0, 0, 1]), lambda_=1)
         assert jnp.array_equal(found, RETURNS.lambda_returns(*(jnp.array(q),) * 3, ENDS, lambda_=1))
+    listed, _ = LOSSES.mpo_loss(ONE, ONE, *(x.tolist() for x in SAMPLED), **BOUNDS)
+    assert listed == LOSSES.mpo_loss(ONE, ONE, *SAMPLED, **BOUNDS)[0]
+    assert LOSSES.td_learning_loss(1, 2, 3, 4) == 84.5
     assert jax.jit(lambda x: LOSSES.masked_mean([x, 3.0], [1.0, x]))(1.0) == 2
 
 
