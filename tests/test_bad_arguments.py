@@ -242,6 +242,9 @@ LOSSES, RETURNS = TRAIN.losses, TRAIN.returns
 LOGITS, STEP = jnp.zeros(3), (jnp.float32(0),) * 4
 ROWS, ENDS = (LOGITS,) * 3, [False] * 3
 RETURN = {"return": [1.0]}
+SAMPLED = jnp.zeros(2, jnp.int32), jnp.zeros(2)
+BOUNDS = {"temperature": DUAL, "alpha": DUAL, "epsilon": 0.1, "epsilon_policy": 0.1}
+CELL = NETS.RNN(3, 2, key=jr.key(0))
 NAMES = {"environment": "e", "task": "t", "algorithm": "a", "seed": 0, "step": 1}
 ENVS: Any = zero_envs
 CALLS: list[tuple[Any, str]] = [
@@ -315,6 +318,36 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: RETURNS.lambda_returns(*ROWS, LOGITS, lambda_=1), r"\(last=\)` is of float"),
     (lambda: RETURNS.lambda_returns(*ROWS, "a", lambda_=1), r"\(last=\)` is 'a'; give booleans"),
     (lambda: RETURNS.lambda_returns(*ROWS, ENDS, lambda_=[2.0] * 3), "lambda_=.*0 to 1"),
+    (lambda: LOSSES.masked_mean(LOGITS, LOGITS, total="1"), r"\(total=\)` is '1'"),
+    (lambda: TRAIN.check_finite(3, {"a": 10**400}), "`a` is int; give real numbers"),
+    (lambda: TRAIN.EloLadder(["a"]), r"anchor=\['a'\].*name of an actor"),
+    (
+        lambda: STATISTICS.normalise(jnp.zeros(2), max_abs=1j),
+        "`max_abs` is 1j; it must be a finite",
+    ),
+    (lambda: STATISTICS.normalise(jnp.zeros(2), max_abs=[1.0]), r"`max_abs` is \[1.0\]; it must"),
+    (lambda: LOSSES.Dual(None), r"Dual\(rho=None\)"),
+    (lambda: LOSSES.Dual(jnp.ones(3)), r"Dual\(rho=.*must be finite"),
+    (lambda: LOSSES.Dual.from_value("1"), r"from_value\(1\)"),
+    (lambda: LOSSES.mpo_loss(LOGITS, ONE, *SAMPLED, **BOUNDS), "policy=.*a distribution"),
+    (lambda: LOSSES.mpo_loss(ONE, ONE, None, *SAMPLED[1:], **BOUNDS), r"\(actions=\)` is None"),
+    (lambda: LOSSES.mpo_loss(ONE, None, *SAMPLED, **BOUNDS), "target=None.*a distribution"),
+    (lambda: LOSSES.quantile_regression_loss(LOGITS, [0, 0.5, 2], LOGITS), "fractions=.*0 to 1"),
+    (lambda: LOSSES.categorical_projection(LOGITS, LOGITS, [-math.inf, 0, 1]), "atoms=.*finite"),
+    (lambda: TRAIN.update_target({"a": LOGITS}, {"a": STEP[0]}, 1), r"'a'.*shape \(3,\) in the"),
+    (lambda: TRAIN.update_target({"a": LOGITS}, {"b": LOGITS}, 1), "None in the parameters"),
+    (lambda: TRAIN.init_optimiser(LOGITS, ADAM), "an optax transformation"),
+    (lambda: NETS.LinearHead(3, 2, key=None), "`shape` is 2; it must be one or more sizes"),
+    (lambda: NETS.MLP(3, 2, key=None), "`widths` is 2; it must be one or more sizes"),
+    (lambda: NETS.CNN((9, 9, 1), channels=3, key=None), "`channels` is 3; it must be one or more"),
+    (lambda: NETS.Dueling(3, None, key=None), "`shape` is None"),
+    (lambda: NETS.MultiDiscreteHead(3, None, key=None), "`num_actions` is None"),
+    (lambda: NETS.Concatenate()(LOGITS, np.ones(2) * 1j), "all of them real"),
+    (lambda: NETS.ConcatenateOneHot(3)("a", 1), "`embedding` is 'a'; it must be an array"),
+    (lambda: NETS.ConcatenateOneHot(3)(LOGITS, 1.0), "`action` is of float"),
+    (lambda: NETS.orthogonal(LOGITS, key=None), "`layer` is a .*a Linear or a Conv"),
+    (lambda: STATISTICS.update(jnp.ones((3, 2)), weights="a"), "'a' was given; give an array"),
+    (lambda: CELL(LOGITS, None), r"shapes None, expected \(\(\(2,\).*give `init\(\)`"),
     (lambda: LOSSES.temperature_loss(LOGITS, 1.0, 0.1), "temperature=1.0.*a Dual"),
     (lambda: LOSSES.ppo_penalty_loss(*STEP, beta="a"), r"\(beta=\)` is 'a'"),
     (lambda: TRAIN.Checkpoints("absent").save(0, jnp.ones(1), about=[1]), "a mapping of names"),
@@ -326,15 +359,8 @@ CALLS: list[tuple[Any, str]] = [
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
         "is of complex64; give real numbers",
     ),
-    (
-        lambda: TRAIN.returns.discounted_returns([1.0], *[jnp.ones(1)] * 2, jnp.zeros(1, bool)),
-        r"discounted_returns\(reward=\[1.0\]\)`: must be an array",
-    ),
-    (
-        lambda: TRAIN.returns.discounted_returns(*[jnp.ones(1)] * 3, None),
-        r"discounted_returns\(last=None\)`: must be an array",
-    ),
-    (lambda: TRAIN.losses.td_learning_loss(None, 1.0, 1.0, 1.0), "=None.*must be an array"),
+    (lambda: RETURNS.discounted_returns(*ROWS, None), r"\(last=\)` is None; give booleans"),
+    (lambda: LOSSES.td_learning_loss(None, 1.0, 1.0, 1.0), r"\(value=\)` is None; give real"),
     (lambda: TRAIN.data_mesh("2"), "num_devices='2'"),
     (lambda: TRAIN.data_mesh(2, fsdp=1.5), "fsdp=1.5"),
     (lambda: TRAIN.BestSoFar.start(POINTS).update(POINTS, None, 1), "score=None"),
@@ -383,6 +409,9 @@ def test_numbers_and_lists_are_taken_for_arrays():
         assert traced(2, *STEP[:2], x) == loss
         found = RETURNS.lambda_returns(x, x, x, kind([0, 0, 1]), lambda_=1)
         assert jnp.array_equal(found, RETURNS.lambda_returns(*(jnp.array(q),) * 3, ENDS, lambda_=1))
+    listed, _ = LOSSES.mpo_loss(ONE, ONE, *(x.tolist() for x in SAMPLED), **BOUNDS)
+    assert listed == LOSSES.mpo_loss(ONE, ONE, *SAMPLED, **BOUNDS)[0]
+    assert LOSSES.td_learning_loss(1, 2, 3, 4) == 84.5
     assert jax.jit(lambda x: LOSSES.masked_mean([x, 3.0], [1.0, x]))(1.0) == 2
 
 

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_each, check_function, subkeys
+from ._checks import (
+    check_action,
+    check_each,
+    check_function,
+    check_vector,
+    numbers,
+    shape_of,
+    subkeys,
+)
 
 
 class Select(eqx.Module):
@@ -58,7 +66,7 @@ class Concatenate(eqx.Module):
     ) -> Float[Array, " size"]:
         """`key` is ignored."""
         del key
-        leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(inputs)]
+        leaves = [numbers(leaf).reshape(-1) for leaf in jax.tree.leaves(inputs)]
         if not leaves:
             raise ValueError("`Concatenate` got no arrays; give it at least one.")
         floating = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -97,14 +105,17 @@ class ConcatenateOneHot(eqx.Module):
         del key
         sizes = _sizes(self.num_actions)
         expected = (len(sizes),) if isinstance(self.num_actions, tuple) else ()
-        if action.shape != expected:
+        check_vector("embedding", embedding)
+        embedding = numbers(embedding)
+        if (shape := shape_of("action", action)) != expected:
             raise ValueError(
-                f"The action has shape {action.shape}; `num_actions` of {self.num_actions} needs "
+                f"The action has shape {shape}; `num_actions` of {self.num_actions} needs "
                 f"{expected}. Use `jax.vmap` over a batch."
             )
+        check_action(action, expected)
         floating = jnp.issubdtype(embedding.dtype, jnp.floating)
         dtype = embedding.dtype if floating else jnp.dtype(jnp.float32)
-        components = action.reshape(-1)
+        components = jnp.reshape(action, -1)
         hot = [jax.nn.one_hot(components[i], n, dtype=dtype) for i, n in enumerate(sizes)]
         return jnp.concatenate([embedding.astype(dtype), *hot])
 

@@ -1,6 +1,7 @@
 """Checks of the sizes, parameters and inputs of networks and distributions."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ def check_sizes(least: int = 1, /, **sizes: int) -> None:
 
 def check_each(**sizes: Any) -> None:
     for name, size in sizes.items():
-        if not (isinstance(size, tuple | list) and size and _are_sizes(*size)):
+        if not (isinstance(size, Sequence | np.ndarray) and len(size) and _are_sizes(*size)):
             raise ValueError(
                 f"`{name}` is {size!r}; it must be one or more sizes, each an integer of at least "
                 "1."
@@ -47,7 +48,8 @@ def check_number(
         values = concrete(x)
         if values is None:
             continue
-        fits = np.issubdtype(values.dtype, np.number)
+        fits = np.issubdtype(values.dtype, np.number) and np.isrealobj(values)
+        fits = fits and not isinstance(x, list | tuple)
         if fits:
             low = values > least if above else values >= least
             fits = bool(np.all(low & (values <= most) & (np.abs(values) < np.inf)))

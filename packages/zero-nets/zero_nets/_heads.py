@@ -46,9 +46,9 @@ class LinearHead(eqx.Module):
             noise.
         - `key`: for the initial weights.
         """
+        if not isinstance(shape, tuple | list) or shape:
+            check_each(shape=shape)
         self.shape = tuple(shape)
-        if shape:
-            check_each(shape=self.shape)
         self.linear = maybe_noisy(in_size, math.prod(shape), scale=scale, noise=noise, key=key)
 
     def __call__(
@@ -92,7 +92,7 @@ class Dueling(eqx.Module):
         - `scale`: the scale of the orthogonal weights of the last layers.
         - `key`: for the initial weights.
         """
-        check_each(shape=tuple(shape))
+        check_each(shape=shape)
         check_function(activation=activation)
         vkey, akey, hkey = jr.split(key, 3)
         self.hidden = None
@@ -167,8 +167,8 @@ class MultiDiscreteHead(eqx.Module):
         - `num_actions`: the number of actions of each component.
         - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
         """
+        check_each(num_actions=num_actions)
         self.num_actions = tuple(num_actions)
-        check_each(num_actions=self.num_actions)
         self.linear = linear(in_size, sum(self.num_actions), scale=scale, key=key)
 
     def __call__(

@@ -150,6 +150,11 @@ def orthogonal(layer: _Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> _L
     - `key`: for the weights.
     """
     check_number(scale=scale)
+    if not isinstance(layer, eqx.nn.Linear | eqx.nn.Conv | Conv):
+        raise ValueError(
+            f"`layer` is a {type(layer).__name__}; it must be a Linear or a Conv of Equinox, or a "
+            "Conv of zero_nets."
+        )
     initialiser = jax.nn.initializers.orthogonal(scale, -1 if isinstance(layer, Conv) else 0)
     weight = initialiser(key, layer.weight.shape, layer.weight.dtype)
     layer = eqx.tree_at(lambda layer: layer.weight, layer, weight)

@@ -75,10 +75,10 @@ class RNN(eqx.Module):
 
     def init(self) -> PyTree[Float[Array, " hidden_size"]]:
         """The carry before an episode: one vector of zeros for each cell, two for an LSTM."""
-        zeros = jnp.zeros((self.out_size,), wide(self.dtype))
-        return tuple(
-            (zeros, zeros) if isinstance(cell, eqx.nn.LSTMCell) else zeros for cell in self.cells
-        )
+        return self._of_cells(jnp.zeros((self.out_size,), wide(self.dtype)))
+
+    def _of_cells(self, x: Any) -> tuple[Any, ...]:
+        return tuple((x, x) if isinstance(cell, eqx.nn.LSTMCell) else x for cell in self.cells)
 
     def __call__(
         self,
@@ -102,6 +102,12 @@ class RNN(eqx.Module):
         The last cell's hidden state, and the carry for the next step.
         """
         del key
+        given, wanted = jax.tree.map(jnp.shape, carry), self._of_cells((self.out_size,))
+        if given != wanted:
+            raise ValueError(
+                f"The carry has the shapes {given}, expected {wanted}: give `init()`, or what the "
+                "step before returned. Use `jax.vmap` over a batch."
+            )
         if reset is not None:
             carry = jax.tree.map(lambda leaf: jnp.where(reset, jnp.zeros_like(leaf), leaf), carry)
         x = as_features(x, (self.in_size,), self.dtype)

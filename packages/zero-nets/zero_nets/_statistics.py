@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from ._checks import check_number, shape_of
+from ._checks import check_number, numbers, shape_of
 from ._precision import is_floating
 
 
@@ -105,12 +105,13 @@ class RunningStatistics(eqx.Module):
         is known to be negative or not finite.
         """
         leaves, axes = self._leaves(batch)
-        if weights is not None and weights.shape != axes:
-            raise ValueError(f"`weights` has shape {weights.shape}; the batch's axes are {axes}.")
         if weights is not None:
-            check_number(0, weights=weights)
+            known: Array = numbers(weights)
+            if known.shape != axes:
+                raise ValueError(f"`weights` has shape {known.shape}; the batch's axes are {axes}.")
+            check_number(0, weights=known)
             # What is known only when the program runs cannot be refused.
-            weights = jnp.where(weights >= 0, weights, jnp.nan)
+            weights = jnp.where(known >= 0, known, jnp.nan)
         added = jnp.asarray(math.prod(axes), self.count.dtype)
         if weights is not None:
             added = jnp.sum(weights, dtype=self.count.dtype)

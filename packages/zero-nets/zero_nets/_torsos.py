@@ -61,9 +61,9 @@ class MLP(eqx.Module):
             noise. Otherwise the layers have orthogonal weights of scale `sqrt(2)`.
         - `key`: for the initial parameters.
         """
-        widths = tuple(widths)
         check_sizes(in_size=in_size)
         check_each(widths=widths)
+        widths = tuple(widths)
         check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         activated = widths if activate_final else widths[:-1]
@@ -229,13 +229,13 @@ class CNN(eqx.Module):
         """
         check_board("shape", shape)
         rows, columns, depth = shape
+        check_each(channels=channels, sizes=sizes, strides=strides)
         channels, sizes, strides = tuple(channels), tuple(sizes), tuple(strides)
         if not len(channels) == len(sizes) == len(strides):
             raise ValueError(
                 f"`channels`, `sizes` and `strides` are {channels}, {sizes} and {strides}; each "
                 "must have one entry for every convolution."
             )
-        check_each(channels=channels, sizes=sizes, strides=strides)
         check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         ckey, mkey = jr.split(key)

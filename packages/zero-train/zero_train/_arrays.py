@@ -41,6 +41,10 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
         if np.ndarray in [getattr(x, "array_type", None) for x in of]
     }
 
+    floats = {
+        name for name, kind in kinds.items() if kind == "real numbers" and float not in parts[name]
+    }
+
     @ft.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         arguments: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
@@ -49,6 +53,7 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
             for name, x in arguments.items()
             if name in kinds and not (x is None and type(None) in parts[name])
         }
+        named |= {name: float(x) for name, x in named.items() if name in floats and type(x) is int}
         named |= {
             name: jnp.asarray(x)
             for name, x in named.items()
@@ -95,7 +100,7 @@ def taken(called: str, x: Any, kind: str = "real numbers") -> Any:
     if dtype is None or not any(jnp.issubdtype(dtype, of) for of in _KINDS[kind]):
         given = _line(x) if dtype is None or isinstance(x, int | float) else f"of {dtype}"
         raise ValueError(f"{called} is {given}; give {kind}, in an array if they are several.")
-    if not hasattr(array, "dtype") or kind == "integers":
+    if not hasattr(array, "dtype") or kind in ("integers", "numbers"):
         return array
     if kind == "booleans":
         return array.astype(bool)
@@ -111,7 +116,7 @@ def reals(called: str, x: Any) -> np.ndarray:
         if array.dtype.kind not in "cSUmM":  # complex numbers, texts and dates
             return array.astype(np.float64)
         given = f"of {array.dtype}"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         given = _line(x)
     raise ValueError(f"`{called}` is {given}; give real numbers, equally many in every row.")
 
@@ -127,6 +132,7 @@ _KINDS: dict[str, tuple[Any, ...]] = {
     "real numbers": (jnp.floating, jnp.integer, jnp.bool_),
     "integers": (jnp.integer,),
     "booleans": (jnp.bool_, jnp.integer),
+    "numbers": (jnp.number, jnp.bool_),
 }
 
 
@@ -138,6 +144,8 @@ def _kind(annotation: Any) -> str | None:
             for dtype, kind in (("float32", 0), ("int32", 1), ("bool", 2)):
                 if dtype in dtypes:
                     return list(_KINDS)[kind]
+        elif hasattr(x, "dim_str"):
+            return "numbers"
     return None
 
 
@@ -169,7 +177,7 @@ def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
 def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is no finite number in `[least, most]`."""
     for name, value in fields.items():
-        if not _fit(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
+        if not within(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
             low = "" if least == -math.inf else f", {least:g} or more"
             allowed = f"finite{low}" if most == math.inf else f"{least:g} to {most:g}"
             raise ValueError(f"`{owner}({name}={_line(value)})`: must be a number, {allowed}.")
@@ -178,11 +186,11 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
 def check_positive(owner: str, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is no number above 0."""
     for name, value in fields.items():
-        if not _fit(value, lambda x: x > 0):
+        if not within(value, lambda x: x > 0):
             raise ValueError(f"`{owner}({name}={_line(value)})`: must be above 0.")
 
 
-def _fit(value: Any, fits: Callable[[Any], Any]) -> bool:
+def within(value: Any, fits: Callable[[Any], Any]) -> bool:
     """Whether a number, or each of an array, does. Of a traced array nothing is known."""
     if isinstance(value, Array):
         known = not isinstance(value, Tracer) and value.is_fully_addressable

@@ -163,6 +163,9 @@ class EloLadder:
     results: tuple[tuple[str, str, float, int], ...] = ()
     prior: float = 0.5
 
+    def __post_init__(self):
+        check_kind("EloLadder", str, "the name of an actor", anchor=self.anchor)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The anchor, then everybody else in order of appearance."""

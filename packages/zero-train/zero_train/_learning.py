@@ -59,6 +59,7 @@ def with_arrays(build: Callable[[], Any], arrays: PyTree[Array]) -> Any:
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree[Array]) -> PyTree[Array]:
     """The optimiser's state before the first step, also under JAX's strict dtype promotion."""
+    check_optimisers("init_optimiser", optimiser=optimiser)
     with jax.numpy_dtype_promotion("standard"):
         return optimiser.init(params)
 
@@ -121,6 +122,14 @@ def update_target(
     """
     check_range("update_target", 0, 1, rate=rate)
     check_count("update_target", period=period)
+    both = [jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (target, params)]
+    old, new = ({keystr(path): jnp.shape(x) for path, x in leaves} for leaves in both)
+    for path in old | new:
+        if old.get(path) != new.get(path):
+            raise ValueError(
+                f"`update_target`: the array {path or 'given'} has shape {old.get(path)} in the "
+                f"target and {new.get(path)} in the parameters; both must have the same arrays."
+            )
     if updates is not None:
         rate = jnp.where(updates % period == 0, rate, 0.0)
     elif period != 1:

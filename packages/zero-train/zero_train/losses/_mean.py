@@ -1,5 +1,7 @@
 """Weighted means over a batch."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -31,10 +33,10 @@ def masked_mean(
             f"`masked_mean` was given x {list(jnp.shape(x))} and weights "
             f"{list(jnp.shape(weights))}: one weight for each number is needed"
         )
-    total = jnp.sum(weights) if total is None else total
+    whole: Any = jnp.sum(weights) if total is None else taken("`masked_mean(total=)`", total)
     weights = jnp.where(weights < 0, jnp.nan, weights)
     counted = jnp.sum(jnp.where(weights == 0, 0.0, weights * x))
-    return counted / jnp.where(total == 0, 1.0, total)
+    return counted / jnp.where(whole == 0, 1.0, whole)
 
 
 def standardise(

@@ -16,6 +16,7 @@ from .._arrays import (
     finite,
     log_softmax,
     taken,
+    within,
 )
 from ._policy import DecoupledPolicy, Policy
 
@@ -46,7 +47,7 @@ class Dual(eqx.Module):
         - `rho`: the initial parameter, finite and at least -18.
         - `shape`: `()` for one constraint, `(dims,)` for one per action dimension.
         """
-        if isinstance(rho, str) or not _MIN_RHO <= rho < math.inf:
+        if not within(rho, lambda x: (x >= _MIN_RHO) & (x < math.inf)) or jnp.ndim(rho):
             raise ValueError(
                 f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus "
                 "has hardly any gradient left."
@@ -57,7 +58,7 @@ class Dual(eqx.Module):
     @classmethod
     def from_value(cls, value: float, shape: tuple[int, ...] = ()) -> "Dual":
         """The dual whose `value` is this number, which is finite and at least 2.6e-8."""
-        if not _MIN_VALUE <= value < math.inf:
+        if not within(value, lambda x: (x >= _MIN_VALUE) & (x < math.inf)):
             raise ValueError(
                 f"`Dual.from_value({value})`: a multiplier or temperature must be finite and at "
                 f"least {_MIN_VALUE:.3g}; for the parameter of the softplus use `Dual(rho)`."
@@ -260,6 +261,7 @@ def mpo_loss(
     over dimensions), `kl` (in nats, the sum over dimensions) and `kl_relative` (divided by its
     bound).
     """
+    check_kind("mpo_loss", Policy, "a distribution of actions", policy=policy, target=target)
     target = _fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature))

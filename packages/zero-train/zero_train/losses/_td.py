@@ -1,5 +1,7 @@
 """Temporal-difference losses of values, Q-values and distributions of returns."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -245,6 +247,7 @@ def _check_atoms(owner: str, atoms: Array | np.ndarray) -> None:
         raise ValueError(f"`{owner}` was given {atoms.size} atom; it needs 2 or more.")
     if isinstance(atoms, Tracer):
         return
+    check_range(owner, -math.inf, atoms=jnp.asarray(atoms))
     steps = np.diff(np.asarray(atoms, np.float64))
     if not np.all(steps > 0):
         i = int(np.argmin(steps > 0))
@@ -275,6 +278,7 @@ def quantile_regression_loss(
         `None`, `L` is the absolute value.
     """
     owner = "quantile_regression_loss"
+    check_range(owner, 0, 1, fractions=jnp.asarray(fractions))
     error = jax.lax.stop_gradient(target)[None, :] - quantiles[:, None]
     weight = jnp.abs(jnp.asarray(fractions)[:, None] - (error < 0).astype(error.dtype))
     if huber is None:
