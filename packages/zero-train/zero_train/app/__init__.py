@@ -42,8 +42,6 @@ from ._command import (
     errors_of as errors_of,
     expects_accelerator as expects_accelerator,
     main as main,
-    parse as parse,
-    peek as peek,
     run as run,
     start_jax as start_jax,
 )
@@ -104,6 +102,7 @@ from ._page import (
     table as table,
     tables as tables,
 )
+from ._parse import parse as parse, peek as peek
 from ._play import (
     Dialogue as Dialogue,
     Session as Session,

@@ -2,15 +2,11 @@
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import importlib.metadata
 import io
-import itertools
 import os
 import pathlib
-import re
-import shutil
 import signal
 import sys
 import threading
@@ -38,12 +34,13 @@ from .._provenance import check_logs, check_run, CONFIG
 from ._app import AbstractCommand, App, write_report
 from ._background import busy
 from ._compare import Compare
-from ._config import Bounds, check_bounds, stored_config
-from ._errors import as_line, flag, UsageError, warn
+from ._config import Bounds, stored_config
+from ._errors import as_line, UsageError, warn
 from ._eval import Eval
 from ._export import Export
-from ._helptext import explain, filled
+from ._helptext import filled
 from ._options import folder_of, following, Launch, Options
+from ._parse import names_of, parse, parse_words, peek
 from ._processes import join, watched
 from ._report import Axis
 from ._reporting import play_films
@@ -105,7 +102,6 @@ def expects_accelerator() -> bool:
     return bool(importlib.metadata.entry_points(group="jax_plugins"))
 
 
-Arguments = TypeVar("Arguments")
 Config = TypeVar("Config")
 Preset = TypeVar("Preset")
 
@@ -254,29 +250,6 @@ def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
         raise UsageError(f"no command is called {name!r}; choose one of {choices}.")
 
 
-def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """Parses the words of a command line with tyro.
-
-    **Arguments:**
-
-    - `kind`: a dataclass with a flag for each field, documented by the string below it. It may
-        have `bounds`, as in [`zero_train.app.AbstractConfig`][].
-    - `prog`: the command as the user writes it, such as `othello eval`.
-
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown flag, with the nearest one, and for a
-    value that is not allowed. `--help` raises `SystemExit`.
-    """
-    arguments = _parse(kind, prog, words, _names(kind))
-    check_bounds(arguments, getattr(kind, "bounds", {}))
-    return arguments
-
-
-def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """Parses the flags of `kind` and ignores all others, for what must be known before
-    [`zero_train.app.run`][] is called."""
-    return _known(kind, prog, words, add_help=False)[0]
-
-
 @contextlib.contextmanager
 def _interrupted_at_once() -> Iterator[None]:
     """Ctrl-C ends the process inside of the `with` block, as there is nothing to save before a run
@@ -304,11 +277,11 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     config, out = app.presets[preset], first.out or pathlib.Path("runs") / preset
     names: Any = Literal[tuple(app.presets)]
     kind: Any = _RunArguments[type(config), names]
-    arguments = _parse(
+    arguments = parse_words(
         kind,
         prog,
         words,
-        _names(config) + _names(Options) + ["preset"],
+        names_of(config) + names_of(Options) + ["preset"],
         default=_RunArguments(config, Options(out=out), preset),
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
@@ -417,104 +390,3 @@ def _operands(app: App[Any], kind: type[AbstractCommand]) -> list[str]:
     named = "run" if app.operands else ""
     optional = lambda x: x.default is not dataclasses.MISSING and x.name != named
     return [f"[{x.name.upper()}]" if optional(x) else x.name.upper() for x in fields]
-
-
-def _parse(kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any) -> Any:
-    arguments, unknown = _known(kind, prog, words, **options)
-    for name, value in _texts(arguments):
-        given = f"{name}=" in words or (name, "") in itertools.pairwise(words)
-        if given or value == "":
-            said = name if given else name.removeprefix("--").upper()  # it has no flag
-            raise UsageError(f"{said} was given without a value; give it one.")
-    if unknown:
-        given = unknown[0].partition("=")[0]
-        for switch in (word for word in words if word.endswith(f"={unknown[0]}")):
-            name = switch.partition("=")[0]
-            raise UsageError(f"{switch} was given; {name} takes no value, give it or leave it out.")
-        # The dashes, which all have, would make any two short names similar.
-        flags = [flag(name).removeprefix("--") for name in names]
-        near = difflib.get_close_matches(given.removeprefix("--"), flags, 1, 0.7)
-        hint = f"did you mean --{near[0]}?" if near else f"see {prog} --help."
-        raise UsageError(f"{given} is no flag of {prog}; {hint}")
-    return arguments
-
-
-def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[Any, list[str]]:
-    """The parsed flags, and the words that tyro does not know."""
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            # Below some width its help is never done.
-            if shutil.get_terminal_size().columns < 40:
-                os.environ["COLUMNS"] = "40"
-            if {"-h", "--help"} & {*words} and options.get("add_help", True):
-                explain(options.get("default", kind))
-                # tyro would join lines that begin with a letter.
-                options["description"] = filled(options.get("description") or kind.__doc__, " ")
-            return tyro.cli(kind, prog=prog, args=words, return_unknown_args=True, **options)
-    except SystemExit as e:
-        if not e.code:
-            raise  # --help
-        raise UsageError(_one_line(complaint.getvalue())) from e
-
-
-def _names(kind: Any) -> list[str]:
-    """The names of all fields, with those of dataclasses inside."""
-    names = []
-    for field in dataclasses.fields(kind):
-        inside = dataclasses.is_dataclass(field.default)
-        names += _names(field.default) if inside else [field.name]
-    return names
-
-
-def _texts(arguments: Any) -> Iterator[tuple[str, Any]]:
-    """The flags and the values of all fields where nothing at all is no value: Python makes the
-    working folder of it, and a server all addresses. Others are empty by default."""
-    for field in dataclasses.fields(arguments):
-        value = getattr(arguments, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from _texts(value)
-        elif isinstance(value, tuple) and "" in value:
-            yield flag(field.name), ""
-        elif isinstance(value, str | pathlib.Path) and field.default != "":
-            yield flag(field.name), value
-
-
-def _one_line(text: str) -> str:
-    """tyro draws a box of many lines, and has no public way to its message alone. The box's title
-    and first paragraph say what is wrong; the words of Python in them are replaced by ours."""
-    lines = [line.strip(" \u2500\u2502\u256d\u256e\u2570\u256f-+|") for line in text.splitlines()]
-    said = itertools.takewhile(
-        lambda line: not line.startswith(("Argument helptext", "For full helptext")),
-        filter(None, lines),
-    )
-    title, *rest = said
-    # Of several types that a value might have, the complaints of each are left out.
-    text = " ".join(rest).partition(" Got errors:")[0].rstrip(".")
-    for pattern, ours in _COMPLAINTS:
-        if found := re.search(pattern, text):
-            parts = found.groupdict(default="")
-            choices = re.findall("'(.*?)'", parts.get("choices", ""))
-            if "None" in choices:  # these come in any order
-                choices = sorted({*choices} - {"None"})
-            return f"{parts['flag']} {ours.format(**parts, allowed=', '.join(choices))}."
-    text = f"{text.removeprefix('Error parsing ')}."
-    # Some say their title again.
-    return text if text.lower().startswith((title.lower(), "--")) else f"{title}: {text}"
-
-
-_FLAG, _VALUE = r"(?P<flag>--[\w-]+)", r"(?P<quote>['\"])(?P<value>.*)(?P=quote)"
-_WHOLE, _ANY = "{value} was given; give a whole number", "{value} was given; give a number"
-#: What tyro says of a flag, and what we say of it.
-_COMPLAINTS = (
-    (rf"{_FLAG}: invalid literal for int.*: {_VALUE}", _WHOLE),
-    (rf"{_FLAG}: could not convert string to float: {_VALUE}", _ANY),
-    (rf"{_FLAG}: no type matching .*\bINT could be instantiated from \[{_VALUE}\]", _WHOLE),
-    (rf"{_FLAG}: no type matching .*\bFLOAT could be instantiated from \[{_VALUE}\]", _ANY),
-    (
-        rf"invalid choice '(?P<value>.*)' for argument '{_FLAG}'. Expected one of (?P<choices>.*)",
-        "{value} was given; give one of {allowed}",
-    ),
-    (rf"Missing value for argument '{_FLAG}'", "was given without a value; give it one"),
-    (r"Missing from (?P<flag>[\w ]+): (?P<value>\S+)", "needs {value} first; see {flag} --help"),
-)
