@@ -43,4 +43,4 @@ def test_the_program_of_the_page(nim, tmp_path, capsys):
     assert (row["step"], row["simulations"], row["games"], row["opponent"]) == (4, 64, 4, "random")
     with pytest.raises(SystemExit):
         nim("train", "--learning-rate", "2")
-    assert capsys.readouterr().err == "nim: --learning-rate 2.0 was given; give 0 to 1.\n"
+    assert capsys.readouterr().err == "nim: --learning-rate 2.0 was given; give 1e-12 to 1.\n"

@@ -279,7 +279,7 @@ def test_the_player_of_a_run_is_watched_and_gives_hints(minesweeper, tiny_run, m
         (["watch", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of"),
         (["watch", "nowhere"], "nowhere holds no run"),
         (["play", "--seed", -1], "--seed -1 was given; give 0 to 4294967295."),
-        (["play", "--mines", 100], "100 cells hold 0 to 99 mines"),
+        (["play", "--mines", 100], "--rows 10 and --columns 10; give 0 to 99"),
     ],
 )
 def test_bad_input_gets_one_line(minesweeper, words, message):

@@ -30,7 +30,7 @@ from zero_monsters._config import Config
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
         (["train", "--devices", "3"], "--shards 8 does not divide over 3 devices"),
         (["train", "--first-play", "nan"], "must be finite"),
-        (["train", "--temperature", "inf"], "--temperature inf was given; give at least 1e-06."),
+        (["train", "--temperature", "inf"], "--temperature inf was given; it must be finite."),
         (["train", "--seed", 2**32], "--seed 4294967296 was given; give 0 to 4294967295."),
         (
             ["train", "--devices", "8", "--actor-devices", "3"],
@@ -40,7 +40,7 @@ from zero_monsters._config import Config
             ["train", "--devices", "8", "--actor-devices", "1"],
             "--shards 8 does not divide over the 7 of 8 devices that learn; give",
         ),
-        (["train", "--devices", "2", "--actor-devices", "2"], "actor_devices=2 of 2 device(s)"),
+        (["train", "--devices", "2", "--actor-devices", "2"], "--actor-devices 2 of 2 device(s)"),
         (["eval", "nowhere"], "nowhere holds no run (no config.json); give the folder of a run"),
         (
             ["eval", "nowhere", "--rollouts", "1"],

@@ -27,7 +27,7 @@ from zero_train.app import UsageError
         ({"gamma": -0.1}, "--gamma -0.1 was given; give 1e-06 to 1."),
         ({"value_mix": math.nan}, "--value-mix nan was given; give 0 to 1."),
         ({"temperature": 0.0}, "--temperature 0.0 was given; give at least 1e-06."),
-        ({"learning_rate": 2.0}, "--learning-rate 2.0 was given; give 0 to 1."),
+        ({"learning_rate": 2.0}, "--learning-rate 2.0 was given; give 1e-12 to 1."),
         ({"envs": 0}, "--envs 0 was given; give at least 1."),
         ({"length": 1}, "--length 1 was given; give at least 2."),
         ({"rollouts": 1}, "--rollouts 1 was given; give 2 to 100000000."),

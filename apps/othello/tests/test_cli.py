@@ -30,7 +30,7 @@ def othello(run_main):
         ),
         (["train", "--envs", "0"], "--envs 0 was given; give at least 1."),
         (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
-        (["train", "--learning-rate", "nan"], "--learning-rate nan was given; give 0 to 1."),
+        (["train", "--learning-rate", "nan"], "--learning-rate nan was given; give 1e-12 to 1."),
         (["train", "--capacity", "64"], "--capacity 64 was given; give at least 256."),
         (["train", "--envs", "8", "--batch", "4096"], "leaves room for 3072 positions"),
         (["train", "--search", "puct", "--nodes", "8"], "--nodes 8 cannot hold the root and"),

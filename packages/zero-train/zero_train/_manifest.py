@@ -17,8 +17,8 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be saved or restored. The message is one line for the user."""
 
 
-class Misnamed(CheckpointError):
-    """A checkpoint has the name of another step."""
+class Misnamed(Exception):
+    """The cause where a checkpoint has the name of another step."""
 
 
 #: The entries of a manifest, and of a leaf in it. Older ones say nothing about the state.
@@ -70,10 +70,10 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
             f"{MANIFEST}; use the version that wrote it."
         )
     if manifest["step"] != step:
-        raise Misnamed(
+        raise CheckpointError(
             f"{folder} was saved as step {manifest['step']}; give it its name "
             f"{manifest['step']:08d} again, or move it away."
-        )
+        ) from Misnamed()
     return manifest
 
 

@@ -183,7 +183,7 @@ def _saved(
             try:
                 about = saved.about(step)
             except (CheckpointError, KeyError) as e:
-                if isinstance(e, Misnamed):
+                if isinstance(e.__cause__, Misnamed):
                     raise
             else:
                 yield saved.directory / f"{step:08d}", step, about
