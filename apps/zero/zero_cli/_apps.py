@@ -96,8 +96,9 @@ def _no_player(run: str) -> UsageError:
     name, at, _ = run.rpartition("@")
     if at and name in known:
         return UsageError(
-            f"{run} was given, and {name} is no run, which alone has earlier players; give {name} "
-            "for the trained player that comes with it, or RUN@STEP with the folder of a run."
+            f"{run} was given, but {name} is an environment, and only a run has earlier players; "
+            f"give {name} for the trained player that comes with it, or RUN@STEP with the folder "
+            "of a run."
         )
     if run in known:
         return UsageError(

@@ -23,8 +23,8 @@ _T = TypeVar("_T")
 
 
 def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Makes a function raise where its arguments do not have the axes of its annotations, and
-    compute in float32 at least.
+    """Makes a function raise where its arguments do not have the axes and the kind of numbers of
+    its annotations, take lists and NumPy's arrays too, and compute in float32 at least.
 
     jaxtyping checks them too, but few users turn that on, and a loss of a batch that should have
     been vmapped is an ordinary number.
@@ -34,7 +34,7 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     found = {name: _kind(parameter.annotation) for name, parameter in parameters.items()}
     kinds = {name: kind for name, kind in found.items() if kind}
     parts = {name: get_args(parameter.annotation) for name, parameter in parameters.items()}
-    # Only these may be arrays of NumPy inside: JAX's index cannot be into one.
+    # These may stay arrays of NumPy. Others are indexed by traced integers, which NumPy refuses.
     hosts = {
         name
         for name, of in parts.items()
@@ -141,9 +141,9 @@ def _kind(annotation: Any) -> str | None:
     for x in (annotation, *get_args(annotation)):
         dtypes = getattr(x, "dtypes", ())
         if isinstance(dtypes, tuple | list):
-            for dtype, kind in (("float32", 0), ("int32", 1), ("bool", 2)):
+            for dtype, kind in zip(("float32", "int32", "bool"), _KINDS, strict=False):
                 if dtype in dtypes:
-                    return list(_KINDS)[kind]
+                    return kind
         elif hasattr(x, "dim_str"):
             return "numbers"
     return None

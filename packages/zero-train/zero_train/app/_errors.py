@@ -26,8 +26,10 @@ def as_usage_error(*fields: str) -> Iterator[None]:
     try:
         yield
     except ValueError as e:
-        said = re.sub(rf"\b({'|'.join(fields)})=(\S+)", lambda m: f"{flag(m[1])} {m[2]}", str(e))
-        raise UsageError(said if fields else str(e)) from e
+        said = str(e)
+        for name in fields:
+            said = re.sub(rf"\b{name}=(?=\S)", f"{flag(name)} ", said)
+        raise UsageError(said) from e
 
 
 def flag(name: str) -> str:

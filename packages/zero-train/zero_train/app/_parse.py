@@ -48,7 +48,8 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
 def parse_words(
     kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any
 ) -> Any:
-    """The same, with tyro's own options. A flag that is not known is compared with these names."""
+    """Parses words as `parse` does, without looking at bounds. `options` are tyro's. An unknown
+    flag is compared with `names`, to say which one may be meant."""
     arguments, unknown = _known(kind, prog, words, **options)
     for name, value in _texts(arguments):
         given = f"{name}=" in words or (name, "") in itertools.pairwise(words)
