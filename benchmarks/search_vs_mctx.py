@@ -8,6 +8,8 @@ timed. One JSON line a cell, B games searched together with N simulations each:
 - `zero_rate`, `mctx_rate`: simulations a second, medians. `ratio`: the median over runs that take
   turns. `mctx_naive_rate`: beside slim states, mctx with naive ones.
 - `against_ratio`, with `--against COMMIT`: how many times as fast as zero-search of that commit.
+- `plain_ratio`, with `--kernels pallas`: how many times as fast as with plain kernels. A CPU
+  interprets those of Pallas, so there it says nothing.
 - `floor_rate`: the environment's step and the evaluator alone, N times in a row at batch B.
 - `compile_s`: tracing, lowering and compiling, the less of two times each; nothing is run.
 - `memory_mb`: what the compiled program says it needs: temporaries, arguments and results.
@@ -20,9 +22,11 @@ timed. One JSON line a cell, B games searched together with N simulations each:
 """
 
 import argparse
+import concurrent.futures
 import functools as ft
 import importlib.util
 import io
+import itertools as it
 import json
 import pathlib
 import statistics
@@ -177,13 +181,18 @@ def positions(model: Any, batch: int) -> Any:
 
 
 def ours(
-    policy: str, simulations: int, *, tree: bool = False, search: Any = zero_search
+    policy: str,
+    simulations: int,
+    *,
+    tree: bool = False,
+    search: Any = zero_search,
+    **options: Any,
 ) -> Callable:
     """`(model, state, key) -> weights` of this library, or the whole tree."""
     if policy == "gumbel":
-        planner = search.TreeSearch.gumbel(simulations, gumbel_scale=0.0)
+        planner = search.TreeSearch.gumbel(simulations, gumbel_scale=0.0, **options)
     else:
-        planner = search.TreeSearch.muzero(simulations, noise=classes(search)[1]())
+        planner = search.TreeSearch.muzero(simulations, noise=classes(search)[1](), **options)
 
     def run(model, state, key):
         carry, keys = planner.init(model, state), jr.split(key, state.terminated.shape[0])
@@ -279,54 +288,68 @@ def pairs(ours: Any, theirs: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.n
         number[row, code[row, node, action]] = index[row, here[row], action]
 
 
-def cell(
-    name: str, states: str, policy: str, batch: int, simulations: int, options: argparse.Namespace
-) -> dict[str, Any]:
-    """Everything measured of one game, batch size and number of simulations."""
+def prepare(
+    options: argparse.Namespace, policy: str, name: str, states: str, size: str
+) -> Callable[[], dict[str, Any]]:
+    """Compiles what one cell times, and gives what measures it."""
+    batch, simulations = (int(x) for x in size.split("x"))
     model = game(name, options.network, slim=states == "slim")
     state, key = positions(model, batch), jr.key(4)
-    subjects = {"zero": ours, "mctx": theirs}
+    mine = ft.partial(ours, kernels=options.kernels)
+    subjects = {"zero": mine, "mctx": theirs}
     built: dict[str, tuple[Any, Callable, float]] = {}
     compile_s = dict.fromkeys(subjects, float("inf"))
-    for _ in range(2):
+    for _ in range(1 if options.speed else 2):
         for who, subject in subjects.items():
             built[who] = build(subject(policy, simulations), model, state, key)
             compile_s[who] = min(compile_s[who], built[who][2])
     memory = {who: megabytes(compiled) for who, (compiled, *_) in built.items()}
     calls = {who: call for who, (_, call, _) in built.items()}
     calls["floor"] = build(floor(simulations), model, state, key)[1]
-    if states == "slim":
+    if states == "slim" and not options.speed:
         whole = game(name, options.network, slim=False)
         calls["naive"] = build(theirs(policy, simulations), whole, positions(whole, batch), key)[1]
+    if options.kernels != "plain":
+        calls["plain"] = build(ours(policy, simulations), model, state, key)[1]
     if options.against is not None:
         before = game(name, options.network, slim=states == "slim", search=options.against)
         run = ours(policy, simulations, search=options.against)
         calls["then"] = build(run, before, state, key)[1]
-    times = take_turns(
-        {who: lambda _, call=call: clock(call) for who, call in calls.items()}, options.runs
-    )
-    rate = {k: round(batch * simulations / statistics.median(v)) for k, v in times.items()}
-    mine = build(ours(policy, simulations, tree=True), model, state, key)[1]()
-    with mock.patch.object(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape)):
-        other = build(theirs(policy, simulations, tree=True), model, state, key)[1]()
-    differ = differences(mine, other)
-    return {
-        "question": f"{policy} search against mctx, {name}, {states} states",
-        "device": jax.devices()[0].device_kind,
-        "evaluator": options.network or "linear",
-        "batch": batch,
-        "simulations": simulations,
-        "ratio": round(ratio(times, "mctx", "zero"), 2),
-        "against_ratio": round(ratio(times, "then", "zero"), 3) if "then" in times else None,
-        "zero_rate": rate["zero"],
-        "mctx_rate": rate["mctx"],
-        "mctx_naive_rate": rate.get("naive"),
-        "floor_rate": rate["floor"],
-        "compile_s": {name: round(seconds, 2) for name, seconds in compile_s.items()},
-        "memory_mb": memory,
-        "max_visit_difference": int(differ.max()),
-        "trees_that_differ": int((differ > 0).sum()),
-    }
+
+    def measure() -> dict[str, Any]:
+        times = take_turns(
+            {who: lambda _, call=call: clock(call) for who, call in calls.items()}, options.runs
+        )
+        rate = {k: round(batch * simulations / statistics.median(v)) for k, v in times.items()}
+        found = {
+            "question": f"{policy} search against mctx, {name}, {states} states",
+            "device": jax.devices()[0].device_kind,
+            "evaluator": options.network or "linear",
+            "batch": batch,
+            "simulations": simulations,
+            "ratio": round(ratio(times, "mctx", "zero"), 2),
+            "against_ratio": round(ratio(times, "then", "zero"), 3) if "then" in times else None,
+            "kernels": options.kernels,
+            "plain_ratio": round(ratio(times, "plain", "zero"), 2) if "plain" in times else None,
+            "zero_rate": rate["zero"],
+            "mctx_rate": rate["mctx"],
+            "mctx_naive_rate": rate.get("naive"),
+            "floor_rate": rate["floor"],
+            "memory_mb": memory,
+        }
+        if options.speed:
+            return found
+        trees = build(mine(policy, simulations, tree=True), model, state, key)[1]()
+        with mock.patch.object(jr, "uniform", lambda key, shape=(), *_, **__: jnp.zeros(shape)):
+            other = build(theirs(policy, simulations, tree=True), model, state, key)[1]()
+        differ = differences(trees, other)
+        return found | {
+            "compile_s": {name: round(seconds, 2) for name, seconds in compile_s.items()},
+            "max_visit_difference": int(differ.max()),
+            "trees_that_differ": int((differ > 0).sum()),
+        }
+
+    return measure
 
 
 def main() -> None:
@@ -338,18 +361,31 @@ def main() -> None:
     parser.add_argument("--states", choices=["slim", "naive"], help="by default slim")
     parser.add_argument("--network", help="BLOCKSxCHANNELS instead of a linear evaluator")
     parser.add_argument("--against", type=at_commit, help="a commit, whose search takes turns too")
+    parser.add_argument("--kernels", choices=["plain", "pallas"], default="plain")
+    parser.add_argument(
+        "--speed",
+        action="store_true",
+        help="only rates and memory; programs are compiled side by side, or taken from JAX's cache",
+    )
     options = parser.parse_args()
-    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_enable_compilation_cache", options.speed)
     table = TABLE
     if options.cells or options.game or options.states:
         one = options.game or "othello", options.states or "slim", options.cells or CELLS
         table = (one,)
-    for policy in ("puct", "gumbel") if options.policy == "both" else (options.policy,):
-        for name, states, cells in table:
-            for size in cells:
-                batch, simulations = (int(x) for x in size.split("x"))
-                found = cell(name, states, policy, batch, simulations, options)
-                print(json.dumps(found), flush=True)
+    policies = ("puct", "gumbel") if options.policy == "both" else (options.policy,)
+    asked = [
+        (options, policy, name, states, size)
+        for policy in policies
+        for name, states, cells in table
+        for size in cells
+    ]
+    prepared = it.starmap(prepare, asked)
+    if options.speed:  # all programs are compiled before anything is timed
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            prepared = list(pool.map(lambda one: prepare(*one), asked))
+    for measure in prepared:
+        print(json.dumps(measure()), flush=True)
 
 
 if __name__ == "__main__":

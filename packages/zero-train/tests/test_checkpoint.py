@@ -415,6 +415,8 @@ def test_a_manifest_that_lacks_an_entry_is_damaged(copy, read_once):
         _falls_back(copy, changed)
     path.write_text("[" * 200_000)
     _falls_back(copy, "nested")
+    path.write_bytes((copy.directory / "00000005" / "manifest.json").read_bytes())
+    _falls_back(copy, "that of step 5")
     # Another spelling of the same manifest is the same manifest.
     path.write_text(json.dumps(manifest))
     _assert_same(copy.restore(_state()), _state())

@@ -70,6 +70,8 @@ def read_manifest(folder: pathlib.Path, step: int) -> dict[str, Any]:
             f"{MANIFEST}; use the version that wrote it."
         )
     if manifest["step"] != step:
+        if changed(folder, manifest["files"]):
+            raise _damaged(folder, f"{MANIFEST} is that of step {manifest['step']}")
         raise CheckpointError(
             f"{folder} was saved as step {manifest['step']}; give it its name "
             f"{manifest['step']:08d} again, or move it away."
