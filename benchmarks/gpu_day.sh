@@ -8,12 +8,9 @@
 #     MINUTES=9 bash benchmarks/gpu_day.sh OUT            # what fits into nine minutes
 #     SMALL=1 MINUTES=12 bash benchmarks/gpu_day.sh OUT   # every part with small sizes, on a CPU
 #
-# With eight CPU cores or more, all parts first run side by side for at most 40 percent of the time, only to
-# compile: one after the other they would spend most of their time so. JAX keeps the programs in a folder
-# that goes with the script, unless JAX_COMPILATION_CACHE_DIR names one.
-#
 # Of every part it says how many lines it left. One that ran into its limit (exit code 124) may have left
-# none: on a few CPU cores small sizes mostly compile.
+# none: small sizes mostly compile, for longer than that where other processes use the CPU. A second time
+# the apps find their programs compiled.
 #
 # PYTHON is an interpreter that has the packages of this workspace and their dependencies. Without a
 # package registry bring wheels: ours by `uv build --all-packages --wheel --out-dir wheels`, the others
@@ -25,22 +22,15 @@ python=$(command -v "${PYTHON:-python}") && python=$(cd "$(dirname "$python")" &
 mkdir -p "$out" && out=$(cd "$out" && pwd)
 touch "$out/results.jsonl"
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
-budget=$((60 * ${MINUTES:-60})) runs=$(mktemp -d) dry=
+budget=$((60 * ${MINUTES:-60})) runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
-export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$runs/compiled}
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1 XLA_PYTHON_CLIENT_PREALLOCATE=false
 
 # part NAME PERCENT COMMAND...: at most this part of the time, and no more than is left.
 part() {
     local name=$1 limit=$((budget * $2 / 100)) left=$((budget - SECONDS)) began=$SECONDS code before
     shift 2
-    if [[ -n $dry ]]; then
-        timeout --kill-after=10 "$dry" "$@" >"$runs/$name.txt" 2>&1
-        echo "$name: compiled with exit code $? after $SECONDS s"
-        return
-    fi
     ((limit > left)) && limit=$left
-    if ((limit < 10)); then
+    if ((limit < 15)); then
         echo "$name: no time is left"
         return
     fi
@@ -57,7 +47,6 @@ train() {
     local app=$1 percent=$2 minutes
     shift 2
     minutes=$(awk "BEGIN {print $budget * $percent / 100 / 60 * 0.7}")
-    [[ -n $dry ]] && minutes=$(awk "BEGIN {print $dry / 120}")
     part "train-$app" "$percent" "$python" -m "zero_$app" train "$@" \
         --max-minutes "$minutes" --out "$runs/$app"
     lines "speed-$app" 1 "$runs/$app/timings.jsonl"
@@ -66,62 +55,35 @@ train() {
 
 # lines NAME NUMBER FILE: the last lines of a file, as results.
 lines() {
-    [[ -f $3 && -z $dry ]] && tail -n "$2" "$3" | sed "s/^{/{\"part\": \"$1\", /" >>"$out/results.jsonl"
+    [[ -f $3 ]] && tail -n "$2" "$3" | sed "s/^{/{\"part\": \"$1\", /" >>"$out/results.jsonl"
 }
 
 if [[ -n ${SMALL:-} ]]; then
     cells=(64x32) deep=(16x32) network=1x16 standard=tiny minesweeper=tiny monsters=tiny opponent=greedy
     games=4 spo=(--env pendulum --preset tiny --repeats 1)
     rounds=(--simulations 8 --considered 8 --batches 2 --runs 2) boards=(--games 64 --turns 3)
-    kernels=(--cells 16x8 --runs 2)
 else
     cells=(1024x64 1024x128 128x800 1x800) deep=(1024x64 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
     rounds=(--simulations 32 128 --batches 1 128 1024) boards=()
-    kernels=(--cells 1024x32 1024x128 128x800)
 fi
 
-search() {
-    part "search-$1" 6 "$python" search_vs_mctx.py --speed --runs 3 --policy "$1" --cells "${cells[@]}"
-}
-network() {
-    part "search-network-$1" 5 "$python" search_vs_mctx.py --speed --runs 3 --policy "$1" \
-        --network "$network" --cells "${deep[@]}"
-}
-# The same with the loops of the search in one CUDA graph (docs/accelerators.md).
-graph() {
-    part "search-graph-$1" 4 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
-        "$python" search_vs_mctx.py --speed --runs 3 --policy "$1" --cells "${cells[@]}"
-}
-kernels() {
-    part search-kernels 5 "$python" search_kernels.py "${kernels[@]}"
-}
-boards() {
-    part env-othello 3 "$python" envs_othello.py "${boards[@]}"
-}
-othello() {
-    train othello 20 --preset "$standard"
-    part strength-othello 6 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
-        --games "$games" --json
-    part rounds 3 "$python" search_rounds.py "$runs/othello" --question time "${rounds[@]}"
-}
-spo() {
-    part spo 6 "$python" spo_training.py "${spo[@]}"
-}
-
-parts=("search puct" "search gumbel" "network puct" "network gumbel" "graph puct" "graph gumbel"
-    kernels boards othello spo "train minesweeper 8 --preset $minesweeper"
-    "train monsters 5 --preset $monsters")
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
-if ((${CORES:-$(nproc)} >= 8)); then
-    everything=$runs dry=$((budget * 40 / 100)) runs=$runs/dry
-    mkdir "$runs"
-    for each in "${parts[@]}"; do $each & done
-    wait
-    tail -n 20 "$runs"/*.txt >>"$out/log.txt"
-    dry='' runs=$everything
-fi
-for each in "${parts[@]}"; do $each; done
+# Walks that are kernels, plain ones, mctx and the floor take turns in each.
+search=(search_vs_mctx.py --speed --kernels pallas --runs 3)
+part search 18 "$python" "${search[@]}" --cells "${cells[@]}"
+part search-network 10 "$python" "${search[@]}" --network "$network" --cells "${deep[@]}"
+# The same with the loops of the search in one CUDA graph (docs/accelerators.md).
+part search-graph 7 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
+    "$python" "${search[@]}" --cells "${deep[@]}"
+part env-othello 3 "$python" envs_othello.py "${boards[@]}"
+train othello 22 --preset "$standard"
+part strength-othello 6 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
+    --games "$games" --json
+part rounds 3 "$python" search_rounds.py "$runs/othello" --question time "${rounds[@]}"
+part spo 6 "$python" spo_training.py "${spo[@]}"
+train minesweeper 8 --preset "$minesweeper"
+train monsters 5 --preset "$monsters"
 for app in othello minesweeper monsters spo; do
     part "trace-$app" 3 "$python" _trace.py "$app" "$runs/traces/$app" ${SMALL:+--preset tiny}
 done

