@@ -135,7 +135,8 @@ class Config(AbstractConfig):
         "search_gamma": (1e-6, 1),
         **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
         "ess_threshold": (0, 1),
-        **dict.fromkeys(("policy_rate", "critic_rate", "dual_rate"), (1e-12, 1)),
+        **dict.fromkeys(("policy_rate", "critic_rate"), (1e-12, 1)),
+        "dual_rate": (0, 1),  # with 0 the duals stay what they are
         "target_rate": (0, 1),
     }
     code: ClassVar[tuple[str, ...]] = ("env",)

@@ -64,6 +64,7 @@ SPELLED: dict[str, tuple[str, float | None, int]] = {
     "(;SZ[9]KM[6 1/2];B[cc])": ("c7", 6.5, 0),
     "(;SZ[9]KM[-5\u00bd];B[cc])": ("c7", -5.5, 0),
     "(;SZ[9]KM[1/2];B[cc])": ("c7", 0.5, 0),
+    "(;SZ[9]KM[-1/2];B[cc])": ("c7", -0.5, 0),
     "A game (;-) at home\n(;SZ[9];B[cc])": ("c7", None, 0),
     "(;SZ[9]HA[4]KM[0]AB[cc:gg]AE[dc:fg][cd:gf])": ("c7 pass g7 pass c3 pass g3", 0, 4),
     "(;SZ[9]AB[cc][gg]PL[B])": ("c7 pass g3 pass", None, 0),

@@ -44,10 +44,17 @@ def test_every_kind_of_name():
 def test_a_class_of_a_file(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from zero_envs import CartPole\n\n\nclass Mine(CartPole):\n    pass\n\n\n"
-        "def short() -> CartPole:\n    return Mine(max_steps=3)\n"
+        "from functools import partial\nfrom typing import Any\n"
+        "from zero_envs import AbstractDiscreteEnvironment, CartPole\n\n\n"
+        "class Mine(CartPole):\n    pass\n\n\n"
+        "def short() -> CartPole:\n    return Mine(max_steps=3)\n\n\n"
+        "def pair() -> CartPole | Mine:\n    return Mine()\n\n\n"
+        "def some() -> AbstractDiscreteEnvironment[Any]:\n    return Mine()\n\n\n"
+        "class Made:\n    def __call__(self) -> Mine:\n        return Mine()\n\n\n"
+        "made, of_class, of_function = Made(), partial(Mine, max_steps=3), partial(short)\n"
     )
-    assert type(make(f"{path}:short")).__name__ == "Mine"
+    for name in ("short", "pair", "some", "made", "of_class", "of_function"):
+        assert type(make(f"{path}:{name}")).__name__ == "Mine"
     one, other = make(f"{path}:Mine"), make(f"{path}:Mine", max_steps=3)
     assert type(one).__name__ == "Mine" and type(one) is type(other)
     with pytest.raises(ValueError, match=r"mine.py has no Other; give module:Class"):
@@ -148,6 +155,7 @@ def test_listing_imports_neither_brax_nor_jumanji():
         ("zero_envs:TimeLimit", r"missing .*; give a class that needs no other arguments"),
         ("zero_envs:__version__", "it is a str and no environment; give a class derived from"),
         ("os:getcwd", "it is a function, and does not say that it returns an environment"),
+        ("shutil:which", "it is a function, and does not say that it returns an environment"),
         ("webbrowser:register_standard_browsers", "it is a function, and does not say that it"),
         (":Game", '":Game" does not name a module and a class; give module:Class'),
         ("builtins:dict", "it is a dict and no environment; give a class derived from"),

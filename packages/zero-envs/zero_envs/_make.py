@@ -4,8 +4,9 @@ import contextlib
 import difflib
 import functools as ft
 import inspect
+import types
 from collections.abc import Callable
-from typing import Any, get_type_hints, NamedTuple
+from typing import Any, get_args, get_origin, get_type_hints, NamedTuple, Union
 
 from ._brax import brax_names, BraxEnvironment
 from ._code import load_class, own_code
@@ -120,11 +121,14 @@ def _made(name: str, kind: Callable[..., Any], options: dict[str, Any]) -> Abstr
 def _own(name: str, options: dict[str, Any]) -> AbstractEnvironment:
     kind = load_class(name)
     # Nothing is called but what says that it makes an environment.
-    made = kind
-    if inspect.isroutine(kind):
+    made = made_by = kind.func if isinstance(kind, ft.partial) else kind
+    if not isinstance(made_by, type):
         with contextlib.suppress(Exception):  # of names that cannot be resolved, too
-            made = get_type_hints(kind).get("return")
-    if not (isinstance(made, type) and issubclass(made, AbstractEnvironment)):
+            called = made_by if inspect.isroutine(made_by) else type(made_by).__call__
+            made = get_type_hints(called).get("return")
+    is_union = get_origin(made) in (Union, types.UnionType)
+    kinds = get_args(made) if is_union else (get_origin(made) or made,)
+    if not all(isinstance(x, type) and issubclass(x, AbstractEnvironment) for x in kinds):
         what = f"a {getattr(kind, '__name__', type(kind).__name__)} and no environment"
         if inspect.isroutine(kind):
             what = f"a function, and does not say that it returns an environment (-> {_DERIVED})"

@@ -140,7 +140,7 @@ _REAL = (jnp.floating, jnp.integer, jnp.bool_)
 
 
 def check_same_kind(first: Any, second: Any) -> None:
-    if type(first) is not type(second):
+    if not (isinstance(first, type(second)) or isinstance(second, type(first))):
         kinds = f"{type(first).__name__} to {type(second).__name__}"
         raise ValueError(f"A KL divergence of {kinds}; both must be of the same class.")
 
@@ -149,7 +149,7 @@ def check_action(action: Any, shape: tuple[int, ...]) -> None:
     """Refuses what are not integers of this shape."""
     check_shape("action", action, shape)
     dtype = getattr(action, "dtype", None) or np.asarray(action).dtype
-    if not np.issubdtype(dtype, np.integer):
+    if not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(f"`action` is of {dtype}; actions are integers.")
 
 

@@ -44,7 +44,7 @@ from zero_search._readout import ImprovedPolicy
 from zero_search._root import SequentialHalving
 from zero_search._tree_search import SearchCarry
 
-from .helpers import Node, RandomTree
+from .helpers import Nim, Node, RandomTree
 
 
 PLANNERS = [TreeSearch(4), TreeSearch.gumbel(4), TreeSearch(4, num_leaves=2, reuse=True)]
@@ -150,6 +150,23 @@ def test_keys_must_be_typed_and_one_a_row(planner, unhooked):
 def test_a_state_without_arrays_is_named(planner, unhooked):
     with pytest.raises(ValueError, match="`state` has no arrays; give at least one"):
         planner.init(TREE, ())
+
+
+def test_a_node_may_hold_keys():
+    class Drawn(Nim):
+        """Nim whose nodes carry a key."""
+
+        def step(self, node, action, *, key):
+            left, *rest = super().step(node["left"], action, key=key)
+            return node | {"left": left}, *rest
+
+        def predict(self, node, *, key):
+            return super().predict(node["left"], key=key)
+
+    state = {"left": jnp.array([3, 5]), "key": jr.split(jr.key(1), 2)}
+    keys, planner = jr.split(jr.key(0), 2), TreeSearch(4)
+    plan = lambda s, k: planner.plan(Drawn(), s, planner.init(Drawn(), s), key=k)[0].weights
+    assert jax.eval_shape(plan, state, keys).shape == (2, 3)
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -186,7 +186,8 @@ def check_move(batch: int, action: Array, last: Array) -> None:
 def batch_size(state: PyTree[Array]) -> int:
     """The length of the batch axis, which all leaves must share."""
     leaves = [x if hasattr(x, "ndim") else np.asarray(x) for x in jax.tree.leaves(state)]
-    if any(x.dtype == object or x.dtype.kind in "SU" for x in leaves):
+    # A key's dtype has no kind.
+    if any(getattr(x.dtype, "kind", None) in ("O", "S", "U") for x in leaves):
         raise ValueError("`state` has leaves that are no numbers; give arrays, one row a game.")
     if not leaves:
         raise ValueError("`state` has no arrays; give at least one, with one row a game.")

@@ -223,6 +223,11 @@ def test_a_complaint_is_one_line(train, words, message):
     assert str(raised.value).startswith("--")
 
 
+def test_only_a_switch_takes_no_value(train):
+    with pytest.raises(UsageError, match="^yes is no flag of app train; see app train --help.$"):
+        train("--out=yes", "yes")
+
+
 def test_a_command_without_presets():
     assert parse(Flags, "app eval", ["--games", "6"]) == Flags(6)
     with pytest.raises(UsageError, match="--game is no flag of app eval; did you mean --games"):

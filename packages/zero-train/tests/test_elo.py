@@ -5,6 +5,8 @@ import itertools
 import json
 import math
 
+import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from scipy import optimize
@@ -150,6 +152,20 @@ def test_a_ladder_adds_up_its_results():
 
 def test_a_ladder_of_the_anchor_alone():
     assert EloLadder("random").ratings() == {"random": (0.0, 0.0)}
+
+
+@pytest.fixture
+def unhooked():
+    """As in a user's program: the import hook of these tests would complain first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize("of", [np.array, np.float32, np.int64, jnp.asarray])
+def test_numbers_of_arrays_will_do(of, unhooked):
+    games = of(10) if of(10).dtype.kind == "i" else 10
+    assert EloLadder("random").add_result("a", "random", of(3), games).ratings()["a"][0] < 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ infinity is NaN, in the value or in the gradient.
 import functools as ft
 import inspect
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, get_args, ParamSpec, TypeVar
 
@@ -195,13 +196,19 @@ def within(value: Any, fits: Callable[[Any], Any]) -> bool:
     if isinstance(value, Array):
         known = not isinstance(value, Tracer) and value.is_fully_addressable
         return not known or bool(np.all(fits(np.asarray(value, np.float64))))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iuf" and bool(np.all(fits(value)))
     return isinstance(value, int | float | np.integer | np.floating) and bool(fits(value))
 
 
 def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
     """Raises where an argument of `owner` is not an integer of at least `least`."""
     for name, value in fields.items():
-        if not (isinstance(value, int | np.integer) and value >= least):
+        try:
+            fits = operator.index(value) >= least
+        except TypeError:
+            fits = False
+        if not fits:
             raise ValueError(
                 f"`{owner}({name}={_line(value)})`: must be an integer, at least {least}."
             )

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
-from ._arrays import check_kind, check_positive, check_range, reals
+from ._arrays import check_kind, check_positive, check_range, reals, within
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -226,7 +226,7 @@ class Evaluation(eqx.Module):
         returns, lengths = np.asarray(self.returns)[counts], np.asarray(self.lengths)[counts]
         metrics: dict[str, np.ndarray] = {"return": returns, "length": lengths}
         if solved_at is not None:
-            if not isinstance(solved_at, int | float | np.number) or math.isnan(solved_at):
+            if not within(solved_at, lambda x: ~np.isnan(x)) or np.ndim(solved_at):
                 raise ValueError(
                     f"solved_at={solved_at!r} was given; give the return that solves the task"
                 )

@@ -1,5 +1,6 @@
 """Results of many evaluations, in the nested layout of marl-eval."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -126,9 +127,11 @@ def _read(key: ResultKey, name: str, entry: dict[str, Any]) -> tuple[ResultKey, 
 
 
 def _seconds(key: ResultKey, elapsed: Any) -> float | None:
-    number = isinstance(elapsed, int | float | np.number) and not isinstance(elapsed, bool)
-    if elapsed is None or (number and 0 <= elapsed < math.inf):
-        return None if elapsed is None else float(elapsed)
+    if elapsed is None:
+        return None
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(elapsed, bool | str) and 0 <= float(elapsed) < math.inf:
+            return float(elapsed)
     raise ValueError(f"{key} has the elapsed_time {elapsed!r}; it must be seconds, 0 or more")
 
 

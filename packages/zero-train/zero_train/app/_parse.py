@@ -58,9 +58,11 @@ def parse_words(
             raise UsageError(f"{said} was given without a value; give it one.")
     if unknown:
         given = unknown[0].partition("=")[0]
-        for switch in (word for word in words if word.endswith(f"={unknown[0]}")):
-            name = switch.partition("=")[0]
-            raise UsageError(f"{switch} was given; {name} takes no value, give it or leave it out.")
+        switches = [flag(field.name) for field, x in _values(arguments) if isinstance(x, bool)]
+        for name in (name for name in switches if f"{name}={unknown[0]}" in words):
+            raise UsageError(
+                f"{name}={unknown[0]} was given; {name} takes no value, give it or leave it out."
+            )
         # The dashes, which all have, would make any two short names similar.
         flags = [flag(name).removeprefix("--") for name in names]
         near = difflib.get_close_matches(given.removeprefix("--"), flags, 1, 0.7)
@@ -97,14 +99,21 @@ def names_of(kind: Any) -> list[str]:
     return names
 
 
-def _texts(arguments: Any) -> Iterator[tuple[str, Any]]:
-    """The flags and the values of all fields where nothing at all is no value: Python makes the
-    working folder of it, and a server all addresses. Others are empty by default."""
+def _values(arguments: Any) -> Iterator[tuple[dataclasses.Field, Any]]:
+    """All fields and their values, with those of dataclasses inside."""
     for field in dataclasses.fields(arguments):
         value = getattr(arguments, field.name)
         if dataclasses.is_dataclass(value):
-            yield from _texts(value)
-        elif isinstance(value, tuple) and "" in value:
+            yield from _values(value)
+        else:
+            yield field, value
+
+
+def _texts(arguments: Any) -> Iterator[tuple[str, Any]]:
+    """The flags and the values of all fields where nothing at all is no value: Python makes the
+    working folder of it, and a server all addresses. Others are empty by default."""
+    for field, value in _values(arguments):
+        if isinstance(value, tuple) and "" in value:
             yield flag(field.name), ""
         elif isinstance(value, str | pathlib.Path) and field.default != "":
             yield flag(field.name), value
