@@ -153,15 +153,18 @@ def test_a_state_without_arrays_is_named(planner, unhooked):
 
 
 def test_a_node_may_hold_keys():
-    class Drawn(Nim):
+    class Drawn(AbstractPriorModel[Any]):
         """Nim whose nodes carry a key."""
 
+        def root(self, state, obs, *, key):
+            return state
+
         def step(self, node, action, *, key):
-            left, *rest = super().step(node["left"], action, key=key)
-            return node | {"left": left}, *rest
+            left, reward, discount, last = Nim().step(node["left"], action, key=key)
+            return node | {"left": left}, reward, discount, last
 
         def predict(self, node, *, key):
-            return super().predict(node["left"], key=key)
+            return Nim().predict(node["left"], key=key)
 
     state = {"left": jnp.array([3, 5]), "key": jr.split(jr.key(1), 2)}
     keys, planner = jr.split(jr.key(0), 2), TreeSearch(4)
