@@ -183,3 +183,11 @@ def sums_in_turn() -> Callable[[str], tuple[int, int]]:
         return max(turns.values()), len(waited)
 
     return found
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """As in a user's program, which has no import hook: only the checks of our own refuse."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

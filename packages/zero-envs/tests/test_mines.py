@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
@@ -278,14 +277,6 @@ def test_contradictions_are_named():
     layouts, found = wide(np.resize(boards, (BOARDS, 5, 7)), [x[1] for x in CONTRADICTIONS])
     assert (found.count == 0).all() and (found.log_count == -np.inf).all()
     assert not found.overflowed.any() and np.isnan(found.probability).all() and layouts.all()
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 HIDDEN = np.full((3, 3), -1, np.int32)

@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -85,7 +84,7 @@ def test_rows_without_an_end():
         buffer.add(buffer.init(rows(0)), rows(np.zeros((4, 5))))
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 def test_an_end_that_is_no_truth_value():
     # `~1` is -2, which is true as well: final rows would be stored.
     buffer = _buffer(last=lambda item: item.name)
@@ -100,15 +99,7 @@ def test_rewards_for_others_than_the_players(shape):
         buffer.assign_rewards(buffer.init(rows(0)), jnp.zeros(shape), jnp.ones(4, bool))
 
 
-@pytest.fixture
-def unchecked():
-    """What a user without the import hook meets: it would catch some shapes before the buffer."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize(
     "mask, given", [(np.ones(1, bool), r"bool\[1\]"), (np.array([2, 1, 0, 2]), r"int\d+\[4\]")]
 )
@@ -159,7 +150,7 @@ def test_sizes_of_one_kind(kind, change, message):
         kind(**(WINDOWS | change))
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("bad", ["7", 1.5, np.nan, -1, 0, None])
 def test_sizes_and_functions_that_are_none(kind: Any, bad: Any):
@@ -255,7 +246,7 @@ def test_copies_that_a_ring_cannot_hold(copies):
         buffer.add(state, rows(np.zeros((4, 5, copies))))
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 def test_priorities_that_are_none():
     buffer = PrioritisedTrajectoryBuffer(**WINDOWS)
     state = buffer.init(jnp.zeros(()))
@@ -269,7 +260,7 @@ def test_priorities_that_are_none():
         buffer.update_priorities(state, indices[:, 0], jnp.ones(2))
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize("kind", ALL)
 def test_states_and_examples_of_another_kind(kind):
     windows = WINDOWS | {"batch_size": 4, "period": 4}
@@ -292,7 +283,7 @@ def test_states_and_examples_of_another_kind(kind):
         buffer.add(buffer.init({"a": jnp.zeros(())}), {"a": 0.0})
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 def test_arrays_of_numpy_and_lists_will_do():
     buffer: Any = _buffer()
     state = buffer.add_experience(buffer.init(rows(0)), rows(np.zeros(4)))
@@ -318,7 +309,7 @@ def test_arrays_of_numpy_and_lists_will_do():
         ordered.update_priorities(full, indices[:, :0], [1.0] * 4)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize("number", [1.5, "one", None, [0, 1]])
 def test_minibatches_have_whole_numbers(number):
     buffer = Latest(8, 4, 4, length=8, period=1)

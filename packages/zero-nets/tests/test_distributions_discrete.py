@@ -78,6 +78,12 @@ def test_categorical():
         assert entropy == pytest.approx(0 if filler else scipy.stats.entropy(expected), abs=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.int4, jnp.uint8, jnp.int32])
+def test_every_dtype_of_integers_is_an_action(dtype, unhooked):
+    found = Categorical(jnp.zeros(4)).log_prob(jnp.asarray(1, dtype))
+    np.testing.assert_allclose(found, np.log(0.25), rtol=1e-6)
+
+
 def test_categorical_kl():
     def kl(logits, other):
         return Categorical(logits).kl(Categorical(other))

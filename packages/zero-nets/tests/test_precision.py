@@ -59,17 +59,8 @@ def expected():
     return found
 
 
-@pytest.fixture
-def unchecked():
-    import jaxtyping
-
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16, jnp.int32])
-def test_distributions_and_supports(dtype, expected, unchecked):
+def test_distributions_and_supports(dtype, expected, unhooked):
     # 255, 299 and their like are no numbers of bfloat16.
     exact = VALUES == np.asarray(jnp.asarray(VALUES, dtype), np.float64)
     with jax.numpy_dtype_promotion("standard"):
@@ -144,7 +135,7 @@ def test_weights_of_statistics_are_none_below_0():
 
 
 @pytest.mark.parametrize("action", [99, 9, -1, jnp.int32(9), jnp.float32(1.5), jnp.zeros(2, int)])
-def test_actions_that_a_board_does_not_have(action, unchecked):
+def test_actions_that_a_board_does_not_have(action, unhooked):
     board = zero_nets.BoardSymmetries(3, 3, 9)
     with pytest.raises(ValueError, match="`action` is .* must be an integer from 0 to 8"):
         board.action(action, 1)

@@ -5,19 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
 import zero_nets
 from zero_nets import Categorical, EpsilonGreedy
-
-
-@pytest.fixture
-def unchecked():
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 VECTOR = r"shape \(2, 3\); it must be a vector of at least one number. Use `jax.vmap`"
@@ -46,7 +38,7 @@ VECTOR = r"shape \(2, 3\); it must be a vector of at least one number. Use `jax.
         ),
     ],
 )
-def test_a_batch_is_refused_where_it_would_mean_something_else(unchecked, call, message):
+def test_a_batch_is_refused_where_it_would_mean_something_else(unhooked, call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -68,7 +60,7 @@ CALLED = {
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_what_is_no_array_of_real_numbers_is_refused(unchecked, name):
+def test_what_is_no_array_of_real_numbers_is_refused(unhooked, name):
     call, right = CALLED[name]
     with jax.numpy_dtype_promotion("standard"):
         for taken in (right, right.astype(int), jnp.asarray(right, jnp.float32)):
@@ -86,7 +78,7 @@ def test_what_is_no_array_of_real_numbers_is_refused(unchecked, name):
                     call(jnp.ones(shape))
 
 
-def test_float64_numpy_and_python_numbers_need_no_care(unchecked):
+def test_float64_numpy_and_python_numbers_need_no_care(unhooked):
     """What gyms give. JAX warns, which is an error here, of every float64 that it is asked for."""
     observation = {"position": np.arange(3.0), "speed": np.float64(2.0)}
     statistics = zero_nets.RunningStatistics.init(observation)

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import pytest
 
 from zero_search import Belief, BeliefModel, PlayoutModel, TreeSearch
@@ -15,13 +14,7 @@ from .helpers import RandomTree
 from .hidden import Tiger
 
 
-@pytest.fixture(autouse=True)
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
+pytestmark = pytest.mark.usefixtures("unhooked")
 
 PLANNER, TIGER, TREE = TreeSearch(4), Tiger(2), RandomTree(2)
 MODEL = BeliefModel(TIGER, 4)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -84,14 +83,6 @@ class Bad(AbstractPriorModel[Any]):
         if self.wrong == "logits":
             logits = logits.astype(jnp.int32)
         return logits, value
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def trace(planner, model, state, num_keys: int):

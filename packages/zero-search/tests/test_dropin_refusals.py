@@ -6,21 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import mctx
 import pytest
 
 import zero_search.mctx as dropin
 
 from .helpers import quick_jit
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 # chex dataclasses hide their constructors from type checkers.

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -66,14 +65,6 @@ def test_bad_arguments_are_named(unhooked, part, fields, message):
     with pytest.raises(ValueError, match=message) as error:
         part(**fields)
     assert "\n" not in str(error.value)
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 TREE = RandomTree(2)

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -44,14 +43,6 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
     (GaussianNoise, dict(scale=1.0, minimum=2.0), r"\(minimum=2.0, maximum=1.0\)`: must be finite"),
     (GaussianNoise, dict(scale=1.0, maximum=np.inf), r"maximum=inf\)`: must be finite and in"),
 ]
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("part, fields, message", ARGUMENTS)

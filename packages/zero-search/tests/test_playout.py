@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -264,14 +263,6 @@ def test_what_is_hidden_stays_hidden():
     assert np.all((0 < value) & (value < 1)) and len(np.unique(value)) == 4
     start, keys = TREE.start(3), jr.split(jr.key(0), 3)
     assert PlayoutModel(TREE, 2).root(start, None, key=keys) is start
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 ARGUMENTS: list[tuple[Any, tuple[Any, ...], str]] = [

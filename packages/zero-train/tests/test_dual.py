@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import rlax
@@ -10,14 +9,6 @@ import rlax
 from zero_train.losses import Dual, kl_penalty
 
 from .policies import descend, Gaussian
-
-
-@pytest.fixture
-def unchecked():
-    """As for a user, who runs without the type checker: our own checks are the only ones."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("rho", (-18.0, -0.4328, 0.0, 3.0, 10.0, 500.0))
@@ -71,7 +62,7 @@ def test_bad_epsilon(epsilon):
         kl_penalty(jnp.ones(3), Dual(1.0), epsilon)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize(("dims", "shape"), (((3,), (2,)), ((3,), (1,)), ((), (1,))))
 def test_bad_shape(dims, shape):
     with pytest.raises(ValueError, match=r"kl\[.*\], dual\[.*\]: the dual must be"):

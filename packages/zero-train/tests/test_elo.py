@@ -6,7 +6,6 @@ import json
 import math
 
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from scipy import optimize
@@ -152,14 +151,6 @@ def test_a_ladder_adds_up_its_results():
 
 def test_a_ladder_of_the_anchor_alone():
     assert EloLadder("random").ratings() == {"random": (0.0, 0.0)}
-
-
-@pytest.fixture
-def unhooked():
-    """As in a user's program: the import hook of these tests would complain first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("of", [np.array, np.float32, np.int64, jnp.asarray])

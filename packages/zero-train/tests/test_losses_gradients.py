@@ -5,7 +5,6 @@ import functools as ft
 import jax
 import jax.numpy as jnp
 import jax.test_util
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -46,14 +45,6 @@ LOSSES = {
     ),
 }
 each = pytest.mark.parametrize("name", LOSSES)
-
-
-@pytest.fixture
-def unchecked():
-    """As for a user, who runs without the type checker: our own checks are the only ones."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
@@ -210,7 +201,7 @@ def test_ppo_stops_where_it_would_gain_too_much():
     np.testing.assert_allclose(slopes, (-0.5, 0, -1, 1, 0, 1.5), rtol=1e-6)
 
 
-def test_bad_shapes(unchecked):
+def test_bad_shapes(unhooked):
     q, one = jnp.zeros(4), jnp.float32(0)
     action = jnp.int32(0)
     with pytest.raises(ValueError, match=r"`q_learning_loss` was given qvalues\[4\].*\[5\] but"):

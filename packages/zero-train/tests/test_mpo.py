@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import rlax
@@ -30,13 +29,6 @@ BOUNDS: dict[str, Any] = {"epsilon": 0.1, "epsilon_policy": 1e-3}
 ETA, ALPHA = (np.logaddexp(0, float(dual.rho)) + 1e-8 for dual in DUALS.values())
 STATES, SAMPLES, DIMS = 5, 6, 3
 DRAWS = np.random.default_rng(0)
-
-
-@pytest.fixture
-def unchecked():
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def array(x) -> jax.Array:
@@ -333,7 +325,7 @@ def test_rows_that_do_not_count():
             assert np.all(np.isfinite(x)) and np.array_equal(x, y)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 def test_bad_shapes():
     with pytest.raises(ValueError, match=r"given log_probs\[3\], weights\[1\] but"):
         weighted_policy_loss(jnp.zeros(3), jnp.ones(1))

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import rlax
@@ -14,13 +13,6 @@ import scipy.special
 from zero_train.losses import Dual, nonparametric_policy, temperature_loss
 
 from .policies import descend
-
-
-@pytest.fixture
-def unchecked():
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def expected(values, eta, epsilon, prior):
@@ -184,7 +176,7 @@ def test_temperature_settles_at_the_bound():
         assert float(dual.value) == pytest.approx(float(best.x), rel=0.01)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize("values", ((2, 3), (4,), (0,), ()))
 def test_bad_shapes(values):
     with pytest.raises(ValueError, match=r"given values\[.*\], log_prior\[3\] but"):

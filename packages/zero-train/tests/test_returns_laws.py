@@ -5,21 +5,12 @@ import functools as ft
 import jax
 import jax.numpy as jnp
 import jax.test_util
-import jaxtyping
 import numpy as np
 import pytest
 
 from zero_train import returns
 
 from . import windows as w
-
-
-@pytest.fixture
-def unchecked():
-    """As for a user, who runs without the type checker: our own checks are the only ones."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
@@ -246,7 +237,7 @@ def test_final_rows_alone_are_their_values(rows):
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
-def test_arrays_of_numpy_do(unchecked):
+def test_arrays_of_numpy_do(unhooked):
     """Outside of `jit` and `vmap` too, where nothing has made them JAX's."""
     x = {k: v[0] for k, v in arrays(w.windows(17, batch=1)).items()}
     found = everything({k: np.asarray(v) for k, v in x.items()}, lambda_=0.9, stop_gradient=True)
@@ -261,7 +252,7 @@ def test_half_precision_becomes_single():
     assert {y.dtype for y in jax.tree.leaves(found)} == {jnp.dtype(jnp.float32)}
 
 
-def test_bad_shapes(unchecked):
+def test_bad_shapes(unhooked):
     x = {k: v[0] for k, v in arrays(w.windows(15, batch=1)).items()}
     whole = arrays(w.windows(15, batch=3))
     state = ft.partial(returns.lambda_returns, x["reward"], x["discount"])
