@@ -7,6 +7,7 @@
 #     bash benchmarks/gpu_day.sh OUT                      # an hour
 #     MINUTES=9 bash benchmarks/gpu_day.sh OUT            # what fits into nine minutes
 #     SMALL=1 MINUTES=12 bash benchmarks/gpu_day.sh OUT   # every part with small sizes, on a CPU
+#     PARTS='spo|trace' bash benchmarks/gpu_day.sh OUT    # the parts whose names match
 #
 # Of every part it says how many lines it left. One that ran into its limit (exit code 124) may have left
 # none: small sizes mostly compile, for longer than that where other processes use the CPU. A second time
@@ -28,6 +29,7 @@ trap 'rm -rf "$runs"' EXIT
 # part NAME PERCENT COMMAND...: at most this part of the time, and no more than is left.
 part() {
     local name=$1 limit=$((budget * $2 / 100)) left=$((budget - SECONDS)) began=$SECONDS code before
+    [[ $name =~ ${PARTS:-.} ]] || return
     shift 2
     ((limit > left)) && limit=$left
     if ((limit < 15)); then

@@ -3,6 +3,7 @@
 import dataclasses
 import functools as ft
 import itertools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -240,8 +241,30 @@ def test_what_no_kernel_can_do_is_refused(planner, model, message):
 
 
 def test_other_kernels_are_named():
-    with pytest.raises(ValueError, match="kernels='mosaic'.*'plain', 'pallas'"):
+    with pytest.raises(ValueError, match="kernels='mosaic'.*'plain', 'pallas', 'auto'"):
         TreeSearch(4, kernels="mosaic")
+
+
+@pytest.mark.parametrize(
+    "platform, kind, capability, model, chosen",
+    [
+        ("gpu", "NVIDIA H100 80GB HBM3", "9.0", RandomTree(), "pallas"),
+        ("gpu", "NVIDIA H100 80GB HBM3", "9.0", RandomDice(RandomTree()), "plain"),
+        ("gpu", "Tesla T4", "7.5", RandomTree(), "plain"),
+        ("gpu", "AMD Instinct MI300X", "gfx942", RandomTree(), "plain"),
+        ("tpu", "TPU v5 lite", None, RandomTree(), "plain"),
+        ("cpu", "cpu", None, RandomTree(), "plain"),
+    ],
+)
+def test_auto_is_for_the_devices_that_triton_compiles_for(
+    monkeypatch, platform, kind, capability, model, chosen
+):
+    device = types.SimpleNamespace(
+        platform=platform, device_kind=kind, compute_capability=capability
+    )
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    rules = TreeSearch(4, kernels="auto")._world(model, RandomTree().start(2), 3)[2]
+    assert rules.kernels == chosen
 
 
 @SLOW

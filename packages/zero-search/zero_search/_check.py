@@ -49,7 +49,7 @@ def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None
 
 
 def check_kernels(owner: str, kernels: str) -> None:
-    check_option(owner, ("plain", "pallas"), kernels=kernels)
+    check_option(owner, ("plain", "pallas", "auto"), kernels=kernels)
     if kernels == "pallas" and jax.__version_info__ < (0, 10):
         raise ValueError(
             f"`{owner}(kernels={kernels!r})`: needs jax 0.10 or later, and this is "

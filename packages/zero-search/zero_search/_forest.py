@@ -135,6 +135,18 @@ class Forest(eqx.Module):
         return dataclasses.replace(self, record=record, edge=edge)
 
 
+def kernels_of(kernels: str, chance: bool) -> str:
+    """What `TreeSearch.kernels` is over a model with or without chance nodes: `"plain"` or
+    `"pallas"`."""
+    if kernels != "auto":
+        return kernels
+    device = jax.devices()[0]
+    nvidia = device.platform == "gpu" and device.device_kind.startswith("NVIDIA")
+    # Triton compiles for 8.0 and later.
+    fits = nvidia and float(device.compute_capability) >= 8 and jax.__version_info__ >= (0, 10)
+    return "pallas" if fits and not chance else "plain"
+
+
 def on_device(search: Callable[[bool], Result], kernels: str) -> Result:
     """What `search` makes of trees, whose states it is told to pack or not. A CPU searches them
     apart, another device packed; which one it is, is known when the program is lowered."""

@@ -32,6 +32,7 @@ from ._check import (
     unpacked,
 )
 from ._engine import search, SearchStats
+from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
@@ -135,6 +136,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         may only act on every number for itself, take maxima, minima and sums of the actions, and
         take one feature of the prior. One that computes with the number of actions, such as a
         mean over them, is refused unless that is a power of two. All rules here do no more.
+        `"auto"` is `"pallas"` where JAX's first device is an NVIDIA GPU that Triton compiles for
+        and there are no chance nodes, and else `"plain"`.
 
     Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and
     Go through self-play".
@@ -430,7 +433,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             self.max_depth,
             num_leaves=self.num_leaves,
             virtual_loss=self.virtual_loss,
-            kernels=self.kernels,
+            kernels=kernels_of(self.kernels, outcomes is not None),
         )
         return world, node, rules
 

@@ -198,8 +198,11 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """
         if self.search == "gumbel":
             considered = self.considered
-            return TreeSearch.gumbel(self.simulations, max_num_considered_actions=considered)
+            return TreeSearch.gumbel(
+                self.simulations, max_num_considered_actions=considered, kernels="auto"
+            )
         parts = {
+            "kernels": "auto",
             "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
             "temperature": Temperature(first=1.0, then=0.0, moves=self.temperature_moves),
             **parts,
@@ -212,7 +215,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """The planner of the trained player: without noise, it plays the most visited move, and
         keeps the subtree of the move that was played. Over a model whose root needs the observation
         no tree can be kept: replace it by one without `reuse`."""
-        return TreeSearch.alphazero(self.player_simulations, c=self.exploration, reuse=True)
+        return TreeSearch.alphazero(
+            self.player_simulations, c=self.exploration, reuse=True, kernels="auto"
+        )
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
