@@ -14,7 +14,7 @@ from typing import Any
 
 
 _GIVE = "give module:Class or file.py:Class."
-#: Where Python's own code is, and that of installed packages.
+#: The folders of Python's own code and of installed packages.
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 #: The characters of an exception's message that are repeated.
 _LONGEST = 300

@@ -85,7 +85,7 @@ def unknown(
     for one in allowed if known is None else known:
         bare.setdefault(_bare(one), []).append(one)
     found = difflib.get_close_matches(_bare(name), bare, 3, 0.65)
-    # Where only the library is missing or another one, nothing else is meant.
+    # Only the library is missing or wrong, so no other name is suggested.
     near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UnknownNameError(

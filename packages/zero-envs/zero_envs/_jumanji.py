@@ -42,7 +42,7 @@ _REFUSED = frozenset(
     {"Connector", "FlatPack", "JobShop", "LevelBasedForaging", "MMST", "SearchAndRescue"}
 )
 
-# What messages name; the other class has this name after another word.
+# The class in messages; the other class has this name after another word.
 _CALL = "JumanjiEnvironment"
 
 # With more actions, most of a policy head and of the children of a search node are never used.
@@ -256,7 +256,7 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
     """Refuses an action out of range, unless it is traced."""
-    # Of other things than numbers, NumPy makes what is no integer either.
+    # NumPy makes no integers of other things than numbers.
     kind = action.dtype if hasattr(action, "dtype") else np.asarray(action).dtype
     if not jnp.issubdtype(kind, jnp.integer):
         raise ValueError(f"{_name(env)}: the action {action} is no integer; give integers.")
@@ -286,7 +286,7 @@ class _Made(NamedTuple):
 
 
 def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> _Made:
-    """What the class of that name makes of its arguments."""
+    """The environment that the class of that name makes of its arguments."""
     if isinstance(env, str):
         registration = import_or_explain("jumanji.registration", call)
         allowed = registration.registered_environments()

@@ -80,7 +80,7 @@ or a function that is annotated to return an environment |
 
 
 class EnvironmentFacts(NamedTuple):
-    """What is known of an environment before it is made.
+    """Facts of an environment that are known before it is made.
 
     **Attributes:**
 

@@ -83,7 +83,7 @@ def tables(board: Int32[Array, "boards side side"], steps: int) -> Tables:
 
 
 def _around(x: Array, reach: int = 1) -> dict[tuple[int, int], Array]:
-    """What lies at each offset of up to `reach` from each cell, 0 beyond the edge."""
+    """The neighbours at each offset of up to `reach` from each cell, 0 beyond the edge."""
     rows, columns = x.shape[1:]
     padded = jnp.pad(x, ((0, 0), (reach, reach), (reach, reach)))
     return {

@@ -26,7 +26,7 @@ _NONE, _ONE, _ALL = np.uint32(0), np.uint32(1), np.uint32(2**32 - 1)
 # The distance to the next square to the right, to the lower left, below and to the lower right. The
 # other four directions have the same distances backwards.
 _STRIDES = np.array([1, 7, 8, 9], np.uint32)
-# What can be flipped in these directions: a line of discs must not go on at the other side of the
+# The discs that can be flipped in each direction: a line must not go on at the other side of the
 # board, and no disc of the outer columns is between two others of its row or diagonal.
 _FLIPPABLE = np.array([0x7E7E7E7E, 0x7E7E7E7E, 0xFFFFFFFF, 0x7E7E7E7E], np.uint32)
 # Black has 28 and 35, white has 27 and 36, and black may play 19, 26, 37 and 44.
@@ -227,7 +227,7 @@ def _line(shift: _Shift, start: _Squares, theirs: _Squares) -> _Squares:
     through = theirs & _Squares(_FLIPPABLE, _FLIPPABLE)
     line = shift(start, _STRIDES) & through
     line |= shift(line, _STRIDES) & through
-    # Of the six discs that a line may have, the others are added in pairs.
+    # A line has up to six discs; the others are added in pairs.
     pairs = shift(through, _STRIDES) & through
     for _ in range(2):
         line |= shift(line, 2 * _STRIDES) & pairs

@@ -67,7 +67,7 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         inner, transition = self.env.step(state.inner, action, key=key)
         inner = jax.tree.map(lambda old, new: jnp.where(over, old, new), state.inner, inner)
         last = over | transition.last | (state.steps + 1 >= self.max_steps)
-        # At any end the limit is used up, so the state alone shows that it is final.
+        # Every end uses up the limit, so the state alone shows that it is final.
         steps = jnp.where(last, self.max_steps, state.steps + 1).astype(jnp.int32)
         zero = jnp.zeros_like(transition.reward)
         transition = Transition(

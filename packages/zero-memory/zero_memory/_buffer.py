@@ -1,4 +1,4 @@
-"""What a replay buffer is."""
+"""The interface of replay buffers."""
 
 import abc
 from typing import Generic, TypeVar

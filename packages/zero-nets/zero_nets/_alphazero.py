@@ -121,7 +121,7 @@ class AlphaZeroNet(eqx.Module):
 
 
 def _linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:
-    # By default Equinox would use float64 if that is enabled.
+    # Equinox would use float64 by default if that is enabled.
     return eqx.nn.Linear(in_size, out_size, dtype=jnp.float32, key=key)
 
 

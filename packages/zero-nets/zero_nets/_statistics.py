@@ -110,7 +110,7 @@ class RunningStatistics(eqx.Module):
             if known.shape != axes:
                 raise ValueError(f"`weights` has shape {known.shape}; the batch's axes are {axes}.")
             check_number(0, weights=known)
-            # What is known only when the program runs cannot be refused.
+            # Values that are known only when the program runs cannot be refused.
             weights = jnp.where(known >= 0, known, jnp.nan)
         added = jnp.asarray(math.prod(axes), self.count.dtype)
         if weights is not None:

@@ -276,7 +276,7 @@ def _check_observation(env: Any, observation: Any, num_envs: int) -> None:
 
 
 def _named(thing: Any) -> str:
-    """What a method returned, as its author calls it."""
+    """The kind of thing that a method returned, as its author calls it."""
     return "an array" if isinstance(thing, jax.ShapeDtypeStruct) else f"a {type(thing).__name__}"
 
 

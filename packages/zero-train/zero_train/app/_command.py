@@ -148,7 +148,7 @@ COMMANDS: Mapping[str, type[AbstractCommand]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _First:
-    """What must be known before the other flags, and whether it was given."""
+    """The flags that are read before the others; `None` where one was not given."""
 
     preset: str | None = None
     shards: str | None = None
@@ -197,7 +197,7 @@ def errors_of(prog: str) -> Iterator[None]:
     except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
         _complain(prog, str(e))
     except BrokenPipeError:
-        # Who reads the output, such as `head`, has enough. Python would write the rest at its end.
+        # The reader, such as `head`, has gone. Python would write the rest at its end.
         give_up(sys.stdout)
         _leave(1)
     except OSError as e:
@@ -290,7 +290,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     with watched(config, options):
         if first.shards is None:
             config = following(config, options)
-        # What cannot be trained is refused before anything is built, which may take long.
+        # A run that cannot be trained is refused before it is built, which may take long.
         if is_writer():
             if options.resume and os.path.lexists(options.out / CONFIG):
                 stored_config(app.config, options.out, app.command)
@@ -305,7 +305,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
 
 
 def _refused_by_jax() -> str | None:
-    """What is wrong with the devices that JAX is to use, if anything."""
+    """The reason why JAX finds no device, if it finds none."""
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as e:
@@ -328,7 +328,7 @@ def _unraisable(usual: Callable[[Any], Any], raised: Any) -> None:
 
 
 def _folder_is_gone() -> str | None:
-    """What is wrong where the working folder was removed, which Python says without its name."""
+    """The message where the working folder was removed, which Python says without its name."""
     try:
         os.getcwd()
     except FileNotFoundError:

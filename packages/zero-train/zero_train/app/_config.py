@@ -22,9 +22,9 @@ from ._errors import flag, UsageError
 
 Config = TypeVar("Config")
 
-#: What every `seed` may be: a key holds 32 bits of it.
+#: The least and the greatest seed: a key holds 32 bits of it.
 SEEDS = (0, 2**32 - 1)
-# What messages call a kind of number, and the largest that 32 bits hold.
+# The name of a kind of number in messages, and the largest one that 32 bits hold.
 _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
 
@@ -354,7 +354,7 @@ def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) ->
 
 
 def no_run(folder: str | os.PathLike[str]) -> str:
-    """What is wrong with a path without config.json."""
+    """The message for a path without config.json."""
     path = pathlib.Path(folder)
     if path.exists() and not path.is_dir():
         return f"{path} is neither a folder nor a regular file"
@@ -442,7 +442,7 @@ def _versions(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _of_another(kind: type[Any], folder: pathlib.Path, stored: Any) -> str:
-    """What is wrong with a run that another app than that of `kind` made; empty for others."""
+    """The message for a run that another app than that of `kind` made; empty for others."""
     package = kind.__module__.partition(".")[0]
     apps = sorted(_versions(folder).keys() - {"jax", "zero_train"})
     if not apps or package in apps:

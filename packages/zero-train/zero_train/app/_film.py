@@ -29,7 +29,8 @@ from ._page import page, text
 ENDINGS = (".gif", ".html")
 # On a terminal of 80 columns apps put two things side by side, which is too small for a phone.
 _COLUMNS, _LINES = 79, 48
-# Of a letter, in the unit of a picture; the advance of a monospaced letter is 0.6 of its size.
+# The cell and the size of a letter, in the unit of a picture. The advance of a monospaced letter is
+# 0.6 of its size.
 _WIDTH, _HEIGHT, _SIZE = 8.0, 17.0, 13.3
 # Parts of a letter's cell that block elements fill: left, top, width and height. Fonts leave gaps
 # between them.
@@ -67,14 +68,14 @@ class Frame:
 
 
 def drawn(draw: Callable[[Console], RenderableType], *, columns: int = _COLUMNS) -> str:
-    """What a terminal would show, as an SVG element. It looks the same with every font.
+    """A terminal's picture as an SVG element. It looks the same with every font.
 
     **Arguments:**
 
     - `draw`: makes the picture for a terminal.
     - `columns`: its width.
     """
-    # What lies below comes first: backgrounds, and then shapes on them.
+    # SVG draws in this order: backgrounds lie below the shapes, and these below the words.
     grounds: dict[str, list[str]] = collections.defaultdict(list)
     shapes: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     words: dict[str, list[str]] = collections.defaultdict(list)
@@ -143,7 +144,8 @@ def _colours(style: Style) -> tuple[str, str | None]:
 
 
 def _shape(letter: str, x: float, y: float) -> tuple[str, str] | None:
-    """What is drawn and no letter: the kind of line, none for an area, and its path."""
+    """The width of the line (empty for an area) and the path of a letter that is drawn as a shape;
+    `None` for other letters."""
     if letter in _BLOCKS:
         return "", _box(x, y, _BLOCKS[letter])
     if letter == _DISC:

@@ -27,7 +27,7 @@ class AbstractRecord(abc.ABC):
 
     **Attributes:**
 
-    - `notation`: what it is called, such as `"SGF"`. In lower case it ends the names of files.
+    - `notation`: its name, such as `"SGF"`. In lower case it is the ending of file names.
     """
 
     notation: str
@@ -55,13 +55,13 @@ class AbstractRecord(abc.ABC):
 
 
 class AbstractBoard(abc.ABC):
-    """How the positions of a game are shown, and its moves called.
+    """How the positions of a game are shown, and how its moves are named.
 
     **Attributes:**
 
-    - `sides`: what whoever moves first is called, and whoever moves second.
+    - `sides`: the names of the side that moves first and of the other one.
     - `example`: the name of a move.
-    - `about`: what typing a move does, for the list of commands.
+    - `about`: an explanation of typing a move, for the list of commands.
     - `record`: the notation of its games; `None` where they are a line of the names of moves.
     - `chance`: whether the seed decides what happens in a game.
     """
@@ -74,7 +74,7 @@ class AbstractBoard(abc.ABC):
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:
-        """What a move is called when whoever moves `first` makes it, or else the other side.
+        """The name of a move of the side that moves first, or of the other side.
         `"pass"` is a move of no choice where it is the only one."""
 
     @abc.abstractmethod
@@ -96,21 +96,21 @@ class AbstractBoard(abc.ABC):
 
     @abc.abstractmethod
     def result(self, game: "Game") -> str:
-        """Who has won, or that nobody has."""
+        """The result in words: who has won, or that nobody has."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Game:
     """A game at one of its positions. A move leads to another `Game` and leaves this one as it is,
-    so whoever keeps it can return to it.
+    so a caller that keeps it can return to it.
 
     **Attributes:**
 
     - `board`: how it is shown.
     - `action`: the last move; `None` at the start.
     - `moves`: the names of the moves so far, in lower case.
-    - `first_moves`: whether whoever moved first is to move.
-    - `total`: the sum of the rewards so far, from the view of whoever moved first.
+    - `first_moves`: whether the side that moved first is to move.
+    - `total`: the sum of the rewards so far, from the view of the side that moved first.
     - `over`: whether it has ended.
     - `max_value`: the largest value of a position, that of a win.
     - `komi`: the komi of its score, where not that of the environment. `total` and the player know
@@ -159,7 +159,7 @@ class Game:
 
     @property
     def obs(self) -> Observation:
-        """What the player observes."""
+        """The observation of the player to move."""
         return _unbatched(self._episode.obs)
 
     @property
@@ -169,7 +169,7 @@ class Game:
 
     @ft.cached_property
     def features(self) -> PyTree[np.ndarray]:
-        """What the player observes, as NumPy arrays."""
+        """The features of the observation, as NumPy arrays."""
         return jax.tree.map(lambda x: np.asarray(x[0]), self._episode.obs.features)
 
     @ft.cached_property
@@ -181,7 +181,7 @@ class Game:
 
     @property
     def mover(self) -> str:
-        """What the side to move is called."""
+        """The name of the side to move."""
         return self.board.sides[0 if self.first_moves else 1]
 
     @property
@@ -190,7 +190,7 @@ class Game:
         return len(self.legal) == 1 and self.name(self.legal[0]) == "pass"
 
     def name(self, action: int) -> str:
-        """What a move of the side to move is called."""
+        """The name of a move of the side to move."""
         return self.board.name(action, self.first_moves)
 
     def play(self, action: int) -> "Game":
@@ -230,7 +230,7 @@ class Game:
             raise ValueError("there is no move to plan: the game is over")
         action, plan = self._episode.act(key=self._draw(0)[0])
         searched = isinstance(plan, Plan)
-        # What is compiled cannot raise: a search counts what is not finite, `PolicyActor` plays -1.
+        # Compiled code cannot raise: a search counts invalid values, `PolicyActor` plays -1.
         self._refuse(
             plan.stats["invalid"] if searched else (action < 0) | ~jnp.isfinite(plan.value)
         )

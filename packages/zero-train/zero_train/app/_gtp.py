@@ -35,7 +35,7 @@ from ._sgf import decode, handicap_points, komi_of, place, Sgf
 
 
 _COLOURS = {"b": "black", "black": "black", "w": "white", "white": "white"}
-#: What is left out of a line: a byte order mark too, which some shells send first.
+#: Characters that are left out of a line, with the byte order mark that some shells send first.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ufeff]")
 _SYNTAX = "syntax error"
 _OF_FILES = {"loadsgf": "cannot load file", "printsgf": "cannot save file"}
@@ -45,8 +45,8 @@ _PART = 16
 _ROOM = 8192
 #: Seconds between the lines of an analysis, where none are asked for.
 _INTERVAL = 1.0
-#: What `kata-analyze` may be asked to say in addition. A search of ours knows `rootinfo` alone, and
-#: the rest is left out: whoever asks reads the keys that are there.
+#: Keys that `kata-analyze` may be asked for in addition. Our search knows `rootinfo` alone, and
+#: controllers do without the others.
 _MORE = frozenset(
     "movesownership movesownershipstdev noresultvalue ownership ownershipstdev pvedgevisits "
     "pvvisits rootinfo".split()
@@ -92,7 +92,7 @@ class GtpEngine:
         self._pending = pending
         self._clocks: dict[str, Clock] = {}
         several = (0, 99)
-        # By name: the least and the greatest number of arguments, and what answers them.
+        # By name: the least and the greatest number of arguments, and the function that answers.
         self._commands: dict[str, tuple[tuple[int, int], Callable[..., Any]]] = {
             "boardsize": ((1, 1), self._boardsize),
             "clear_board": ((0, 0), self._clear_board),
@@ -389,7 +389,7 @@ class GtpEngine:
         began, clock, own = time.monotonic(), self._clocks.get(game.mover), game.num_simulations
         for plan, tree in game.grow(_PART, _ROOM):
             seconds, visits = time.monotonic() - began, float(plan.visits.sum())
-            # What a further part would take.
+            # The seconds that a further part would take.
             part = seconds * _PART / max(visits, _PART)
             late = clock is not None and seconds + part > clock.share()
             done = visits >= own or late if ends is None else ends()
@@ -414,7 +414,7 @@ class GtpEngine:
 def _info(
     game: Game, plan: Plan, tree: SearchTree | None, *, style: _Style, asked: dict[str, int | bool]
 ) -> str:
-    """What is known of the moves, the best first, in one line."""
+    """The analysis of the moves, the best first, in one line."""
     shown = lambda x: str(round(1e4 * x)) if style == "lz" else f"{x:.4f}"
 
     def figures(visits: float, value: float) -> str:

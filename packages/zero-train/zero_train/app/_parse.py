@@ -128,7 +128,7 @@ def _one_line(text: str) -> str:
         filter(None, lines),
     )
     title, *rest = said
-    # Of several types that a value might have, the complaints of each are left out.
+    # Complaints about each of several types that a value might have are left out.
     text = " ".join(rest).partition(" Got errors:")[0].rstrip(".")
     for pattern, ours in _COMPLAINTS:
         if found := re.search(pattern, text):
@@ -144,7 +144,7 @@ def _one_line(text: str) -> str:
 
 _FLAG, _VALUE = r"(?P<flag>--[\w-]+)", r"(?P<quote>['\"])(?P<value>.*)(?P=quote)"
 _WHOLE, _ANY = "{value} was given; give a whole number", "{value} was given; give a number"
-#: What tyro says of a flag, and what we say of it.
+#: Patterns of tyro's messages about a flag, and our messages for them.
 _COMPLAINTS = (
     (rf"{_FLAG}: invalid literal for int.*: {_VALUE}", _WHOLE),
     (rf"{_FLAG}: could not convert string to float: {_VALUE}", _ANY),

@@ -1,4 +1,4 @@
-"""What a person types in a terminal, and a game against a player."""
+"""A dialogue in a terminal, and a game against a player in it."""
 
 import contextlib
 import pathlib
@@ -49,10 +49,10 @@ class Dialogue:
         - `console`: the output.
         - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
             session.
-        - `others`: what may be typed besides commands, and what it does.
+        - `others`: input that is no command, and its effect, for the list of commands.
         - `answer`: called with a line that is no command. Its `ValueError` is shown.
-        - `commands`: the names of each, separated by commas, what it does, and what is called.
-        - `with_text`: by name, what is called with the text that follows it.
+        - `commands`: by its names, separated by commas, the effect of each and its function.
+        - `with_text`: by name, a function that is called with the text after the name.
         """
         self._with_text = with_text or {}
         self.plain = is_plain(console)
@@ -266,7 +266,7 @@ class Session:
     def _review(self) -> None:
         """Prints what the player thinks of every position, and which moves cost much."""
         games = self._games
-        # Of whoever moves first.
+        # The chances of the side that moves first.
         chances = [g.win_chance if g.first_moves else 1 - g.win_chance for g in games if not g.over]
         if self.game.over:
             chances.append(0.5 + 0.5 * np.sign(self.game.total))

@@ -200,11 +200,11 @@ def place(game: Game, black: Iterable[int], white: Iterable[int] = ()) -> Game:
 
 
 def handicap_points(size: int, number: int) -> list[int]:
-    """Where the stones of a fixed handicap are placed, in the order of the specification of GTP;
-    none where there is no such handicap on a board of this size."""
+    """The points of a fixed handicap, in the order of the specification of GTP. The list is empty
+    where there is no such handicap on a board of this size."""
     edge = 3 if size >= 13 else 2
     low, middle, high = edge, size // 2, size - 1 - edge
-    # Of columns from the left and of rows from below.
+    # Columns count from the left, rows from below.
     points = [(low, low), (high, high), (low, high), (high, low)]
     if size % 2 == 1 and size > 7:
         sides = [(low, middle), (high, middle), (middle, low), (middle, high)]

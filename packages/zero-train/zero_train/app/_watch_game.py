@@ -68,7 +68,7 @@ class _Moment:
         return Group(board, f"   {self.said}\n")
 
     def frame(self, env: Any, seconds: float) -> Frame:
-        """What the environment renders, or else the board."""
+        """The picture that the environment renders, or else the board."""
         render = getattr(env, "render", None)
         board = self.game.board
         if render is None:

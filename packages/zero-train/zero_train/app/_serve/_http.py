@@ -156,14 +156,14 @@ async def _acquired(
 
 
 def server(app: Starlette) -> uvicorn.Server:
-    """What serves an application until the process is told to stop, or `should_exit` is set."""
+    """The server of an application, which runs until a signal comes or `should_exit` is set."""
     config = uvicorn.Config(
         app,
         log_config=None,
         log_level="error",
         access_log=False,
         server_header=False,
-        # Else who connects from this machine says by a header who they are, and are never too many.
+        # A client on this machine could otherwise evade the rate limit by a header.
         proxy_headers=False,
         date_header=False,
         lifespan="off",
@@ -326,7 +326,7 @@ class Rate:
         self, burst: int = BURST, rate: float = RATE, clock: Callable[[], float] = time.monotonic
     ):
         self._burst, self._rate, self._clock = burst, rate, clock
-        # Of each client how many requests are left, and when that was.
+        # By client: how many requests are left, and when they were counted.
         self._left: dict[str, tuple[float, float]] = {}
 
     def wait(self, client: str) -> float:
@@ -343,12 +343,12 @@ class Rate:
 
 
 class _Guard:
-    """Lets in who speaks to this address, from the page itself or from no page, with the token
-    where games are asked about, and not too often; and says in every response what a browser may
-    do with it, also in that to a request at which the server fails.
+    """Admits requests to this address that come from the page itself or from no page, not too often
+    and with the token where they ask about games. Every response, also that to a request at which
+    the server fails, has the headers that tell a browser what it may do with it.
 
-    Another page that a browser shows could otherwise ask, also by a name of its own that it has
-    lead to this address (DNS rebinding).
+    Other pages in the same browser could otherwise send requests, also by a host name of their own
+    that they point to this address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None):
@@ -432,8 +432,8 @@ class _Guard:
 
 
 def _names(host: str, token: str | None) -> list[str]:
-    """What may stand in a Host header. That a name of this machine leads to it, the network says,
-    so that such names are for those alone who need a token."""
+    """The names that a Host header may have. Host names are resolved by the network, which may be
+    hostile, so they are accepted only with a token."""
     if host not in _EVERYWHERE:
         usual = ["localhost"] if is_loopback(host) else []
         return list(dict.fromkeys([_bracketed(host.lower()), *usual]))
@@ -455,8 +455,8 @@ def _number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def addresses(host: str, port: int, token: str | None) -> list[str]:
-    """What a person opens. Bound to all addresses, it is the one in the network and the machine's
-    name, which others may not know."""
+    """The addresses that a person opens. Bound to all addresses, they are that in the network and
+    the machine's name, which other machines may not know."""
     shown = [*_in_network(host), socket.gethostname()] if host in _EVERYWHERE else [host]
     return [f"http://{_bracketed(name)}:{port}/{f'#{token}' if token else ''}" for name in shown]
 

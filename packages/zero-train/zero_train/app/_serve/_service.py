@@ -103,7 +103,7 @@ class Question:
 
 
 class _Start(NamedTuple):
-    """What a game begins with."""
+    """The settings that a game begins with."""
 
     seed: int = 0
     komi: float | None = None
@@ -149,11 +149,11 @@ class Service:
     def of_search(
         cls, env: AbstractDiscreteEnvironment, player: AbstractActor, page: Page
     ) -> "Service":
-        """That of a player by tree search, and of its network alone."""
+        """The service of a player by tree search, and of its network alone."""
         return cls(env, {n: with_simulations(player, n) for n in STRENGTHS}, page)
 
     def about(self) -> dict[str, Any]:
-        """What the browser must know of the game before it shows a position."""
+        """The facts that the browser needs of the game before it shows a position."""
         page = self.page
         rows, columns = page.shape or (0, 0)
         alone, most = page.players == 1, float(getattr(self._env, "max_return", 1.0))
@@ -210,7 +210,7 @@ class Service:
         if question.simulations not in self._players:
             allowed = ", ".join(map(str, self._players))
             raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
-        # From the start on, as a question mostly has one move more than one before it.
+        # All positions from the start on: a question mostly has one move more than one before it.
         moves = question.moves
         start = _Start(question.seed, question.komi, question.handicap)
         past = [self._after(start, moves[:count]) for count in range(len(moves) + 1)]
@@ -294,12 +294,12 @@ class Service:
         return plan, None if tree is None else read_tree(tree)
 
     def _shown(self, game: Game, touched: Sequence[int]) -> Mapping[str, Any]:
-        """What is on the cells, and that of the last move; or a picture."""
+        """The contents of the cells and the cell of the last move, or a picture."""
         page = self.page
         if page.shape is None:
             return {"svg": page.svg(game.state) if page.svg else None}
         cells = list(page.cells(game)) if page.cells else _stones(game)
-        # Of a column the upper stone is the last one, of a move the cell that it leads to.
+        # The last stone of a column is the upper one; the last cell of a move is where it leads.
         last = next((cell for cell in touched if cells[cell]), None)
         return {"cells": cells, "last": last, "note": page.note(game) if page.note else None}
 
@@ -316,9 +316,9 @@ class Service:
 
 
 def _stones(game: Game) -> list[str]:
-    """Of each cell whose stone is on it."""
+    """The owner of the stone on each cell."""
     planes = [game.features[..., i].ravel() > 0 for i in range(2)]
-    # Of pgx the observation changes sides at the end of a game too, where `first_moves` stays.
+    # pgx's observation changes sides at the end of a game too, where `first_moves` stays.
     first, second = planes if game.num_plies % 2 == 0 else planes[::-1]
     names = game.board.sides
     return [names[0] if a else names[1] if b else "" for a, b in zip(first, second, strict=True)]
