@@ -65,10 +65,7 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
     def step(
         self, state: CartPoleState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[CartPoleState, Transition]:
-        """Pushes the cart for 0.02 s.
-
-        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
-        """
+        """Pushes the cart for 0.02 s."""
         del key
         action = checked_action(self, action)
         check_state(self, state.motion, 1)

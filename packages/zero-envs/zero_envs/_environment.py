@@ -169,7 +169,11 @@ class Fallible(Protocol):
 
 
 class AbstractDiscreteEnvironment(AbstractEnvironment[State, Int[Array, ""]], Generic[State]):
-    """An environment whose actions are integers from 0 to `num_actions - 1`."""
+    """An environment whose actions are integers from 0 to `num_actions - 1`.
+
+    Our own environments refuse an action that is not one integer, or not traced and out of range,
+    with a `ValueError`.
+    """
 
     num_actions: eqx.AbstractVar[int]
 

@@ -84,10 +84,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return Game2048State(board, no)
 
     def afterstate(self, state: Game2048State, action: Int[Array, ""]) -> Game2048Afterstate:
-        """Slides and merges the tiles.
-
-        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
-        """
+        """Slides and merges the tiles."""
         action = checked_action(self, action)
         check_state(self, state.board, 1)
         lines = state.board[jnp.asarray(_TURNED)[action]].reshape(4, 4)

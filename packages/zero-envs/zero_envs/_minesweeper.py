@@ -114,10 +114,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     def step(
         self, state: MinesweeperState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[MinesweeperState, Transition]:
-        """Opens a cell; `key` is ignored.
-
-        **Raises:** `ValueError` for an action outside the board that is not traced.
-        """
+        """Opens a cell; `key` is ignored."""
         del key
         action = checked_action(self, action)
         check_state(self, state.board, 2)

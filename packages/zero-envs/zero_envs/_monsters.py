@@ -190,10 +190,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         return MonstersState(pieces, zero.astype(jnp.int8), zero, jnp.zeros((), jnp.bool_))
 
     def afterstate(self, state: MonstersState, action: Int[Array, ""]) -> MonstersAfterstate:
-        """Moves the agent, which takes an item and fights the monsters in its new cell.
-
-        **Raises:** `ValueError` if the action is not one integer, or not traced and out of range.
-        """
+        """Moves the agent, which takes an item and fights the monsters in its new cell."""
         action = checked_action(self, action)
         check_state(self, state.pieces, 1)
         hunted, target, distractor, good, bad = jnp.unstack(state.pieces)

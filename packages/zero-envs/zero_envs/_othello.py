@@ -82,11 +82,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
     def step(
         self, state: OthelloState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[OthelloState, Transition]:
-        """Places a disc or passes; `key` is ignored.
-
-        **Raises:** `ValueError` for an action out of range that is not traced. A traced one is
-        illegal.
-        """
+        """Places a disc or passes; `key` is ignored."""
         del key
         action = checked_action(self, action)
         check_state(self, state.words, 2)

@@ -48,7 +48,10 @@ class AbstractBuffer(eqx.Module, Generic[State]):
 
     @abc.abstractmethod
     def sample(self, state: State, *, key: PRNGKeyArray) -> Batch:
-        """Samples a batch."""
+        """Samples a batch.
+
+        **Raises:** `ValueError` if the buffer is not `ready`. Under jit, all weights are 0 instead.
+        """
 
     @abc.abstractmethod
     def ready(self, state: State) -> Bool[Array, ""]:

@@ -72,8 +72,6 @@ class Latest(AbstractWindowBuffer):
         A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full there may be
         fewer windows than that: the rest are repeats of weight 0. `indices` are
         `env * capacity + slot`, environments counted over all shards.
-
-        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         starts = self._num_starts(state, self._period)
@@ -98,8 +96,6 @@ class Latest(AbstractWindowBuffer):
 
         A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full, windows that are
         not complete come with weight 0.
-
-        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         number = as_array("number", number)

@@ -125,8 +125,6 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         A [`zero_memory.Batch`][] of `[batch, length]` whose `weights` are the importance weights
         of the windows, for each of their rows. `indices` are `env * capacity + slot`,
         environments counted over all shards.
-
-        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         check_kind(self, state, PrioritisedState)
         self._buffer._check_complete(state.rows)

@@ -52,8 +52,6 @@ class TrajectoryBuffer(AbstractWindowBuffer):
 
         A [`zero_memory.Batch`][] of `[batch, length]`, with weight 1. `indices` are
         `env * capacity + slot`, environments counted over all shards.
-
-        **Raises:** `ValueError` if no window is complete. Under jit, all weights are 0 instead.
         """
         self._check_complete(state)
         starts = self._num_starts(state, self.period)

@@ -59,7 +59,6 @@ class AlphaZeroNet(eqx.Module):
         - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
         - `value_width`: the width of the value head's hidden layer.
         - `max_value`: the largest value; the smallest is `-max_value`.
-        - `key`: for the initial parameters.
         """
         check_board("board_shape", board_shape)
         check_sizes(0, blocks=blocks)
@@ -100,7 +99,6 @@ class AlphaZeroNet(eqx.Module):
 
         - `features`: an array of shape `board_shape` and any dtype, from the view of the player to
             move.
-        - `key`: ignored.
 
         **Returns:**
 

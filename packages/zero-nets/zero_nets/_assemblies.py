@@ -37,7 +37,6 @@ class Select(eqx.Module):
         self.path = path
 
     def __call__(self, observation: PyTree, *, key: PRNGKeyArray | None = None) -> PyTree:
-        """`key` is ignored."""
         del key
         part = observation
         for step in self.path:
@@ -64,7 +63,6 @@ class Concatenate(eqx.Module):
     def __call__(
         self, *inputs: PyTree[Array], key: PRNGKeyArray | None = None
     ) -> Float[Array, " size"]:
-        """`key` is ignored."""
         del key
         leaves = [numbers(leaf).reshape(-1) for leaf in jax.tree.leaves(inputs)]
         if not leaves:
@@ -100,7 +98,6 @@ class ConcatenateOneHot(eqx.Module):
 
         - `embedding`: a vector.
         - `action`: an integer, or `[components]` if `num_actions` is a tuple.
-        - `key`: ignored.
         """
         del key
         sizes = _sizes(self.num_actions)

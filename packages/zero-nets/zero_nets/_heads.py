@@ -44,7 +44,6 @@ class LinearHead(eqx.Module):
         - `scale`: the scale of the orthogonal weights.
         - `noise`: if it is a number, the layer is a [`zero_nets.NoisyLinear`][] with that initial
             noise.
-        - `key`: for the initial weights.
         """
         if not isinstance(shape, tuple | list) or shape:
             check_each(shape=shape)
@@ -90,7 +89,6 @@ class Dueling(eqx.Module):
         - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
             noise.
         - `scale`: the scale of the orthogonal weights of the last layers.
-        - `key`: for the initial weights.
         """
         check_each(shape=shape)
         check_function(activation=activation)
@@ -135,7 +133,6 @@ class CategoricalHead(eqx.Module):
         - `in_size`: the length of the embedding.
         - `num_actions`: the number of actions.
         - `scale`: the scale of the orthogonal weights.
-        - `key`: for the initial weights.
         """
         check_sizes(in_size=in_size, num_actions=num_actions)
         self.linear = linear(in_size, num_actions, scale=scale, key=key)
@@ -143,7 +140,6 @@ class CategoricalHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Categorical:
-        """`key` is ignored."""
         del key
         return Categorical(_apply(self.linear, embedding))
 
@@ -174,7 +170,6 @@ class MultiDiscreteHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> MultiDiscrete:
-        """`key` is ignored."""
         del key
         return MultiDiscrete(_apply(self.linear, embedding), self.num_actions)
 
@@ -214,7 +209,6 @@ class TanhGaussianHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> TanhGaussian:
-        """`key` is ignored."""
         del key
         loc, spread = jnp.split(_apply(self.linear, embedding), 2)
         spread = jax.nn.softplus(spread) + self.min_scale
@@ -251,7 +245,6 @@ class BetaHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> ClippedBeta:
-        """`key` is ignored."""
         del key
         alpha, beta = jnp.split(jax.nn.softplus(_apply(self.linear, embedding)) + 1, 2)
         return ClippedBeta(alpha, beta, np.asarray(self.minimum), np.asarray(self.maximum))
@@ -291,7 +284,6 @@ class GaussianHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Gaussian:
-        """`key` is ignored."""
         del key
         loc, spread = jnp.split(_apply(self.linear, embedding), 2)
         # softplus(0) = log(2)

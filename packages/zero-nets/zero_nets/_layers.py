@@ -45,7 +45,6 @@ class Conv(eqx.Module):
             `"VALID"` does not pad, so it has `(rows - size) // stride + 1`.
         - `scale`: multiplies the initial weights of He et al. (https://arxiv.org/abs/1502.01852,
             equation 10). With 0 the layer's initial output is 0.
-        - `key`: for the initial weights.
         """
         check_sizes(in_channels=in_channels, out_channels=out_channels, size=size, stride=stride)
         check_choice(("SAME", "VALID"), padding=padding)
@@ -90,7 +89,6 @@ class ChannelNorm(eqx.Module):
     def __call__(
         self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "rows columns channels"]:
-        """`key` is ignored."""
         del key
         x = as_cells(x, self.scale.size)
         y = x.astype(wide(x.dtype))
@@ -122,7 +120,6 @@ class ResidualBlock(eqx.Module):
     def __call__(
         self, x: Float[Array, "rows columns channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "rows columns channels"]:
-        """`key` is ignored."""
         del key
         x = as_cells(x, self.convs[0].weight.shape[2])
         y = x
@@ -187,7 +184,6 @@ class NoisyLinear(eqx.Module):
         - `noise`: the paper's `sigma_0`. The noise parameters are initially
             `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0
             (section 3.2).
-        - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, out_size=out_size)
         check_number(0, noise=noise)

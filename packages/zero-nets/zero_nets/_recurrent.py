@@ -51,7 +51,6 @@ class RNN(eqx.Module):
             of the latter, whose carry is one vector of `hidden_size`.
         - `dtype`: the dtype of the cells' computation. Parameters, carry and output are float32
             regardless.
-        - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, hidden_size=hidden_size, layers=layers)
         check_function(cell=cell)
@@ -95,7 +94,6 @@ class RNN(eqx.Module):
         - `x`: an array of shape `[in_size]`.
         - `carry`: the carry from the previous step, or `init()`.
         - `reset`: whether this step is the first of an episode; `None` means that it is not.
-        - `key`: ignored.
 
         **Returns:**
 

@@ -59,7 +59,6 @@ class MLP(eqx.Module):
             activation, in place of the layer's bias; `"none"` does not.
         - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
             noise. Otherwise the layers have orthogonal weights of scale `sqrt(2)`.
-        - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size)
         check_each(widths=widths)
@@ -140,7 +139,6 @@ class VectorResNet(eqx.Module):
         - `blocks`: the number of residual blocks; with 0 there is a single activated layer.
         - `activation`: a function of an array.
         - `norm`: `"none"`, or `"layer"` to normalise the input of every activation.
-        - `key`: for the initial parameters.
         """
         check_sizes(in_size=in_size, width=width)
         check_function(activation=activation)
@@ -166,7 +164,6 @@ class VectorResNet(eqx.Module):
         """**Arguments:**
 
         - `features`: an array of shape `[in_size]` and any dtype.
-        - `key`: ignored.
         """
         del key
         x = self.stem(as_features(features, (self.in_size,), self.stem.weight.dtype))
@@ -225,7 +222,6 @@ class CNN(eqx.Module):
         - `activation`: a function of an array.
         - `norm`: `"layer"` normalises the input of every activation (the result of a convolution
             over rows, columns and channels together); `"none"` does not.
-        - `key`: for the initial parameters.
         """
         check_board("shape", shape)
         rows, columns, depth = shape
@@ -269,7 +265,6 @@ class CNN(eqx.Module):
         """**Arguments:**
 
         - `features`: an array of shape `shape` and any dtype.
-        - `key`: ignored.
         """
         del key
         x = as_features(features, self.shape, self.convs[0].weight.dtype)
@@ -321,7 +316,6 @@ class VisualResNet(eqx.Module):
         - `norm`: `"layer"` normalises every cell over its channels before each convolution of a
             block, and the whole image before the linear layer; `"none"` does not.
         - `width`: the length of the embedding.
-        - `key`: for the initial parameters.
         """
         check_board("shape", shape)
         rows, columns, depth = shape
@@ -355,7 +349,6 @@ class VisualResNet(eqx.Module):
         """**Arguments:**
 
         - `features`: an array of shape `shape` and any dtype.
-        - `key`: ignored.
         """
         del key
         x = as_features(features, self.shape, self.linear.weight.dtype)
