@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import jax.random as jr
 import pytest
 
-from zero_cli.__main__ import _run
+from zero_cli.__main__ import HELP
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
+from zero_cli._command import _run
 from zero_cli._config import presets
 from zero_cli._worlds import build_world, OWN_APPS
 from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
@@ -25,8 +28,8 @@ from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED
 )
 def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, commands):
     given = []
-    monkeypatch.setattr("zero_cli.__main__.start_jax", lambda launch: None)
-    monkeypatch.setattr("zero_cli.__main__.run", lambda app, words, prog: given.append(app))
+    monkeypatch.setattr("zero_cli._command.start_jax", lambda launch: None)
+    monkeypatch.setattr("zero_cli._command.run", lambda app, words, prog: given.append(app))
     _run(["train", name])
     assert list(given[0].commands) == commands.split()
 
@@ -306,6 +309,20 @@ def test_help_names_every_command(zero):
     _, out, _ = zero("--help")
     assert all(name in out for name in ("train", "eval", "play", "compare", "report", "list"))
     assert "train ENV" in out
+
+
+def test_help_without_jax_is_that_of_the_commands(capsys):
+    _run(["--help"])
+    assert capsys.readouterr().out == f"{HELP}\n"
+    with pytest.raises(UsageError, match="no command is called 'trian'; choose one of") as raised:
+        _run(["trian"])
+    code = (
+        "import sys; sys.argv = ['zero', 'trian']\nfrom zero_cli.__main__ import main\n"
+        "try: main()\nfinally: print('jax' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (2, "False\n")
+    assert ran.stderr == f"zero: {raised.value}\n"
 
 
 def test_the_list_says_who_can_play(zero):

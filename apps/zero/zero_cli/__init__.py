@@ -1,8 +1,19 @@
 """Any game by one command."""
 
 import importlib.metadata
+import typing
 
-from ._apps import pretrained as pretrained
 
+if typing.TYPE_CHECKING:
+    from ._apps import pretrained as pretrained
 
 __version__ = importlib.metadata.version("zero-games")
+
+
+def __getattr__(name: str) -> typing.Any:
+    # The apps import JAX, which help does without.
+    if name == "pretrained":
+        from ._apps import pretrained
+
+        return pretrained
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,109 +1,52 @@
-"""The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`."""
+"""The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`.
 
-import dataclasses
-import os
-import pathlib
+JAX takes seconds to import, so help and an unknown command are answered without it.
+"""
+
+import contextlib
+import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-import tyro
-
-from zero_spo.__main__ import run_command as run_spo
-from zero_train.app import (
-    COMMANDS,
-    errors_of,
-    expects_accelerator,
-    Launch,
-    peek,
-    run,
-    start_jax,
-    UsageError,
-)
-
-from ._apps import APP, app_of, APPS, PLAYER
-from ._config import presets
-from ._list import commands_of
-from ._worlds import build_world, OWN_APPS, TUNED
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Chosen:
-    """What must be known before all other flags."""
+#: What `zero --help` prints. A test holds it against the commands.
+HELP = """\
+usage: zero COMMAND [flags]
 
-    agent: Literal["alphazero", "expert", "spo", "mpo"] | None = None
-    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
+Train, measure and play any game.
+
+  train ENV    train a player; --out is its run folder, by default in runs/
+  play RUN     play against a trained player in the terminal
+  serve RUN    play against a trained player in the browser
+  gtp RUN      serve a player of Go over the Go Text Protocol, version 2, on
+               stdin and stdout
+  watch RUN    watch a trained player alone, or against itself
+  list [NAME]  list the environments, with the number of players and the agents
+               that can play each
+  eval RUN     measure a trained player: its score in games of two players, or
+               else its mean return
+  compare RUNS compare runs, in the terminal and as a page: the flags in which
+               they differ, their last evaluations and their curves
+  report RUN   write the report of a run anew, with games of its players to step
+               through
+  export RUN   write a trained player for use without this package
+
+`zero COMMAND --help` lists the flags."""
 
 
 def main() -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
-    with errors_of("zero"):
-        _run(sys.argv[1:])
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    names = re.findall("^  ([a-z]+) ", HELP, re.MULTILINE)
+    if name in ("", "-h", "--help"):
+        with contextlib.suppress(OSError):  # said below, as for every command
+            return print(HELP, flush=True)
+    elif re.fullmatch("[a-z-]+", name) and name not in names:
+        said = f"zero: no command is called {name!r}; choose one of {', '.join(names)}."
+        print(said, file=sys.stderr)
+        sys.exit(2)
+    from . import _command
 
-
-def _run(words: Sequence[str]) -> None:
-    name, *rest = [*words, ""]
-    if name == "train":
-        _train(rest[:-1])
-    elif name in ("list", "compare", "", "-h", "--help") or rest[0] in ("-h", "--help"):
-        run(APP, words)  # runs of any apps are compared, where Minesweeper has another `compare`
-    elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
-        needs = (
-            "a run first; give its folder" if name == "report" else f"a player first; give {PLAYER}"
-        )
-        raise UsageError(f"`zero {name} RUN [flags]` needs {needs}.")
-    else:
-        _of_run(name, rest[0], words)
-
-
-def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
-    """Runs a command of the app that made a run."""
-    has_run = os.path.lexists(pathlib.Path(folder, "config.json"))
-    if name not in (*APP.commands, *COMMANDS) or (name == "report" and not has_run):
-        return run(APP, words)
-    app, player = app_of(folder)
-    if name in APP.commands and name not in app.commands:
-        has = ", ".join(dict.fromkeys((*app.commands, *COMMANDS)))
-        raise UsageError(f"{folder} is a player of `{app.name}`, which has {has}, and no {name}.")
-    run(app, [name, player, *words[2:]], f"zero {name} {folder}")
-
-
-def _train(words: list[str]) -> None:
-    if words[:1] in (["-h"], ["--help"]):
-        print(
-            "usage: zero train ENV [flags]\n\n"
-            "Train a player of an environment, such as pgx/connect_four; `zero list` has all.\n"
-            "The flags depend on the environment: `zero train ENV --help` lists them."
-        )
-        return
-    if not words or words[0].startswith("-"):
-        raise UsageError(
-            "`zero train ENV [flags]` needs the name of an environment first, such as "
-            "pgx/connect_four; `zero list` has them all."
-        )
-    name, *words = words
-    if any(word.partition("=")[0] == "--env" for word in words):
-        raise UsageError(f"--env was given for {name}; name one environment.")
-    prog = f"zero train {name}"
-    words = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}", *words]
-    if name in OWN_APPS:
-        app, *flags = OWN_APPS[name]
-        return run(APPS[app], ["train", *flags, *words], prog)
-    chosen = peek(_Chosen, prog, words)
-    start_jax(chosen.launch)
-    world = build_world(name)
-    agent: Any = world.choose(chosen.agent)
-    preset = "standard" if expects_accelerator() else "quick"
-    if agent in ("spo", "mpo"):
-        usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
-        return run_spo(["train", *usual, "--agent", agent, "--env", name, *words], prog)
-    fitting = presets(name, agent, world.size)
-    commands = commands_of(APP, world)
-    run(
-        dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),
-        ["train", *words],
-        prog,
-    )
+    _command.main(sys.argv[1:])
 
 
 if __name__ == "__main__":
