@@ -55,8 +55,6 @@ def interquartile_mean(
     Of `n = runs * tasks` sorted scores the `floor(n / 4)` lowest and highest are left out, as in
     Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264), section 4.3: it is less swayed by a
     lucky run than the mean, and by chance altogether than the median.
-
-    **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
     array = _checked(scores)
     flat = np.sort(array.reshape(*array.shape[:-2], -1), axis=-1)
@@ -83,10 +81,7 @@ def aggregate(
         training, `[steps, runs, tasks]`, every estimate is a curve.
     - `target`: the score beyond which the optimality gap sees no improvement.
     - `confidence`, `num_resamples`, `seed`: see [`zero_train.stratified_bootstrap`][].
-
-    **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
-
     check_range("aggregate", -math.inf, target=target)
 
     def statistic(scores: np.ndarray) -> np.ndarray:
@@ -125,8 +120,6 @@ def probability_of_improvement(
 
     - `scores`, `other`: one number a run and task; the tasks are the same, in the same order.
     - `confidence`, `num_resamples`, `seed`: see [`zero_train.stratified_bootstrap`][].
-
-    **Raises:** `ValueError` as [`zero_train.aggregate`][], and for different numbers of tasks.
     """
     scores, other = _checked(scores), _checked(other)
     if scores.shape[-1] != other.shape[-1]:
@@ -160,8 +153,6 @@ def performance_profile(
     **Arguments:** see [`zero_train.aggregate`][].
 
     **Returns:** an [`zero_train.Estimate`][] of `[thresholds, *points]`.
-
-    **Raises:** `ValueError` as [`zero_train.aggregate`][].
     """
     limits = reals("thresholds", thresholds)
     if limits.ndim != 1 or not limits.size or np.isnan(limits).any():
@@ -202,8 +193,6 @@ def stratified_bootstrap(
     - `confidence`: how often the interval should hold the true value.
     - `num_resamples`: more make the ends of the interval less random.
     - `seed`: an integer, or a generator, which is advanced.
-
-    **Raises:** `ValueError` for scores that are NaN or infinite, or none at all.
     """
     check_range("stratified_bootstrap", 0, 1, confidence=confidence)
     if not 0 < confidence < 1:
@@ -249,9 +238,6 @@ def normalise_scores(
     - `scores`: of every algorithm; the tasks are the same, in the same order.
     - `minimum`, `maximum`: a number a task, e.g. what a random player and an expert score. By
         default the extremes of all `scores`; the results then hold among these algorithms only.
-
-    **Raises:** `ValueError` for a task whose `maximum` is not above its `minimum`, and as
-    [`zero_train.aggregate`][].
     """
     check_kind("normalise_scores", Mapping, "scores by the name of their algorithm", scores=scores)
     arrays = {name: _checked(array) for name, array in scores.items()}
@@ -264,14 +250,15 @@ def normalise_scores(
     flat = np.concatenate([array.reshape(-1, array.shape[-1]) for array in arrays.values()])
     low = flat.min(axis=0) if minimum is None else reals("minimum", minimum)
     high = flat.max(axis=0) if maximum is None else reals("maximum", maximum)
-    if low.shape[-1:] not in ((), flat.shape[1:]) or high.shape[-1:] not in ((), flat.shape[1:]):
+    if not {low.shape, high.shape} <= {(), flat.shape[1:]}:
         raise ValueError(
             f"normalise_scores was given a minimum of shape {low.shape} and a maximum of shape "
             f"{high.shape}; give a number for each of the {flat.shape[1]} tasks"
         )
-    low, high = np.broadcast_to(low, flat.shape[1:]), np.broadcast_to(high, flat.shape[1:])
-    if not (np.isfinite(low) & np.isfinite(high) & (high > low)).all():
-        task = int(np.flatnonzero(~(np.isfinite(low) & np.isfinite(high) & (high > low)))[0])
+    low, high = np.broadcast_arrays(low, high, flat[0])[:2]
+    grows = np.isfinite(low) & np.isfinite(high) & (high > low)
+    if not grows.all():
+        task = int(np.argmin(grows))
         raise ValueError(
             f"normalise_scores: task {task} goes from {low[task]} to {high[task]}; give a minimum "
             "and a maximum above it, both finite"

@@ -14,7 +14,7 @@ from zero_envs import AbstractEnvironment
 from ._agent import AbstractActor
 from ._evaluation import check_parts
 from ._faults import check_faults
-from ._match import match, MatchResult, OPENING_PLIES
+from ._match import MatchResult, OPENING_PLIES, play_games
 
 
 Params = TypeVar("Params", bound=PyTree)
@@ -106,27 +106,10 @@ def challenge(
     **Arguments:** those of [`zero_train.match`][]; `challenger` and `best` must differ in their
     arrays only.
 
-    **Returns:** the new best actor, and the match from the view of the challenger.
-
-    **Raises:** `ValueError` as [`zero_train.match`][] does. Under `jax.jit` the best actor stays
-    where a game has a fault.
+    **Returns:** the new best actor, and the match from the view of the challenger. Under `jax.jit`
+    the best actor stays where a game has a fault.
     """
     check_parts("challenge", env, challenger=challenger, best=best)
-    chosen, result = _challenge(env, challenger, best, num_games, max_steps, key, opening_plies)
-    check_faults("challenge", result.fault, "games")
-    return chosen, result
-
-
-@eqx.filter_jit
-def _challenge(
-    env: AbstractEnvironment,
-    challenger: Actor,
-    best: Actor,
-    num_games: int,
-    max_steps: int,
-    key: PRNGKeyArray,
-    opening_plies: int,
-) -> tuple[Actor, MatchResult]:
     new, new_static = eqx.partition(challenger, eqx.is_array)
     old, old_static = eqx.partition(best, eqx.is_array)
     if not eqx.tree_equal(new_static, old_static):
@@ -134,15 +117,9 @@ def _challenge(
             "challenge(challenger, best): the two differ in more than the values of their arrays, "
             "so neither can take the other's place; build both in the same way, or use match"
         )
-    result = match(
-        env,
-        challenger,
-        best,
-        num_games=num_games,
-        max_steps=max_steps,
-        key=key,
-        opening_plies=opening_plies,
-    )
+    games = num_games, max_steps, key, opening_plies
+    result = play_games(env, challenger, best, *games, mesh=None)
+    check_faults("challenge", result.fault, "games")
     better = jnp.mean(result.outcomes, where=result.counts) > 0
     chosen = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, old)
     return eqx.combine(chosen, old_static), result

@@ -185,13 +185,13 @@ def match(
     check_parts("match", env, mesh, first=first, second=second)
     if mesh is not None:
         env, first, second, key = replicated(mesh, (env, first, second, key))
-    result = _match(env, first, second, num_games, max_steps, key, opening_plies, mesh)
+    result = play_games(env, first, second, num_games, max_steps, key, opening_plies, mesh)
     check_faults("match", result.fault, "games")
     return result
 
 
 @eqx.filter_jit
-def _match(
+def play_games(
     env: AbstractEnvironment,
     first: AbstractActor,
     second: AbstractActor,
@@ -201,6 +201,7 @@ def _match(
     opening_plies: int,
     mesh: Mesh | None,
 ) -> MatchResult:
+    """[`zero_train.match`][] without the checks of what it was given and of what was played."""
     check_counts("match", num_games=num_games, max_steps=max_steps)
     if num_games % 2:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Results of many evaluations, in the nested layout of marl-eval."""
 
-import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
-from ._arrays import check_kind
+from ._arrays import check_kind, within
 from ._disk import read_whole, reason, write_whole
 from ._lines import as_step, parsed, plain, RunError
 
@@ -55,92 +55,6 @@ class Result(NamedTuple):
 
     metrics: Mapping[str, tuple[float, ...]]
     elapsed_time: float | None = None
-
-
-def order(key: ResultKey) -> tuple:
-    """Sorts evaluations: `seed_9` before `seed_10`, the absolute metric after all steps."""
-    parts = re.split(r"(\d+)", key.run)
-    run = [int(x) if i % 2 else x for i, x in enumerate(parts)]
-    return *key[:3], run, key.step is None, key.step or 0
-
-
-def episodes(key: ResultKey, name: str, values: Any) -> tuple[float, ...]:
-    """Checks the numbers of one metric."""
-    numbers = plain(values)
-    if not isinstance(numbers, list) or not numbers:
-        raise ValueError(f"{key}: {name} must be a list of at least one number, one an episode")
-    for i, x in enumerate(numbers):
-        if not isinstance(x, int | float):
-            raise ValueError(f"{key}: {name}[{i}] is {values[i]}; it must be a finite number")
-    return tuple(int(x) if isinstance(x, bool) else x for x in numbers)
-
-
-def to_layout(entries: Mapping[ResultKey, Result]) -> dict[str, Any]:
-    """See [`zero_train.Results.to_json`][]."""
-    tree: dict[str, Any] = {}
-    for key in sorted(entries, key=order):
-        run = tree
-        for name in key[:4]:
-            run = _child(run, name)
-        entry = _child(run, _ABSOLUTE if key.step is None else f"step_{len(run)}")
-        result = entries[key]
-        if key.step is not None:
-            entry["step_count"] = key.step
-            if result.elapsed_time is not None:
-                entry["elapsed_time"] = result.elapsed_time
-        for name, values in result.metrics.items():
-            _child(entry, name)
-            entry[name] = list(values)
-    return tree
-
-
-def from_layout(data: Any) -> Iterator[tuple[ResultKey, Result]]:
-    """The evaluations in the nested layout, in its order."""
-    for (environment, task, algorithm, run, name), entry in _leaves((), data):
-        # A run that is not over has an empty absolute metric, if marl-eval's own logger wrote it.
-        if entry or "absolute" not in str(name):
-            yield _read(ResultKey(environment, task, algorithm, run, None), name, entry)
-
-
-def _leaves(names: tuple[str, ...], node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The objects at depth five, by environment, task, algorithm, run and step."""
-    if not isinstance(node, dict):
-        where = ", ".join(map(str, names)) or "the whole"
-        raise ValueError(f"{where} is a {type(node).__name__} where an object should be")
-    if len(names) == 5:
-        yield names, node
-    else:
-        for name, child in node.items():
-            yield from _leaves((*names, name), child)
-
-
-def _read(key: ResultKey, name: str, entry: dict[str, Any]) -> tuple[ResultKey, Result]:
-    metrics = dict(entry)
-    step, elapsed = metrics.pop("step_count", None), metrics.pop("elapsed_time", None)
-    if "absolute" not in str(name):
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            where = ", ".join(map(str, (*key[:4], name)))
-            raise ValueError(f"{where} has the step_count {step}; it must be an integer from 0 on")
-        key = key._replace(step=step)
-    values = {metric: episodes(key, metric, values) for metric, values in metrics.items()}
-    return key, Result(values, _seconds(key, elapsed))
-
-
-def _seconds(key: ResultKey, elapsed: Any) -> float | None:
-    if elapsed is None:
-        return None
-    with contextlib.suppress(TypeError, ValueError):
-        if not isinstance(elapsed, bool | str) and 0 <= float(elapsed) < math.inf:
-            return float(elapsed)
-    raise ValueError(f"{key} has the elapsed_time {elapsed!r}; it must be seconds, 0 or more")
-
-
-def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
-    if name not in node:
-        for other in node:
-            if other.lower() == name.lower():
-                raise ValueError(f"{other} and {name} differ in case only; marl-eval drops one")
-    return node.setdefault(name, {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,16 +107,15 @@ class Results:
         - `seed`: of the run.
         - `elapsed_time`: seconds since training began. The first one given is kept.
 
-        **Raises:** `ValueError` for a metric that is empty or not finite, a negative step, a name
-        that marl-eval cannot read, and an evaluation that contradicts an earlier one.
+        **Raises:** `ValueError` for a name that marl-eval cannot read, and for an evaluation that
+        contradicts an earlier one.
         """
         if step is not None and (step := as_step(step, ValueError)) < 0:
             raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
         run = f"seed_{as_step(seed, ValueError, 'seed')}"
         key = ResultKey(environment, task, algorithm, run, step)
         check_kind("Results.add", Mapping, "numbers by the name of their metric", metrics=metrics)
-        values = {name: episodes(key, name, numbers) for name, numbers in metrics.items()}
-        return self.merge(Results({key: Result(values, _seconds(key, elapsed_time))}))
+        return self.merge(Results({key: _checked(key, metrics, elapsed_time)}))
 
     def merge(self, *others: "Results") -> "Results":
         """Returns these results together with `others`, such as those of other seeds.
@@ -259,7 +172,7 @@ class Results:
             there = sorted({key.environment for key in self.entries})
             raise ValueError(f"there are no results of {environment!r}, only of {there}")
         means: dict[str, dict[str, dict[str, dict[int | None, float]]]] = {}
-        for key in sorted(self.entries, key=order):
+        for key in sorted(self.entries, key=_order):
             if key.environment == environment:
                 runs = means.setdefault(key.algorithm, {task: {} for task in tasks})[key.task]
                 run = runs.setdefault(key.run, {})
@@ -281,7 +194,19 @@ class Results:
 
         **Raises:** `ValueError` for names that differ in case only: marl-eval would drop one.
         """
-        return to_layout(self.entries)
+        tree: dict[str, Any] = {}
+        for key in sorted(self.entries, key=_order):
+            run = functools.reduce(_child, key[:4], tree)
+            entry = _child(run, _ABSOLUTE if key.step is None else f"step_{len(run)}")
+            result = self.entries[key]
+            if key.step is not None:
+                entry["step_count"] = key.step
+                if result.elapsed_time is not None:
+                    entry["elapsed_time"] = result.elapsed_time
+            for name, values in result.metrics.items():
+                _child(entry, name)
+                entry[name] = list(values)
+        return tree
 
     @classmethod
     def from_json(cls, data: Any) -> "Results":
@@ -289,7 +214,7 @@ class Results:
 
         **Raises:** `ValueError` where `data` has another layout, or contradicts itself.
         """
-        return cls().merge(*(cls({key: result}) for key, result in from_layout(data)))
+        return cls().merge(*(cls({key: result}) for key, result in _evaluations(data)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Adds these results to a file, or makes the file, atomically.
@@ -321,6 +246,66 @@ class Results:
             raise RunError(f"{path} cannot be read: {reason(e)}.") from e
         except ValueError as e:
             raise RunError(f"{path} holds no results in marl-eval's layout: {e}.") from e
+
+
+def _order(key: ResultKey) -> tuple:
+    """Sorts evaluations: `seed_9` before `seed_10`, the absolute metric after all steps."""
+    parts = re.split(r"(\d+)", key.run)
+    run = [int(x) if i % 2 else x for i, x in enumerate(parts)]
+    return *key[:3], run, key.step is None, key.step or 0
+
+
+def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in node:
+        for other in node:
+            if other.lower() == name.lower():
+                raise ValueError(f"{other} and {name} differ in case only; marl-eval drops one")
+    return node.setdefault(name, {})
+
+
+def _evaluations(data: Any) -> Iterator[tuple[ResultKey, Result]]:
+    """The evaluations in the nested layout, in its order."""
+    for (*names, name), entry in _leaves((), data):
+        metrics, absolute = dict(entry), "absolute" in str(name)
+        step, elapsed = metrics.pop("step_count", None), metrics.pop("elapsed_time", None)
+        if not absolute and (type(step) is not int or step < 0):
+            where = ", ".join(map(str, (*names, name)))
+            raise ValueError(f"{where} has the step_count {step}; it must be an integer from 0 on")
+        # A run that is not over has an empty absolute metric, if marl-eval's own logger wrote it.
+        if entry or not absolute:
+            key = ResultKey(*names, step=None if absolute else step)
+            yield key, _checked(key, metrics, elapsed)
+
+
+def _leaves(names: tuple[str, ...], node: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The objects at depth five, by environment, task, algorithm, run and step."""
+    if not isinstance(node, dict):
+        where = ", ".join(map(str, names)) or "the whole"
+        raise ValueError(f"{where} is a {type(node).__name__} where an object should be")
+    if len(names) == 5:
+        yield names, node
+    else:
+        for name, child in node.items():
+            yield from _leaves((*names, name), child)
+
+
+def _checked(key: ResultKey, metrics: Mapping[str, Any], elapsed: Any) -> Result:
+    """The result of an evaluation, if its metrics and its time are numbers."""
+    values = {}
+    for name, given in metrics.items():
+        numbers = plain(given)
+        if not isinstance(numbers, list) or not numbers:
+            raise ValueError(f"{key}: {name} must be a list of at least one number, one an episode")
+        for i, x in enumerate(numbers):
+            if not isinstance(x, int | float):
+                raise ValueError(f"{key}: {name}[{i}] is {given[i]}; it must be a finite number")
+        values[name] = tuple(int(x) if isinstance(x, bool) else x for x in numbers)
+    if elapsed is None:
+        return Result(values)
+    known = not isinstance(elapsed, bool) and not np.ndim(elapsed)
+    if not (known and within(elapsed, lambda x: (x >= 0) & (x < math.inf))):
+        raise ValueError(f"{key} has the elapsed_time {elapsed!r}; it must be seconds, 0 or more")
+    return Result(values, float(elapsed))
 
 
 def _merged(key: ResultKey, old: Result, new: Result) -> Result:
