@@ -30,56 +30,38 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     jaxtyping checks them too, but few users turn that on, and a loss of a batch that should have
     been vmapped is an ordinary number.
     """
-    parameters = inspect.signature(function).parameters
-    annotated = {name: _axes(parameter.annotation) for name, parameter in parameters.items()}
-    found = {name: _kind(parameter.annotation) for name, parameter in parameters.items()}
-    kinds = {name: kind for name, kind in found.items() if kind}
-    parts = {name: get_args(parameter.annotation) for name, parameter in parameters.items()}
-    # These may stay arrays of NumPy. Others are indexed by traced integers, which NumPy refuses.
-    hosts = {
-        name
-        for name, of in parts.items()
-        if np.ndarray in [getattr(x, "array_type", None) for x in of]
-    }
-
-    floats = {
-        name for name, kind in kinds.items() if kind == "real numbers" and float not in parts[name]
-    }
+    signature = inspect.signature(function)
+    annotations = {name: x.annotation for name, x in signature.parameters.items()}
+    axes = {name: found for name, x in annotations.items() if (found := _axes(x))}
+    kinds = {name: found for name, x in annotations.items() if (found := _kind(x))}
 
     @ft.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        arguments: dict[str, Any] = dict(zip(parameters, args, strict=False)) | kwargs
-        named = {
-            name: taken(f"`{function.__name__}({name}=)`", x, kinds[name])
-            for name, x in arguments.items()
-            if name in kinds and not (x is None and type(None) in parts[name])
-        }
-        named |= {name: float(x) for name, x in named.items() if name in floats and type(x) is int}
-        named |= {
-            name: jnp.asarray(x)
-            for name, x in named.items()
-            if isinstance(x, np.ndarray) and name not in hosts
-        }
-        arguments |= named
-        shapes = {
-            name: jnp.shape(x)
-            for name, x in arguments.items()
-            if annotated.get(name) and x is not None
-        }
-        takes = {name: _nearest(annotated[name], len(shape)) for name, shape in shapes.items()}
+        bound = signature.bind(*args, **kwargs)
+        given = bound.arguments
+        for name, kind in kinds.items():
+            parts = get_args(annotations[name])
+            if name not in given or (given[name] is None and type(None) in parts):
+                continue
+            x = taken(f"`{function.__name__}({name}=)`", given[name], kind)
+            if type(x) is int and kind == "real numbers" and float not in parts:
+                x = float(x)
+            on_host = np.ndarray in [getattr(part, "array_type", None) for part in parts]
+            # Traced integers index it, which NumPy refuses.
+            given[name] = jnp.asarray(x) if isinstance(x, np.ndarray) and not on_host else x
+        shapes = {name: jnp.shape(x) for name, x in given.items() if name in axes and x is not None}
+        takes = {name: _nearest(axes[name], len(shape)) for name, shape in shapes.items()}
         lengths: dict[str, int] = {}
         if not all(_fits(takes[name], shape, lengths) for name, shape in shapes.items()):
             raise ValueError(
                 f"`{function.__name__}` was given "
                 + ", ".join(f"{name}{list(shape)}" for name, shape in shapes.items())
                 + " but takes "
-                + ", ".join(f"{name}[{axes}]" for name, axes in takes.items())
+                + ", ".join(f"{name}[{names}]" for name, names in takes.items())
                 + ": one example, axes of one name equally long and not empty; `jax.vmap` it over "
                 "a batch."
             )
-        given = [named.get(name, x) for name, x in zip(parameters, args, strict=False)]
-        rest = {name: named.get(name, x) for name, x in kwargs.items()}
-        return function(*given, *args[len(given) :], **rest)  # pyright: ignore[reportCallIssue]
+        return function(*bound.args, **bound.kwargs)
 
     return checked
 
