@@ -16,6 +16,7 @@ from ._agent import AbstractActor
 from ._arrays import check_kind, check_range
 from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
+from ._policies import AbstractReflexActor
 
 
 Carry = TypeVar("Carry")
@@ -83,7 +84,7 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
         return self.planner.advance(carry, action, transition.last | wrong)
 
 
-class PolicyActor(AbstractActor[None]):
+class PolicyActor(AbstractReflexActor):
     """Plays a network's policy without any search.
 
     Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value. Where a
@@ -104,9 +105,6 @@ class PolicyActor(AbstractActor[None]):
         check_kind("PolicyActor", callable, "a function of observations", evaluate=self.evaluate)
         check_range("PolicyActor", 0, temperature=self.temperature)
 
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
@@ -120,12 +118,6 @@ class PolicyActor(AbstractActor[None]):
         action = jnp.where(unknown, -1, action).astype(jnp.int32)
         return action, PlanRecord(safe_softmax(logits), value), None
 
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, next_state
-        move_faults("PolicyActor", action, transition)
-
 
 def indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
     """The evaluator that knows nothing: equal logits, and the value 0."""
@@ -134,15 +126,12 @@ def indifferent(obs: Observation) -> tuple[Float[Array, " actions"], Float[Array
     return jnp.zeros(obs.legal.shape, jnp.float32), jnp.zeros((), jnp.float32)
 
 
-class RandomActor(AbstractActor[None]):
+class RandomActor(AbstractReflexActor):
     """Plays every legal action with the same probability.
 
     Its record is a `PlanRecord` of that policy with value 0, so its experience can share a
     buffer with a planner's.
     """
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
 
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
@@ -151,9 +140,3 @@ class RandomActor(AbstractActor[None]):
         logits, value = evaluate_batch(indifferent, obs)
         action = jax.vmap(jr.categorical)(key, logits)
         return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, next_state
-        move_faults("RandomActor", action, transition)

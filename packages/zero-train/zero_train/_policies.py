@@ -39,7 +39,20 @@ class Behaviour(eqx.Module):
     log_prob: Float[Array, "*axes"]
 
 
-class DistributionActor(AbstractActor[None]):
+class AbstractReflexActor(AbstractActor[None]):
+    """An actor that carries nothing from one move to the next."""
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, next_state
+        move_faults(type(self).__name__, action, transition)
+
+
+class DistributionActor(AbstractReflexActor):
     """Plays a policy of any actions, without search. Its record is a `Behaviour`.
 
     Where the log-probability of a discrete action is NaN there is no policy, and the action is -1,
@@ -55,9 +68,6 @@ class DistributionActor(AbstractActor[None]):
     policy: Callable[[Any], Any]
     statistics: Any
     greedy: bool = False
-
-    def init(self, state: PyTree[Array]) -> None:
-        del state
 
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
@@ -75,12 +85,6 @@ class DistributionActor(AbstractActor[None]):
 
         action, log_prob = jax.vmap(one)(features, obs.legal, key)
         return action, Behaviour(log_prob), None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, next_state
-        move_faults("DistributionActor", action, transition)
 
 
 class ActorCriticEvaluator(eqx.Module):
