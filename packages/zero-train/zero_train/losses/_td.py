@@ -85,13 +85,8 @@ def q_learning_loss(
     A Q-value of -inf marks an illegal action. A final next state may have no legal action. The loss
     of an `action` that does not exist is NaN.
 
-    **Arguments:**
-
-    - `qvalues`: of the state before the step. Only that of `action` is learned.
-    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
-    - `next_qvalues`: of the state after it, from the view of the player to move there; usually of
-        a target network. The target is a constant.
-    - `huber`: the error from which the loss is linear; `None` for half the square.
+    Arguments are those of [`zero_train.losses.td_learning_loss`][], of Q-values, from the view of
+    the player to move. Only that of `action` is learned.
     """
     target = reward + discount * _greedy(next_qvalues, next_qvalues)
     return regression("q_learning_loss", at_action(finite(qvalues), action), target, huber)
@@ -204,13 +199,8 @@ def categorical_td_loss(
     """TD learning of a distribution (Bellemare et al. 2017, https://arxiv.org/abs/1707.06887,
     algorithm 1): the cross-entropy with the projection of `r + d * Z'` onto the atoms.
 
-    **Arguments:**
-
-    - `logits`: of the atoms in the state before the step, to learn.
-    - `atoms`: as in [`zero_train.losses.categorical_projection`][].
-    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
-    - `next_logits`: of the same atoms in the state after it, from the view of the player to move
-        there. The target is a constant.
+    Arguments are those of [`zero_train.losses.td_learning_loss`][], with logits of the `atoms`, as
+    [`zero_train.losses.categorical_projection`][] takes them, in place of values.
     """
     _check_atoms("categorical_td_loss", atoms)
     values = reward + discount * jnp.asarray(atoms)
@@ -234,7 +224,6 @@ def categorical_double_q_learning_loss(
 
     **Arguments:** those of [`zero_train.losses.categorical_td_loss`][], for every action, and
 
-    - `action`: the action taken.
     - `selector`: Q-values that choose the next action, -inf where illegal. Usually those of the
         learning network; `jax.nn.softmax(next_logits) @ atoms` for the Q-learning of C51.
     """
@@ -308,8 +297,8 @@ def quantile_q_learning_loss(
 
     **Arguments:** those of [`zero_train.losses.quantile_regression_loss`][], and
 
-    - `action`, `reward`, `discount`: of the step, as in [`zero_train.losses.q_learning_loss`][].
-    - `next_quantiles`: of the state after it, from the view of the player to move there.
+    - `action`, `reward`, `discount`, `next_quantiles`: as in
+        [`zero_train.losses.q_learning_loss`][].
     - `selector`: Q-values that choose the next action, -inf where illegal:
         `next_quantiles.mean(1)`, or those of the learning network for double Q-learning.
     """

@@ -1,4 +1,10 @@
-"""Multistep targets of one window of rows; callers `jax.vmap` over a batch of them."""
+"""Multistep targets of one window of rows; callers `jax.vmap` over a batch of them.
+
+What is not said again: `log_ratio` is `log pi - log mu` of the action taken in each row, discrete
+or continuous, of the policy `pi` to learn of and the policy `mu` that acted. Q-values of -inf mark
+illegal actions, and the value of a row without a legal one is 0. Without `stop_gradient` all
+arguments have gradients.
+"""
 
 from ._multistep import (
     discounted_returns as discounted_returns,

@@ -74,7 +74,6 @@ def lambda_returns(
     - `value`: of the observation of each row, from the view of the player to move.
     - `last`: marks final observations. `T` targets need `T + 1` rows.
     - `lambda_`: a number, or one for each row. Those of end rows are not used.
-    - `stop_gradient`: if `False`, all arguments have gradients.
     """
     check_lambda("lambda_returns", lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)

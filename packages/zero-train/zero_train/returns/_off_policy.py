@@ -34,7 +34,6 @@ def off_policy_returns(
     - `qvalue`: of the action taken in each row, from the view of the player who took it.
     - `value`: of each row under `pi`, such as `sum(pi * Q)` over the actions.
     - `coefficient`: the trace coefficient `c`. In end rows it and `qvalue` are not used.
-    - `stop_gradient`: if `False`, all arguments have gradients.
     """
     reward, discount, qvalue, value, coefficient = stopped(
         stop_gradient, reward, discount, qvalue, value, coefficient
@@ -61,8 +60,7 @@ def importance_sampling_returns(
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi / mu`: per-decision
     importance sampling (Precup et al. 2000). With a lambda of 1 it is unbiased, with unbounded
-    variance. `log_ratio` is `log pi - log mu` of the action taken in each row.
-    """
+    variance."""
     check_lambda("importance_sampling_returns", lambda_)
     coefficient = lambda_ * ratio(_of_steps(log_ratio, last))
     return off_policy_returns(
@@ -83,10 +81,7 @@ def retrace_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * min(1, pi / mu)`:
-    Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647).
-
-    `log_ratio` is `log pi - log mu` of the action taken in each row, discrete or continuous.
-    """
+    Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647)."""
     check_lambda("retrace_returns", lambda_)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
     return off_policy_returns(
@@ -109,8 +104,7 @@ def tree_backup_returns(
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi`: tree backup
     (Precup et al. 2000). It does not need `mu`, and its traces are short even where `pi = mu`.
 
-    `policy` holds the probabilities of `pi`. Q-values of -inf mark illegal actions, whose
-    probability is not used. The value of a row without a legal action is 0.
+    `policy` holds the probabilities of `pi`; those of illegal actions are not used.
     """
     check_lambda("tree_backup_returns", lambda_)
     # The policy too: where nothing is legal, a softmax is NaN.
@@ -138,10 +132,7 @@ def peng_q_lambda_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """Peng's Q(lambda) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
-    `V = max(Q)`, for any action taken.
-
-    Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
-    """
+    `V = max(Q)`, for any action taken."""
     check_lambda("peng_q_lambda_returns", lambda_)
     value = finite(jnp.max(qvalues, axis=-1))
     return lambda_returns(
@@ -161,10 +152,7 @@ def watkins_q_lambda_returns(
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
     """Watkins's Q(lambda) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
-    `V = max(Q)` with `c = lambda` where the action taken is greedy, and `c = 0` elsewhere.
-
-    Q-values of -inf mark illegal actions. The value of a row without a legal action is 0.
-    """
+    `V = max(Q)` with `c = lambda` where the action taken is greedy, and `c = 0` elsewhere."""
     check_lambda("watkins_q_lambda_returns", lambda_)
     value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
     coefficient = lambda_ * (qvalue == value).astype(value.dtype)
@@ -204,7 +192,7 @@ def importance_corrected_td_errors(
 
     - `reward`, `discount`, `value`, `last`, `lambda_`: as in
         [`zero_train.returns.lambda_returns`][].
-    - `log_ratio`: `log pi - log mu` of the action taken in each row. End rows are not used.
+    - `log_ratio`: that of end rows is not used.
     - `stop_gradient`: whether the target is a constant. The value, which is subtracted from it,
         always has a gradient, so that half the squared error is a loss.
     """
@@ -240,7 +228,7 @@ def vtrace(
 
     - `clip_rho`: sets whose value is learned: that of `mu` near 0, that of `pi` at infinity.
     - `clip_c`: trades variance for speed. It does not change the value that is learned.
-    - `stop_gradient`: if `False`, all arguments have gradients.
+    - `stop_gradient`: without it all arguments have gradients.
 
     **Returns:** the advantages of the policy gradient,
     `rho[t] * (r[t] + d[t] * (V[t+1] + lambda[t] * e[t+1]) - V[t])`, and the value targets `V + e`.
