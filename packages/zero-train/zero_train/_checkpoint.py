@@ -39,8 +39,10 @@ from ._manifest import (
     CheckpointError,
     Damage,
     MANIFEST,
+    name_of,
     read_manifest,
     spec,
+    specs,
     write_manifest,
 )
 
@@ -62,6 +64,9 @@ class Checkpoints:
     With more than one process, all of them must call `save`, `finish` and `restore`, on a shared
     disk. An error in one of them may leave the others waiting for its part: it has to end them all.
 
+    What cannot be saved, is not there, is damaged, or is of another structure than it is restored
+    into, raises a [`zero_train.CheckpointError`][].
+
     **Attributes:**
 
     - `directory`, `keep`: as given.
@@ -81,8 +86,6 @@ class Checkpoints:
         - `directory`: the folder, which the first `save` makes.
         - `keep`: the number of latest checkpoints that a `save` keeps; `None` keeps all.
         - `pinned`: see above.
-
-        **Raises:** `ValueError` where `keep` is less than 1.
         """
         if keep is not None:
             check_count("Checkpoints", keep=keep)
@@ -121,9 +124,8 @@ class Checkpoints:
             was copied of `state`, which may be donated or changed as soon as this returns; `finish`
             and the next `save` wait for it. What any folder was given first is on disk first.
 
-        **Raises:** [`zero_train.CheckpointError`][] where the step is no such number, `state` has
-        what cannot be restored bit by bit, or the disk cannot be written, also for the save before
-        that this one waited for. Earlier checkpoints are untouched.
+        **Raises:** [`zero_train.CheckpointError`][] where it fails, or the save before it did that
+        this one waited for. Earlier checkpoints are untouched.
         """
         self.finish()
         number, began = _checked(step), time.monotonic()
@@ -132,7 +134,7 @@ class Checkpoints:
                 f"Checkpoint {number} was not saved, because {final} holds other files; give "
                 "checkpoints a folder of their own."
             )
-        leaves, specs = _flatten(state)
+        leaves, entries = _flatten(state)
         said = _about(about)
         size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{number:08d}.tmp"
@@ -150,7 +152,7 @@ class Checkpoints:
             with self._complained(number, temporary, size):
                 written()
                 if is_writer():
-                    write_manifest(temporary, number, specs, said)
+                    write_manifest(temporary, number, entries, said)
                     to_disk(temporary)
                     self._commit(number, temporary)
                 together("Checkpoints.end")
@@ -183,9 +185,6 @@ class Checkpoints:
             `jax.ShapeDtypeStruct`s. Each leaf is laid out as this one's `sharding` says, or on
             the default device where it has none.
         - `step`: by default the latest.
-
-        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, one of its
-        files is missing or damaged, or its structure is not that of `like`.
         """
         found, damages = self._undamaged(lambda: [self._step(step)])
         if found is None:
@@ -201,8 +200,8 @@ class Checkpoints:
         - `like`: as for `restore`.
         - `tell`: called with one line if later checkpoints are damaged.
 
-        **Raises:** [`zero_train.CheckpointError`][] where all are damaged, there is none, or the
-        structure of the latest is not that of `like`.
+        **Raises:** [`zero_train.CheckpointError`][] where all are, or the latest of the others has
+        not the structure of `like`.
         """
         found, damages = self._undamaged(lambda: self.steps()[::-1] or [self._step(None)])
         if found is None:
@@ -247,10 +246,10 @@ class Checkpoints:
         for path, leaf in paths:
             if not hasattr(leaf, "dtype"):
                 raise CheckpointError(
-                    f"{_name(path)} of `like` is a {type(leaf).__name__}; give arrays or "
+                    f"{name_of(path)} of `like` is a {type(leaf).__name__}; give arrays or "
                     "jax.ShapeDtypeStructs."
                 )
-        check_leaves(folder, leaves, [(_name(p), leaf) for p, leaf in paths])
+        check_leaves(folder, leaves, specs(like))
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)
@@ -270,11 +269,7 @@ class Checkpoints:
         return jax.tree.unflatten(treedef, restored)
 
     def about(self, step: SupportsIndex) -> dict[str, Any]:
-        """What `save` was given about the state of this step, protected as the state is.
-
-        **Raises:** [`zero_train.CheckpointError`][] where there is no such checkpoint, or its
-        manifest is missing or damaged.
-        """
+        """What `save` was given about the state of this step, protected as the state is."""
         try:
             number = self._step(step)
             return read_manifest(self._folders()[number], number)["about"]
@@ -367,35 +362,31 @@ def _label(index: int) -> str:
     return f"{index:05d}"
 
 
-def _name(path: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(path) or "the state"
-
-
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The arrays by label, with keys as their data, and the manifest's entry of each."""
-    leaves, specs = {}, []
+    leaves, entries = {}, []
     for index, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(state)[0]):
         if not isinstance(leaf, jax.Array | np.ndarray):
             raise CheckpointError(
-                f"{_name(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
+                f"{name_of(path)} is a {type(leaf).__name__}; only arrays can be saved, so filter "
                 "the state with equinox.filter(state, equinox.is_array)."
             )
         if isinstance(leaf, np.ma.MaskedArray) or not getattr(leaf.dtype, "isnative", True):
             raise CheckpointError(
-                f"{_name(path)} is a {type(leaf).__name__} of {leaf.dtype}, which would come back "
-                "as another one; save plain arrays in this machine's order of bytes."
+                f"{name_of(path)} is a {type(leaf).__name__} of {leaf.dtype}, which would come "
+                "back as another one; save plain arrays in this machine's order of bytes."
             )
-        said: dict[str, Any] = {"path": _name(path), **spec(leaf)}
+        said = spec(name_of(path), leaf)
         if _is_key(leaf):
             said["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves[_label(index)] = leaf
-        specs.append(said)
-    return leaves, specs
+        entries.append(said)
+    return leaves, entries
 
 
 def _about(about: Any) -> dict[str, Any]:

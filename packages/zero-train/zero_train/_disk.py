@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -173,35 +174,33 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def inventory(folder: pathlib.Path) -> dict[str, tuple[int, int]]:
     """Size and checksum of every file in `folder`, by relative name."""
-    return {
-        path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path))
-        for path in _files(folder)
-    }
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in _files(folder)}
 
 
 def changed(folder: pathlib.Path, files: Mapping[str, Sequence[int]]) -> str | None:
     """Describes the first difference from `inventory`; `None` where there is none."""
-    for name, (size, written) in files.items():
+    for name, written in files.items():
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes instead of {size}"
+        if path.stat().st_size != written[0]:
+            return f"{name} has {path.stat().st_size} bytes instead of {written[0]}"
         try:
-            if checksum(path) != written:
+            if checksum(path) != tuple(written):
                 return f"{name} is not what was written"
         except OSError as e:
             return f"{name} cannot be read ({e.strerror})"
     return None
 
 
-def checksum(path: pathlib.Path) -> int:
-    """CRC-32 of a file."""
-    value = 0
-    with open(path, "rb", opener=opened) as file:
-        while block := file.read(1 << 20):
-            value = zlib.crc32(block, value)
-    return value
+def checksum(*paths: pathlib.Path, size: float = math.inf) -> tuple[int, int]:
+    """The bytes of a file, or of several, one after the other, up to a size; and their CRC-32."""
+    count, value = 0, 0
+    for path in paths:
+        with open(path, "rb", opener=opened) as file:
+            while block := file.read(int(min(1 << 20, size - count))):
+                count, value = count + len(block), zlib.crc32(block, value)
+    return count, value
 
 
 def to_disk(folder: pathlib.Path) -> None:

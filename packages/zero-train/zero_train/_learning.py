@@ -15,7 +15,7 @@ from zero_memory import Batch
 
 from ._agent import Experience, Metrics
 from ._arrays import check_count, check_kind, check_range, log_softmax
-from ._manifest import difference, spec
+from ._manifest import difference, specs
 from ._mesh import select_rows, whole
 
 
@@ -29,16 +29,12 @@ def parameters(network: Callable[..., Any], *, key: PRNGKeyArray) -> PyTree[Arra
 
 
 def adopted(params: PyTree[Array], network: Any) -> PyTree[Array]:
-    """The arrays of a trained network, in place of the fresh `params`.
-
-    **Raises:** `ValueError` where their names, shapes or dtypes differ.
-    """
-    wanted, treedef = jax.tree_util.tree_flatten_with_path(params)
-    arrays, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(network, eqx.is_array))
-    given = [{"path": keystr(path), **spec(x)} for path, x in arrays]
-    if problem := difference(given, [(keystr(path), x) for path, x in wanted]):
+    """The arrays of a trained network, which have the names, shapes and dtypes of the fresh
+    `params` that they replace."""
+    arrays = eqx.filter(network, eqx.is_array)
+    if problem := difference(specs(arrays), specs(params)):
         raise ValueError(f"the network of the actor does not fit: {problem}")
-    return jax.tree.unflatten(treedef, [x for _, x in arrays])
+    return jax.tree.unflatten(jax.tree.structure(params), jax.tree.leaves(arrays))
 
 
 def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
@@ -116,9 +112,6 @@ def update_target(
 
     - `period`, `updates`: the target moves only where `updates`, the number of gradient steps so
         far, is a multiple of `period`. Without `updates` it always moves.
-
-    **Raises:** `ValueError` for a `rate` that is a number and not from 0 to 1, and for a `period`
-    other than 1 without `updates`.
     """
     check_range("update_target", 0, 1, rate=rate)
     check_count("update_target", period=period)
@@ -147,8 +140,6 @@ def loss_weights(batch: Batch) -> Float[Array, "*axes"]:
 
     **Returns:** weights of the shape of `batch.weights`, for
     [`zero_train.losses.masked_mean`][] and [`zero_train.mask_rows`][].
-
-    **Raises:** `ValueError` for windows of 1 row, of which nothing would be left.
     """
     weights = jnp.where(batch.items.last, 0.0, batch.weights)
     if weights.ndim < 2:
@@ -171,10 +162,7 @@ def mask_rows(weights: Float[Array, "*axes"], tree: Tree) -> Tree:
 
 
 def legal_actions(obs: Observation) -> Bool[Array, "*axes actions"]:
-    """Which actions are legal.
-
-    **Raises:** `ValueError` for observations of continuous actions, which have no `legal`.
-    """
+    """Which actions are legal. Observations of continuous actions do not say."""
     if obs.legal is None:
         raise ValueError(
             "an agent of discrete actions was given observations without legal actions, which "
@@ -187,10 +175,7 @@ def log_policy(
     logits: Float[Array, "*axes actions"], obs: Observation
 ) -> Float[Array, "*axes actions"]:
     """The log-probabilities of actions: -inf for illegal ones, and uniform where none is legal, as
-    in some final rows.
-
-    **Raises:** `ValueError` for observations of continuous actions, which have no `legal`.
-    """
+    in some final rows."""
     return log_softmax(jnp.where(legal_actions(obs), logits, -jnp.inf))
 
 
@@ -242,8 +227,6 @@ def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
 
     - `schedule`: the learning rate, given the number of updates done.
     - `num_steps`: gradient steps an update.
-
-    Raises a `ValueError` for less than one step.
     """
     check_kind("per_update", callable, "a function of the number of updates", schedule=schedule)
     check_count("per_update", num_steps=num_steps)

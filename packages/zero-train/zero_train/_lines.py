@@ -9,13 +9,13 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._disk import opened, read_whole, reason, write_whole
+from ._disk import checksum, opened, read_whole, reason, write_whole
 
 
 #: A log that has so many bytes goes on in another file: about 100 000 steps of most agents.
@@ -149,9 +149,8 @@ class JsonLines:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
         as in `json`. Several are written at once.
 
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written, and `ValueError` for
-        what [`zero_train.read_lines`][] would refuse: a step that is no integer, metrics with
-        another step, and values that JSON does not have.
+        **Raises:** `ValueError` for what [`zero_train.read_lines`][] would refuse: a step that is
+        no integer, metrics with another step, and values that JSON does not have.
         """
         number = as_step(step, RunError)
         if any(row.get("step", number) != number for row in metrics):
@@ -161,13 +160,11 @@ class JsonLines:
             text = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
         except TypeError as e:
             raise ValueError(f"`JsonLines.log`: {e}; give numbers, texts and arrays.") from e
-        try:
+        with complaining(self.path, "written"):
             if self._file.tell() >= PART:
                 self._set_aside()
             self._file.write(text)
             self._file.flush()
-        except OSError as e:
-            raise RunError(f"{self.path} cannot be written: {e.strerror}.") from e
         size, value = self.written
         self.written = size + len(text), zlib.crc32(text.encode(), value)  # JSON writes ASCII
 
@@ -186,10 +183,8 @@ class JsonLines:
         self._open()
 
     def _open(self) -> None:
-        try:
+        with complaining(self.path, "written"):
             self._file = open(self.path, "a", opener=opened)
-        except OSError as e:
-            raise RunError(f"{self.path} cannot be written: {reason(e)}.") from e
 
 
 def files_of(path: pathlib.Path) -> list[pathlib.Path]:
@@ -198,24 +193,14 @@ def files_of(path: pathlib.Path) -> list[pathlib.Path]:
     return [*sorted(grown), *([path] if path.exists() else [])]
 
 
-def measured(path: pathlib.Path, size: int | None = None) -> tuple[int, int]:
-    """The bytes of a log, or the first `size` of them, and their CRC-32.
-
-    **Raises:** [`zero_train.RunError`][] where it cannot be read.
-    """
-    count, value = 0, 0
-    for file in files_of(path):
-        with _reading(file) as stream:
-            while block := stream.read(1 << 20 if size is None else min(1 << 20, size - count)):
-                count, value = count + len(block), zlib.crc32(block, value)
-    return count, value
+def measured(path: pathlib.Path, size: float = math.inf) -> tuple[int, int]:
+    """The bytes of a log, or the first `size` of them, and their CRC-32."""
+    with complaining(path, "read"):
+        return checksum(*files_of(path), size=size)
 
 
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads a JSON file of one object, such as the configuration of a run.
-
-    **Raises:** [`zero_train.RunError`][] as `read_json`, and where it holds something else.
-    """
+    """Reads a JSON file of one object, such as the configuration of a run."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise RunError(f"{path} is not a JSON object, as it must be; {PUT_BACK}.")
@@ -223,11 +208,7 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file.
-
-    **Raises:** [`zero_train.RunError`][] where it cannot be read, is not JSON, or has more than
-    64 MB.
-    """
+    """Reads a JSON file of at most 64 MB."""
     try:
         return parsed(read_whole(path))
     except (OSError, ValueError) as e:
@@ -237,10 +218,9 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Reads the objects of a [`zero_train.JsonLines`][] log, in order; none if it does not exist.
 
-    A last line that a crash cut short is left out. Asking an object for an entry that it does not
-    have raises a [`zero_train.RunError`][] with the file and the line.
-
-    **Raises:** [`zero_train.RunError`][] where another line is damaged.
+    A last line that a crash cut short is left out. Another line that is damaged, and asking an
+    object for an entry that it does not have, raise a [`zero_train.RunError`][] with the file and
+    the line.
     """
     return [*lines_of(path)]
 
@@ -282,7 +262,7 @@ def cut_lines(path: str | os.PathLike[str], after: int) -> None:
 
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[str, Row]]:
-    with _reading(path) as file:
+    with complaining(path, "read"), open(path, "rb", opener=opened) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
             try:
                 if len(line) == _LONGEST:
@@ -299,13 +279,12 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[str, Row]]:
 
 
 @contextlib.contextmanager
-def _reading(path: pathlib.Path) -> Iterator[BinaryIO]:
-    """The file, to be read inside the `with` block."""
+def complaining(path: str | os.PathLike[str], done: Literal["read", "written"]) -> Iterator[None]:
+    """Makes a [`zero_train.RunError`][] of what the disk refuses in the `with` block."""
     try:
-        with open(path, "rb", opener=opened) as file:
-            yield file
+        yield
     except OSError as e:
-        raise RunError(f"{path} cannot be read: {reason(e)}.") from e
+        raise RunError(f"{e.filename or path} cannot be {done}: {reason(e)}.") from e
 
 
 def parsed(text: bytes) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._disk import opened, read_whole
-from ._lines import RunError
+from ._lines import parsed, RunError
 
 
 try:
@@ -154,8 +154,8 @@ class Lock:
 
 def owner_in(path: pathlib.Path) -> dict[str, Any] | None:
     """What the file of a lock says of its owner; `None` where it says nothing."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_whole(path))
+    with contextlib.suppress(OSError, ValueError):
+        found = parsed(read_whole(path))
         if isinstance(found, dict) and found.keys() >= {"host", "process", "since", "machine"}:
             return found
     return None

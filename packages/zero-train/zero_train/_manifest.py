@@ -5,6 +5,9 @@ import json
 import pathlib
 from typing import Any
 
+from jax.tree_util import keystr, tree_flatten_with_path
+from jaxtyping import PyTree
+
 from ._disk import changed, inventory, read_whole
 from ._lines import parsed
 
@@ -95,15 +98,25 @@ def _is_known(manifest: dict[str, Any]) -> bool:
     )
 
 
-def spec(leaf: Any) -> dict[str, Any]:
-    """The shape and dtype of a leaf, which must be those of the leaf that it is restored into."""
-    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+def spec(path: str, leaf: Any) -> dict[str, Any]:
+    """What a leaf and the one that it is restored into must have in common."""
+    return {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def specs(tree: PyTree) -> list[dict[str, Any]]:
+    """The `spec` of every leaf of a tree."""
+    return [spec(name_of(path), leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+
+
+def name_of(path: tuple[Any, ...]) -> str:
+    """What messages and manifests call a leaf."""
+    return keystr(path) or "the state"
 
 
 def check_leaves(
-    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]
+    folder: pathlib.Path, stored: list[dict[str, Any]], wanted: list[dict[str, Any]]
 ) -> None:
-    """**Raises:** `CheckpointError` where the leaves in `folder` are not those wanted by name."""
+    """**Raises:** `CheckpointError` where the leaves in `folder` are not those wanted."""
     if problem := difference(stored, wanted):
         raise CheckpointError(
             f"{folder} is a checkpoint of another configuration: {problem}. "
@@ -111,22 +124,17 @@ def check_leaves(
         )
 
 
-def difference(stored: list[dict[str, Any]], wanted: list[tuple[str, Any]]) -> str | None:
-    """Describes the first leaf that is not the one wanted by name; `None` where there is none.
-
-    **Arguments:**
-
-    - `stored`: the `path` and `spec` of each leaf.
-    """
-    for saved, (name, leaf) in zip(stored, wanted, strict=False):
-        if saved["path"] != name:
-            return f"it has {saved['path']} where {name} is expected"
-        if (saved["shape"], saved["dtype"]) != tuple(spec(leaf).values()):
-            return f"{name} is {_words(saved)} in it and {_words(spec(leaf))} is expected"
+def difference(stored: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str | None:
+    """Describes the first leaf whose `spec` is not the wanted one; `None` where there is none."""
+    for saved, leaf in zip(stored, wanted, strict=False):
+        if saved["path"] != leaf["path"]:
+            return f"it has {saved['path']} where {leaf['path']} is expected"
+        if _words(saved) != _words(leaf):
+            return f"{leaf['path']} is {_words(saved)} in it and {_words(leaf)} is expected"
     if len(stored) > len(wanted):
         return f"it has {stored[len(wanted)]['path']}, which is not expected"
     if len(stored) < len(wanted):
-        return f"it lacks {wanted[len(stored)][0]}"
+        return f"it lacks {wanted[len(stored)]['path']}"
     return None
 
 

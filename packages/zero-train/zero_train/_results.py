@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from ._arrays import check_kind, within
-from ._disk import read_whole, reason, write_whole
-from ._lines import as_step, parsed, plain, RunError
+from ._disk import read_whole, write_whole
+from ._lines import as_step, complaining, parsed, plain, RunError
 
 
 _ABSOLUTE = "absolute_metrics"
@@ -222,28 +222,25 @@ class Results:
         Earlier results stay in the file. Only one process at a time may write to it: give every
         seed its own file, and `merge` them.
 
-        **Raises:** [`zero_train.RunError`][] where the file holds something else, contradicts
-        these results, or cannot be written. It is unchanged then.
+        **Raises:** [`zero_train.RunError`][] where the file holds something else, or contradicts
+        these results. It is unchanged then.
         """
         path = pathlib.Path(path)
         there = Results.read(path) if path.exists() else Results()
         try:
-            write_whole(path, json.dumps(there.merge(self).to_json(), allow_nan=False) + "\n")
-        except OSError as e:
-            raise RunError(f"{path} cannot be written: {reason(e)}.") from e
+            text = json.dumps(there.merge(self).to_json(), allow_nan=False) + "\n"
         except ValueError as e:
             raise RunError(f"{path} was left as it is: {e}.") from e
+        with complaining(path, "written"):
+            write_whole(path, text)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Results":
-        """Reads the results of a file.
-
-        **Raises:** [`zero_train.RunError`][] where it cannot be read or holds something else.
-        """
+        """Reads the results of a file."""
+        with complaining(path, "read"):
+            content = read_whole(path, _LARGEST)
         try:
-            return cls.from_json(parsed(read_whole(path, _LARGEST)))
-        except OSError as e:
-            raise RunError(f"{path} cannot be read: {reason(e)}.") from e
+            return cls.from_json(parsed(content))
         except ValueError as e:
             raise RunError(f"{path} holds no results in marl-eval's layout: {e}.") from e
 

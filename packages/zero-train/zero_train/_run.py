@@ -12,7 +12,7 @@ import signal
 import threading
 import types
 from collections.abc import Callable, Collection, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Protocol
 
 import jax
@@ -21,7 +21,7 @@ from jax.experimental.multihost_utils import reached_preemption_sync_point
 
 from ._arrays import check_kind, reals
 from ._disk import children, is_writer, reason, temporary, together, write_whole
-from ._lines import cut_lines, files_of, JsonLines, plain, read_object, RunError
+from ._lines import complaining, cut_lines, files_of, JsonLines, plain, read_object, RunError
 from ._lock import is_lock, LOCK, Lock
 from ._provenance import check_run, CONFIG, differences, LOGS, run_of
 
@@ -122,10 +122,9 @@ class RunFolder:
         - `tell`: called with a line where it waits to see whether a process on another machine
             that was training here still lives.
 
-        **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to
-        resume or one of another configuration, has checkpoints or players of another run or
-        configuration, another process trains in it, or it cannot be written. It changes nothing
-        then.
+        **Raises:** [`zero_train.RunError`][] where the folder is not empty, holds no run to resume
+        or one of another configuration, has checkpoints or players of another run, or another
+        process trains in it. It changes nothing then.
         """
         path = pathlib.Path(path).absolute()
         given, made = _plain(config), not path.exists()
@@ -158,10 +157,7 @@ class RunFolder:
         may_differ: Collection[str] = (),
         absent: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
-        """Checks the arguments of `create` without changing anything.
-
-        **Raises:** as `create`.
-        """
+        """Checks the arguments of `create` without changing anything."""
         path = pathlib.Path(path).absolute()
         try:
             if resume:
@@ -174,15 +170,20 @@ class RunFolder:
             raise _unwritable(path, e) from e
 
     def _begin(self) -> dict[str, JsonLines]:
-        """Stores the configuration and opens the logs, where this process writes them, once.
-
-        **Returns:** the logs.
-        """
-        if self._opened is None:
-            if is_writer():
-                self.write(CONFIG, json.dumps(self.config, indent=2) + "\n")
-            self._opened = _open(self.path)
-        return self._opened
+        """The logs. They are opened, and the configuration is stored, at the first call, where this
+        process writes them."""
+        if self._opened is not None:
+            return self._opened
+        logs: dict[str, JsonLines] = {}
+        if is_writer():
+            self.write(CONFIG, json.dumps(self.config, indent=2) + "\n")
+            with contextlib.ExitStack() as stack:
+                for name in LOGS:
+                    lines = JsonLines(self.path / f"{name}.jsonl")
+                    logs[name] = stack.enter_context(contextlib.closing(lines))
+                stack.pop_all()  # they stay open, unless one of them could not be opened
+        self._opened = logs
+        return logs
 
     def discard(self) -> None:
         """Removes the files of a run that could not start, and the folder if `create` made it."""
@@ -204,20 +205,17 @@ class RunFolder:
         aside = None
         logs = [lines.path for name, lines in self._begin().items() if name != "starts"]
         if any(file.stat().st_size for path in logs for file in files_of(path)):
-            aside = self._put_aside()
+            self._close_logs()
+            everything = children(self.path)
+            names = (self.path / f"before-{number}" for number in itertools.count(1))
+            aside = next(path for path in names if not path.exists())
+            aside.mkdir()
+            for path in everything:
+                if path.name not in (CONFIG, LOCK) and not path.name.startswith("before-"):
+                    path.rename(aside / path.name)
+            self._opened, self.run = None, _identity()
+            self._begin()
         together("RunFolder.begin_again")
-        return aside
-
-    def _put_aside(self) -> pathlib.Path:
-        self._close_logs()
-        everything = children(self.path)
-        names = (self.path / f"before-{number}" for number in itertools.count(1))
-        aside = next(path for path in names if not path.exists())
-        aside.mkdir()
-        for path in everything:
-            if path.name not in (CONFIG, LOCK) and not path.name.startswith("before-"):
-                path.rename(aside / path.name)
-        self._opened, self.run = _open(self.path), _identity()
         return aside
 
     def rewind(self, step: int, *, evaluated: bool = True) -> None:
@@ -240,11 +238,8 @@ class RunFolder:
         return {name: lines.written for name, lines in self._begin().items()}
 
     def log(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Writes the metrics and the timings of one step.
-
-        **Raises:** [`zero_train.RunError`][] where the disk refuses, or another process has taken
-        the folder meanwhile.
-        """
+        """Writes the metrics and the timings of one step, unless another process has taken the
+        folder meanwhile."""
         if self._lock is not None:
             self._lock.check()
         self._append("metrics", step, metrics)
@@ -263,23 +258,14 @@ class RunFolder:
             logs[name].log(step, *rows)
 
     def write(self, name: str, text: str) -> None:
-        """Writes or replaces a file of the folder, atomically.
-
-        **Raises:** [`zero_train.RunError`][] where the file cannot be written.
-        """
-        if not is_writer():
-            return
-        try:
-            write_whole(self.path / name, text)
-        except OSError as e:
-            raise RunError(f"{self.path / name} cannot be written: {reason(e)}.") from e
+        """Writes or replaces a file of the folder, atomically."""
+        if is_writer():
+            with complaining(self.path / name, "written"):
+                write_whole(self.path / name, text)
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Writes or replaces a file that [`zero_train.read_of_run`][] reads: an object, to which
-        the identity of the run is added as `run`.
-
-        **Raises:** as `write`.
-        """
+        the identity of the run is added as `run`."""
         self.write(name, json.dumps({"run": self.run, **plain(value)}, indent=1) + "\n")
 
     def close(self) -> None:
@@ -295,12 +281,7 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -359,12 +340,7 @@ class StopSignal:
         else:
             self.requested = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         while self._before:
@@ -379,18 +355,6 @@ class StopSignal:
     def _end(self) -> None:
         self.over = True
         self.ask()
-
-
-def _open(path: pathlib.Path) -> dict[str, JsonLines]:
-    """The logs, where this process writes them."""
-    if not is_writer():
-        return {}
-    with contextlib.ExitStack() as stack:
-        logs: dict[str, JsonLines] = {}
-        for name in LOGS:
-            logs[name] = stack.enter_context(contextlib.closing(JsonLines(path / f"{name}.jsonl")))
-        stack.pop_all()  # they stay open, unless one of them could not be opened
-        return logs
 
 
 def _identity() -> str:

@@ -172,8 +172,6 @@ def player_file(
 
     - `config`: the configuration whose player `pretrained` is; by default that of the default
         preset.
-
-    **Raises:** [`zero_train.app.UsageError`][] where there is none of this name.
     """
     found = name
     if name == PRETRAINED:
@@ -293,13 +291,13 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
     config = config_of(app.config, fields, file, app.command, run_code=run_code)
     loop = built(app, config)
     shapes = player_shapes(loop)
-    wanted = sorted(named(shapes), key=lambda entry: entry[0])
-    dtypes = {name: x.dtype for name, x in wanted}
+    wanted = dict(sorted(named(shapes)))
+    dtypes = {name: x.dtype for name, x in wanted.items()}
     found = [
-        {"path": name, **spec(x), "dtype": str(_restored_dtype(x.dtype, dtypes.get(name)))}
+        spec(name, x) | {"dtype": str(_restored_dtype(x.dtype, dtypes.get(name)))}
         for name, x in sorted(arrays.items())
     ]
-    check_leaves(file, found, wanted)
+    check_leaves(file, found, [spec(name, x) for name, x in wanted.items()])
     leaves = [jnp.asarray(arrays[name]).astype(x.dtype) for name, x in named(shapes)]
     player = player_of(loop, jax.tree.unflatten(jax.tree.structure(shapes), leaves))
     return Trained(config, loop, player, step, origin, strength)
