@@ -315,5 +315,5 @@ def test_an_actor_is_told_of_possible_moves_only(planned, action, discount, mess
 @pytest.mark.parametrize("counts", [(0, 2), (-1, 2), (2, 0)], ids=str)
 def test_a_rollout_of_nothing_is_refused(counts):
     steps, envs = counts
-    with pytest.raises(ValueError, match=r"rollout\(num_.*must be at least 1"):
+    with pytest.raises(ValueError, match=r"rollout\(num_.*must be an integer, at least 1"):
         rollout(NIM, RandomActor(), num_steps=steps, num_envs=envs, key=jr.key(0))

@@ -310,7 +310,7 @@ def test_games_differ_between_rows_and_after_a_reset(rows):
             {"mesh": data_mesh(8, fsdp=4), "actor_devices": 6},
             "fsdp=4, which does not divide the 2 that learn; leave a multiple of 4",
         ),
-        (1, {"unroll_length": 0}, "unroll_length=0 was given; it must be an integer, at least 1"),
+        (1, {"unroll_length": 0}, r"unroll_length=0\)`: must be an integer, at least 1"),
     ],
 )
 def test_bad_loops_are_refused(devices, changes, message):

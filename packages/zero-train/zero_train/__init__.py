@@ -8,6 +8,18 @@
 - Evaluation: `evaluate`, `match`, `fit_elo`, `Results`, `interquartile_mean`.
 - Runs on disk: `RunFolder`, `Checkpoints`, `StopSignal`.
 - Modules: `zero_train.losses`, `zero_train.returns`, and `zero_train.app` for command lines.
+
+What holds of all of them, and is not said again:
+
+- Arguments that a function cannot take, by themselves or beside each other, raise a ValueError of
+  one line that names them.
+- A key is consumed: every call takes another one.
+- A move is wrong where its action is NaN or out of the environment's range, its reward is not
+  finite, or its discount is not between -1 and 1. `evaluate`, `match`, `challenge`, `collect` and
+  `rollout`, and the summaries of what they return, raise a ValueError that says which. Compiled
+  code cannot raise, so under jax.jit the numbers of that row are NaN instead.
+- Whatever the disk refuses, or holds and should not, raises a `RunError`, and in checkpoints a
+  `CheckpointError`: a line for the user, which names the file.
 """
 
 import importlib.metadata

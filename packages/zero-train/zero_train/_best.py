@@ -58,10 +58,8 @@ class BestSoFar(eqx.Module, Generic[Params]):
     def update(
         self, params: Params, score: float | Float[Array, ""], step: int | Int[Array, ""]
     ) -> "BestSoFar[Params]":
-        """Keeps `params` if their score is at least the best so far. A NaN is never kept.
-
-        **Raises:** `ValueError` where `params` have other structure, shapes or dtypes than before.
-        """
+        """Keeps `params`, of the same structure, shapes and dtypes as before, if their score is at
+        least the best so far. A NaN is never kept."""
         for name, x in {"score": score, "step": step}.items():
             if not isinstance(x, int | float | np.number | Array | np.ndarray) or np.ndim(x):
                 raise ValueError(f"BestSoFar.update({name}={x!r}): give one number")
@@ -107,7 +105,7 @@ def challenge(
     arrays only.
 
     **Returns:** the new best actor, and the match from the view of the challenger. Under `jax.jit`
-    the best actor stays where a game has a fault.
+    the best actor stays where a move is wrong.
     """
     check_parts("challenge", env, challenger=challenger, best=best)
     new, new_static = eqx.partition(challenger, eqx.is_array)

@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor, Experience
+from ._arrays import check_count
 from ._disk import to_writer
-from ._evaluation import acted, check_counts, check_parts
+from ._evaluation import acted, check_parts
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
 
@@ -139,14 +140,10 @@ def collect(
     **Arguments:**
 
     - `indices`: global index of each environment, from which its randomness derives.
-    - `key`: consumed; a new one for every call.
     - `num_steps`: rows to write for each environment.
 
-    **Returns:** the environments, and [`zero_train.Experience`][] of `[envs, time]`.
-
-    **Raises:** `ValueError` where an actor's action is NaN or out of the environment's range, a
-    reward is not finite or a discount is not between -1 and 1. Under `jax.jit` the reward of such
-    a row is NaN instead, so that no update that meets it is finite.
+    **Returns:** the environments, and [`zero_train.Experience`][] of `[envs, time]`. Under
+    `jax.jit` the reward of a wrong move is NaN, so that no update that meets it is finite.
     """
 
     def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
@@ -217,11 +214,9 @@ def rollout(
     """Acts in `num_envs` fresh environments for `num_steps` rows each, with auto-reset.
 
     **Returns:** [`zero_train.Experience`][] of `[envs, time]`; see [`zero_train.collect`][].
-
-    **Raises:** `ValueError` as [`zero_train.collect`][] does, and where a number is below 1.
     """
     check_parts("rollout", env, actor=actor)
-    check_counts("rollout", num_steps=num_steps, num_envs=num_envs)
+    check_count("rollout", num_steps=num_steps, num_envs=num_envs)
     experience = _rollout(env, actor, num_steps, num_envs, key)
     _check("rollout", env, experience)
     return experience

@@ -63,8 +63,8 @@ def fit_elo(
 
     **Returns:** [`zero_train.EloRatings`][].
 
-    Raises a `ValueError` for an impossible table, and where no finite rating exists: actors that
-    are not connected by games or, without a prior, by both wins and losses.
+    **Raises:** `ValueError` where no finite rating exists: for actors that are not connected by
+    games or, without a prior, by both wins and losses.
     """
     scores, games = reals("scores", scores), reals("games", games)
     _check(scores, games, anchor, prior)
@@ -174,10 +174,7 @@ class EloLadder:
 
     def add_result(self, name: str, opponent: str, score: float, games: int) -> "EloLadder":
         """The ladder after `games` more games, of which `name` scored `score` points. Of a match
-        give the `games` of its [`zero_train.MatchSummary`][], in which equal ones count once.
-
-        Raises a `ValueError` if that cannot be.
-        """
+        give the `games` of its [`zero_train.MatchSummary`][], in which equal ones count once."""
         check_kind("add_result", str, "the name of an actor", name=name, opponent=opponent)
         if name == opponent:
             raise ValueError(f"add_result({name!r}, {opponent!r}): nobody plays against themselves")

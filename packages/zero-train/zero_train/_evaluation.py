@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor
-from ._arrays import check_kind, check_positive, check_range, reals, within
+from ._arrays import check_count, check_kind, check_positive, check_range, reals, within
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -72,13 +72,6 @@ def start_tally(sign: Float[Array, " rows"]) -> Tally:
     none = jnp.zeros(sign.shape, bool)
     zeros = jnp.zeros(sign.shape, jnp.int32)
     return Tally(sign, jnp.zeros_like(sign), zeros, none, none, none, none, zeros)
-
-
-def check_counts(call: str, **values: int) -> None:
-    """Raises a `ValueError` naming the first of `values` below 1."""
-    for name, value in values.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{call}({name}={value!r}): {name} must be at least 1, an integer")
 
 
 def check_parts(
@@ -184,7 +177,7 @@ class Evaluation(eqx.Module):
         `solved_at` is the return from which on an episode counts as solved. Every episode is asked
         by itself, an unfinished one with what it had collected.
 
-        **Raises:** `ValueError` where every episode failed, or a move was wrong in one.
+        **Raises:** `ValueError` where every episode failed.
         """
         metrics = self.metrics(solved_at=solved_at)
         returns = metrics["return"].astype(np.float64)
@@ -218,8 +211,6 @@ class Evaluation(eqx.Module):
         that failed left out.
 
         On the host, as [`zero_train.Results`][] takes them.
-
-        **Raises:** `ValueError` where a move was wrong in an episode.
         """
         check_faults("Evaluation", self.fault, "episodes")
         counts = ~np.asarray(self.failed)
@@ -258,11 +249,8 @@ def evaluate(
 
     **Arguments:**
 
-    - `env`: any environment.
-    - `actor`: any actor.
-    - `num_episodes`: how many to play.
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
-    - `key`: consumed; episode `i` depends on it and on `i` only, with every actor that draws row by
+    - `key`: episode `i` depends on it and on `i` only, with every actor that draws row by
         row.
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
         same episodes, to rounding in the actor's networks. Where they do not divide, some devices
@@ -270,11 +258,7 @@ def evaluate(
         all episodes.
 
     **Returns:** an [`zero_train.Evaluation`][] of the episodes, each return from the view of the
-    player who moved first.
-
-    **Raises:** `ValueError` where a number is below 1, and where an actor's action is NaN or out of
-    the environment's range, a reward is not finite or a discount is not between -1 and 1. Under
-    `jax.jit` the returns of such episodes are NaN instead.
+    player who moved first. Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
     check_parts("evaluate", env, mesh, actor=actor)
     if mesh is not None:
@@ -293,7 +277,7 @@ def _evaluate(
     key: PRNGKeyArray,
     mesh: Mesh | None,
 ) -> Evaluation:
-    check_counts("evaluate", num_episodes=num_episodes, max_steps=max_steps)
+    check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
     if mesh is None:
         rows = jnp.arange(num_episodes, dtype=jnp.int32)
         return _play(env, actor, rows, max_steps, key)
@@ -371,9 +355,6 @@ def score_interval(
     - `z`: normal quantile; the default gives 95 %.
 
     **Returns:** `(low, high)`.
-
-    **Raises:** `ValueError` without games, for points that are not from 0 to 1, and for a `z` that
-    is not above 0 and at most 100.
     """
     points = reals("points", points)
     if points.ndim != 2 or not points.size:

@@ -226,8 +226,6 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         `average_decay`, because the average of the first few steps would be mostly the random
         start. A decay of 0 acts with the newest parameters. The other arguments are the attributes
         of the class.
-
-        **Raises:** `ValueError` where `average_decay` is not from 0 to 1.
         """
         check_range("ExpertIteration.alphazero", 0, 1, average_decay=average_decay)
         return cls(

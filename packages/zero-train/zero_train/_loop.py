@@ -16,7 +16,7 @@ from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
 
 from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
-from ._arrays import check_kind
+from ._arrays import check_count, check_kind
 from ._collect import collect, Episodes
 from ._mesh import (
     by_rows,
@@ -110,10 +110,7 @@ class Loop(eqx.Module):
         check_kind("Loop", int, "an integer", actor_devices=self.actor_devices)
         if self.augment is not None:
             check_kind("Loop", callable, "a function `(row, *, key) -> row`", augment=self.augment)
-        for name in ("unroll_length", "num_updates"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value} was given; it must be an integer, at least 1.")
+        check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
         # A buffer of windows takes no more rows at a time than it keeps.
         capacity = getattr(self.buffer, "capacity", math.inf)
         if hasattr(self.buffer, "length") and self.unroll_length > capacity:

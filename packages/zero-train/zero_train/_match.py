@@ -17,7 +17,6 @@ from ._agent import AbstractActor
 from ._arrays import check_count
 from ._evaluation import (
     acted,
-    check_counts,
     check_parts,
     check_rows,
     check_same,
@@ -167,7 +166,7 @@ def match(
         other parameters does not compile again.
     - `num_games`: an even number.
     - `max_steps`: moves after which a game is cut off and counted as a draw.
-    - `key`: consumed. A game's opening and its environment's randomness depend on the key and
+    - `key`: a game's opening and its environment's randomness depend on the key and
         its pair, its actors' randomness on the key and the game's index.
     - `opening_plies`: each pair starts after so many uniformly random legal moves, 0 for none. An
         opening that ends the game is drawn anew; where that keeps happening it is cut short. Two
@@ -178,9 +177,9 @@ def match(
     **Returns:** a [`zero_train.MatchResult`][], in which equal games count once;
     `result.summary()` has the score.
 
-    **Raises:** `ValueError` where an argument is out of range, where [`zero_train.evaluate`][]
-    raises, and where somebody moved again but in no game the move ever passed to the other side.
-    Under `jax.jit` the outcomes of such games are NaN instead.
+    **Raises:** `ValueError` where somebody moved again but in no game the move ever passed to the
+    other side. Under `jax.jit` the outcomes of such games are NaN instead, as those of games with a
+    wrong move.
     """
     check_parts("match", env, mesh, first=first, second=second)
     if mesh is not None:
@@ -202,7 +201,7 @@ def play_games(
     mesh: Mesh | None,
 ) -> MatchResult:
     """[`zero_train.match`][] without the checks of what it was given and of what was played."""
-    check_counts("match", num_games=num_games, max_steps=max_steps)
+    check_count("match", num_games=num_games, max_steps=max_steps)
     if num_games % 2:
         raise ValueError(
             f"match(num_games={num_games}): every opening is played from both seats, so the "

@@ -31,9 +31,6 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
 
     - `fsdp`: every so many devices in a row hold the agent's state together, each a part of it
         (fully sharded data parallel). More than 1 gives the mesh a second axis, `fsdp`.
-
-    **Raises:** `ValueError` for fewer than one, where there are not as many, where the processes
-    cannot have as many each, and where `fsdp` does not divide them.
     """
     devices, processes = jax.devices(), jax.process_count()
     count = len(devices) if num_devices is None else num_devices

@@ -78,15 +78,7 @@ def evaluate_batch(
     The only place where legality meets logits. Values, and NaNs of the evaluator on legal
     actions, pass as they are.
 
-    **Arguments:**
-
-    - `evaluate`: a callable of ONE observation.
-    - `obs`: observations with a leading `[batch]` axis.
-
     **Returns:** logits and the values for the players to move.
-
-    Raises a `ValueError` when actions are continuous or the evaluator's shapes are not
-    `[actions]` and `[]`.
     """
     legal = obs.legal
     if legal is None:

@@ -48,8 +48,6 @@ def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) 
     **Arguments:**
 
     - `player`: an actor of the loop's agent, whose networks the agent begins with.
-
-    **Raises:** `ValueError` where the player's networks do not fit the agent's.
     """
     check_kind("init", Loop, "a zero_train.Loop", loop=loop)
     # The player's arrays may be on another device than those of the mesh.
@@ -150,10 +148,7 @@ def _dispatched(function: Callable[..., Any], **options: int) -> Any:
 def fresh_agent(
     loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None
 ) -> PyTree[Array]:
-    """The agent's first state, with the networks of a player if one is given.
-
-    **Raises:** `ValueError` where the player's networks do not fit.
-    """
+    """The agent's first state, with the networks of a player if one is given."""
     if player is None:
         return loop.agent.init(key=key)
     begin: Any = loop.agent.init

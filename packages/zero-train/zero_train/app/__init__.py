@@ -5,6 +5,8 @@
   (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
   shown (`AbstractBoard`, `Page`).
 - From Python: `train` runs the loop, `load` reads a `Trained` player, `measure` plays games.
+- What was asked for and is not there, or cannot be, raises a `UsageError`: a line for the user that
+  says what to give instead. What is on disk raises the errors that zero_train says.
 
 It needs `zero-train[app]`.
 """

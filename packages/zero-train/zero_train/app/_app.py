@@ -12,13 +12,14 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from .. import AbstractActor, data_mesh, Loop
+from .._disk import write_whole
 from .._match import OPENING_PLIES
 from ._config import AbstractConfig, Bounds
 from ._errors import as_usage_error, UsageError
 from ._evaluation import Evaluate, network_alone, RunFiles
 from ._film import Frame, kept_films
-from ._page import charts
-from ._report import Axis, page_of, StoredRun, write_page
+from ._page import charts, figures, page
+from ._report import Axis, configuration, optimisation, page_of, progress, speed, StoredRun
 
 
 Config = TypeVar("Config", bound=AbstractConfig)
@@ -147,22 +148,26 @@ def write_report(
     - `refresh`: the seconds after which a browser reads the page again; 0 for never.
 
     **Returns:** its path.
-
-    **Raises:** [`zero_train.RunError`][] where a file of the run is damaged.
     """
     run = StoredRun.read(folder, axis)
     named = dict.fromkeys(map(str, (app.name, *map(run.config.get, ("agent", "env")))))
     title = " ".join(name for name in named if name not in ("", "None"))
-    figures, sections = app.page(run)
-    sections = [*sections, charts("Episodes", *kept_films(run.folder))]
-    return write_page(run, title, figures, sections, refresh=refresh)
+    shown, sections = app.page(run)
+    parts = [
+        figures(progress(run) | dict(shown)),
+        *sections,
+        charts("Episodes", *kept_films(run.folder)),
+        optimisation(run),
+        speed(run),
+        configuration(run),
+    ]
+    path = run.folder.absolute() / "report.html"
+    write_whole(path, page(f"{title}: {path.parent.name}", parts, refresh=refresh))
+    return path
 
 
 def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:
-    """The loop of a configuration; without `devices` to play on one, which need not learn.
-
-    **Raises:** [`zero_train.app.UsageError`][] where it cannot be built.
-    """
+    """The loop of a configuration; without `devices` to play on one, which need not learn."""
     with as_usage_error("actor_devices", "fsdp"):
         loop = app.build(config)
         if devices is None:

@@ -114,10 +114,7 @@ def count_of(row: Mapping[str, Any]) -> float:
 
 def ratings(folder: pathlib.Path) -> list[Row]:
     """The players in the elo.json of a run, each with its `name`, its `elo` and its standard error
-    `se`, and a `step` where it is one of the run's; none without the file.
-
-    **Raises:** [`zero_train.RunError`][] where the file is damaged.
-    """
+    `se`, and a `step` where it is one of the run's; none without the file."""
     path, then = folder / "elo.json", "--resume writes it again."
     if not path.exists():
         return []

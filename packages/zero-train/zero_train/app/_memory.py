@@ -19,8 +19,6 @@ def check_memory(size: float, what: str, less: str) -> None:
     **Arguments:**
 
     - `what`, `less`: the beginning of the message, and of what there may be less.
-
-    **Raises:** [`zero_train.app.UsageError`][].
     """
     room = _room()
     if room and size > room:

@@ -87,10 +87,9 @@ def load(
     - `run_code`: whether code that its configuration names may be run. Nothing else that is loaded
         is run.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none of this app, or it names code
-    and `run_code` is false; [`zero_train.CheckpointError`][] where all parameters are damaged,
-    there are none, or they do not fit the configuration; [`zero_train.RunError`][] where some in
-    the folder are of another run, or `RUN@best` has evaluations that are repeated or in disorder.
+    **Raises:** [`zero_train.CheckpointError`][] where all parameters are damaged or do not fit the
+    configuration; [`zero_train.RunError`][] where some in the folder are of another run, or
+    `RUN@best` has evaluations that are repeated or in disorder.
     """
     path, step = which_player(run)
     if not path.exists() and has_player(app, str(run)):
@@ -120,9 +119,6 @@ def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]
     The best is the player with the highest Elo rating where the run has elo.json, and else with the
     highest score, rate of wins or mean return, whichever comes first in the first line of its
     evaluation; of equals it is the later one. The best of many evaluations is partly so by luck.
-
-    **Raises:** [`zero_train.app.UsageError`][] where what follows `@` is neither, or `best` where
-    no player was evaluated.
     """
     path = pathlib.Path(run)
     name, _, which = str(run).rpartition("@")

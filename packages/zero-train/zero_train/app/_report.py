@@ -10,10 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import read_lines
-from .._disk import write_whole
 from .._lines import lines_of, read_object
 from ._measures import half_width, kind_of, RETURN, SCORE
-from ._page import charts, figures, page, picture, table, text
+from ._page import charts, picture, table, text
 from ._view import clock, number
 
 
@@ -76,39 +75,6 @@ def smoothed(y: Sequence[float], window: int) -> np.ndarray:
     return (sums[last] - sums[first]) / (last - first)
 
 
-def write_page(
-    run: "StoredRun",
-    title: str,
-    shown: Mapping[str, str],
-    sections: Iterable[str],
-    *,
-    refresh: int = 0,
-) -> pathlib.Path:
-    """Writes `report.html` into a run folder, replacing an earlier one at once: figures, sections,
-    the optimisation, the speed, memory and the configuration.
-
-    **Arguments:**
-
-    - `title`: plain text.
-    - `shown`: figures to show beside the progress.
-    - `sections`: made by the functions of `_page.py`; empty ones are left out.
-    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
-
-    **Returns:** the page's path.
-    """
-    folder = run.folder.absolute()
-    path, title = folder / "report.html", f"{title}: {folder.name}"
-    parts = [
-        figures(progress(run) | dict(shown)),
-        *sections,
-        optimisation(run),
-        speed(run),
-        configuration(run),
-    ]
-    write_whole(path, page(title, parts, refresh=refresh))
-    return path
-
-
 def chart(
     run: "StoredRun",
     heading: str,
@@ -121,12 +87,7 @@ def chart(
     """Draws curves over the axis of a run, the first `MAX_SERIES` of them; "nothing yet" without
     points.
 
-    **Arguments:**
-
-    - `series`: over steps.
-    - `levels`: labelled horizontal lines.
-    - `percent`: `y` is a share of 1.
-    - `from_zero`: the axis starts at 0.
+    **Arguments:** `series` over steps, and those of `_chart.draw`.
     """
     from ._chart import draw  # matplotlib: seconds to import
 
@@ -204,11 +165,7 @@ class StoredRun:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
-        """Reads the folder of a run, which may still be running.
-
-        **Raises:** [`zero_train.RunError`][] where a line is damaged, or something that should be a
-        number is none.
-        """
+        """Reads the folder of a run, which may still be running."""
         folder, number = pathlib.Path(folder), lambda name: float
         starts, config = read_lines(folder / "starts.jsonl"), folder / "config.json"
         first = [*starts, {}][0].get("preset")

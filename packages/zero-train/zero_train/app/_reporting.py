@@ -26,10 +26,7 @@ def play_films(
 ) -> None:
     """Plays episodes of so many players of a run, from the first to the newest, and keeps them in
     its folder for this report and all later ones, in place of the earlier ones. All begin with the
-    same randomness. Nothing changes where there are none to play, or the app has no pictures.
-
-    **Raises:** as [`zero_train.app.load`][].
-    """
+    same randomness. Nothing changes where there are none to play, or the app has no pictures."""
     if app.episode is None or not number:
         return
     newest = load(app, run, run_code=run_code)

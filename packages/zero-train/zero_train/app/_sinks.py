@@ -58,10 +58,7 @@ class TensorBoardSink:
             self._flush()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Writes one step; it reaches the disk within a few seconds of steps.
-
-        **Raises:** [`zero_train.RunError`][] where the disk refuses.
-        """
+        """Writes one step; it reaches the disk within a few seconds of steps."""
         event = self._event(step)
         for name, value in metrics.items():
             event.summary.value.add(tag=name, simple_value=float(value))
@@ -111,8 +108,6 @@ class WandbSink:
         - `folder`: the run folder. Its name is the run's name; its file wandb.id is the run's
             identity, so that only this folder's own run is ever resumed.
         - `config`: shown there.
-
-        **Raises:** [`zero_train.app.UsageError`][] where wandb is not installed.
         """
         try:
             import wandb  # pyright: ignore[reportMissingImports]  # an extra
@@ -154,14 +149,10 @@ class MlflowSink:
     """
 
     def __init__(self, experiment: str, folder: pathlib.Path, config: Mapping[str, Any]):
-        """**Arguments:**
+        """**Arguments:** those of [`zero_train.app.WandbSink`][], but
 
         - `experiment`: the experiment's name there; made if it is missing.
-        - `folder`: the run folder. Its name is the run's name; its file mlflow.id is the run's
-            identity, so that only this folder's own run is ever resumed.
-        - `config`: the parameters shown there.
-
-        **Raises:** [`zero_train.app.UsageError`][] where MLflow is not installed.
+        - `folder`: the run folder, whose file mlflow.id is the run's identity.
         """
         for noisy in ("mlflow.store.db", "alembic"):  # which say how they make their tables
             logging.getLogger(noisy).setLevel(logging.WARNING)

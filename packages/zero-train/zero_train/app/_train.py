@@ -91,10 +91,7 @@ def train(
     **Returns:** whether there is something to play with: not where it was stopped before the first
     step.
 
-    **Raises:** [`zero_train.app.UsageError`][] for what cannot be trained at all;
-    [`zero_train.NonFiniteError`][], and keeps the last good checkpoint;
-    [`zero_train.RunError`][] and [`zero_train.CheckpointError`][] where the folder or the disk
-    refuses.
+    **Raises:** [`zero_train.NonFiniteError`][], and keeps the last good checkpoint.
     """
     began = time.monotonic() if began is None else began
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
@@ -127,17 +124,17 @@ def train(
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
                 view.note(f"the run has no checkpoint yet and begins again{had}")
-            prepared = state
+            steps, prepared = _Steps(record, options, stop, view, sinks), state
             if state is None or record.done < record.num_steps:
                 prepared = prepare(config, loop, state, like, stop, view, first)
             if prepared is None:
                 then = "begins the run again"
                 if state is not None:
                     then = f"goes on from step {record.done}"
-                view.note(f"{_cause(stop, options)} before the first step; --resume {then}")
+                view.note(f"{steps.cause()} before the first step; --resume {then}")
                 return state is not None
             with reported(app, folder) as report, record.finished():
-                _run_steps(record, loop, prepared, options, stop, view, sinks, report)
+                steps.run(loop, prepared, report)
             if record.done == record.num_steps:
                 folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
     return True
@@ -146,10 +143,7 @@ def train(
 def _first_player(
     app: App[Config], config: Config, loop: Loop, options: Options
 ) -> AbstractActor | None:
-    """The player of `--init`, where the run begins with it.
-
-    **Raises:** [`zero_train.app.UsageError`][] where there is none, or its networks do not fit.
-    """
+    """The player of `--init`, where the run begins with it."""
     if not config.init or Checkpoints(options.out / CHECKPOINTS).steps():
         return None
     then = ""
@@ -172,115 +166,102 @@ def _origin(app: App[Any], config: AbstractConfig, preset: str) -> dict[str, Any
     return {**made, "preset": {"name": preset, "config": values}}
 
 
-def _run_steps(
-    record: "_Record",
-    loop: Loop,
-    state: LoopState,
-    options: Options,
-    stop: StopSignal,
-    view: View,
-    sinks: Sinks,
-    report: Report,
-) -> None:
-    # Also parameters that were not yet saved with their checkpoint.
-    record.save(state)
-    evaluating = _evaluate(record, state, stop, view, sinks)
-    while record.done < record.num_steps and not stop.agreed(record.done):
-        began = time.perf_counter()
-        state, new = step(loop, state)
-        new = jax.device_get(new) | episode_metrics(state.episodes)
-        timings = _timings(new, time.perf_counter() - began)
-        metrics = record.step(new, timings)
-        sinks.log(record.done, metrics | timings)
-        view.update(record.done, metrics, timings)
-        evaluating = _evaluate(record, state, stop, view, sinks)
-        if record.checkpoint_due:
-            record.save(state)
-        report.write_if_due()
-    if not stop.requested:
-        return record.save(state)
-    with view.waiting(f"{_cause(stop, options)}: saving step {record.done}", None):
+@dataclasses.dataclass(frozen=True)
+class _Steps:
+    """The steps of a run, and all that hears of them."""
+
+    record: "_Record"
+    options: Options
+    stop: StopSignal
+    view: View
+    sinks: Sinks
+
+    def run(self, loop: Loop, state: LoopState, report: Report) -> None:
+        """Trains until all are done, or the run is to stop."""
+        record, stop, view = self.record, self.stop, self.view
+        # Also parameters that were not yet saved with their checkpoint.
         record.save(state)
-        record.finish()
-    goes_on = "" if record.done == record.num_steps else "; --resume goes on from there"
-    view.note(f"saved at step {record.done}{goes_on}")
-    if not record.done:
-        view.note("nothing is learned yet, so nothing is evaluated")
-    elif not record.evaluated:
-        later = f"`{record.app.command} eval {options.out}` measures the player"
-        _evaluate_at_stop(record, state, stop, view, sinks, evaluating, later)
+        evaluating = self._evaluate(state)
+        while record.done < record.num_steps and not stop.agreed(record.done):
+            began = time.perf_counter()
+            state, new = step(loop, state)
+            new = jax.device_get(new) | episode_metrics(state.episodes)
+            timings = _timings(new, time.perf_counter() - began)
+            metrics = record.step(new, timings)
+            self.sinks.log(record.done, metrics | timings)
+            view.update(record.done, metrics, timings)
+            evaluating = self._evaluate(state)
+            if record.checkpoint_due:
+                record.save(state)
+            report.write_if_due()
+        if not stop.requested:
+            return record.save(state)
+        with view.waiting(f"{self.cause()}: saving step {record.done}", None):
+            record.save(state)
+            record.finish()
+        goes_on = "" if record.done == record.num_steps else "; --resume goes on from there"
+        view.note(f"saved at step {record.done}{goes_on}")
+        if not record.done:
+            view.note("nothing is learned yet, so nothing is evaluated")
+        elif not record.evaluated:
+            self._evaluate_at_stop(state, evaluating)
 
+    def cause(self) -> str:
+        """Why the run stops."""
+        if self.stop.name:
+            return f"{self.stop.name} came"
+        if self.stop.over:
+            minutes = self.options.max_minutes
+            return f"{minutes:g} minute{' is' if minutes == 1 else 's are'} over"
+        return "one of the processes was told to stop"
 
-def _cause(stop: StopSignal, options: Options) -> str:
-    """Why a run stops."""
-    if stop.name:
-        return f"{stop.name} came"
-    if stop.over:
-        return (
-            f"{options.max_minutes:g} minute{' is' if options.max_minutes == 1 else 's are'} over"
-        )
-    return "one of the processes was told to stop"
+    def _evaluate(self, state: LoopState) -> concurrent.futures.Future | None:
+        """Evaluates the player if it is due.
 
+        **Returns:** the evaluation that goes on, where it is to stop meanwhile.
+        """
+        if self.stop.requested or not self.record.evaluation_due:
+            return None
+        return self._shown(self.record.evaluating(state.agent), lambda: self.stop.requested)
 
-def _evaluate(
-    record: "_Record", state: LoopState, stop: StopSignal, view: View, sinks: Sinks
-) -> concurrent.futures.Future | None:
-    """Evaluates the player if it is due.
-
-    **Returns:** the evaluation that goes on, where it is to stop meanwhile.
-    """
-    if stop.requested or not record.evaluation_due:
+    def _shown(
+        self, evaluating: concurrent.futures.Future, given_up: Callable[[], bool]
+    ) -> concurrent.futures.Future | None:
+        """Waits for an evaluation, then shows it and writes its lines; returns it where it was
+        given up."""
+        record, view = self.record, self.view
+        expected = record.evaluation_seconds
+        compiles = ", and compiling its search" if expected is None else ""
+        what = f"evaluating the player of step {record.done}{compiles}"
+        with view.waiting(what, expected), quiet_compiler():
+            if not ended(evaluating, lambda: view.still() or given_up()):
+                return evaluating
+        result = evaluating.result()
+        together("an evaluation")
+        record.keep(result)
+        self.sinks.log(record.done, result.metrics)
+        view.evaluation(result.figures, result.headline)
         return None
-    evaluating = record.evaluating(state.agent)
-    return _shown(record, evaluating, lambda: stop.requested, view, sinks)
 
-
-def _shown(
-    record: "_Record",
-    evaluating: concurrent.futures.Future,
-    given_up: Callable[[], bool],
-    view: View,
-    sinks: Sinks,
-) -> concurrent.futures.Future | None:
-    """Waits for an evaluation, then shows it and writes its lines; returns it where it was given
-    up."""
-    expected = record.evaluation_seconds
-    compiles = ", and compiling its search" if expected is None else ""
-    what = f"evaluating the player of step {record.done}{compiles}"
-    with view.waiting(what, expected), quiet_compiler():
-        if not ended(evaluating, lambda: view.still() or given_up()):
-            return evaluating
-    result = evaluating.result()
-    together("an evaluation")
-    record.keep(result)
-    sinks.log(record.done, result.metrics)
-    view.evaluation(result.figures, result.headline)
-    return None
-
-
-def _evaluate_at_stop(
-    record: "_Record",
-    state: LoopState,
-    stop: StopSignal,
-    view: View,
-    sinks: Sinks,
-    evaluating: concurrent.futures.Future | None,
-    later: str,
-) -> None:
-    """Evaluates what is saved already, so that a short run has a figure too, or says what does.
-    Only for a while: who sends a signal may soon end the process. A resumed run forgets the figure,
-    unless it is due."""
-    if jax.process_count() > 1:  # each of which may be ended while others wait for it
-        return view.note(later)
-    name = stop.name
-    seconds = _AFTER_SIGNAL if name else _AFTER_TIME
-    until = time.monotonic() + seconds
-    given_up = lambda: time.monotonic() > until or stop.name != name
-    if evaluating is None:
-        evaluating = record.evaluating(state.agent)
-    if _shown(record, evaluating, given_up, view, sinks) is not None:
-        why = f"takes more than {seconds} s" if stop.name == name else f"{stop.name} came"
-        view.note(f"the evaluation is left out ({why}); {later}")
+    def _evaluate_at_stop(
+        self, state: LoopState, evaluating: concurrent.futures.Future | None
+    ) -> None:
+        """Evaluates what is saved already, so that a short run has a figure too, or says what does.
+        Only for a while: who sends a signal may soon end the process. A resumed run forgets the
+        figure, unless it is due."""
+        record, stop, view = self.record, self.stop, self.view
+        later = f"`{record.app.command} eval {self.options.out}` measures the player"
+        if jax.process_count() > 1:  # each of which may be ended while others wait for it
+            return view.note(later)
+        name = stop.name
+        seconds = _AFTER_SIGNAL if name else _AFTER_TIME
+        until = time.monotonic() + seconds
+        given_up = lambda: time.monotonic() > until or stop.name != name
+        if evaluating is None:
+            evaluating = record.evaluating(state.agent)
+        if self._shown(evaluating, given_up) is not None:
+            why = f"takes more than {seconds} s" if stop.name == name else f"{stop.name} came"
+            view.note(f"the evaluation is left out ({why}); {later}")
 
 
 def _console() -> Console | None:

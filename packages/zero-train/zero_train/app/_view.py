@@ -6,7 +6,6 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 from rich import box
@@ -83,12 +82,7 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -131,7 +125,6 @@ class View:
 
         **Arguments:**
 
-        - `what`: what it is.
         - `expected`: how many seconds it took last time, if that is known.
         """
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
