@@ -1,5 +1,6 @@
 """Any game by one command."""
 
+import importlib
 import importlib.metadata
 import typing
 
@@ -13,7 +14,5 @@ __version__ = importlib.metadata.version("zero-games")
 def __getattr__(name: str) -> typing.Any:
     # The apps import JAX, which help does without.
     if name == "pretrained":
-        from ._apps import pretrained
-
-        return pretrained
+        return importlib.import_module("._apps", __name__).pretrained
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
