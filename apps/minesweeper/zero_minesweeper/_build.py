@@ -1,5 +1,6 @@
 """Builds environment, agent and loop from a configuration."""
 
+import dataclasses
 import functools as ft
 
 from zero_envs import Minesweeper
@@ -49,7 +50,7 @@ def build_loop(config: Config) -> Loop:
         auxiliary_weight=config.mine_weight,
     )
     return Loop(
-        env=_paying_for_wins(env),
+        env=dataclasses.replace(env, pays="win"),
         agent=agent,
         buffer=TrajectoryBuffer(
             capacity=config.capacity,
@@ -77,8 +78,4 @@ def build_planner(config: Config) -> SolverSearch:
 
 def build_model(env: Minesweeper, evaluate: Evaluator, *, gamma: float = 1.0) -> EnvironmentModel:
     """The model of the planners: the boards of `env` with reward 1 for a win and 0 otherwise."""
-    return EnvironmentModel(_paying_for_wins(env), evaluate, gamma)
-
-
-def _paying_for_wins(env: Minesweeper) -> Minesweeper:
-    return Minesweeper(env.rows, env.columns, env.num_mines, pays="win", max_states=env.max_states)
+    return EnvironmentModel(dataclasses.replace(env, pays="win"), evaluate, gamma)

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import string
+from itertools import product
 
 import numpy as np
 from jaxtyping import Bool, Float, Int8
@@ -34,6 +35,8 @@ _RISKS = (
     (0.5, ColorTriplet(0xFF, 0x5F, 0x00)),
     (1.0, ColorTriplet(0xAF, 0x00, 0x00)),
 )
+# `a` to `z`, then `aa`; more than any board has.
+_COLUMNS = [*string.ascii_lowercase, *map("".join, product(string.ascii_lowercase, repeat=2))]
 _MARK = Style(color="#000000", bgcolor="#ffffff", bold=True)
 _WIDTHS = {
     False: (3, 2, 1),
@@ -72,7 +75,7 @@ class Picture:
 def name(cell: int, columns: int) -> str:
     """`"b3"` for the cell in the second column of the third row from the top. Column `aa` follows
     `z`."""
-    return f"{_letters(cell % columns)}{cell // columns + 1}"
+    return f"{_COLUMNS[cell % columns]}{cell // columns + 1}"
 
 
 def parse(text: str, rows: int, columns: int) -> list[int]:
@@ -80,11 +83,13 @@ def parse(text: str, rows: int, columns: int) -> list[int]:
 
     **Raises:** `ValueError` for other texts.
     """
-    words = text.replace(",", " ").split()
+    words = text.lower().replace(",", " ").split()
     if len(words) == 2 and all(re.fullmatch("[0-9]{1,6}", word) for word in words):
         places = [(int(words[0]), int(words[1]))]
     else:
-        places = [_place(word) for word in words]
+        # A word that is no name stands for a place outside the board.
+        found = [re.fullmatch("([a-z]{1,2})([0-9]{1,6})", word) for word in words]
+        places = [(int(x[2]), _COLUMNS.index(x[1]) + 1) if x else (0, 0) for x in found]
     if not places or not all(1 <= i <= rows and 1 <= j <= columns for i, j in places):
         last = name(rows * columns - 1, columns)
         raise ValueError(
@@ -139,26 +144,9 @@ def legend(picture: Picture) -> str:
     return "   ".join(said)
 
 
-def _letters(column: int) -> str:
-    """`a` to `z`, then `aa`."""
-    before, last = divmod(column, 26)
-    return (_letters(before - 1) if before else "") + string.ascii_lowercase[last]
-
-
-def _place(word: str) -> tuple[int, int]:
-    """The row and the column from 1, which may be outside the board; 0, 0 for other words."""
-    found = re.fullmatch("([a-z]{1,4})([0-9]{1,6})", word.lower())
-    if found is None:
-        return 0, 0
-    column = 0
-    for letter in found[1]:
-        column = 26 * column + string.ascii_lowercase.index(letter) + 1
-    return int(found[2]), column
-
-
 def _header(columns: int, size: int, margin: int, plain: bool) -> Text:
     """The names of the columns, written downwards if they are too long."""
-    names = [_letters(column) for column in range(columns)]
+    names = _COLUMNS[:columns]
     longest = len(names[-1])
     lines = [names]
     if longest >= max(size, 2):
