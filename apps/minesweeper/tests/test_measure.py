@@ -13,8 +13,8 @@ import pytest
 from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import AGENTS, build_agent
 from zero_minesweeper._eval import doubts
-from zero_minesweeper._game import _plan
-from zero_minesweeper._measure import boards_at_once, mean_and_error, measure, Measured, Played
+from zero_minesweeper._game import act
+from zero_minesweeper._measure import boards_at_once, mean_and_error, measure, Played
 from zero_train import AbstractActor
 from zero_train.app import UsageError
 
@@ -33,7 +33,7 @@ FEW = 50
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, Measured]:
+def timed() -> dict[str, tuple[Played, float]]:
     """In batches, so that `minesweeper eval` of so few boards runs the same programs."""
     return {
         name: measure(
@@ -47,15 +47,20 @@ def measured() -> dict[str, Measured]:
     }
 
 
+@pytest.fixture(scope="module")
+def measured(timed) -> dict[str, Played]:
+    return {name: games for name, (games, _) in timed.items()}
+
+
 @pytest.mark.parametrize("name", SOLVERS)
-def test_luck_is_taken_out_and_nothing_else(measured, name):
+def test_luck_is_taken_out_and_nothing_else(timed, name):
     """The estimates have the mean of what happened: risks paid are risks taken."""
-    games = measured[name].games
+    games, speed = timed[name]
     for estimate, real in ((games.win_estimate, games.won), (games.return_estimate, games.safe)):
         gap, error = mean_and_error(np.asarray(estimate, float) - np.asarray(real, float))
         assert abs(gap) < 4 * error + 1e-6
     assert (games.won == (games.safe == SAFE)).all()
-    assert (games.moves - games.won * SAFE >= 0).all() and measured[name].moves_per_second > 0
+    assert (games.moves - games.won * SAFE >= 0).all() and speed > 0
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -63,12 +68,10 @@ def test_what_is_reported_is_the_steadier_estimate(measured, name):
     """As it came for who always risks something, and else without luck."""
     one = measured[name]
     luck = name == "random"
-    np.testing.assert_array_equal(one.wins, one.games.won if luck else one.games.win_estimate)
-    either = [np.var(np.float64(x)) for x in (one.games.won, one.games.win_estimate)]
+    np.testing.assert_array_equal(one.wins, one.won if luck else one.win_estimate)
+    either = [np.var(np.float64(x)) for x in (one.won, one.win_estimate)]
     assert one.wins.var() == pytest.approx(min(either))
-    np.testing.assert_array_equal(
-        one.returns, one.games.safe if luck else one.games.return_estimate
-    )
+    np.testing.assert_array_equal(one.returns, one.safe if luck else one.return_estimate)
 
 
 def alike(number: int, won: bool, estimate: np.ndarray) -> Played:
@@ -90,13 +93,10 @@ def test_a_few_games_that_ended_alike_prove_no_certainty(won):
     """All won, or all lost."""
     risk = np.linspace(0.1, 0.18, 10, dtype=np.float32)
     games = alike(10, won, 1 - risk)
-    found = Measured(games, math.nan)
-    np.testing.assert_allclose(found.wins, 1 - risk)
-    np.testing.assert_allclose(found.returns, SAFE * (1 - risk), rtol=1e-6)
-    assert found.win_error == pytest.approx(risk.std(ddof=1) / math.sqrt(10))
-    wild = Measured(
-        eqx.tree_at(lambda x: x.win_estimate, games, jnp.asarray(1 - 16 * risk)), math.nan
-    )
+    np.testing.assert_allclose(games.wins, 1 - risk)
+    np.testing.assert_allclose(games.returns, SAFE * (1 - risk), rtol=1e-6)
+    assert games.win_error == pytest.approx(risk.std(ddof=1) / math.sqrt(10))
+    wild = eqx.tree_at(lambda x: x.win_estimate, games, jnp.asarray(1 - 16 * risk))
     assert wild.as_it_came and set(wild.wins) == {won}
     # One of twelve, by the rule of succession.
     assert wild.win_error == pytest.approx(math.sqrt(11 / 12 / 12 / 10))
@@ -106,12 +106,12 @@ def test_a_board_and_its_luck_depend_on_its_number_alone(measured):
     """Batches change nothing but the clock."""
     agent, heard = build_agent("random", SMALL, layouts=1), []
     options = {"at_once": 13, "timed": False, "progress": heard.append}
-    few = measure(SMALL, agent, boards=30, key=jr.key(0), **options)
+    few, speed = measure(SMALL, agent, boards=30, key=jr.key(0), **options)
     many = measured["random"]
-    for x, y in zip(jax.tree.leaves(few.games), jax.tree.leaves(many.games), strict=True):
+    for x, y in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
         np.testing.assert_allclose(x, y[:30], rtol=1e-6)
     assert heard == [10, 20, 30]
-    assert math.isnan(few.moves_per_second) and many.moves_per_second > 0
+    assert math.isnan(speed)
 
 
 @pytest.mark.parametrize(
@@ -132,33 +132,33 @@ def test_so_many_boards_at_once_as_memory_holds(side, name, most):
 def test_what_nobody_can_have_is_told():
     usual, wins = Minesweeper(), np.linspace(0.9, 0.901, 2000, dtype=np.float32)
     games = alike(2000, True, wins)
-    (said,) = doubts("cheat", usual, Measured(games, math.nan))
+    (said,) = doubts("cheat", usual, games)
     assert "cheat wins at least 0.90" in said and "at most 0.8711 is possible" in said
     fair = eqx.tree_at(lambda x: x.win_estimate, games, jnp.asarray(wins - 0.04))
-    assert not doubts("good", usual, Measured(fair, math.nan))
-    assert not doubts("other", SMALL, Measured(games, math.nan))
+    assert not doubts("good", usual, fair)
+    assert not doubts("other", SMALL, games)
 
 
 def test_who_knows_the_posterior_takes_no_needless_risk(measured):
     for name in ("tiebreak", "minprob"):
-        assert not measured[name].games.needless.any()
-        won = measured[name].games.win_estimate
-        assert won.std() < 0.5 * measured[name].games.won.std()
-    assert measured["random"].games.needless.sum() > BOARDS
+        assert not measured[name].needless.any()
+        won = measured[name].win_estimate
+        assert won.std() < 0.5 * measured[name].won.std()
+    assert measured["random"].needless.sum() > BOARDS
 
 
 def test_the_better_reasoning_wins_more(measured):
     """On the same boards, by paired differences."""
     order = ("random", "rules", "minprob")
     for worse, better in zip(order, order[1:], strict=False):
-        gain = measured[better].games.win_estimate - measured[worse].games.win_estimate
+        gain = measured[better].win_estimate - measured[worse].win_estimate
         mean, error = mean_and_error(gain)
         assert mean > 3 * error
 
 
 def test_many_layouts_are_worth_the_least_likely_mine(measured):
     """Knowing the mines of each, no layout has anything to learn by looking."""
-    games = [measured[name].games.win_estimate[:FEW] for name in ("hindsight", "minprob")]
+    games = [measured[name].win_estimate[:FEW] for name in ("hindsight", "minprob")]
     mean, error = mean_and_error(games[0] - games[1])
     assert abs(mean) < 4 * error + 0.02
 
@@ -187,7 +187,7 @@ def test_hindsight_takes_any_of_equally_good_cells():
 
 def test_a_risk_that_is_not_known_counts_as_what_came_of_it():
     tight = Minesweeper(3, 4, 2, max_states=1)
-    games = measure(tight, build_agent("rules", tight), boards=FEW, key=jr.key(0)).games
+    games = measure(tight, build_agent("rules", tight), boards=FEW, key=jr.key(0))[0]
     assert games.unknown.any() and not games.unknown.all()
     assert np.isfinite(games.win_estimate).all()
     hidden = games.unknown == games.moves - 1  # of the first move the risk is known
@@ -195,10 +195,13 @@ def test_a_risk_that_is_not_known_counts_as_what_came_of_it():
     np.testing.assert_allclose(games.win_estimate[lost], 0 - 2 / 12, atol=1e-6)
 
 
-def one_at_a_time(agent: Any, state: MinesweeperState, rows: np.ndarray) -> Any:
-    """The plans of these rows, by the program of `minesweeper watch`."""
-    one = lambda row: _plan(agent, jax.tree.map(lambda x: jnp.asarray(x[row]), state), jr.key(2))
-    return jax.tree.map(lambda *xs: np.concatenate(xs), *map(one, rows))
+def one_at_a_time(
+    agent: Any, env: Minesweeper, state: MinesweeperState, rows: np.ndarray
+) -> tuple[Any, Any]:
+    """What an agent does in these rows, by the program of `minesweeper watch`."""
+    of_row = lambda row: jax.tree.map(lambda x: jnp.asarray(x[row]), state)
+    found = [act(env, agent, of_row(row), jr.key(2)) for row in rows]
+    return jax.tree.map(lambda *xs: np.stack(xs), *found)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -216,8 +219,8 @@ def test_no_agent_sees_the_mines(name, judge):
     if searches:
         other = (twin.mines != state.mines).any(axis=(1, 2))
         going = going[other[going]][:4]
-        found = [one_at_a_time(agent, x, going) for x in (state, twin)]
-        assert found[0].extra.searched.any()
+        found = [one_at_a_time(agent, env, x, going) for x in (state, twin)]
+        assert found[0][1].extra.searched.any()
     else:
         found = [jax.tree.map(lambda x: x[going], acted(agent, env, x)) for x in (state, twin)]
     assert (twin.mines != state.mines)[going].any()
@@ -245,7 +248,7 @@ def test_there_is_no_such_agent(name, message):
 )
 def test_known_figures_of_the_real_board(name, win, returned):
     env = Minesweeper()
-    games = measure(env, build_agent(name, env, layouts=1), boards=1000, key=jr.key(0)).games
+    games = measure(env, build_agent(name, env, layouts=1), boards=1000, key=jr.key(0))[0]
     mean, error = mean_and_error(games.win_estimate)
     assert abs(mean - win) < 4 * error + 0.002
     mean, error = mean_and_error(games.return_estimate)

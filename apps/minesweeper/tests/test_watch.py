@@ -20,7 +20,7 @@ from zero_minesweeper._game import Game
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
 from zero_minesweeper._table import Table
-from zero_minesweeper._words import decision, luck, weighed
+from zero_minesweeper._words import decision, luck, reasons
 from zero_train import AbstractActor
 from zero_train.app import load
 
@@ -63,7 +63,7 @@ def text() -> str:
 
 def test_it_plays_the_boards_that_are_measured(by_chance):
     """Move by move: the same boards, the same draws, and the same account of the risks."""
-    games = measure(SMALL, TABLE.agent("random"), boards=BOARDS, key=jr.key(0)).games
+    games = measure(SMALL, TABLE.agent("random"), boards=BOARDS, key=jr.key(0))[0]
     for game, mines in zip(by_chance, (hidden_mines(i, 0) for i in range(BOARDS)), strict=True):
         np.testing.assert_array_equal(game.mines, mines)
     assert [game.won for game in by_chance] == games.won.tolist()
@@ -212,7 +212,7 @@ def test_what_a_search_weighed_is_shown(judge):
         while not game.over:
             advice, truth = game.ask(actor), exact(game.board)
             np.testing.assert_allclose(game.heat, np.where(game.board < 0, truth, 0), atol=1e-6)
-            lines = [line.plain.split() for line in weighed(game, advice, 99)]
+            lines = [line.plain.split() for line in reasons(game, advice, 99)[2:]]
             if game.safe.size:
                 assert lines == [] and truth.flat[advice.cell] == 0
                 known += 1

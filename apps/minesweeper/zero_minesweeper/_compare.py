@@ -9,7 +9,7 @@ import tyro
 from zero_train.app import AbstractPlayerCommand, App, Bounds, plus_minus, RETURN, WON
 
 from ._config import Config
-from ._eval import BOARDS, measure_agent, result_row
+from ._eval import BOARDS, measure_agent
 from ._known import BOUND, is_usual, KNOWN
 from ._measure import mean_and_error
 from ._table import TABLE_BOUNDS, TableArguments
@@ -66,13 +66,11 @@ class Compare(AbstractPlayerCommand):
         first = None
         # The other agents are compared with `tiebreak`, so it is measured first.
         for name in sorted(players, key=lambda name: name != "tiebreak"):
-            actor = players[name]
-            measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
-            row = result_row(name, measured)
+            games, row = measure_agent(name, env, players[name], boards=self.boards, seed=self.seed)
             if name == "tiebreak":
-                first = measured.wins
+                first = games.wins
             elif first is not None:
-                more, error = mean_and_error(measured.wins - first)
+                more, error = mean_and_error(games.wins - first)
                 row |= {"wins_more": more, "wins_more_se": error}
             if name in known:
                 row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
@@ -81,7 +79,6 @@ class Compare(AbstractPlayerCommand):
 
 def _line(row: dict[str, Any]) -> str:
     """A row of the table with the header `_HEADER`."""
-    spread = lambda name, digits: f"{row[name]:.{digits}f}"
     wins, returned = WON.shown(row), RETURN.shown(row)
     known = more = ""
     if "known_win_rate" in row:
@@ -89,6 +86,6 @@ def _line(row: dict[str, Any]) -> str:
     if "wins_more" in row:
         more = plus_minus(row["wins_more"], row["wins_more_se"], row["boards"])
     return (
-        f"{row['agent']:>16} {wins:>17} {spread('win_rate_raw', 4):>7} {returned:>14} "
+        f"{row['agent']:>16} {wins:>17} {row['win_rate_raw']:>7.4f} {returned:>14} "
         f"{row['needless_risks']:>9} {row['moves_per_second']:>8.0f} {known:>13} {more:>24}"
     ).rstrip()

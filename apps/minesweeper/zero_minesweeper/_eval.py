@@ -27,7 +27,7 @@ from ._boards import FILE, guesses, opinions
 from ._build import build_env
 from ._config import Config
 from ._known import BOUND, is_usual
-from ._measure import mean_and_error, measure, Measured
+from ._measure import mean_and_error, measure, Played
 from ._table import network_of, TABLE_BOUNDS, TableArguments
 
 
@@ -61,12 +61,11 @@ class Eval(AbstractPlayerCommand):
         seat = self.table.at(app, self, [self.agent])
         name, env = self.agent, seat.env
         actor = seat.agent(name)
-        measured = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
-        row = result_row(name, measured)
+        games, row = measure_agent(name, env, actor, boards=self.boards, seed=self.seed)
         if self.json:
             print(dumps(row))
             return
-        safe, games = env.num_actions - env.num_mines, measured.games
+        safe = env.num_actions - env.num_mines
         size = f"{env.rows} x {env.columns} with {env.num_mines} mines"
         search: Any = getattr(getattr(actor, "planner", None), "search", None)
         with_ = "" if search is None else f" with {search.num_simulations} simulations a move"
@@ -79,30 +78,31 @@ class Eval(AbstractPlayerCommand):
 
 def measure_agent(
     name: str, env: Minesweeper, actor: AbstractActor, *, boards: int, seed: int
-) -> Measured:
-    """Measures an agent. Progress (in a terminal) and doubts about the result go to stderr."""
+) -> tuple[Played, dict[str, Any]]:
+    """The games of an agent, and what `--json` prints of them. Progress (in a terminal) and doubts
+    about the result go to stderr."""
 
     def progress(done: int) -> None:
         if sys.stderr.isatty():
             end = "\r" if done < boards else "\r\033[K"
             print(f"{name}: {done} of {boards} boards", end=end, file=sys.stderr, flush=True)
 
-    measured = measure(env, actor, boards=boards, key=jr.key(seed), progress=progress)
-    for doubt in doubts(name, env, measured):
+    games, speed = measure(env, actor, boards=boards, key=jr.key(seed), progress=progress)
+    for doubt in doubts(name, env, games):
         print(f"minesweeper: {doubt}", file=sys.stderr)
-    return measured
+    return games, {**result_row(name, games), "moves_per_second": speed}
 
 
-def doubts(name: str, env: Minesweeper, measured: Measured) -> list[str]:
+def doubts(name: str, env: Minesweeper, games: Played) -> list[str]:
     """Warnings about a result: unknown risks, and more wins than are possible."""
     said = []
-    if unknown := int(measured.games.unknown.sum()):
+    if unknown := int(games.unknown.sum()):
         said.append(
             f"the exact risk of {unknown} moves of {name} is unknown, because the posterior needs "
             f"more than {env.max_states} states; they count by their results. Increase "
             "--max-states."
         )
-    least = float(measured.wins.mean()) - 3 * measured.win_error
+    least = float(games.wins.mean()) - 3 * games.win_error
     if is_usual(env) and least > BOUND[0]:
         said.append(
             f"{name} wins at least {least:.4f} (three standard errors below its mean), but without "
@@ -111,21 +111,19 @@ def doubts(name: str, env: Minesweeper, measured: Measured) -> list[str]:
     return said
 
 
-def result_row(name: str, measured: Measured) -> dict[str, Any]:
-    """The results of an agent, which `--json` prints: means over boards and their standard errors.
-    See [`Measured`][zero_minesweeper._measure.Measured] for the estimates."""
-    games = measured.games
-    returned, return_error = mean_and_error(measured.returns)
+def result_row(name: str, games: Played) -> dict[str, Any]:
+    """The results of an agent: means over boards and their standard errors. See
+    [`Played`][zero_minesweeper._measure.Played] for the estimates."""
+    returned, return_error = mean_and_error(games.returns)
     return {
         "agent": name,
         "boards": len(games.won),
-        "win_rate": float(measured.wins.mean()),
-        "win_se": measured.win_error,
+        "win_rate": float(games.wins.mean()),
+        "win_se": games.win_error,
         "win_rate_raw": float(games.won.mean()),
         "return_mean": returned,
         "return_se": return_error,
         "needless_risks": int(games.needless.sum()),
-        "moves_per_second": measured.moves_per_second,
     }
 
 
@@ -140,7 +138,8 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
 
     def row_of(name: str, network: FeatureEvaluator, boards: int) -> dict[str, Any]:
         actor = build_agent(name, env, config=searching, evaluate=network)
-        measured = measure(
+        # Not timed: the speed would differ between a resumed run and an uninterrupted one.
+        games, _ = measure(
             env,
             actor,
             boards=boards,
@@ -149,10 +148,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
             timed=False,
             at_once=config.boards,  # so that the last evaluation uses the same compiled program
         )
-        row = result_row(name, measured)
-        # The speed would differ between a resumed run and an uninterrupted one.
-        del row["moves_per_second"]
-        return row
+        return result_row(name, games)
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         last, network = step == config.steps, network_of(player)

@@ -1,19 +1,20 @@
 """One game of a person or an agent, with a record of the risks."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, Int8, PRNGKeyArray
 
-from zero_envs import Minesweeper, MinesweeperState, Transition
+from zero_envs import Minesweeper, MinesweeperState
 from zero_search import Plan
 from zero_train import AbstractActor, PlanningActor
 
-from ._planner import SolverSearch
+from ._planner import Minefield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,21 +35,17 @@ class Risk:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Advice:
-    """The move of an agent and, if it searched, the result of the search.
+    """The move of an agent.
 
     **Attributes:**
 
     - `cell`: the cell that it would open.
-    - `value`: the estimated probability of a win. This and the following are `None` without a
+    - `plan`: the plan of a belief tree, as NumPy arrays without a batch axis; `None` without a
         search.
-    - `visits`: the visits of each cell.
-    - `wins`: the estimated probability of a win after each cell; undefined for unvisited cells.
     """
 
     cell: int
-    value: float | None = None
-    visits: Int[np.ndarray, " cells"] | None = None
-    wins: Float[np.ndarray, " cells"] | None = None
+    plan: Plan | None = None
 
 
 class Game:
@@ -72,7 +69,7 @@ class Game:
         self.moves = 0
         self.last: int | None = None
         self._number, self._key = number, key
-        self._state: MinesweeperState = _deal(env, self._draw(2, 0))
+        self._state: MinesweeperState = eqx.filter_jit(env.init)(key=self._draw(2, 0))
         self._heat: Float[np.ndarray, "rows columns"] | None = None
 
     @property
@@ -100,8 +97,7 @@ class Game:
         """The exact probability of a mine in each cell given the visible board, NaN if unknown. At
         the end it is that before the last move."""
         if self._heat is None:
-            # With a batch axis, so that the compiled function of the agents is used.
-            self._heat = np.asarray(_heat(self.env, self._state))
+            self._heat = heat(self.env, self._state)
         return self._heat
 
     @property
@@ -120,64 +116,52 @@ class Game:
         probability = float(self.heat.flat[cell]) if self.board.flat[cell] < 0 else 1.0
         if probability != 0:
             self.risks.append(Risk(cell, probability, bool(self.safe.size)))
-        state, _ = _step(self.env, self._state, jnp.int32(cell), self._draw(1, self.moves))
-        self._state, self.moves, self.last = state, self.moves + 1, cell
+        key = self._draw(1, self.moves)
+        self._state, _ = eqx.filter_jit(self.env.step)(self._state, jnp.int32(cell), key=key)
+        self.moves, self.last = self.moves + 1, cell
         if not self.over:
             self._heat = None
 
     def ask(self, actor: AbstractActor) -> Advice:
         """The move of `actor`, which gets a state without mines."""
-        board = self._state.board
-        blind = MinesweeperState(board, jnp.zeros(board.shape, jnp.bool_), self._state.over)
-        key = self._draw(0, self.moves)
-        if not isinstance(actor, PlanningActor):
-            # Not compiled as a whole, so that the posterior is compiled once, for the agents and
-            # for `heat`.
-            return Advice(int(_act(self.env, actor, blind, key)))
-        if not isinstance(actor.planner, SolverSearch):
-            return Advice(int(_act_compiled(self.env, actor, blind, key)))
-        plan = _plan(actor, blind, key)
-        self._heat = np.asarray(plan.extra.probability[0])
-        cell = int(plan.action[0])
-        if not plan.extra.searched[0]:
+        blind = eqx.tree_at(lambda s: s.mines, self._state, jnp.zeros_like(self._state.mines))
+        cell, plan = act(self.env, actor, blind, self._draw(0, self.moves))
+        found = plan.extra if isinstance(plan, Plan) else None
+        if not isinstance(found, Minefield):
             return Advice(cell)
-        visits = np.rint(plan.visits[0]).astype(int)
-        return Advice(cell, float(plan.value[0]), visits, np.asarray(plan.qvalues[0]))
+        self._heat = np.asarray(found.probability)
+        return Advice(cell, plan if found.searched else None)
 
     def _draw(self, consumer: int, step: int) -> PRNGKeyArray:
         return jr.fold_in(jr.fold_in(jr.fold_in(self._key, consumer), step), self._number)
 
 
-@eqx.filter_jit
-def _deal(env: Minesweeper, key: PRNGKeyArray) -> MinesweeperState:
-    return env.init(key=key)
+def heat(env: Minesweeper, state: MinesweeperState) -> Float[np.ndarray, "rows columns"]:
+    """The exact probability of a mine in each cell given the visible board, NaN if unknown."""
+    # With a batch axis, so that the compiled function of the agents is used.
+    return np.asarray(jax.vmap(env.posterior)(_batch(state)).probability[0])
 
 
-@eqx.filter_jit
-def _step(
-    env: Minesweeper, state: MinesweeperState, cell: Int[Array, ""], key: PRNGKeyArray
-) -> tuple[MinesweeperState, Transition]:
-    return env.step(state, cell, key=key)
-
-
-def _heat(env: Minesweeper, state: MinesweeperState) -> Float[Array, "rows columns"]:
-    batch = jax.tree.map(lambda x: x[None], state)
-    return jax.vmap(env.posterior)(batch).probability[0]
-
-
-def _act(
+def act(
     env: Minesweeper, actor: AbstractActor, state: MinesweeperState, key: PRNGKeyArray
-) -> Int[Array, ""]:
-    batch = jax.tree.map(lambda x: x[None], state)
+) -> tuple[int, Any]:
+    """The action of an agent, and its record as NumPy arrays without a batch axis: the whole plan
+    of one that plans."""
+    batch = _batch(state)
+    decide: Any = actor.act
+    # Others are not compiled as a whole, so that the posterior is compiled once, for the agents and
+    # for `heat`.
+    if isinstance(actor, PlanningActor):
+        decide = eqx.filter_jit(dataclasses.replace(actor, record=_whole).act)
     obs = jax.vmap(env.observe)(batch)
-    return actor.act(batch, obs, actor.init(batch), key=key[None])[0][0]
+    action, record, _ = decide(batch, obs, actor.init(batch), key=key[None])
+    return int(action[0]), jax.tree.map(lambda x: np.asarray(x)[0], record)
 
 
-_act_compiled = eqx.filter_jit(_act)
+def _batch(state: MinesweeperState) -> MinesweeperState:
+    return jax.tree.map(lambda x: x[None], state)
 
 
-@eqx.filter_jit
-def _plan(actor: PlanningActor, state: MinesweeperState, key: PRNGKeyArray) -> Plan:
-    batch = jax.tree.map(lambda x: x[None], state)
-    carry = actor.planner.init(actor.model, batch)
-    return actor.planner.plan(actor.model, batch, carry, key=key[None])[0]
+# One function, so that all moves of an agent share what was compiled.
+def _whole(plan: Plan) -> Plan:
+    return plan

@@ -1,6 +1,5 @@
 """Measures an agent with estimates of a small variance."""
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -43,52 +42,33 @@ class Played(eqx.Module):
     unknown: Int[Array, " boards"]
     moves: Int[Array, " boards"]
 
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """The results of an agent.
-
-    **Attributes:**
-
-    - `games`: one number for each board, as NumPy arrays.
-    - `moves_per_second`: the speed of many parallel boards including the exact risks, without
-        compilation; NaN if it was not measured.
-    """
-
-    games: Played
-    moves_per_second: float
-
     @property
     def as_it_came(self) -> bool:
         """Whether `won` has a smaller variance than `win_estimate`, as for agents that take many
         risks."""
-        spread = float(np.var(np.asarray(self.games.win_estimate, np.float64)))
-        return self._raw_variance < spread
+        return self._raw_variance < float(np.var(np.asarray(self.win_estimate, np.float64)))
 
     @property
     def wins(self) -> np.ndarray:
         """For each board the estimate of a win with the smaller variance."""
-        games = self.games
-        return np.asarray(games.won if self.as_it_came else games.win_estimate, np.float64)
+        return np.asarray(self.won if self.as_it_came else self.win_estimate, np.float64)
 
     @property
     def returns(self) -> np.ndarray:
         """The same for the number of safe cells."""
-        games = self.games
-        return np.asarray(games.safe if self.as_it_came else games.return_estimate, np.float64)
+        return np.asarray(self.safe if self.as_it_came else self.return_estimate, np.float64)
 
     @property
     def win_error(self) -> float:
         """The standard error of the mean of `wins`."""
         if self.as_it_came:
-            return math.sqrt(self._raw_variance / len(self.games.won))
+            return math.sqrt(self._raw_variance / len(self.won))
         return mean_and_error(self.wins)[1]
 
     @property
     def _raw_variance(self) -> float:
         # By Laplace's rule of succession, so that it is not 0 if a few games all end alike.
-        games = self.games
-        share = (int(np.sum(games.won)) + 1) / (len(games.won) + 2)
+        share = (int(np.sum(self.won)) + 1) / (len(self.won) + 2)
         return share * (1 - share)
 
 
@@ -101,7 +81,7 @@ def measure(
     timed: bool = True,
     at_once: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> Measured:
+) -> tuple[Played, float]:
     """Plays `boards` boards.
 
     Board `i` and all randomness on it depend only on `key` and `i`, so agents with the same key can
@@ -114,6 +94,9 @@ def measure(
     - `at_once`: the maximum number of boards in a batch; by default 1000, or fewer if they need too
         much memory.
     - `progress`: called with the number of boards so far after every batch.
+
+    **Returns:** the games, as NumPy arrays, and the moves per second of many parallel boards
+    including the exact risks, without compilation; NaN if they were not `timed`.
     """
     most = at_once or boards_at_once(env, actor)
     # All batches have the same size, so that one compiled program plays them.
@@ -130,7 +113,7 @@ def measure(
     seconds = time.perf_counter() - start
     games = jax.tree.map(lambda *xs: np.concatenate(xs)[:boards], *played)
     moves = sum(int(one.moves.sum()) for one in played)
-    return Measured(games, moves / seconds if timed else math.nan)
+    return games, moves / seconds if timed else math.nan
 
 
 def mean_and_error(x: ArrayLike) -> tuple[float, float]:

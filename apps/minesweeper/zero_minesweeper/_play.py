@@ -141,7 +141,7 @@ class Session:
         if self._game.board.flat[cell] < 0:
             self._game.open(cell)
             return
-        hidden = [i for i in self._near(cell) if self._game.board.flat[i] < 0]
+        hidden = self._hidden_near(cell)
         number = int(self._game.board.flat[cell])
         flags = sum(i in self._flags for i in hidden)
         if len(hidden) == flags:
@@ -154,8 +154,8 @@ class Session:
         """Opens the neighbours without a flag, and those of every 0 among them."""
         todo = [cell]
         while todo:
-            for i in self._near(todo.pop()):
-                if self._game.board.flat[i] >= 0 or i in self._flags:
+            for i in self._hidden_near(todo.pop()):
+                if i in self._flags:
                     continue
                 self._game.open(i)
                 if self._game.over:
@@ -163,15 +163,12 @@ class Session:
                 if self._game.board.flat[i] == 0:
                     todo.append(i)
 
-    def _near(self, cell: int) -> list[int]:
-        """The neighbours of a cell."""
+    def _hidden_near(self, cell: int) -> list[int]:
+        """The hidden neighbours of a cell."""
         row, column = divmod(cell, self._env.columns)
-        return [
-            self._env.columns * i + j
-            for i in range(max(0, row - 1), min(self._env.rows, row + 2))
-            for j in range(max(0, column - 1), min(self._env.columns, column + 2))
-            if (i, j) != (row, column)
-        ]
+        near = np.zeros(self._game.board.shape, bool)
+        near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
+        return np.flatnonzero(near & (self._game.board < 0)).tolist()
 
     def _flag(self, cells: list[int]) -> None:
         for cell in cells:

@@ -3,18 +3,16 @@
 import dataclasses
 from typing import ClassVar
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import tyro
-from jaxtyping import Array, Bool, Float, Int8
 
-from zero_envs import Minesweeper, MinesweeperState
+from zero_envs import Minesweeper
 from zero_train import AbstractActor
 from zero_train.app import AbstractBoard, AbstractServe, App, Bounds, Game, Page, Service
 
 from ._agents import build_agent
 from ._config import Config
+from ._game import heat
 from ._scene import draw, name, parse, Picture
 from ._table import network_of, Table, TABLE_BOUNDS, TableArguments
 
@@ -63,7 +61,7 @@ def service(table: Table, env: Minesweeper) -> Service:
         style="mines",
         cells=_cells,
         note=lambda game: _left(env, game),
-        risks=lambda game: np.asarray(_risks(env, game.state.board)),
+        risks=lambda game: heat(env, game.state).ravel(),
     )
     return Service(env, players, page)
 
@@ -89,7 +87,7 @@ class Board(AbstractBoard):
         return cells[0]
 
     def draw(self, game: Game, *, plain: bool):
-        mines = _mines(game) if game.over else None
+        mines = np.asarray(game.state.mines) if game.over else None
         picture = Picture(game.features["board"], last=game.action, mines=mines)
         return draw(picture, width=80, plain=plain)
 
@@ -105,7 +103,7 @@ def _cells(game: Game) -> list[str]:
     board = game.features["board"].ravel()
     words = ["" if number < 0 else str(number) for number in board.tolist()]
     if game.over:
-        for cell in np.flatnonzero(_mines(game)).tolist():
+        for cell in np.flatnonzero(game.state.mines).tolist():
             words[cell] = "mine" if board[cell] < 0 else "opened mine"
     return words
 
@@ -113,14 +111,3 @@ def _cells(game: Game) -> list[str]:
 def _left(env: Minesweeper, game: Game) -> str:
     covered = int(np.sum(game.features["board"] < 0))
     return f"{env.num_mines} mines, {covered - env.num_mines} cells to open"
-
-
-def _mines(game: Game) -> Bool[np.ndarray, "rows columns"]:
-    return np.asarray(game.state.mines)
-
-
-@eqx.filter_jit
-def _risks(env: Minesweeper, board: Int8[Array, "rows columns"]) -> Float[Array, " cells"]:
-    """The probability of a mine in each cell, NaN where it is unknown, without the mines."""
-    shown = MinesweeperState(board, jnp.zeros(board.shape, jnp.bool_), jnp.zeros((), jnp.bool_))
-    return env.posterior(shown).probability.reshape(-1)

@@ -30,23 +30,18 @@ def decision(game: Game, advice: Advice) -> Text:
     return Text(f"{where}: a guess of risk {risk:.1%}; {beside}", _GUESS)
 
 
-def reasons(game: Game, advice: Advice) -> list[Text]:
-    """The move and, after a search, the chance to win and the most visited cells."""
+def reasons(game: Game, advice: Advice, number: int = 5) -> list[Text]:
+    """The move and, after a search, the chance to win and the most visited cells, one in each
+    line."""
     lines = [decision(game, advice)]
-    if advice.value is not None:
-        lines.append(Text(f"estimated probability of a win: {advice.value:.1%}"))
-    return lines + weighed(game, advice)
-
-
-def weighed(game: Game, advice: Advice, number: int = 5) -> list[Text]:
-    """The most visited cells of the search, one in each line; none without a search."""
-    if advice.visits is None or advice.wins is None:
-        return []
-    lines = [Text("cell    mine     wins  visits", "dim")]
-    for cell in np.lexsort((-advice.wins, -advice.visits))[:number]:
-        if advice.visits[cell] > 0:
+    if (plan := advice.plan) is None:
+        return lines
+    lines.append(Text(f"estimated probability of a win: {plan.value:.1%}"))
+    lines.append(Text("cell    mine     wins  visits", "dim"))
+    for cell in np.lexsort((-plan.qvalues, -plan.visits))[:number]:
+        if plan.visits[cell] > 0:
             where, risk = name(int(cell), game.env.columns), float(game.heat.flat[cell])
-            numbers = f"{risk:>7.1%}{float(advice.wins[cell]):>9.1%}{advice.visits[cell]:>8}"
+            numbers = f"{risk:>7.1%}{plan.qvalues[cell]:>9.1%}{plan.visits[cell]:>8.0f}"
             lines.append(Text(f"{where:<5}{numbers}", "bold" if cell == advice.cell else ""))
     return lines
 
