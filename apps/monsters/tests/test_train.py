@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from zero_monsters._app import APP
-from zero_monsters._build import build_env
-from zero_monsters._eval import named_player
+from zero_monsters._build import build_actor, build_env
 from zero_search import read_tree
 from zero_train import read_lines
 from zero_train.app import load
@@ -52,7 +51,7 @@ def test_the_last_evaluation_compares_what_was_learned(tiny_run, scalars):
 
 def test_a_player_plays_the_highest_value(tiny_run):
     trained = load(APP, tiny_run)
-    actor: Any = named_player(trained, "hindsight-3", 15)[0]
+    actor: Any = build_actor(trained.config, trained.player, "hindsight-3", 15)[0]
     states = jax.device_put(played(build_env(trained.config), games=8, steps=3))
     keys = jr.split(jr.key(1), 24)
     grow = jax.jit(lambda: actor.planner.grow(actor.model, states, actor.init(states), key=keys))

@@ -15,9 +15,8 @@ from rich.console import Console
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
 from zero_monsters._app import APP
-from zero_monsters._build import build_env
-from zero_monsters._eval import named_player
-from zero_monsters._scene import COLOURS, draw, ending, MOVES, Scene, Thought
+from zero_monsters._build import build_actor, build_env
+from zero_monsters._scene import COLOURS, draw, ending, MOVES, Scene
 from zero_train.app import load
 
 
@@ -132,18 +131,19 @@ def test_a_film_has_the_same_episode(tiny_run, planned, tmp_path):
 def test_scenes_follow_the_rules(tiny_run, oracle_of):
     """Each state comes of the one before by the move that was shown, and the end of its rewards."""
     trained = load(APP, tiny_run)
-    actor, env = named_player(trained, "network", None)[0], build_env(trained.config)
+    actor = build_actor(trained.config, trained.player, "network")[0]
+    env = build_env(trained.config)
     moved = jax.jit(lambda state, move: (env.afterstate(state, move), env.observe(state).legal))
     for episode in range(3):
         key = jr.fold_in(jr.key(7), episode)
-        scenes = list(_watch._scenes(env, oracle_of(env), actor, 0.85, key))
+        scenes = list(_watch._scenes(oracle_of(env), actor, 0.85, key))
         *before, last = scenes
         for now, then in zip(before, scenes[1:], strict=True):
-            after, legal = moved(now.state, jnp.int32(now.thought.action))
+            after, legal = moved(now.state, jnp.int32(now.action))
             assert then.state.pieces[0] in (int(after.pieces[0]), -1)
             assert int(then.state.time) == int(now.state.time) + 1
             assert now.gained == 0 and now.end is None
-            np.testing.assert_array_equal(now.thought.legal, legal)
+            np.testing.assert_array_equal(now.exact > -np.inf, legal)
         over = bool(last.state.over)
         assert last.end is not None
         assert last.gained == (0 if not over else 1 if last.end.startswith("won") else -1)
@@ -173,13 +173,17 @@ def state_of(pieces, held=0) -> MonstersState:
     )
 
 
-THOUGHT = Thought(
-    action=3,
-    value=0.4,
-    shares=np.asarray([0.1, 0.0, 0.2, 0.7, 0.0]),
-    qvalues=np.asarray([-0.4, np.nan, 0.6, 0.7, np.nan]),
-    exact=np.asarray([-0.2, -0.5, 0.9, 0.5, -np.inf]),
-)
+def scene_of(state: MonstersState) -> Scene:
+    return Scene(
+        env=Monsters(),
+        state=state,
+        gained=0.0,
+        action=3,
+        value=0.4,
+        shares=np.asarray([0.1, 0.0, 0.2, 0.7, 0.0]),
+        qvalues=np.asarray([-0.4, np.nan, 0.6, 0.7, np.nan]),
+        exact=np.asarray([-0.2, -0.5, 0.9, 0.5, -np.inf]),
+    )
 
 
 def drawn(scene: Scene, width: int = 80, height: int = 25, **settings) -> str:
@@ -190,7 +194,7 @@ def drawn(scene: Scene, width: int = 80, height: int = 25, **settings) -> str:
 
 
 def test_a_wrong_move_is_said_to_be_wrong():
-    text = drawn(Scene(Monsters(), state_of([5, 0, 10, 3, 15]), 0.0, THOUGHT))
+    text = drawn(scene_of(state_of([5, 0, 10, 3, 15])))
     assert "left: loses 0.400; best is down" in text
     assert re.search(r"^  up    \.{20} +-0\.50 +0%$", text, re.M)  # never tried
     assert re.search(r"^> left  \.{10}=======\.{3} \+0\.70 \+0\.50 +70%$", text, re.M)
@@ -204,7 +208,7 @@ def test_a_wrong_move_is_said_to_be_wrong():
 def test_a_picture_fits_a_terminal(pieces):
     """Board and plan beside each other in 80 x 14, or else below; in few lines without a painted
     board. Every piece is there."""
-    scene = Scene(Monsters(), state_of(pieces), 0.0, THOUGHT)
+    scene = scene_of(state_of(pieces))
     colourless = {"force_terminal": True, "color_system": None, "no_color": True}
     for width, height in ((80, 14), (50, 25), (50, 17)):
         lines = drawn(scene, width, height, **colourless)
@@ -218,8 +222,7 @@ def test_pieces_have_the_colours_of_the_drawing():
     env = Monsters()
     state = env.init(key=jr.key(0))
     svg = env.render(state)
-    scene = Scene(env, state, 0.0, THOUGHT)
-    ansi = drawn(scene, force_terminal=True, color_system="truecolor")
+    ansi = drawn(scene_of(state), force_terminal=True, color_system="truecolor")
     for sign, colour in zip("@!?yn", COLOURS, strict=True):
         assert re.search(rf'class="piece {re.escape(sign)}"[^>]*>\s*<\w+[^>]*fill="{colour}"', svg)
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))

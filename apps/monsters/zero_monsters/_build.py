@@ -18,6 +18,7 @@ from zero_train import (
     PlanningActor,
     PolicyActor,
 )
+from zero_train.app import as_usage_error
 
 from ._config import Config
 from ._network import build_network
@@ -70,16 +71,26 @@ def build_loop(config: Config) -> Loop:
 
 
 def build_actor(
-    config: Config, player: AbstractActor, planner: str, simulations: int
-) -> AbstractActor:
-    """A trained player with another planner: a name (see `PlannerName`), or `"network"` for the
-    network without a search."""
+    config: Config, player: AbstractActor, planner: str, simulations: int | None = None
+) -> tuple[AbstractActor, int]:
+    """A trained player with another planner, and its simulations per move.
+
+    **Arguments:**
+
+    - `planner`: a name (see `PlannerName`), or `"network"` for the network without a search, which
+        has 0 simulations.
+    - `simulations`: by default those of the configuration.
+
+    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, or too few simulations for it.
+    """
     assert isinstance(player, PlanningActor)
     trained: Any = player.model
     if planner == "network":
-        return PolicyActor(trained.evaluate)
-    model = build_model(build_env(config), planner, trained.evaluate, gamma=config.gamma)
-    return PlanningActor(_player_planner(config, planner, simulations), model)
+        return PolicyActor(trained.evaluate), 0
+    number = config.player_simulations if simulations is None else simulations
+    with as_usage_error():
+        model = build_model(build_env(config), planner, trained.evaluate, gamma=config.gamma)
+        return PlanningActor(_player_planner(config, planner, number), model), number
 
 
 def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:

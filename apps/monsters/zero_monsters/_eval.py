@@ -8,12 +8,10 @@ import jax.random as jr
 import tyro
 from jaxtyping import PRNGKeyArray
 
-from zero_envs import Monsters
 from zero_train import AbstractActor, Loop
 from zero_train.app import (
     AbstractPlayerCommand,
     App,
-    as_usage_error,
     Bounds,
     Evaluate,
     EvaluationResult,
@@ -36,35 +34,40 @@ HEADER = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Eval(AbstractPlayerCommand):
-    """Measure the player of a run."""
+class AbstractPlannedCommand(AbstractPlayerCommand):
+    """A command about a trained player with any planner."""
 
     planner: str = "chance"
     """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
     simulations: int | None = None
     """Simulations per move, in all trees together; by default those of the run's configuration."""
-    rollouts: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
-    """Rollouts of 32 steps."""
     seed: int = 0
     """The seed of all randomness."""
+
+    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
+
+    def player(self, app: App[Config]) -> tuple[Trained[Config], AbstractActor, int]:
+        """The run, its player with this planner, and the simulations per move."""
+        trained = self.load(app)
+        built = build_actor(trained.config, trained.player, self.planner, self.simulations)
+        return trained, *built
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractPlannedCommand):
+    """Measure the player of a run."""
+
+    rollouts: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
+    """Rollouts of 32 steps."""
     json: bool = False
     """Print one JSON line instead."""
 
-    bounds: ClassVar[Bounds] = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
+    bounds: ClassVar[Bounds] = {**AbstractPlannedCommand.bounds, "rollouts": ROLLOUTS}
 
     def __call__(self, app: App[Config]) -> None:
-        trained = self.load(app)
-        actor, number = named_player(trained, self.planner, self.simulations)
-        env = build_env(trained.config)
-        row = result_row(
-            env,
-            MonstersOracle(env),
-            actor,
-            planner=self.planner,
-            simulations=number,
-            rollouts=self.rollouts,
-            key=jr.key(self.seed),
-        )
+        trained, actor, number = self.player(app)
+        oracle, key = MonstersOracle(build_env(trained.config)), jr.key(self.seed)
+        row = result_row(oracle, actor, self.planner, number, rollouts=self.rollouts, key=key)
         if not self.json:
             where = f"{row['rollouts']} rollouts of 32 steps in the {row['world']} world"
             print(f"{self.run} (step {trained.step}), {where}; ± is a 95 % interval:")
@@ -72,33 +75,21 @@ class Eval(AbstractPlayerCommand):
         print(json_text.dumps(row) if self.json else line(row))
 
 
-def named_player(
-    trained: Trained[Config], planner: str, simulations: int | None
-) -> tuple[AbstractActor, int]:
-    """A trained player with the planner of a name, and the simulations per move: the given ones, or
-    those of the configuration; 0 for `"network"`."""
-    number = trained.config.player_simulations if simulations is None else simulations
-    number = 0 if planner == "network" else number
-    with as_usage_error():
-        return build_actor(trained.config, trained.player, planner, number), number
-
-
 def result_row(
-    env: Monsters,
     oracle: MonstersOracle,
     actor: AbstractActor,
-    *,
     planner: str,
     simulations: int,
+    *,
     rollouts: int,
     key: PRNGKeyArray,
 ) -> dict[str, Any]:
-    """The results of a player, which `--json` prints."""
+    """The results of a player, which `--json` prints; `planner` and `simulations` name it."""
     return {
-        "world": "moving" if env.moving else "stationary",
+        "world": "moving" if oracle.env.moving else "stationary",
         "planner": planner,
         "simulations": simulations,
-        **measure(env, oracle, actor, rollouts=rollouts, key=key),
+        **measure(oracle.env, oracle, actor, rollouts=rollouts, key=key),
     }
 
 
@@ -116,35 +107,23 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     """Measures the player in rollouts, with its planner and without a search; at the end also with
     other planners, and its planner without the network."""
     del loop, files
-    env = build_env(config)
-    oracle = MonstersOracle(env)
-
-    def measured(actor: AbstractActor, planner: str, rollouts: int, leaf: str) -> dict[str, Any]:
-        simulations = 0 if planner == "network" else config.player_simulations
-        row = result_row(
-            env,
-            oracle,
-            actor,
-            planner=planner,
-            simulations=simulations,
-            rollouts=rollouts,
-            key=jr.fold_in(jr.key(config.seed), 1),
-        )
-        # The speed would differ between a resumed run and an uninterrupted one.
-        del row["moves_per_second"]
-        return {**row, "leaf": leaf}
+    oracle = MonstersOracle(build_env(config))
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         last = step == config.steps
-        rollouts, rows = (4 if last else 1) * config.rollouts, []
-        for name in _compared(config) if last else (config.planner, "network"):
-            actor = build_actor(config, player, name, config.player_simulations)
-            rows.append(measured(actor, name, rollouts, "network"))
-        named = {row["planner"]: row for row in rows}
-        best, network = named[config.planner], named["network"]
+        names = _compared(config) if last else [config.planner, "network"]
+        players = [(name, *build_actor(config, player, name), "network") for name in names]
         if last:
-            ignorant = planning_actor(env, config.planner, config.player_simulations)
-            rows.append(measured(ignorant, config.planner, rollouts, "zero"))
+            own, number = config.planner, config.player_simulations
+            players.append((own, planning_actor(oracle.env, own, number), number, "zero"))
+        rows = []
+        for name, actor, number, leaf in players:
+            rollouts, key = (4 if last else 1) * config.rollouts, jr.fold_in(jr.key(config.seed), 1)
+            row = result_row(oracle, actor, name, number, rollouts=rollouts, key=key)
+            # The speed would differ between a resumed run and an uninterrupted one.
+            del row["moves_per_second"]
+            rows.append({**row, "leaf": leaf})
+        best, network = rows[0], next(row for row in rows if row["planner"] == "network")
         return EvaluationResult(
             rows=rows,
             metrics={

@@ -65,13 +65,6 @@ class Plan(AbstractCommand):
                 except PlannerError as e:
                     print(f"monsters: left out: {e}", file=sys.stderr)
                     continue
-                row = result_row(
-                    env,
-                    oracle,
-                    actor,
-                    planner=planner,
-                    simulations=number,
-                    rollouts=self.rollouts,
-                    key=jr.key(self.seed),
-                )
+                key = jr.key(self.seed)
+                row = result_row(oracle, actor, planner, number, rollouts=self.rollouts, key=key)
                 print(json_text.dumps(row) if self.json else line(row), flush=True)

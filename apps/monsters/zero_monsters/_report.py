@@ -1,6 +1,5 @@
 """The report of a run: one HTML page."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from zero_train.app import (
@@ -11,7 +10,6 @@ from zero_train.app import (
     last_evaluation,
     LOST,
     RETURN,
-    Series,
     StoredRun,
     tables,
     WON,
@@ -39,52 +37,48 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
 
 
 def _play(run: StoredRun, world: str) -> list[str]:
-    players = _followed(run.evaluations)
+    rows = run.evaluations
+    # Who was measured at the end alone has no curve.
+    first = [row for row in rows if row["step"] == rows[0]["step"] and row["leaf"] == "network"]
+    followed = {
+        label: [row for row in rows if _label(row) == label and row["leaf"] == "network"]
+        for label in map(_label, first)
+    }
+    # The spread of the regret is not kept.
+    bars = {one.name: one.bars for one in (LOST, RETURN, WON)}
     returned, won, lost = OPTIMUM[world]
-
-    def part(heading: str, caption: str, name: str, best: float, percent: bool = True) -> str:
-        series = [_series(label, rows, name) for label, rows in players.items()]
-        return chart(run, heading, caption, *series, levels=[("optimum", best)], percent=percent)
-
     return [
-        part(
-            "Return of 32 steps",
-            "A fresh start follows every end; bars are 95 % intervals.",
-            "return_mean",
-            returned,
-            percent=False,
-        ),
         chart(
             run,
-            "Regret",
-            "The loss of a decision compared with the best one (gamma 0.99).",
-            *(_series(label, rows, "regret_mean") for label, rows in players.items()),
-            from_zero=True,
-        ),
-        part("Episodes won", "Within 32 steps, the first of each rollout.", "win_rate", won),
-        part("Episodes lost", "The same episodes; the others are not over.", "loss_rate", lost),
+            heading,
+            caption,
+            *(curve(mine, name, who, error=bars.get(name)) for who, mine in followed.items()),
+            levels=[] if best is None else [("optimum", best)],
+            percent=name in (WON.name, LOST.name),
+            from_zero=best is None,
+        )
+        for heading, caption, name, best in (
+            (
+                "Return of 32 steps",
+                "A fresh start follows every end; bars are 95 % intervals.",
+                RETURN.name,
+                returned,
+            ),
+            (
+                "Regret",
+                "The loss of a decision compared with the best one (gamma 0.99).",
+                "regret_mean",
+                None,
+            ),
+            ("Episodes won", "Within 32 steps, the first of each rollout.", WON.name, won),
+            ("Episodes lost", "The same episodes; the others are not over.", LOST.name, lost),
+        )
     ]
-
-
-def _followed(evaluations: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each player that was evaluated during training."""
-    players: dict[str, list[dict[str, Any]]] = {}
-    for row in evaluations:
-        if row["leaf"] == "network":
-            players.setdefault(_label(row), []).append(row)
-    first = evaluations[0]["step"] if evaluations else 0
-    return {name: rows for name, rows in players.items() if rows[0]["step"] == first}
 
 
 def _label(row: dict[str, Any]) -> str:
     alone = row["planner"] == "network"
     return "network alone" if alone else f"{row['planner']}, {row['simulations']} simulations"
-
-
-def _series(label: str, rows: list[dict[str, Any]], name: str) -> Series:
-    # The spread of the regret is not kept.
-    bars = {one.name: one.bars for one in (LOST, RETURN, WON)}
-    return curve(rows, name, label, error=bars.get(name))
 
 
 def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
@@ -104,7 +98,11 @@ def _comparison(run: StoredRun, world: str) -> str:
         run,
         ["planner", "simulations", "leaf value", "return (95 %)", "won", "lost", "regret"],
         lambda row: [
-            *_player(row),
+            *(
+                ["network alone", "", ""]
+                if row["planner"] == "network"
+                else [row["planner"], row["simulations"], row["leaf"]]
+            ),
             RETURN.shown(row),
             _percent(row["win_rate"]),
             _percent(row["loss_rate"]),
@@ -112,12 +110,6 @@ def _comparison(run: StoredRun, world: str) -> str:
         ],
         ["optimum", "", "", f"{returned:.3f}", _percent(won), _percent(lost), "0"],
     )
-
-
-def _player(row: Mapping[str, Any]) -> list[str]:
-    if row["planner"] == "network":
-        return ["network alone", "", ""]
-    return [row["planner"], str(row["simulations"]), row["leaf"]]
 
 
 def _percent(share: float) -> str:

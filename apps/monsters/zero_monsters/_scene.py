@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.table import Table
@@ -21,8 +21,6 @@ _HELD = ("nothing", "y, which beats !", "n, which beats ?")
 _WALL, _FLOORS, _TRACK = "#585858", ("#1c1c1c", "#262626"), "#303030"
 _CELL = 7  # columns of a cell; it has three lines
 _PLAN, _EXACT = "#af87d7", "#949494"
-# By action: the line and column of the arrow in the drawing of the agent, and the arrow.
-_ARROWS = {1: (0, 2, "\u2191"), 2: (2, 2, "\u2193"), 3: (1, 0, "\u2190"), 4: (1, 4, "\u2192")}
 _BAR = 20
 # The columns of a picture with the plan beside the board, and the lines of one with it below.
 _WIDTH, _HEIGHT = 80, 25
@@ -31,11 +29,14 @@ _NOTHING = 5e-4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Thought:
-    """The plan of a player for one state, and the exact values.
+class Scene:
+    """One moment of an episode, and the plan for it; at the end the plan is that of the state
+    before.
 
     **Attributes:**
 
+    - `env`, `state`: the environment and its state.
+    - `gained`: the sum of the rewards so far.
     - `action`: the action that is played.
     - `value`: the player's value of the state.
     - `shares`: the fraction of the simulations that began with each action, or the network's
@@ -43,42 +44,23 @@ class Thought:
     - `qvalues`: the plan's Q-values, NaN for unvisited actions; `None` for a network without a
         search.
     - `exact`: the exact Q-values under optimal play at the run's gamma, -inf for a wall.
-    """
-
-    action: int
-    value: float
-    shares: Float[np.ndarray, " actions"]
-    qvalues: Float[np.ndarray, " actions"] | None
-    exact: Float[np.ndarray, " actions"]
-
-    @property
-    def legal(self) -> Bool[np.ndarray, " actions"]:
-        """A mask of the actions that do not lead into a wall."""
-        return self.exact > -np.inf
-
-    @property
-    def regret(self) -> float:
-        """The difference between the exact values of the best action and of the played one."""
-        return float(np.max(self.exact) - self.exact[self.action])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Scene:
-    """One moment of an episode.
-
-    **Attributes:**
-
-    - `env`, `state`: the environment and its state.
-    - `gained`: the sum of the rewards so far.
-    - `thought`: the plan for this state or, if the episode is over, for the state before.
     - `end`: a description of the end if the episode is over, else `None`.
     """
 
     env: Monsters
     state: MonstersState
     gained: float
-    thought: Thought
+    action: int
+    value: float
+    shares: Float[np.ndarray, " actions"]
+    qvalues: Float[np.ndarray, " actions"] | None
+    exact: Float[np.ndarray, " actions"]
     end: str | None = None
+
+    @property
+    def regret(self) -> float:
+        """The difference between the exact values of the best action and of the played one."""
+        return float(np.max(self.exact) - self.exact[self.action])
 
 
 def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableType:
@@ -90,17 +72,15 @@ def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableTyp
         letters.
     - `plain`: whether to draw without colours. The end of an episode then has no plan.
     """
+    letters = scene.env.text(scene.state)
     if plain:
-        board = Text(scene.env.text(scene.state))
-        parts = [] if scene.end else [_decision(scene.thought, plain)]
-        return Group(board, *parts, Text())
-    said, decision = _headline(scene), _decision(scene.thought, plain)
+        return Group(letters, *([] if scene.end else [_decision(scene, plain)]), "")
+    said, decision = _headline(scene), _decision(scene, plain)
     if width < _WIDTH:
-        letters = scene.env.text(scene.state).splitlines()[: scene.env.size]
-        board = _board(scene) if height >= _HEIGHT else Text("\n".join(letters))
-        return Group(board, said, decision)
+        small = Text("\n".join(letters.splitlines()[: scene.env.size]))
+        return Group(_board(scene) if height >= _HEIGHT else small, said, decision)
     beside = Table.grid(padding=(0, 1))
-    beside.add_row(_board(scene), Group(said, Text(), decision))
+    beside.add_row(_board(scene), Group(said, "", decision))
     return beside
 
 
@@ -118,57 +98,47 @@ def ending(state: MonstersState) -> str:
 
 def _headline(scene: Scene) -> Text:
     step = f"step {int(scene.state.time)}, return {scene.gained:+g}"
-    if scene.end is None:
-        return Text.assemble((step, "bold"), "\n", f"holds {_HELD[int(scene.state.held)]}")
-    mood = "bold green" if scene.end.startswith("won") else "bold red"
-    return Text.assemble((step, "bold"), "\n", (scene.end, mood))
+    said, style = f"holds {_HELD[int(scene.state.held)]}", ""
+    if scene.end is not None:
+        said, style = scene.end, "bold green" if scene.end.startswith("won") else "bold red"
+    return Text.assemble((step, "bold"), "\n", (said, style))
 
 
-def _decision(thought: Thought, plain: bool) -> RenderableType:
+def _decision(scene: Scene, plain: bool) -> RenderableType:
     """A table with a row for each action, and the regret."""
     table = Table.grid(padding=(0, 1))
     for side in ("left", "left", "left", "right", "right", "right"):
         table.add_column(justify=side, no_wrap=True)
-    if thought.qvalues is None:
-        lowest, heads = 0, ("policy", "exact", "")
-    else:
-        lowest, heads = -1, ("plan", "exact", "visits")
-    middle = 0 if lowest < 0 else ""
-    scale = f"{lowest}{middle:^{_BAR - len(str(lowest)) - 1}}1"
-    styles = (_PLAN, _EXACT, "dim")
-    table.add_row("", "", Text(scale, "dim"), *map(Text, heads, styles))
-    for action, name in enumerate(MOVES):
-        table.add_row(*_action(thought, action, name, lowest, plain))
-    best = float(np.max(thought.exact))
-    cost = "the best there is"
-    if thought.regret >= _NOTHING:
-        cost = f"loses {thought.regret:.3f}; best is {MOVES[int(np.argmax(thought.exact))]}"
-    style = "" if thought.regret < _NOTHING else "red"
-    return Group(
-        table,
-        Text(),
-        Text(f"value {thought.value:+z.2f}, exactly {best:+z.2f}"),
-        Text(f"{MOVES[thought.action]}: {cost}", style),
+    searched = scene.qvalues is not None
+    lowest, middle, heads = (
+        (-1, 0, ("plan", "exact", "visits")) if searched else (0, "", ("policy", "exact", ""))
     )
-
-
-def _action(thought: Thought, action: int, name: str, lowest: int, plain: bool) -> list[Text]:
-    played, exact = action == thought.action, float(thought.exact[action])
-    share, style = float(thought.shares[action]), "bold" if action == thought.action else ""
-    mark = (">" if plain else "\u25b6") if played else ""
-    if not thought.legal[action]:
-        return [Text(mark), Text(name, "dim"), Text("wall", "dim")]
-    right = f"{exact:+z.2f}"
-    best = exact > np.max(thought.exact) - _NOTHING
-    if thought.qvalues is None:
-        shown, numbers = share, (f"{share:.0%}", right, "")
-    else:
-        shown = float(thought.qvalues[action])
-        tried = "" if np.isnan(shown) else f"{shown:+z.2f}"
-        numbers = (tried, right, f"{share:.0%}")
-    bar = _bar(shown, None if thought.qvalues is None else exact, lowest, plain)
-    styles = (style, "bold" if best else "", "dim")
-    return [Text(mark, style), Text(name, style), bar, *map(Text, numbers, styles)]
+    scale = f"{lowest}{middle:^{_BAR - len(str(lowest)) - 1}}1"
+    table.add_row("", "", Text(scale, "dim"), *map(Text, heads, (_PLAN, _EXACT, "dim")))
+    best = float(np.max(scene.exact))
+    for action, (name, exact) in enumerate(zip(MOVES, scene.exact.tolist(), strict=True)):
+        played = action == scene.action
+        mark, style = ((">" if plain else "\u25b6") if played else "", "bold" if played else "")
+        if exact == -np.inf:
+            table.add_row(mark, Text(name, "dim"), Text("wall", "dim"))
+            continue
+        share = float(scene.shares[action])
+        value = share if scene.qvalues is None else float(scene.qvalues[action])
+        tried = "" if np.isnan(value) else f"{value:+z.2f}" if searched else f"{share:.0%}"
+        table.add_row(
+            Text(mark, style),
+            Text(name, style),
+            _bar(value, exact if searched else None, lowest, plain),
+            Text(tried, style),
+            Text(f"{exact:+z.2f}", "bold" if exact > best - _NOTHING else ""),
+            Text(f"{share:.0%}" if searched else "", "dim"),
+        )
+    cost, style = "the best there is", ""
+    if scene.regret >= _NOTHING:
+        better = MOVES[int(np.argmax(scene.exact))]
+        cost, style = f"loses {scene.regret:.3f}; best is {better}", "red"
+    value = Text(f"value {scene.value:+z.2f}, exactly {best:+z.2f}")
+    return Group(table, "", value, Text(f"{MOVES[scene.action]}: {cost}", style))
 
 
 def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
@@ -194,60 +164,28 @@ def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
 
 
 def _board(scene: Scene) -> Text:
-    """The board in colour. Agent and monsters are round, items are square."""
+    """The board in colour."""
     side = scene.env.size - 2
     here: dict[int, list[int]] = {}
     for piece, cell in enumerate(np.asarray(scene.state.pieces).tolist()):
         here.setdefault(cell, []).append(piece)
-    wall = Text(" " * (side * _CELL + 4), _on(_WALL))
-    lines = [wall]
+    wall = lambda columns: Text(" " * columns, Style(bgcolor=_WALL))
+    lines = [wall(side * _CELL + 4)]
     for y in range(side):
-        cells = [
-            _cell(here.get(side * y + x, []), _FLOORS[(x + y) % 2], scene) for x in range(side)
-        ]
-        edge = Text("  ", _on(_WALL))
-        lines += [Text.assemble(edge, *parts, edge) for parts in zip(*cells, strict=True)]
-    return Text("\n").join([*lines, wall])
+        cells = [_cell(here.get(side * y + x, []), _FLOORS[(x + y) % 2]) for x in range(side)]
+        lines += [Text.assemble(wall(2), *line, wall(2)) for line in zip(*cells, strict=True)]
+    return Text("\n").join([*lines, lines[0]])
 
 
-def _cell(pieces: list[int], floor: str, scene: Scene) -> list[Text]:
-    """The three lines of a cell: one piece, or the letters of several pieces, two in each line."""
-    if len(pieces) == 1:
-        (piece,) = pieces
-        return [Text.assemble(" ", line, " ", style=_on(floor)) for line in _piece(piece, scene)]
-    pairs = [pieces[:2], pieces[2:4], pieces[4:]]
-    if len(pieces) <= 2:
-        pairs = [[], pieces, []]
-    lines = []
-    for pair in pairs:
-        letters = [Text(f" {_SYMBOLS[i]} ", _letter(i)) for i in pair]
-        between = Text(" ", _on(floor))
-        rest = Text(" " * (_CELL - 4 * len(pair)), _on(floor))
-        lines.append(Text.assemble(*(x for letter in letters for x in (letter, between)), rest))
-    return [Text.assemble(line[:_CELL], style=_on(floor)) for line in lines]
-
-
-def _piece(piece: int, scene: Scene) -> list[Text]:
-    """The drawing of a piece, three lines of five columns. An arrow shows the agent's action."""
-    square = _SYMBOLS[piece] in "yn"
-    edge = Style(color=COLOURS[piece])
-    lines = [
-        Text("\u2584" * 5 if square else "\u2597\u2584\u2584\u2584\u2596", edge),
-        Text(f"{_SYMBOLS[piece]:^5}", _letter(piece)),
-        Text("\u2580" * 5 if square else "\u259d\u2580\u2580\u2580\u2598", edge),
+def _cell(pieces: list[int], floor: str) -> list[Text]:
+    """The three lines of a cell: one or two pieces in the middle, or two in each line."""
+    width = _CELL - 2 if len(pieces) == 1 else 3
+    letters = [
+        Text(f"{_SYMBOLS[i]:^{width}}", Style(color="#ffffff", bgcolor=COLOURS[i], bold=True))
+        for i in pieces
     ]
-    arrow = _ARROWS.get(scene.thought.action)
-    if _SYMBOLS[piece] == "@" and scene.end is None and arrow:
-        line, column, sign = arrow
-        was = lines[line]
-        lines[line] = Text.assemble(was[:column], (sign, "bold #ffffff"), was[column + 1 :])
-        lines[line].stylize_before(was.style)
-    return lines
-
-
-def _letter(piece: int) -> Style:
-    return Style(color="#ffffff", bgcolor=COLOURS[piece], bold=True)
-
-
-def _on(colour: str) -> Style:
-    return Style(bgcolor=colour)
+    rows = [[], letters, []] if len(pieces) <= 2 else [letters[:2], letters[2:4], letters[4:]]
+    lines = [Text(" ").join([Text(), *row]) for row in rows]
+    return [
+        Text.assemble(line, " " * (_CELL - len(line)), style=Style(bgcolor=floor)) for line in lines
+    ]

@@ -10,14 +10,12 @@ from typing import Any, ClassVar
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 from rich.console import Console, RenderableType
 
-from zero_envs import Monsters
 from zero_search import Plan
-from zero_train import AbstractActor, PlanRecord
+from zero_train import AbstractActor
 from zero_train.app import (
-    AbstractPlayerCommand,
     App,
     Bounds,
     check_path,
@@ -29,76 +27,66 @@ from zero_train.app import (
     Trained,
 )
 
-from ._build import build_env
-from ._config import Config, SIMULATIONS
-from ._eval import named_player
+from ._build import build_actor, build_env
+from ._config import Config
+from ._eval import AbstractPlannedCommand
 from ._measure import NUM_STEPS
 from ._planners import GAMMA
-from ._scene import draw, ending, Scene, Thought
+from ._scene import draw, ending, Scene
 from .oracle import MonstersOracle
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch(AbstractPlayerCommand):
+class Watch(AbstractPlannedCommand):
     """Watch the player of a run, with the plan's Q-values and the exact ones for every move.
 
     In a terminal the picture is updated in place. Otherwise the pictures are printed one after
     another, as plain text and without delay.
     """
 
-    planner: str = "chance"
-    """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
-    simulations: int | None = None
-    """Simulations per move, in all trees together; by default those of the run's configuration."""
     episodes: int = 5
     """Episodes, each cut off after 32 steps."""
     delay: float = 1.0
     """Seconds between two moves."""
-    seed: int = 0
-    """The seed of all randomness."""
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
     bounds: ClassVar[Bounds] = {
+        **AbstractPlannedCommand.bounds,
         "episodes": (1, math.inf),
         "delay": (0, 3600),
-        "simulations": SIMULATIONS,
     }
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
         check_path(self.save)
-        trained = self.load(app)
-        actor, number = named_player(trained, self.planner, self.simulations)
+        trained, actor, number = self.player(app)
         console = console or Console(highlight=False)
         alone = self.planner == "network"
         who = "the network alone" if alone else f"{self.planner}, {number} simulations"
         title = f"{self.run} (step {trained.step}), {who}"
         console.print(title, soft_wrap=True, markup=False)
         console.print("solving the game exactly, and compiling the player\n")
-        env, won = build_env(trained.config), 0
-        oracle = MonstersOracle(env)
-        gamma = _finite_gamma(trained.config)
+        won, oracle = 0, MonstersOracle(build_env(trained.config))
         # The end of an episode is shown for longer.
         seconds = lambda scene: self.delay if scene.end is None else 2 * self.delay
         with screen(console, _picture, seconds, save=self.save) as show:
             for episode in range(self.episodes):
                 key = jr.fold_in(jr.key(self.seed), episode)
                 scenes = list[Scene]()
-                for scene in _scenes(env, oracle, actor, gamma, key):
+                for scene in _scenes(oracle, actor, trained.config.gamma, key):
                     show(scene)
                     scenes.append(scene)
                 won += scenes[-1].gained > 0
-                lost = sum(scene.thought.regret for scene in scenes[:-1])
+                lost = sum(scene.regret for scene in scenes[:-1])
                 console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
         console.print(f"{won} of {self.episodes} won")
 
 
 def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of an episode for the report."""
-    env = build_env(trained.config)
-    actor, _ = named_player(trained, trained.config.planner, None)
-    gamma = _finite_gamma(trained.config)
-    for scene in _scenes(env, MonstersOracle(env), actor, gamma, key):
+    config = trained.config
+    actor, _ = build_actor(config, trained.player, config.planner)
+    for scene in _scenes(MonstersOracle(build_env(config)), actor, config.gamma, key):
         yield Frame(drawn(ft.partial(_picture, scene)), scene.end or "")
 
 
@@ -107,41 +95,41 @@ def _picture(scene: Scene, console: Console) -> RenderableType:
     return draw(scene, width=console.width, height=console.height, plain=plain)
 
 
-def _finite_gamma(config: Config) -> float:
-    """Without a time limit, values are finite only for a gamma below 1."""
-    return config.gamma if config.gamma < 1 else GAMMA
-
-
 def _scenes(
-    env: Monsters, oracle: MonstersOracle, actor: AbstractActor, gamma: float, key: PRNGKeyArray
+    oracle: MonstersOracle, actor: AbstractActor, gamma: float, key: PRNGKeyArray
 ) -> Iterator[Scene]:
     """A scene for each decision of an episode, and one for its end."""
-    episode, gained = Episode(env, actor, key=jr.fold_in(key, NUM_STEPS)), 0.0
+    # Without a time limit, values are finite only for a gamma below 1.
+    gamma = gamma if gamma < 1 else GAMMA
+    episode, gained = Episode(oracle.env, actor, key=jr.fold_in(key, NUM_STEPS)), 0.0
     for step in range(NUM_STEPS):
         tkey, skey = jr.split(jr.fold_in(key, step))
         exact = oracle.qvalues(episode.state, gamma=gamma)[0]
         action, record = episode.act(key=tkey)
-        thought = _thought(int(action[0]), _only(record), exact)
-        yield Scene(env, _only(episode.state), gained, thought)
+        shares, qvalues = record.weights[0], None
+        if isinstance(record, Plan):
+            visits = record.visits[0]
+            shares = visits / np.sum(visits)
+            qvalues = np.where(visits > 0, record.qvalues[0], np.nan)
+        scene = Scene(
+            env=oracle.env,
+            state=_only(episode.state),
+            gained=gained,
+            action=int(action[0]),
+            value=float(record.value[0]),
+            shares=np.asarray(shares),
+            qvalues=qvalues,
+            exact=exact,
+        )
+        yield scene
         transition = episode.step(action, key=skey)
         gained += float(transition.reward[0])
         over = bool(transition.last[0])
         if over or step == NUM_STEPS - 1:
             state = _only(episode.state)
             end = ending(state) if over else f"not over after {NUM_STEPS} steps"
-            yield Scene(env, state, gained, thought, end)
+            yield dataclasses.replace(scene, state=state, gained=gained, end=end)
             return
-
-
-def _thought(
-    action: int, record: Plan | PlanRecord, exact: Float[np.ndarray, " actions"]
-) -> Thought:
-    value = float(record.value)
-    if isinstance(record, PlanRecord):
-        return Thought(action, value, np.asarray(record.weights), None, exact)
-    visits = np.asarray(record.visits)
-    qvalues = np.where(visits > 0, record.qvalues, np.nan)
-    return Thought(action, value, visits / np.sum(visits), qvalues, exact)
 
 
 def _only(tree: Any) -> Any:
