@@ -39,24 +39,18 @@ def measure(
     won, and lost; `regret_mean`, the mean difference, in discounted value, between the best action
     and the chosen one; and `moves_per_second` of many parallel rollouts, without compilation.
     """
-    rows = np.arange(rollouts, dtype=np.int32)
-    chunks = [rows[i : i + _ROLLOUTS_AT_ONCE] for i in range(0, rollouts, _ROLLOUTS_AT_ONCE)]
-    # The last chunk is padded, so that one compiled program plays all chunks.
-    size = len(chunks[0])
-    padded = [np.resize(chunk, size) for chunk in chunks]
+    rows, size = np.arange(rollouts, dtype=np.int32), min(rollouts, _ROLLOUTS_AT_ONCE)
+    # The last chunk is filled up with the first rollouts, so that one compiled program plays all.
+    chunks = np.resize(rows, (-(-rollouts // size), size))
     played, seconds = [], []
     # The first call compiles, so the first chunk is played again for its time.
-    for chunk in (*padded, padded[0]):
+    for chunk in (*chunks, chunks[0]):
         start = time.perf_counter()
         played.append(jax.block_until_ready(_play(env, actor, jnp.asarray(chunk), key)))
         seconds.append(time.perf_counter() - start)
 
-    number = [len(chunk) for chunk in chunks]
     state, action, transition = jax.tree.map(
-        lambda *parts: np.concatenate(
-            [np.asarray(part)[:, :n] for part, n in zip(parts, number, strict=True)], axis=1
-        ),
-        *played[:-1],
+        lambda *parts: np.concatenate(parts, axis=1)[:, :rollouts], *played[:-1]
     )
     returns = transition.reward.sum(axis=0, dtype=np.float64)
     ended = transition.last.any(axis=0)
