@@ -1,23 +1,23 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
-from zero_othello._board import draw, draw_rich, PASS, Position
+from zero_othello._board import Board, PASS
+from zero_train.app import Game
 
-from .helpers import name, parse
-from .oracle import Game
-
-
-def of(game: Game) -> Position:
-    colour = "black" if game.mover == 1 else "white"
-    legal = () if game.over else tuple(game.legal())
-    return Position(game.board == 1, game.board == -1, colour, legal, game.over)
+from .helpers import name, new_game, parse, WIPE_OUT
 
 
-def played(*moves: str) -> Position:
-    game = Game()
+def played(*moves: str) -> Game:
+    game = new_game()
     for move in moves:
-        game.play(parse(move))
-    return of(game)
+        game = game.play(parse(move))
+    return game
+
+
+def draw(game: Game) -> str:
+    return str(Board().draw(game, plain=True))
 
 
 def test_names_and_actions_are_one_to_one():
@@ -63,7 +63,7 @@ def test_drawing_of_the_start():
 
 
 def test_drawing_marks_the_last_move_and_the_replies():
-    assert draw(played("d3"), parse("d3")) == (
+    assert draw(played("d3")) == (
         "    A  B  C  D  E  F  G  H\n"
         " 1  .  .  .  .  .  .  .  .\n"
         " 2  .  .  .  .  .  .  .  .\n"
@@ -79,9 +79,9 @@ def test_drawing_marks_the_last_move_and_the_replies():
 
 def test_colours_say_the_same_as_letters():
     # Cell by cell: what a person with colours sees is what a person without them sees.
-    board, last = played("d3", "c3"), parse("c3")
-    cells = [line[3:27] for line in draw(board, last).splitlines()[1:9]]
-    text = draw_rich(board, last)
+    game = played("d3", "c3")
+    cells = [line[3:27] for line in draw(game).splitlines()[1:9]]
+    text: Any = Board().draw(game, plain=False)
     for row, line in enumerate(text.split("\n")[1:9]):
         for column in range(8):
             plain = cells[row].ljust(24)[3 * column : 3 * column + 3]
@@ -98,12 +98,13 @@ def test_colours_say_the_same_as_letters():
 def test_results():
     def final(black: int, white: int) -> str:
         squares = np.arange(64).reshape(8, 8)
-        return Position(
-            squares < black, (squares >= black) & (squares < black + white), "black", (), True
-        ).result
+        planes = [squares < black, (squares >= black) & (squares < black + white)]
+        game = new_game()
+        vars(game)["features"] = np.stack(planes, axis=-1)  # which it keeps once computed
+        return Board().result(game)
 
     assert final(13, 0) == "black wins by 13"
     assert final(20, 44) == "white wins by 24"
     assert final(32, 32) == "draw"
-    board = played(*"e6 f4 e3 f6 g5 d6 e7 f5 c5".split())
-    assert board.over and board.legal == () and draw(board).endswith("black wins by 13")
+    game = played(*WIPE_OUT)
+    assert game.over and game.legal == () and draw(game).endswith("black wins by 13")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zero_envs import PgxEnvironment
-from zero_othello._board import PASS, position_of
+from zero_othello._board import discs, PASS
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, NonFiniteError, PlanningActor, PolicyActor
 from zero_train.app import Game as Played
@@ -27,17 +27,16 @@ def test_whole_games_agree_with_the_rules():
     for moves in (random_game(0), random_game(341), [parse(move) for move in WIPE_OUT]):
         game, truth = new_game(), Game()
         for move in moves:
-            position = position_of(game)
-            assert not position.over and list(position.legal) == truth.legal()
-            assert position.colour == game.mover == ("black" if truth.mover == 1 else "white")
+            assert not game.over and list(game.legal) == truth.legal()
+            assert game.mover == ("black" if truth.mover == 1 else "white")
             assert game.must_pass == (truth.legal() == [PASS])
             passes += move == PASS
             truth.play(move)
             game = game.play(move)
-            np.testing.assert_array_equal(position_of(game).discs, truth.board)
+            np.testing.assert_array_equal(discs(game), truth.board)
             assert game.action == move
         assert game.over == truth.over is True
-        assert position_of(game).margin == truth.board.sum()
+        assert discs(game).sum() == truth.board.sum()
         assert game.total == np.sign(truth.board.sum())
     assert passes == 5  # the last two of them in a row, which ends a game
 
@@ -58,11 +57,11 @@ def test_an_earlier_position_stays_as_it_was():
     game, kept = new_game(), []
     for move in random_game(1, 12):
         weights = game.plan.weights if len(kept) % 3 == 0 else None
-        kept.append((game, game.state, position_of(game).discs, weights))
+        kept.append((game, game.state, discs(game), weights))
         game = game.play(move)
-    for past, state, discs, weights in kept:
+    for past, state, board, weights in kept:
         jax.tree.map(np.testing.assert_array_equal, past.state, state)
-        np.testing.assert_array_equal(position_of(past).discs, discs)
+        np.testing.assert_array_equal(discs(past), board)
         if weights is not None:
             assert past.plan.weights is weights  # asking again costs nothing
 

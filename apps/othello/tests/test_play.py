@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_othello._board import Colour, draw, position_of
+from zero_othello._board import Board, Colour
 from zero_train import PolicyActor
 from zero_train.app import Game as Played, Session
 from zero_train.app._record import read_record
@@ -61,7 +61,7 @@ def test_a_move_is_answered_and_both_are_drawn():
     truth = Game()
     truth.play(parse("d3"))
     assert reply in truth.legal()
-    assert game.num_plies == 2 and draw(position_of(game), reply) in text
+    assert game.num_plies == 2 and str(Board().draw(game, plain=True)) in text
 
 
 def test_playing_white_lets_the_player_begin():

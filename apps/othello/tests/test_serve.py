@@ -1,6 +1,6 @@
 """Othello in the browser: its squares, its pass and its end."""
 
-from zero_othello._serve import PAGE
+from zero_othello._commands import PAGE
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
 from zero_train.app import Question, Service

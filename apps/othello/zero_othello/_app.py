@@ -5,14 +5,11 @@ import pathlib
 from zero_train.app import App, expects_accelerator, load, player_file, Trained
 
 from ._build import build_loop
+from ._commands import episode, Gtp, Play, Serve, Watch
 from ._config import Config, PRESETS
 from ._engines import OPPONENTS
-from ._gtp import Gtp
 from ._ladder import evaluation, OPENING_PLIES
-from ._play import Play
 from ._report import page
-from ._serve import Serve
-from ._watch import episode, Watch
 
 
 APP = App(

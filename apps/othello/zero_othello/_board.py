@@ -1,14 +1,13 @@
-"""Squares, moves and drawings of positions.
+"""Squares, moves and drawings of Othello.
 
 Columns are A to H from left to right and rows 1 to 8 from top to bottom, so A1 is the upper left
 corner and action 0. Action `8 * (row - 1) + column` is a disc, action 64 a pass.
 """
 
-import dataclasses
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Int8
+from jaxtyping import Int8
 from rich.text import Text
 
 from zero_train.app import AbstractBoard, Game, Sgf
@@ -21,98 +20,10 @@ COLUMNS = "ABCDEFGH"
 Colour = Literal["black", "white"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Position:
-    """A position.
-
-    **Attributes:**
-
-    - `black`, `white`: masks of the discs; row 0 is the top row.
-    - `colour`: the colour to move.
-    - `legal`: the legal actions in ascending order; empty if the game is over.
-    - `over`: whether the game is over.
-    """
-
-    black: Bool[np.ndarray, "8 8"]
-    white: Bool[np.ndarray, "8 8"]
-    colour: Colour
-    legal: tuple[int, ...]
-    over: bool
-
-    @property
-    def margin(self) -> int:
-        """Black discs minus white discs."""
-        return int(self.black.sum()) - int(self.white.sum())
-
-    @property
-    def discs(self) -> Int8[np.ndarray, "8 8"]:
-        """1 black, -1 white, 0 empty."""
-        return self.black.astype(np.int8) - self.white.astype(np.int8)
-
-    @property
-    def result(self) -> str:
-        """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
-        if self.margin == 0:
-            return "draw"
-        return f"{'black' if self.margin > 0 else 'white'} wins by {abs(self.margin)}"
-
-
-def draw(position: Position, last: int | None = None) -> str:
-    """A drawing in ASCII: `X` black, `O` white, `*` a legal move, `(X)` the last move."""
-    lines = ["    " + "  ".join(COLUMNS)]
-    for row in range(SIZE):
-        cells = []
-        for column in range(SIZE):
-            action = SIZE * row + column
-            mark = "."
-            if position.black[row, column]:
-                mark = "X"
-            elif position.white[row, column]:
-                mark = "O"
-            elif action in position.legal:
-                mark = "*"
-            cells.append(f"({mark})" if action == last else f" {mark} ")
-        lines.append(f"{row + 1:>2} {''.join(cells)}".rstrip())
-    return "\n".join([*lines, caption(position, "X", "O")])
-
-
-def draw_rich(position: Position, last: int | None = None) -> Text:
-    """A drawing in colour. Dots are legal moves, and the last move has a different background."""
-    text = Text("    " + "  ".join(COLUMNS) + "\n", no_wrap=True)
-    for row in range(SIZE):
-        text.append(f"{row + 1:>2} ")
-        for column in range(SIZE):
-            action = SIZE * row + column
-            ground = "dark_orange3" if action == last else "dark_green"
-            if position.black[row, column]:
-                text.append(" ● ", f"black on {ground}")
-            elif position.white[row, column]:
-                text.append(" ● ", f"bright_white on {ground}")
-            else:
-                text.append(" · " if action in position.legal else "   ", f"white on {ground}")
-        text.append("\n")
-    return text.append(caption(position, "", ""))
-
-
-def caption(position: Position, black: str, white: str) -> str:
-    """The disc counts, and the colour to move or the result; `black` and `white` are the discs'
-    symbols."""
-    counts = "   ".join(
-        f"{colour}{f' ({sign})' if sign else ''} {int(discs.sum())}"
-        for colour, sign, discs in (
-            ("black", black, position.black),
-            ("white", white, position.white),
-        )
-    )
-    return f"   {counts}   {position.result if position.over else f'{position.colour} to move'}"
-
-
-def position_of(game: Game) -> Position:
-    """The current position of a game, in which the colours take turns."""
-    black = game.num_plies % 2 == 0
-    own, opponent = game.features[..., 0], game.features[..., 1]
-    discs = (own, opponent) if black else (opponent, own)
-    return Position(*discs, "black" if black else "white", game.legal, game.over)
+def discs(game: Game) -> Int8[np.ndarray, "8 8"]:
+    """1 black, -1 white, 0 empty; row 0 is the top row. The colours take turns."""
+    own, opponent = (game.features[..., plane].astype(np.int8) for plane in range(2))
+    return (own - opponent) * (1 if game.num_plies % 2 == 0 else -1)
 
 
 class Board(AbstractBoard):
@@ -121,7 +32,7 @@ class Board(AbstractBoard):
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
-    record = Sgf(SIZE, 2, lambda game: position_of(game).margin)
+    record = Sgf(SIZE, 2, lambda game: int(discs(game).sum()))
 
     def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""
@@ -146,7 +57,34 @@ class Board(AbstractBoard):
         )
 
     def draw(self, game: Game, *, plain: bool) -> str | Text:
-        return (draw if plain else draw_rich)(position_of(game), game.action)
+        """A drawing with the legal moves, the last move, the numbers of discs, and the colour to
+        move or the result. Without colours `X` is black, `O` white, `*` a legal move and `(X)` the
+        last one."""
+        board = discs(game)
+        text = Text("    " + "  ".join(COLUMNS) + "\n", no_wrap=True)
+        for row in range(SIZE):
+            text.append(f"{row + 1:>2} ")
+            for column in range(SIZE):
+                action, disc = SIZE * row + column, int(board[row, column])
+                ground = "dark_orange3" if action == game.action else "dark_green"
+                style = f"{('white', 'black', 'bright_white')[disc]} on {ground}"
+                mark = ("*" if plain else "·") if action in game.legal else "." if plain else " "
+                if disc:
+                    mark = "X O"[1 - disc] if plain else "●"
+                last = plain and action == game.action
+                text.append(f"({mark})" if last else f" {mark} ", style)
+            text.append("\n")
+        counts = "   ".join(
+            f"{colour}{f' ({sign})' * plain} {int(np.sum(board == disc))}"
+            for colour, sign, disc in (("black", "X", 1), ("white", "O", -1))
+        )
+        turn = self.result(game) if game.over else f"{game.mover} to move"
+        text.append(f"   {counts}   {turn}")
+        return "\n".join(map(str.rstrip, text.plain.split("\n"))) if plain else text
 
     def result(self, game: Game) -> str:
-        return position_of(game).result
+        """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
+        margin = int(discs(game).sum())
+        if margin == 0:
+            return "draw"
+        return f"{self.sides[0 if margin > 0 else 1]} wins by {abs(margin)}"
