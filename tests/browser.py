@@ -20,11 +20,11 @@ from typing import Any
 from playwright.sync_api import Browser, Error, expect, Page, Request, Route, sync_playwright
 
 import zero_minesweeper._serve as minesweeper
-from zero_cli._serve import page_of
+from zero_cli._commands import page_of
 from zero_cli._worlds import build_world
 from zero_envs import Minesweeper
 from zero_minesweeper._table import Table
-from zero_othello._serve import PAGE as OTHELLO
+from zero_othello._commands import PAGE as OTHELLO
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
 from zero_train.app import drawn, Frame, Page as Shown, Question, Service

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from zero_cli._board import Board
-from zero_cli._serve import page_of
+from zero_cli._commands import page_of
 from zero_cli._worlds import build_world
 from zero_train import indifferent, PolicyActor
 from zero_train.app import Game, Question, Service, Session

@@ -10,7 +10,7 @@ import jax.random as jr
 import pytest
 
 from zero_cli._board import Board
-from zero_cli._serve import page_of
+from zero_cli._commands import page_of
 from zero_cli._worlds import build_world, World
 from zero_train import indifferent, PolicyActor
 from zero_train.app import Game, Question, Service

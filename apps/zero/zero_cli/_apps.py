@@ -27,12 +27,9 @@ from zero_train.app import (
 )
 
 from ._build import build_loop
+from ._commands import episode, Gtp, Play, Serve, Watch
 from ._config import Config, presets
-from ._gtp import Gtp
 from ._list import List
-from ._play import Play
-from ._serve import Serve
-from ._watch import episode, Watch
 from ._worlds import build_world, OWN_APPS, TRAINED
 
 
@@ -50,13 +47,7 @@ APP = App(
     build=build_loop,
     evaluation=_evaluation,
     episode=episode,
-    commands={
-        "play": Play,
-        "serve": Serve,
-        "gtp": Gtp,
-        "watch": Watch,
-        "list": List,
-    },
+    commands={"play": Play, "serve": Serve, "gtp": Gtp, "watch": Watch, "list": List},
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
     operands="ENV",

@@ -83,18 +83,14 @@ class Board(AbstractBoard):
         if world.name == "pgx/chess" and self.pieces is not None:
             self.record = Pgn(self.pieces)
         # By whether whoever moves first makes them.
-        self._names = {
-            first: [self._named(action, first) for action in range(env.num_actions)]
+        self._actions = {
+            first: {self.name(action, first): action for action in range(env.num_actions)}
             for first in (True, False)
         }
-        self._actions = {
-            first: {name: action for action, name in enumerate(names)}
-            for first, names in self._names.items()
-        }
-        self.example = _EXAMPLES.get(world.name, self._names[True][0])
+        self.example = _EXAMPLES.get(world.name, self.name(0))
         self.about = "play that move"
 
-    def _named(self, action: int, first: bool) -> str:
+    def name(self, action: int, first: bool = True) -> str:
         if self.pieces is not None:
             return self.pieces.name(action, first)
         if self.chance:
@@ -104,17 +100,10 @@ class Board(AbstractBoard):
         rows, columns = self.shape
         if self._falls:
             return str(action + 1)
-        if action < rows * columns:
-            return self._cell(action // columns, action % columns)
-        return "swap" if self._hex else "pass"
-
-    def _cell(self, row: int, column: int) -> str:
-        if self._go and self.shape is not None:
-            return f"{_GO_LETTERS[column]}{self.shape[0] - row}"
-        return f"{_LETTERS[column]}{row + 1}"
-
-    def name(self, action: int, first: bool = True) -> str:
-        return self._names[first][action]
+        row, column = divmod(action, columns)
+        if row == rows:
+            return "swap" if self._hex else "pass"
+        return f"{_GO_LETTERS[column]}{rows - row}" if self._go else f"{_LETTERS[column]}{row + 1}"
 
     def action(self, name: str, first: bool = True) -> int:
         action = self._actions[first].get(name.lower())
@@ -155,7 +144,7 @@ class Board(AbstractBoard):
             number = "  " if self._falls else f"{rows - row if self._go else row + 1:2}"
             lines.append(f"{indent}{number} {' '.join(signs)}")
         if self.sides != _SIGNS:
-            lines.append("   " + "   ".join(map("{} {}".format, _SIGNS, self.sides)))
+            lines.append(f"   {_legend(self.sides)}")
         return "\n".join(lines)
 
 
@@ -176,19 +165,16 @@ def _backgammon(game: Game) -> str:
     line = lambda entries: " ".join(str(entry).rjust(3) for entry in entries)
     bar, off = ([f"{mine} {abs(a)}", f"{theirs} {abs(b)}"] for a, b in board[24:].reshape(2, 2))
     left = " ".join(str(i + 1) for i, number in enumerate(dice) for _ in range(int(number)))
-    return "\n".join(
-        [
-            *(
-                line(of)
-                for half in halves
-                for of in ([24 - i for i in half], [shown[i] for i in half])
-            ),
-            f"bar: {', '.join(bar)}; off: {', '.join(off)}; dice: {left or 'none'}",
-            "   ".join(
-                f"{sign} {side}" for sign, side in zip(_SIGNS, game.board.sides, strict=True)
-            ),
-        ]
-    )
+    lines = [
+        line(of) for half in halves for of in ([24 - i for i in half], [shown[i] for i in half])
+    ]
+    lines.append(f"bar: {', '.join(bar)}; off: {', '.join(off)}; dice: {left or 'none'}")
+    return "\n".join([*lines, _legend(game.board.sides)])
+
+
+def _legend(sides: tuple[str, str]) -> str:
+    """Which signs are whose."""
+    return "   ".join(f"{sign} {side}" for sign, side in zip(_SIGNS, sides, strict=True))
 
 
 def _area_margin(game: Game) -> float:

@@ -47,10 +47,12 @@ class Pieces:
     - `chess`: whether squares are called as in chess, not as in shogi.
     - `kinds`: what the pieces are called, by the number on the board.
     - `letters`: those of its books, for the kinds.
-    - `name`: what an action is called when whoever moves first makes it, or the other side.
-    - `squares`: of an action, where it begins and ends, or where a piece is dropped. Squares are
-        pgx's own, from the side to move; the board is that before the move.
+    - `move`: the name of an action in three parts: squares, and what stands before and behind them.
+        Squares are pgx's own, from the side to move; the last one is where the piece goes, or is
+        dropped, and -1 is no square.
     - `board`: of a state, the numbers on the squares, column by column.
+    - `origin`: of a board and an action, the square that the piece comes from, `None` for a drop;
+        by default it is one of the squares of the name.
     - `hand`: of a state, the pieces in hand of the side to move and of the other one.
     - `glyphs`: signs of the kinds for the browser, of the side that moves first and of the other
         one. By default the letters, which every machine has.
@@ -61,9 +63,9 @@ class Pieces:
     chess: bool
     kinds: Sequence[str]
     letters: Sequence[str]
-    name: Callable[[int, bool], str]
-    squares: Callable[[np.ndarray, int], Sequence[int]]
+    move: Callable[[int], tuple[str, tuple[int, ...], str]]
     board: Callable[[Any], Any]
+    origin: Callable[[np.ndarray, int], int | None] | None = None
     hand: Callable[[Any], Any] | None = None
     glyphs: tuple[Sequence[str], Sequence[str]] | None = None
 
@@ -78,19 +80,21 @@ class Pieces:
             row = row if first else self.rows - 1 - row
         return self.columns * row + column
 
-    def square_name(self, square: int, first: bool) -> str:
-        row, column = divmod(self.cell(square, first), self.columns)
-        if self.chess:
-            return f"{_LETTERS[column]}{self.rows - row}"
-        return f"{self.columns - column}{_LETTERS[row]}"
-
-    @property
+    @ft.cached_property
     def names(self) -> list[str]:
         """What the cells are called."""
-        names = {
-            self.cell(i, True): self.square_name(i, True) for i in range(self.rows * self.columns)
-        }
-        return [names[cell] for cell in range(len(names))]
+        cells = (divmod(cell, self.columns) for cell in range(self.rows * self.columns))
+        if self.chess:
+            return [f"{_LETTERS[column]}{self.rows - row}" for row, column in cells]
+        return [f"{self.columns - column}{_LETTERS[row]}" for row, column in cells]
+
+    def name(self, action: int, first: bool) -> str:
+        """What an action is called when whoever moves first makes it, or the other side. Moves that
+        leave the board have a number only."""
+        before, squares, behind = self.move(action)
+        if min(squares) < 0:
+            return str(action)
+        return before + "".join(self.names[self.cell(x, first)] for x in squares) + behind
 
     def signs(self, sides: tuple[str, str]) -> dict[str, str]:
         """The glyph of every piece in words."""
@@ -138,7 +142,10 @@ class Pieces:
 
     def places(self, game: Game, action: int) -> list[int]:
         """The cells of a legal move: from where and to where, or where a piece is dropped."""
-        squares = self.squares(np.asarray(self.board(game.state.position)), action)
+        _, squares, _ = self.move(action)
+        if self.origin is not None:
+            start = self.origin(np.asarray(self.board(game.state.position)), action)
+            squares = squares if start is None else (start, *squares)
         return [self.cell(square, game.first_moves) for square in squares]
 
     def in_hand(self, game: Game) -> str:
@@ -165,32 +172,22 @@ class Pieces:
 
 
 def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:
-    def name(action: int, first: bool) -> str:
-        """The squares of a move such as e2e4, with the piece of an underpromotion. Moves that leave
-        the board have a number only."""
-        start, end, piece = _chess_squares(action, size)
-        if end < 0:
-            return str(action)
-        return "".join(pieces.square_name(square, first) for square in (start, end)) + piece
-
-    pieces = Pieces(
+    return Pieces(
         rows=size,
         columns=size,
         chess=True,
         kinds=_CHESS_PIECES,
         letters="PNBRQK",
-        name=name,
-        squares=lambda board, action: _chess_squares(action, size)[:2],
+        move=ft.partial(_chess_move, size),
         board=board,
         glyphs=("\u2659\u2658\u2657\u2656\u2655\u2654", "\u265f\u265e\u265d\u265c\u265b\u265a"),
     )
-    return pieces
 
 
-def _chess_squares(action: int, size: int) -> tuple[int, int, str]:
-    """Where a move begins and ends, -1 outside the board, and the piece of an underpromotion. pgx
-    numbers squares column by column from the mover's side, and from each has 9 underpromotions, the
-    queen's moves and the knight's."""
+def _chess_move(size: int, action: int) -> tuple[str, tuple[int, int], str]:
+    """Where a move begins and ends, such as e2e4, and the piece of an underpromotion. pgx numbers
+    squares column by column from the mover's side, and from each has 9 underpromotions, the queen's
+    moves and the knight's."""
     square, plane = divmod(action, 8 * (size - 1) + 17)
     if plane < 9:
         rows, columns, piece = 1, (0, 1, -1)[plane % 3], "rbn"[plane // 3]
@@ -199,8 +196,8 @@ def _chess_squares(action: int, size: int) -> tuple[int, int, str]:
     column, row = divmod(square, size)
     to_column, to_row = column + columns, row + rows
     if not (0 <= to_column < size and 0 <= to_row < size) or (piece and row != size - 2):
-        return square, -1, piece
-    return square, size * to_column + to_row, piece
+        return "", (square, -1), piece
+    return "", (square, size * to_column + to_row), piece
 
 
 @ft.cache
@@ -214,21 +211,20 @@ def _chess_steps(size: int) -> list[tuple[int, int]]:
     return [*zip(rows, columns, strict=True), *knight]
 
 
-def _shogi_name(action: int, first: bool) -> str:
+def _shogi_move(action: int) -> tuple[str, tuple[int], str]:
     """Where a piece goes and in which direction it moves, as its own side sees it, with + for a
     promotion: `7fu`; of a drop the piece as well: `p*5e`."""
     direction, to = divmod(action, 81)
-    where = _PIECES_OF_SHOGI.square_name(to, first)
     if direction >= 20:
-        return f"{'plnsbrg'[direction - 20]}*{where}"
-    return f"{where}{list(_SHOGI_STEPS)[direction % 10]}{'+' if direction >= 10 else ''}"
+        return f"{'plnsbrg'[direction - 20]}*", (to,), ""
+    return "", (to,), f"{list(_SHOGI_STEPS)[direction % 10]}{'+' if direction >= 10 else ''}"
 
 
-def _shogi_squares(board: np.ndarray, action: int) -> list[int]:
+def _shogi_origin(board: np.ndarray, action: int) -> int | None:
     """A piece comes from the first square on the way that has one."""
     direction, to = divmod(action, 81)
     if direction >= 20:
-        return [to]
+        return None
     columns, rows = list(_SHOGI_STEPS.values())[direction % 10]
     column, row = divmod(to, 9)
     while True:
@@ -236,54 +232,43 @@ def _shogi_squares(board: np.ndarray, action: int) -> list[int]:
         if not (0 <= column < 9 and 0 <= row < 9):
             raise ValueError(f"no piece can make the move {action} of shogi")
         if 0 <= board[9 * column + row] < len(_SHOGI_PIECES):
-            return [9 * column + row, to]
+            return 9 * column + row
 
 
-def _animal_name(action: int, first: bool) -> str:
+def _animal_move(action: int) -> tuple[str, tuple[int, ...], str]:
     """The squares of a move such as 2c2b, and of a drop the piece: `c*2b`."""
-    squares = _animal_squares(np.zeros(0), action)
-    if min(squares) < 0:
-        return str(action)
-    drop = f"{'ceg'[action // 12 - 8]}*" if len(squares) == 1 else ""
-    return drop + "".join(_ANIMAL_PIECES.square_name(square, first) for square in squares)
-
-
-def _animal_squares(board: np.ndarray, action: int) -> list[int]:
     direction, square = divmod(action, 12)
     if direction >= 8:
-        return [square]
+        return f"{'ceg'[direction - 8]}*", (square,), ""
     steps = [(-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)]
     column, row = square // 4 + steps[direction][0], square % 4 + steps[direction][1]
     inside = 0 <= column < 3 and 0 <= row < 4
-    return [square, 4 * column + row if inside else -1]
+    return "", (square, 4 * column + row if inside else -1), ""
 
 
-_PIECES_OF_SHOGI = Pieces(
-    rows=9,
-    columns=9,
-    chess=False,
-    kinds=_SHOGI_PIECES,
-    letters=(*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R"),
-    name=_shogi_name,
-    squares=_shogi_squares,
-    board=lambda position: position._x.board,
-    hand=lambda position: position._x.hand,
-)
-_ANIMAL_PIECES = Pieces(
-    rows=4,
-    columns=3,
-    chess=False,
-    kinds=_ANIMALS,
-    letters="CEGLH",
-    name=_animal_name,
-    squares=_animal_squares,
-    board=lambda position: position._board,
-    hand=lambda position: position._hand,
-)
 #: By environment.
 PIECES = {
     "pgx/chess": _chess(8, lambda position: position._x.board),
     "pgx/gardner_chess": _chess(5, lambda position: position._board),
-    "pgx/shogi": _PIECES_OF_SHOGI,
-    "pgx/animal_shogi": _ANIMAL_PIECES,
+    "pgx/shogi": Pieces(
+        rows=9,
+        columns=9,
+        chess=False,
+        kinds=_SHOGI_PIECES,
+        letters=(*"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R"),
+        move=_shogi_move,
+        board=lambda position: position._x.board,
+        origin=_shogi_origin,
+        hand=lambda position: position._x.hand,
+    ),
+    "pgx/animal_shogi": Pieces(
+        rows=4,
+        columns=3,
+        chess=False,
+        kinds=_ANIMALS,
+        letters="CEGLH",
+        move=_animal_move,
+        board=lambda position: position._board,
+        hand=lambda position: position._hand,
+    ),
 }
