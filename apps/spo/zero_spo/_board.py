@@ -1,10 +1,10 @@
 """Drawings of Jumanji's boards with letters."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
-from rich.style import Style
 from rich.text import Text
 
 from zero_envs import JumanjiEnvironment
@@ -14,12 +14,20 @@ _WAYS = ("up", "right", "down", "left")
 # In Jumanji's order: up, front, right, back, left, down.
 _FACES = "UFRBLD"
 _COLOURS = "WGRBOY"
-_STICKERS = ("#eeeeee", "#008700", "#d70000", "#005fd7", "#ff8700", "#ffd700")
 # The net of the cube: the face at each line and column.
 _NET = ((None, 0, None, None), (4, 1, 2, 3), (None, 5, None, None))
-# The colours of tiles from 2 to 2048 and above.
-_TILES = ("#d7d7af", "#d7d787", "#ffd787", "#ffaf5f", "#ff875f", "#ff5f5f", "#d75f87", "#af5faf")
-_EMPTY = ("#303030", "#3a3a3a")
+# The styles of what is on a cell.
+_STICKERS = {
+    letter: f"#1c1c1c on {colour}"
+    for letter, colour in zip(
+        _COLOURS, ("#eeeeee", "#008700", "#d70000", "#005fd7", "#ff8700", "#ffd700"), strict=True
+    )
+}
+_SHADES = ("#d7d7af", "#d7d787", "#ffd787", "#ffaf5f", "#ff875f", "#ff5f5f", "#d75f87", "#af5faf")
+_TILES = {
+    str(2**k): f"bold #1c1c1c on {_SHADES[min((k - 1) * len(_SHADES) // 11, len(_SHADES) - 1)]}"
+    for k in range(1, 18)  # no tile is larger
+}
 _SNAKE = {"o": "#5faf5f", "@": "bold #afff87", "*": "bold #ff5f5f"}
 _SOKOBAN = {"#": "#767676", ".": "#ff5f5f", "$": "#ffaf5f", "*": "#87d75f"}
 _SOKOBAN |= dict.fromkeys("@+", "bold #5fafff")
@@ -35,14 +43,18 @@ def board(name: str, observation: Any, *, plain: bool) -> Text | None:
     - `plain`: whether to draw without colours.
     """
     if name == "Game2048":
-        return _tiles(observation.board, plain)
-    if name == "RubiksCube":
-        return _cube(observation.cube, plain)
-    if name == "Snake":
-        return _lettered(_snake(observation.grid), _SNAKE, plain)
-    if name == "Sokoban":
-        return _lettered(_sokoban(observation.grid), _SOKOBAN, plain)
-    return None
+        styles, numbers = _TILES, np.where(observation.board > 0, 2**observation.board, 0)
+        cells = [[f"{number or '.':>6}" for number in row] for row in numbers.tolist()]
+    elif name == "RubiksCube":
+        styles, cells = _STICKERS, _cube(observation.cube)
+    elif name == "Snake":
+        styles, cells = _SNAKE, _snake(observation.grid)
+    elif name == "Sokoban":
+        styles, cells = _SOKOBAN, _sokoban(observation.grid)
+    else:
+        return None
+    styled = lambda cell: (cell, "" if plain else styles.get(cell.strip(), "dim"))
+    return Text("\n").join(Text.assemble(*map(styled, row)) for row in cells)
 
 
 def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
@@ -61,19 +73,13 @@ def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
     return None
 
 
-def _lettered(cells: np.ndarray, colours: dict[str, str], plain: bool) -> Text:
-    """Two columns for each cell, which are about square."""
-    lines = []
-    for row in cells:
-        letters = ((f"{cell} ", "" if plain else colours.get(cell, "dim")) for cell in row)
-        lines.append(Text.assemble(*letters))
-    return Text("\n").join(lines)
+# Letters take two columns, so that cells are about square.
 
 
 def _snake(grid: np.ndarray) -> np.ndarray:
     """Body, head and fruit."""
-    cells = np.full(grid.shape[:2], ".")
-    for plane, letter in ((0, "o"), (3, "*"), (1, "@")):
+    cells = np.full(grid.shape[:2], ". ")
+    for plane, letter in ((0, "o "), (3, "* "), (1, "@ ")):
         cells[grid[..., plane] > 0] = letter
     return cells
 
@@ -82,48 +88,19 @@ def _sokoban(grid: Int[np.ndarray, "rows columns 2"]) -> np.ndarray:
     """The usual letters of level files: `*` is a box on a target, and `+` the player on one."""
     moving, fixed = grid[..., 0], grid[..., 1]
     target = fixed == 2
-    cells = np.where(fixed == 1, "#", np.where(target, ".", " "))
-    cells = np.where(moving == 3, np.where(target, "+", "@"), cells)
-    return np.where(moving == 4, np.where(target, "*", "$"), cells)
+    cells = np.where(fixed == 1, "# ", np.where(target, ". ", "  "))
+    cells = np.where(moving == 3, np.where(target, "+ ", "@ "), cells)
+    return np.where(moving == 4, np.where(target, "* ", "$ "), cells)
 
 
-def _tiles(exponents: Int[np.ndarray, "rows columns"], plain: bool) -> Text:
-    if plain:
-        rows = [[f"{2 ** int(k) if k else '.':>6}" for k in row] for row in exponents]
-        return Text("\n".join("".join(row) for row in rows))
-    lines = []
-    for y, row in enumerate(exponents):
-        styles = [_tile(int(k), (x + y) % 2) for x, k in enumerate(row)]
-        blank = Text.assemble(*((" " * 7, style) for style in styles))
-        numbers = (f"{2 ** int(k) if k else '':^7}" for k in row)
-        lines += [blank, Text.assemble(*zip(numbers, styles, strict=True)), blank]
-    return Text("\n").join(lines)
-
-
-def _tile(exponent: int, shade: int) -> Style:
-    if not exponent:
-        return Style(bgcolor=_EMPTY[shade])
-    colour = _TILES[min((exponent - 1) * len(_TILES) // 11, len(_TILES) - 1)]
-    return Style(color="#1c1c1c", bgcolor=colour, bold=True)
-
-
-def _cube(stickers: Int[np.ndarray, "6 rows columns"], plain: bool) -> Text:
+def _cube(stickers: Int[np.ndarray, "6 rows columns"]) -> list[list[str]]:
     """The net of the cube, with the upper face above the front."""
-    size = stickers.shape[1]
-    lines = []
-    for faces in _NET:
-        for row in range(size):
-            parts = [_stickers(stickers, face, row, plain) for face in faces]
-            lines.append(Text(" ").join(parts))
-    return Text("\n").join(lines)
-
-
-def _stickers(stickers: np.ndarray, face: int | None, row: int, plain: bool) -> Text:
-    size = stickers.shape[1]
-    if face is None:
-        return Text(" " * 2 * size)
-    found = Text()
-    for colour in stickers[face, row].tolist():
-        style = "" if plain else Style(color="#1c1c1c", bgcolor=_STICKERS[colour])
-        found.append(f"{_COLOURS[colour]} ", style)
-    return found
+    rows = []
+    for faces, line in itertools.product(_NET, range(stickers.shape[1])):
+        rows.append([])
+        for face in faces:
+            seen = stickers[face or 0, line].tolist()
+            rows[-1] += ["  " if face is None else f"{_COLOURS[colour]} " for colour in seen] + [
+                " "
+            ]
+    return rows

@@ -47,11 +47,6 @@ class Canvas:
         on = np.abs(np.hypot(x, y) - radius) <= 0.5
         self._ink(on & (turned <= abs(sweep)), colour)
 
-    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        """Draws a filled rectangle."""
-        wide = (self._x >= left) & (self._x <= right)
-        self._ink(wide & (self._y >= top) & (self._y <= bottom), colour)
-
     def text(self, *, plain: bool) -> Text:
         """The drawing as text.
 
@@ -67,12 +62,10 @@ class Canvas:
         # Some fonts draw the blank braille letter, so a space takes its place.
         codes = np.sum(cells * _BITS, axis=(2, 3))
         codes = np.where(codes > 0, _BLANK + codes, ord(" "))
-        found = Text()
-        for row, colours in zip(codes, self._colours, strict=True):
-            found.append_text(
-                Text.assemble(*((chr(c), s) for c, s in zip(row, colours, strict=True)), "\n")
-            )
-        return found[:-1]
+        return Text("\n").join(
+            Text.assemble(*((chr(code), colour) for code, colour in zip(*row, strict=True)))
+            for row in zip(codes, self._colours, strict=True)
+        )
 
     def _ink(self, dots: Bool[np.ndarray, "height width"], colour: str) -> None:
         self._dots |= dots

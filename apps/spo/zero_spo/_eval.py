@@ -54,17 +54,10 @@ class Eval(AbstractPlayerCommand):
 
     def __call__(self, app: App[Config]) -> None:
         trained = self.load(app)
-        env: Any = trained.loop.env
+        env, key = trained.loop.env, jr.key(self.seed)
         row = {
             "env": trained.config.env,
-            **measure(
-                env,
-                trained.player,
-                players=1,
-                games=self.episodes,
-                max_moves=longest_episode(env),
-                key=jr.key(self.seed),
-            ),
+            **_measured(env, trained.player, self.episodes, key=key),
             **_training(which_player(self.run)[0], trained.step),
         }
         if self.json:
@@ -86,19 +79,11 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     del files
     for line in describe(config, loop) if jax.process_index() == 0 else ():
         print(line)
-    env: Any = loop.env
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         del step
-        row = measure(
-            env,
-            player,
-            players=1,
-            games=config.episodes,
-            max_moves=longest_episode(env),
-            key=jr.fold_in(jr.key(config.seed), 1),
-            mesh=loop.mesh,
-        )
+        key = jr.fold_in(jr.key(config.seed), 1)
+        row = _measured(loop.env, player, config.episodes, key=key, mesh=loop.mesh)
         return EvaluationResult(
             rows=[row],
             metrics={"return": row["return_mean"], "return_se": row["return_se"]},
@@ -107,6 +92,12 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         )
 
     return evaluate
+
+
+def _measured(env: Any, player: AbstractActor, episodes: int, **options: Any) -> dict[str, Any]:
+    """Whole episodes, by the `key` and on the `mesh` of [`zero_train.app.measure`][]."""
+    limit = longest_episode(env)
+    return measure(env, player, players=1, games=episodes, max_moves=limit, **options)
 
 
 def describe(config: Config, loop: Loop) -> list[str]:

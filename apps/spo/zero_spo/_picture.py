@@ -69,7 +69,7 @@ def _cart_pole(state: CartPoleState, action: int, plain: bool) -> Text:
         x = middle + end * _METRE
         canvas.stroke((x, floor - 6.0), (x, floor), _FAINT)
     cart, top, axle = middle + position * _METRE, floor - 9.5, floor - 5.5
-    canvas.box(cart - 8.0, top, cart + 8.0, floor - 1.5, _BODY)
+    canvas.stroke((cart - 4.0, axle), (cart + 4.0, axle), _BODY, width=8.0)
     tip = (cart + _METRE * math.sin(angle), top - _METRE * math.cos(angle))
     canvas.stroke((cart, top), tip, _ROD, width=2.0)
     side = 1.0 if action == 1 else -1.0

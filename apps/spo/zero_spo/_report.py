@@ -1,7 +1,5 @@
 """The report of a run: one HTML page."""
 
-from typing import Any
-
 import numpy as np
 
 from zero_train.app import (
@@ -17,29 +15,16 @@ from zero_train.app import (
 
 def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     """The figures and sections of the report."""
-    sections = [charts("Play", *_play(run))]
-    if run.config.get("agent") == "spo":
-        sections.append(charts("Search", *_search(run)))
-    return _newest(run.evaluations), [*sections, charts("Learning", *_learning(run))]
-
-
-def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
-    if not evaluations:
-        return {}
-    return {"return of the player (95 %)": RETURN.shown(evaluations[-1])}
-
-
-def _play(run: StoredRun) -> list[str]:
     rows = run.evaluations
-    return [
-        chart(
-            run,
-            "Return",
-            "Return of whole episodes; bars are 95 % intervals.",
-            curve(rows, RETURN.name, error=RETURN.bars),
-        ),
+    newest = {"return of the player (95 %)": RETURN.shown(rows[-1])} if rows else {}
+    returned = curve(rows, RETURN.name, error=RETURN.bars)
+    play = [
+        chart(run, "Return", "Return of whole episodes; bars are 95 % intervals.", returned),
         chart(run, "Episode length", "In steps.", curve(rows, "length_mean"), from_zero=True),
     ]
+    search = _search(run) if run.config.get("agent") == "spo" else []
+    sections = {"Play": play, "Search": search, "Learning": _learning(run)}
+    return newest, [charts(heading, *parts) for heading, parts in sections.items()]
 
 
 def _by_depth(run: StoredRun, name: str) -> list[Series]:
@@ -84,17 +69,15 @@ def _search(run: StoredRun) -> list[str]:
 def _learning(run: StoredRun) -> list[str]:
     parts = ("_mean", "_stddev") if "kl_relative_mean" in (run.metrics or [{}])[0] else ("",)
     named = lambda name: [curve(run.metrics, name + part, part.strip("_")) for part in parts]
+    temperature = "In the unit of rewards; it follows the KL below."
+    improved = "KL divergence of the policy improved by the advantages; 1 is on target."
+    values = "Mean value of the states in a batch."
     return [
-        chart(
-            run,
-            "Temperature",
-            "In the unit of rewards; it follows the KL below.",
-            curve(run.metrics, "temperature"),
-        ),
+        chart(run, "Temperature", temperature, curve(run.metrics, "temperature")),
         chart(
             run,
             "KL of the improved policy, over its bound",
-            "KL divergence of the policy improved by the advantages; 1 is on target.",
+            improved,
             curve(run.metrics, "kl_nonparametric_relative"),
             levels=[("target", 1.0)],
         ),
@@ -106,10 +89,5 @@ def _learning(run: StoredRun) -> list[str]:
         ),
         chart(run, "Multipliers", "Multipliers of the policy's bounds.", *named("alpha")),
         chart(run, "Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
-        chart(
-            run,
-            "Mean value",
-            "Mean value of the states in a batch.",
-            curve(run.metrics, "value_mean"),
-        ),
+        chart(run, "Mean value", values, curve(run.metrics, "value_mean")),
     ]

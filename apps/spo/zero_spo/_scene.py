@@ -73,14 +73,6 @@ def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
     return _stacked(shown, _beside(*said))
 
 
-def named(scene: Scene) -> str:
-    """The name or the numbers of the action."""
-    if np.issubdtype(scene.action.dtype, np.integer):
-        names = action_names(scene.env)
-        return names[int(scene.action)] if names else str(int(scene.action))
-    return " ".join(f"{x:+z.2f}" for x in np.ravel(scene.action))
-
-
 def _stacked(*parts: RenderableType) -> Group:
     return Group(*(x for part in parts for x in (part, Text())))
 
@@ -97,14 +89,19 @@ def _numbers(scene: Scene, plain: bool) -> RenderableType:
     step = Text(f"step {scene.step}", "" if plain else "bold")
     rows.add_row(step, f"return {scene.gained:.2f}")
     rows.add_row("reward", f"{scene.reward:+z.2f}" if scene.step else "")
-    rows.add_row(*(("end", scene.end) if scene.end else ("action", named(scene))))
+    discrete, names = np.issubdtype(scene.action.dtype, np.integer), action_names(scene.env)
+    if scene.end:
+        rows.add_row("end", scene.end)
+    elif discrete:
+        rows.add_row("action", names[scene.action] if names else str(scene.action))
+    else:
+        rows.add_row("action", " ".join(f"{x:+z.2f}" for x in np.ravel(scene.action)))
     if scene.plan is None:
         return rows
     value = float(scene.plan.value)
     planned = value + float(scene.plan.stats["improvement"])
     rows.add_row("value", f"{value:.2f}, by plan {planned:.2f}")
     rows.add_row("temperature", f"{scene.temperature:.3g}")
-    discrete = np.issubdtype(scene.action.dtype, np.integer)
     choice = _by_action(scene, plain) if discrete else _histogram(scene, plain)
     return Group(rows, Text(), choice)
 
@@ -167,38 +164,25 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
 
 
 def _histogram(scene: Scene, plain: bool) -> RenderableType:
-    """Histograms of the particles' first actions in each dimension, unweighted and weighted."""
+    """Histograms of the particles' first actions in each dimension, unweighted and weighted, above
+    an axis from -1 to 1 with a mark at the action."""
     assert scene.plan is not None
     weights: Float[np.ndarray, " particles"] = np.asarray(scene.plan.weights)
     candidates = np.asarray(scene.plan.candidates).reshape(len(weights), -1)
-    action = np.ravel(scene.action)
+    action, plus_minus = np.ravel(scene.action), "+-" if plain else "\u00b1"
     table = Table.grid(padding=(0, 1))
-    for dimension in range(min(candidates.shape[1], _ROWS // 2)):
-        values = candidates[:, dimension]
-        mean = float(weights @ values)
-        spread = float(np.sqrt(weights @ (values - mean) ** 2))
-        rows = (
-            ("drawn", np.ones_like(weights) / len(weights), values.mean(), values.std(), _DRAWN),
-            ("plan", weights, mean, spread, _PLANNED),
-        )
-        for name, shares, middle, deviation, style in rows:
-            table.add_row(
-                name,
-                _heights(values, shares, style, plain),
-                f"{middle:+z.2f} \u00b1 {deviation:.2f}".replace(
-                    "\u00b1", "+-" if plain else "\u00b1"
-                ),
-            )
+    for dimension, values in enumerate(candidates.T[: _ROWS // 2]):
+        equal = np.full_like(weights, 1 / len(weights))
+        for name, shares, style in (("drawn", equal, _DRAWN), ("plan", weights, _PLANNED)):
+            mean = float(shares @ values)
+            spread = float(np.sqrt(shares @ (values - mean) ** 2))
+            said = f"{mean:+z.2f} {plus_minus} {spread:.2f}"
+            table.add_row(name, _heights(values, shares, style, plain), said)
         place = min(int((float(action[dimension]) + 1) / 2 * _BINS), _BINS - 1)
-        table.add_row("", Text(_axis(max(place, 0), plain), "" if plain else "dim"))
+        axis = list(f"{-1:<{_BINS - 1}}1")
+        axis[max(place, 0)] = "^" if plain else "\u25b2"
+        table.add_row("", Text("".join(axis), "" if plain else "dim"))
     return table
-
-
-def _axis(place: int, plain: bool) -> str:
-    """An axis from -1 to 1, with a mark below the action."""
-    marks = list(f"{-1:<{_BINS - 1}}1")
-    marks[place] = "^" if plain else "\u25b2"
-    return "".join(marks)
 
 
 def _heights(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console, RenderableType
 
-from zero_envs import BraxEnvironment, Fallible, Transition
+from zero_envs import BraxEnvironment, Fallible
 from zero_search import ParticleSearch, Plan
 from zero_train import AbstractActor, PlanningActor
 from zero_train.app import (
@@ -38,6 +38,8 @@ from ._worlds import longest_episode, World
 
 # The number of steps between two pictures outside a terminal.
 _EVERY = 20
+# What ends an episode of a simulation that returned NaN.
+_FAILED = "simulation failed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _title(run: str, trained: Trained[Config]) -> str:
 
 def _summary(ends: list[Scene]) -> str:
     """The mean over the episodes. Failed simulations are excluded."""
-    sound = [end for end in ends if not _failed(end.env, end.state)]
+    sound = [end for end in ends if end.end != _FAILED]
     dropped = f"; {len(ends) - len(sound)} failed" if len(sound) < len(ends) else ""
     if not sound:
         return f"no mean{dropped}"
@@ -108,38 +110,25 @@ def _scenes(env: World, actor: AbstractActor, key: PRNGKeyArray) -> Iterator[Sce
         assert isinstance(actor.planner, ParticleSearch)
         temperature = float(actor.planner.temperature)
     ikey, pkey = jr.split(key)
-    episode = Episode(env, actor, key=ikey)
-    here, gained, reward = _only(episode.state), 0.0, 0.0
-    for step in itertools.count():
+    episode, gained, reward = Episode(env, actor, key=ikey), 0.0, 0.0
+    for step in range(limit):
         akey, skey = jr.split(jr.fold_in(pkey, step))
-        action, record = episode.act(key=akey)
-        transition = _only(episode.step(action, key=skey))
-        action, record = _only((action, record))
-        plan = record if isinstance(record, Plan) else None
+        here, (chosen, record) = _only(episode.state), episode.act(key=akey)
+        action, plan = _only((chosen, record if isinstance(record, Plan) else None))
         scene = Scene(env, here, step, gained, reward, action, plan, temperature)
         yield scene
-        here, reward = _only(episode.state), float(transition.reward)
+        transition = _only(episode.step(chosen, key=skey))
+        reward = float(transition.reward)
         gained += reward
         if transition.last or step + 1 == limit:
+            state = _only(episode.state)
+            end = "terminated" if transition.last and transition.discount == 0 else "truncated"
+            if isinstance(env, Fallible) and bool(env.failed(jax.device_put(state))):
+                end = _FAILED
             yield dataclasses.replace(
-                scene,
-                state=here,
-                step=step + 1,
-                gained=gained,
-                reward=reward,
-                end=_ending(env, here, transition),
+                scene, state=state, step=step + 1, gained=gained, reward=reward, end=end
             )
             return
-
-
-def _ending(env: World, state: Any, transition: Transition) -> str:
-    if _failed(env, state):
-        return "simulation failed"
-    return "terminated" if transition.last and transition.discount == 0 else "truncated"
-
-
-def _failed(env: World, state: Any) -> bool:
-    return isinstance(env, Fallible) and bool(env.failed(jax.device_put(state)))
 
 
 def _only(tree: PyTree[Array]) -> Any:
