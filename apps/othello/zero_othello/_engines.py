@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int32, Key, PyTree
+from jaxtyping import Array, Int, Int32, Key, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_search import PlayoutModel, sample_action, TreeSearch
@@ -66,10 +66,10 @@ class SquareActor(AbstractActor[None]):
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
-        del obs, carry
+        del carry
+        assert obs.legal is not None  # the actions are discrete
         scores = jax.vmap(self._scores)(state)
-        lowest = jnp.iinfo(jnp.int32).min
-        scores = jnp.where(_legal(self.env, state), scores, lowest)
+        scores = jnp.where(obs.legal, scores, jnp.iinfo(jnp.int32).min)
         best = scores == jnp.max(scores, axis=-1, keepdims=True)
         return sample_action(best.astype(jnp.float32), 1.0, key=key), None, None
 
@@ -77,12 +77,6 @@ class SquareActor(AbstractActor[None]):
         self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> None:
         del carry, action, next_state, transition
-
-
-def _legal(env: AbstractDiscreteEnvironment, state: PyTree[Array]) -> Bool[Array, "batch actions"]:
-    legal = jax.vmap(env.observe)(state).legal
-    assert legal is not None  # the actions are discrete
-    return legal
 
 
 def uct(env: AbstractDiscreteEnvironment, *, num_playouts: int = 200) -> PlanningActor:

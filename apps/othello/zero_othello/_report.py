@@ -28,17 +28,13 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         value_loss="Half the squared error of the predicted outcome.",
         value_error="Mean distance between the predicted value and its target, from -1 to 1.",
     )
-    return _strongest(players, run.evaluations), [
-        learning,
-        charts("Strength", *_strength(run, players)),
-        tables(_last_evaluation(run), _ladder(players)),
-    ]
-
-
-def _strength(run: StoredRun, players: Sequence[Mapping[str, Any]]) -> list[str]:
     past = sorted((p for p in players if "step" in p), key=lambda p: p["step"])
     levels = [(p["name"], p["elo"]) for p in players if "step" not in p] if past else []
-    return [
+    shown = {"Elo (95 %)": plus_minus(past[-1]["elo"], past[-1]["se"])} if past else {}
+    against = [row for row in run.evaluations if row["opponent"] == "random"]
+    if against:
+        shown["against random"] = f"{100 * against[-1]['score']:.1f} %"
+    strength = [
         chart(
             run,
             "Elo",
@@ -54,6 +50,11 @@ def _strength(run: StoredRun, players: Sequence[Mapping[str, Any]]) -> list[str]
             percent=True,
         ),
     ]
+    return shown, [
+        learning,
+        charts("Strength", *strength),
+        tables(_last_evaluation(run), _ladder(players)),
+    ]
 
 
 def _scores(evaluations: Sequence[Mapping[str, Any]]) -> list[Series]:
@@ -64,20 +65,6 @@ def _scores(evaluations: Sequence[Mapping[str, Any]]) -> list[Series]:
         detail = f", {row['simulations']} simulations" if several else ""
         groups.setdefault(row["opponent"] + detail, []).append(row)
     return [curve(rows, SCORE.name, label, error=SCORE.bars) for label, rows in groups.items()]
-
-
-def _strongest(
-    players: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
-) -> dict[str, str]:
-    shown = {}
-    past = [p for p in players if "step" in p]
-    if past:
-        newest = max(past, key=lambda p: p["step"])
-        shown["Elo (95 %)"] = plus_minus(newest["elo"], newest["se"])
-    against = [row for row in evaluations if row["opponent"] == "random"]
-    if against:
-        shown["against random"] = f"{100 * against[-1]['score']:.1f} %"
-    return shown
 
 
 def _last_evaluation(run: StoredRun) -> str:
