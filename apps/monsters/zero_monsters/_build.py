@@ -39,7 +39,7 @@ def build_loop(config: Config) -> Loop:
         optimiser=config.optimiser(),
         model=ft.partial(build_model, env, config.planner),
         explorer=ft.partial(_explorer, config),
-        planner=_player_planner(config, config.planner, config.player_simulations),
+        planner=_planner(config, config.planner, config.player_simulations),
         gamma=config.gamma,
         value_target=NStepReturns(config.n_steps),
         value_code=ValueSupport(config.atoms, maximum=1.0),
@@ -90,34 +90,26 @@ def build_actor(
     number = config.player_simulations if simulations is None else simulations
     with as_usage_error():
         model = build_model(build_env(config), planner, trained.evaluate, gamma=config.gamma)
-        return PlanningActor(_player_planner(config, planner, number), model), number
-
-
-def _player_planner(config: Config, planner: str, simulations: int) -> AbstractPlanner:
-    """The planner of evaluations: without noise, it plays the highest Q-value."""
-    return build_planner(
-        planner,
-        simulations,
-        selection=_selection(config),
-        outcomes=config.outcomes,
-    )
+        return PlanningActor(_planner(config, planner, number), model), number
 
 
 def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:
     """The planner of self-play: with noise at the root and a temperature that falls."""
     done = updates.astype(jnp.float32) / (config.steps * config.updates)
     fall = config.temperature_end / config.temperature
-    return build_planner(
+    return _planner(
+        config,
         config.planner,
         config.simulations,
-        selection=_selection(config),
         noise=DirichletNoise(config.noise, config.alpha) if config.noise else None,
         readout=SoftmaxQ(config.temperature * fall**done),
-        outcomes=config.outcomes,
     )
 
 
-def _selection(config: Config) -> PUCT:
-    if config.first_play is None:
-        return PUCT(config.exploration)
-    return PUCT(config.exploration, PlainQ(config.first_play))
+def _planner(config: Config, planner: str, simulations: int, **parts: Any) -> AbstractPlanner:
+    """A planner by name with the rules of a configuration. By default it is that of evaluations:
+    without noise, it plays the highest Q-value."""
+    rule = PUCT(config.exploration)
+    if config.first_play is not None:
+        rule = PUCT(config.exploration, PlainQ(config.first_play))
+    return build_planner(planner, simulations, selection=rule, outcomes=config.outcomes, **parts)

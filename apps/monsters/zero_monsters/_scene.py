@@ -185,7 +185,7 @@ def _cell(pieces: list[int], floor: str) -> list[Text]:
         for i in pieces
     ]
     rows = [[], letters, []] if len(pieces) <= 2 else [letters[:2], letters[2:4], letters[4:]]
-    lines = [Text(" ").join([Text(), *row]) for row in rows]
-    return [
-        Text.assemble(line, " " * (_CELL - len(line)), style=Style(bgcolor=floor)) for line in lines
-    ]
+    lines = [Text(" ").join(row) for row in rows]
+    for line in lines:
+        line.align("center", _CELL)
+    return [Text.assemble(line, style=Style(bgcolor=floor)) for line in lines]

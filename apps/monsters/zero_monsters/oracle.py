@@ -135,7 +135,7 @@ class MonstersOracle:
         - `gamma`: the discount factor of the greedy policy.
         """
         self._check(num_steps, policy)
-        values, start = self._zeros(), 0.0
+        values, start = np.zeros_like(self._start), 0.0
         for _ in range(num_steps):
             qvalues = self._sweep(values, 1.0 + start, -1.0 + start, -self.env.step_penalty)
             (values,) = self._follow(policy, gamma, qvalues)
@@ -150,7 +150,7 @@ class MonstersOracle:
         The arguments are those of `rollout`. The optimal policy maximises the sum of rewards.
         """
         self._check(num_steps, policy)
-        returns = wins = losses = self._zeros()
+        returns = wins = losses = np.zeros_like(self._start)
         for _ in range(num_steps):
             returns, wins, losses = self._follow(
                 policy,
@@ -176,7 +176,7 @@ class MonstersOracle:
         if not 0.0 <= gamma < 1.0:
             raise ValueError(f"MonstersOracle: gamma={gamma}; it must be at least 0 and below 1.")
         if gamma not in self._solved:
-            values, qvalues = self._zeros(), np.empty(0)
+            values, qvalues = np.zeros_like(self._start), np.empty(0)
             # Taken items do not return, so layouts without items are solved first. Games that can
             # no longer be won take many sweeps, but there are few such states. The remaining error
             # is bounded by a geometric series.
@@ -238,9 +238,6 @@ class MonstersOracle:
                 landed[:, :, new] = lost
             qvalues[i, move] = landed[self._items.taken[:number, new]]
         return qvalues
-
-    def _zeros(self) -> Float[np.ndarray, "classes layouts cells others"]:
-        return np.zeros(self._start.shape)
 
     def _starts(self, cells: int) -> Float[np.ndarray, "classes layouts cells others"]:
         """The probability that a game starts in a state of each class."""
