@@ -178,13 +178,15 @@ def _board(scene: Scene) -> Text:
 
 
 def _cell(pieces: list[int], floor: str) -> list[Text]:
-    """The three lines of a cell: one or two pieces in the middle, or two in each line."""
-    width = _CELL - 2 if len(pieces) == 1 else 3
-    letters = [
-        Text(f"{_SYMBOLS[i]:^{width}}", Style(color="#ffffff", bgcolor=COLOURS[i], bold=True))
-        for i in pieces
-    ]
-    rows = [[], letters, []] if len(pieces) <= 2 else [letters[:2], letters[2:4], letters[4:]]
+    """The three lines of a cell: one piece in all of them, two in the middle, or two in each."""
+    alone = len(pieces) == 1
+    piece = lambda i, letter: Text(
+        f"{letter:^{_CELL - 2 if alone else 3}}",
+        Style(color="#ffffff", bgcolor=COLOURS[i], bold=True),
+    )
+    letters = [piece(i, _SYMBOLS[i]) for i in pieces]
+    blank = [piece(i, "") for i in pieces if alone]
+    rows = [letters[:2], letters[2:4], letters[4:]] if pieces[2:] else [blank, letters, blank]
     lines = [Text(" ").join(row) for row in rows]
     for line in lines:
         line.align("center", _CELL)

@@ -73,11 +73,8 @@ def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
     return None
 
 
-# Letters take two columns, so that cells are about square.
-
-
 def _snake(grid: np.ndarray) -> np.ndarray:
-    """Body, head and fruit."""
+    """Body, head and fruit. A letter takes two columns here, so that cells are about square."""
     cells = np.full(grid.shape[:2], ". ")
     for plane, letter in ((0, "o "), (3, "* "), (1, "@ ")):
         cells[grid[..., plane] > 0] = letter

@@ -12,8 +12,8 @@ import pytest
 from zero_cli.__main__ import HELP
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
-from zero_cli._command import _run
 from zero_cli._config import presets
+from zero_cli._main import _run
 from zero_cli._worlds import build_world, OWN_APPS
 from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 
@@ -28,8 +28,8 @@ from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED
 )
 def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, commands):
     given = []
-    monkeypatch.setattr("zero_cli._command.start_jax", lambda launch: None)
-    monkeypatch.setattr("zero_cli._command.run", lambda app, words, prog: given.append(app))
+    monkeypatch.setattr("zero_cli._main.start_jax", lambda launch: None)
+    monkeypatch.setattr("zero_cli._main.run", lambda app, words, prog: given.append(app))
     _run(["train", name])
     assert list(given[0].commands) == commands.split()
 

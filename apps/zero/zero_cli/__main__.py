@@ -44,9 +44,9 @@ def main() -> None:
         said = f"zero: no command is called {name!r}; choose one of {', '.join(names)}."
         print(said, file=sys.stderr)
         sys.exit(2)
-    from . import _command
+    from . import _main
 
-    _command.main(sys.argv[1:])
+    _main.main(sys.argv[1:])
 
 
 if __name__ == "__main__":
