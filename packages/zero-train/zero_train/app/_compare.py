@@ -11,7 +11,6 @@ import rich.box
 import tyro
 from rich.console import Console
 from rich.table import Table
-from scipy.special import stdtr
 
 from .._disk import write_whole
 from .._provenance import check_logs, check_run
@@ -116,6 +115,8 @@ def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
 
 def _compared(first: _Figure, other: _Figure) -> list[str]:
     """The difference from the first, and the probability of one as large by chance."""
+    from scipy.special import stdtr
+
     error, more = math.hypot(first.error, other.error), other.mean - first.mean
     sign = "+" if more >= 0 else ""
     if not error > 0 or min(first.count, other.count) < 2:
