@@ -4,10 +4,10 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from ._check import check_result
 from ._statistics import NodeStatistics
+from ._types import Floats
 
 
 class AbstractBackup(eqx.Module):
@@ -18,9 +18,7 @@ class AbstractBackup(eqx.Module):
     """
 
     @abc.abstractmethod
-    def __call__(
-        self, node: NodeStatistics, outcome: Float[Array, " rows"]
-    ) -> Float[Array, " rows"]:
+    def __call__(self, node: NodeStatistics, outcome: Floats) -> Floats:
         """The new values of the nodes, for the player to move there.
 
         **Arguments:**
@@ -37,9 +35,7 @@ class MeanBackup(AbstractBackup):
     Coulom 2006, "Efficient selectivity and backup operators in Monte-Carlo tree search".
     """
 
-    def __call__(
-        self, node: NodeStatistics, outcome: Float[Array, " rows"]
-    ) -> Float[Array, " rows"]:
+    def __call__(self, node: NodeStatistics, outcome: Floats) -> Floats:
         return (node.value * (node.count - 1.0) + outcome) / node.count
 
 
@@ -52,16 +48,12 @@ class MaxBackup(AbstractBackup):
     Coulom 2006, "Efficient selectivity and backup operators in Monte-Carlo tree search".
     """
 
-    def __call__(
-        self, node: NodeStatistics, outcome: Float[Array, " rows"]
-    ) -> Float[Array, " rows"]:
+    def __call__(self, node: NodeStatistics, outcome: Floats) -> Floats:
         del outcome
         return jnp.max(jnp.where(node.visits > 0, node.qvalues, -jnp.inf), axis=1)
 
 
-def back_up(
-    rule: AbstractBackup, node: NodeStatistics, outcome: Float[Array, " rows"]
-) -> Float[Array, " rows"]:
+def back_up(rule: AbstractBackup, node: NodeStatistics, outcome: Floats) -> Floats:
     """What `rule` returns, if it has the right shape."""
     value = rule(node, outcome)
     check_result(rule, "__call__", value, outcome.shape, "one value for every row")

@@ -21,6 +21,7 @@ from ._check import (
 )
 from ._model import AbstractChanceModel, AbstractHiddenModel, State
 from ._sample import split_rows
+from ._types import Ints, Keys, Prediction, Stepped
 
 
 class Belief(eqx.Module, Generic[State]):
@@ -133,7 +134,7 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     def num_outcomes(self) -> int:
         return self.model.num_signals
 
-    def root(self, state: Any, obs: Any, *, key: Key[Array, " batch"]) -> Belief[State]:
+    def root(self, state: Any, obs: Any, *, key: Keys) -> Belief[State]:
         if isinstance(state, Belief):
             return state
         batch = batch_size(state)
@@ -150,16 +151,10 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         weights = jnp.full((batch, self.num_particles), 1 / self.num_particles, jnp.float32)
         return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate_key))
 
-    def step(
-        self, node: Belief[State], action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[
-        Belief[State], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
-    ]:
+    def step(self, node: Belief[State], action: Ints, *, key: Keys) -> Stepped[Belief[State]]:
         return sampled_step(self, node, action, key=key)
 
-    def afterstate(
-        self, node: Belief[State], action: Int[Array, " batch"]
-    ) -> PredictedBelief[State]:
+    def afterstate(self, node: Belief[State], action: Ints) -> PredictedBelief[State]:
         batch, number = check_belief(node, action)
         flat = lambda x: x.reshape(batch * number, *x.shape[2:])
         before = jax.tree.map(flat, node.particles)
@@ -178,16 +173,10 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     def outcome_logits(self, afterstate: PredictedBelief[State]) -> Float[Array, "batch signals"]:
         return afterstate.logits
 
-    def afterstate_value(
-        self, afterstate: PredictedBelief[State], *, key: Key[Array, " batch"]
-    ) -> None:
+    def afterstate_value(self, afterstate: PredictedBelief[State], *, key: Keys) -> None:
         return None
 
-    def resolve(
-        self, afterstate: PredictedBelief[State], outcome: Int[Array, " batch"]
-    ) -> tuple[
-        Belief[State], Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]
-    ]:
+    def resolve(self, afterstate: PredictedBelief[State], outcome: Ints) -> Stepped[Belief[State]]:
         alive = afterstate.signal == outcome[:, None]
         weights = jnp.where(alive, afterstate.weights, 0.0)
         total = jnp.sum(weights, axis=1, keepdims=True)
@@ -200,9 +189,7 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         few = jnp.sum(weights > 0, axis=1) < self.min_particles
         return belief, reward, discount, last | few
 
-    def predict(
-        self, node: Belief[State], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: Belief[State], *, key: Keys) -> Prediction:
         batch, _ = check_belief(node)
         draw, ask = split_rows(key, 2)
         index, lane = _drawn(node.weights, draw), jnp.arange(batch)
@@ -263,9 +250,7 @@ def _by_signal(
     return logits, reward, discounts, lasts
 
 
-def _drawn(
-    weights: Float[Array, "batch particles"], key: Key[Array, " batch"]
-) -> Int[Array, " batch"]:
+def _drawn(weights: Float[Array, "batch particles"], key: Keys) -> Ints:
     """A particle a row, by weight; never a dead one if any is alive."""
     below = jnp.cumsum(weights, axis=1)
     share = 1.0 - jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)  # above 0

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from ._backup import MeanBackup
 from ._check import (
@@ -24,6 +24,7 @@ from ._model import AbstractChanceModel, AbstractPriorModel, Node
 from ._sample import safe_softmax, split_rows, where_rows
 from ._select import highest
 from ._statistics import NodeStatistics
+from ._types import Floats, Ints, Keys, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
@@ -31,12 +32,8 @@ OUTCOMES = ("proportional", "weighted", "sampled", "frozen")
 
 
 def sampled_step(
-    model: AbstractChanceModel[Node, PyTree[Array]],
-    node: Node,
-    action: Int[Array, " batch"],
-    *,
-    key: Key[Array, " batch"],
-) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    model: AbstractChanceModel[Node, PyTree[Array]], node: Node, action: Ints, *, key: Keys
+) -> Stepped[Node]:
     """The `step` of a chance model: draws an outcome from its probabilities and resolves it."""
     afterstate = model.afterstate(node, action)
     outcome = _drawn_outcome(model.outcome_logits(afterstate), key)
@@ -75,9 +72,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
     sampled: bool
     expected: bool
 
-    def root(
-        self, state: PyTree[Array], obs: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> ChanceNode:
+    def root(self, state: PyTree[Array], obs: PyTree[Array], *, key: Keys) -> ChanceNode:
         return self.decision(self.model.root(state, obs, key=key))
 
     def decision(self, node: PyTree[Array]) -> ChanceNode:
@@ -87,9 +82,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         afterstate = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return ChanceNode(node, afterstate, zero, zero, zero)
 
-    def step(
-        self, node: ChanceNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[ChanceNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: ChanceNode, action: Ints, *, key: Keys) -> Stepped[ChanceNode]:
         """Resolves the outcome taken or, after an action, the first one of its afterstate."""
         at_chance, batch = node.chance > 0, action.shape[0]
         fresh = self.model.afterstate(node.node, jnp.minimum(action, self.num_actions - 1))
@@ -123,8 +116,8 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         )
 
     def predict(
-        self, node: ChanceNode, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch columns"], Float[Array, " batch"]]:
+        self, node: ChanceNode, *, key: Keys
+    ) -> tuple[Float[Array, "batch columns"], Floats]:
         pkey, akey = split_rows(key, 2)
         logits, value = self.model.predict(node.node, key=pkey)
         batch, chance = node.chance.shape[0], node.chance > 0
@@ -139,9 +132,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         logits = jnp.where(chance[:, None], outcomes, logits)
         return logits, jnp.where(chance, expected.astype(jnp.float32), value)
 
-    def value(
-        self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"] | None:
+    def value(self, afterstate: PyTree[Array], *, key: Keys) -> Floats | None:
         """Of afterstates; `None` if it is that of the node behind their first outcome."""
         if not self.expected:
             value = self.model.afterstate_value(afterstate, key=key)
@@ -177,7 +168,7 @@ class Outcomes(eqx.Module):
     num_actions: int
     num_outcomes: int
 
-    def choose(self, node: NodeStatistics, chance: Float[Array, " rows"]) -> Int[Array, " rows"]:
+    def choose(self, node: NodeStatistics, chance: Floats) -> Ints:
         """The outcome to visit next; `node` has columns of outcomes."""
         probs = node.probabilities
         if self.rule == "sampled":
@@ -188,7 +179,7 @@ class Outcomes(eqx.Module):
             lag = jnp.where((counted == 0) & (probs > 0), 1.0 + probs, lag)
         return highest(jnp.where(node.legal, lag, -jnp.inf))
 
-    def value(self, node: NodeStatistics, outcome: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    def value(self, node: NodeStatistics, outcome: Floats) -> Floats:
         """What afterstates are worth, from the statistics of their outcomes alone."""
         if self.rule != "weighted":
             return MeanBackup()(node, outcome)
@@ -239,22 +230,16 @@ def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTre
     return eqx.filter_eval_shape(model.afterstate, node, first)
 
 
-def _drawn_outcome(
-    logits: Float[Array, "batch outcomes"], key: Key[Array, " batch"]
-) -> Int[Array, " batch"]:
+def _drawn_outcome(logits: Float[Array, "batch outcomes"], key: Keys) -> Ints:
     return jax.vmap(jr.categorical)(key, logits).astype(jnp.int32)
 
 
-def _first(probs: Float[Array, "rows outcomes"]) -> Float[Array, "rows outcomes"]:
+def _first(probs: Float[Array, "batch outcomes"]) -> Float[Array, "batch outcomes"]:
     """1 for the outcome that a new afterstate is resolved to, unless one is drawn."""
     return jax.nn.one_hot(jnp.argmax(probs, axis=1), probs.shape[1], dtype=jnp.float32)
 
 
-def _drawn(
-    probs: Float[Array, "rows outcomes"],
-    seed: Float[Array, " rows"],
-    count: Float[Array, " rows"],
-) -> Int[Array, " rows"]:
+def _drawn(probs: Float[Array, "batch outcomes"], seed: Floats, count: Floats) -> Ints:
     """The outcome of a node's visit number `count`, by inverting the distribution."""
 
     def uniform(seed, count):

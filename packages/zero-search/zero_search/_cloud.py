@@ -22,6 +22,7 @@ from ._model import (
 )
 from ._noise import AbstractRootNoise
 from ._root import PriorRoot
+from ._types import Bools, Floats, Keys
 
 
 class Categorical(eqx.Module):
@@ -50,12 +51,12 @@ class Prospect(eqx.Module):
     """
 
     policy: Proposal
-    value: Float[Array, " rows"]
-    playable: Bool[Array, " rows"]
-    invalid: Bool[Array, " rows"]
+    value: Floats
+    playable: Bools
+    invalid: Bools
 
 
-def judge(model: AbstractModel, state: PyTree[Array], key: Key[Array, " rows"]) -> Prospect:
+def judge(model: AbstractModel, state: PyTree[Array], key: Keys) -> Prospect:
     """Asks the evaluator of either kind of model."""
     rows = batch_size(state)
     if isinstance(model, AbstractPriorModel):
@@ -131,7 +132,7 @@ class GaussianNoise(eqx.Module):
 def first_actions(
     noise: AbstractRootNoise | GaussianNoise | None,
     prospect: Prospect,
-    noise_key: Key[Array, " batch"],
+    noise_key: Keys,
     key: Key[Array, "batch particles"],
 ) -> tuple[PyTree[Array], Float[Array, "batch particles"], Bool[Array, "batch particles"]]:
     """An action for every particle, the log-ratio of the policy to what it was drawn from, and
@@ -172,9 +173,7 @@ def draw(
     return _finite(_each(lambda p, k: p.sample(key=k), policy, key, axis))
 
 
-def _finite(
-    action: PyTree[Array],
-) -> tuple[PyTree[Array], Bool[Array, "batch particles"]]:
+def _finite(action: PyTree[Array]) -> tuple[PyTree[Array], Bool[Array, "batch particles"]]:
     leaves = jax.tree.leaves(action)
     each = [jnp.all(jnp.isfinite(x), axis=tuple(range(2, x.ndim))) for x in leaves]
     known = ft.reduce(jnp.logical_and, each)
@@ -192,7 +191,7 @@ def _each(
 
 
 def resampled(
-    weights: Float[Array, "batch particles"], how: str, key: Key[Array, " batch"]
+    weights: Float[Array, "batch particles"], how: str, key: Keys
 ) -> Int[Array, "batch particles"]:
     """The numbers of as many particles, each drawn `N w` times on average.
 

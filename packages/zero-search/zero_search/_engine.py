@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._check import check_prediction, check_search, check_step, SEEN, STEPPED, unpacked
 from ._forest import Forest, on_device, put, recorded, take
@@ -24,6 +24,7 @@ from ._model import AbstractPriorModel, LARGEST, masked_prediction
 from ._sample import varying
 from ._statistics import NodeStatistics
 from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
+from ._types import Bools, Floats, Ints, Keys, PerAction
 from ._walk import (
     ascend,
     blank,
@@ -44,7 +45,7 @@ from ._walk import (
 
 
 # The next simulation, and how many have started with each action, if that is counted.
-Following = tuple[Int[Array, ""], Float[Array, "batch actions"] | None]
+Following = tuple[Int[Array, ""], PerAction | None]
 
 
 class SearchStats(eqx.Module):
@@ -58,9 +59,9 @@ class SearchStats(eqx.Module):
         replaced.
     """
 
-    started: Float[Array, "batch actions"]
-    depth: Float[Array, " batch"]
-    invalid: Int[Array, " batch"]
+    started: PerAction
+    depth: Floats
+    invalid: Ints
 
 
 class Found(eqx.Module):
@@ -82,8 +83,8 @@ class Loop(eqx.Module):
     notes: Notes
     slot: Int[Array, " leaves"]  # of the nodes whose states are not written yet
     state: list[Array]
-    started: Float[Array, "batch actions"] | None
-    invalid: Int[Array, " batch"]
+    started: PerAction | None
+    invalid: Ints
 
     @property
     def whole(self) -> Forest:
@@ -100,7 +101,7 @@ def search(
     rules: Rules,
     *,
     num_simulations: int,
-    key: Key[Array, " batch"] | Callable[[Any], KeyPair],
+    key: Keys | Callable[[Any], KeyPair],
     choose_root: RootChoice | None = None,
     loop: Callable[..., Any] = jax.lax.fori_loop,
 ) -> tuple[Tree, SearchStats]:
@@ -150,7 +151,7 @@ def begin(
     tree: Tree,
     model: AbstractPriorModel,
     rules: Rules,
-    key: Key[Array, " batch"] | Callable[[Any], KeyPair],
+    key: Keys | Callable[[Any], KeyPair],
     choose_root: RootChoice | None,
 ) -> tuple[Fixed, Callable[[Loop], Loop]]:
     """What stays the same, and a function for what the loops carry.
@@ -249,7 +250,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
     return Loop(forest, notes, slot, state, started, counted(lanes, loop, found))
 
 
-def counted(fixed: Fixed, loop: Loop, found: Found) -> Int[Array, " batch"]:
+def counted(fixed: Fixed, loop: Loop, found: Found) -> Ints:
     """The invalid evaluations of all turns, with those of this one."""
     bad = (found.invalid & fixed.alive).reshape(-1, loop.invalid.shape[0])
     return loop.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
@@ -295,9 +296,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
     return varying(found, fixed.base)
 
 
-def store(
-    fixed: Fixed, forest: Forest, walk: Walk, found: Found
-) -> tuple[Forest, Up, Int[Array, " batch"]]:
+def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Forest, Up, Ints]:
     """Adds a node in every row where there is room and something new; the others write nowhere.
 
     **Returns:** the trees, without the new nodes' states; what to back up; and the slots.
@@ -339,7 +338,7 @@ def store(
 
 def _numbered(
     forest: Forest, wanted: Bool[Array, " leaves"]
-) -> tuple[Bool[Array, " leaves"], Int[Array, " leaves"], Int[Array, " batch"]]:
+) -> tuple[Bool[Array, " leaves"], Int[Array, " leaves"], Ints]:
     """Which of the leaves there is room for, their numbers, and the new sizes. All trees' first
     leaves come first, then all trees' second ones."""
     room = forest.number // forest.size.shape[0]
@@ -360,7 +359,7 @@ def enter(
     notes: Notes,
     walk: Walk,
     up: Up,
-    real: Bool[Array, " batch"] | None,
+    real: Bools | None,
     mark: int,
     following: Following,
 ) -> tuple[Forest, Notes]:
@@ -399,7 +398,7 @@ def back_up(
     notes: Notes,
     walk: Walk,
     up: Up,
-    real: Bool[Array, " batch"] | None,
+    real: Bools | None,
     skip: int,
     mark: int,
 ) -> tuple[Forest, Notes, Visits, NodeStatistics | None]:
@@ -447,11 +446,7 @@ def score(
 
 
 def write(
-    fixed: Fixed,
-    forest: Forest,
-    visits: Visits,
-    mark: int,
-    following: Following | None,
+    fixed: Fixed, forest: Forest, visits: Visits, mark: int, following: Following | None
 ) -> Forest:
     """Enters visits in the trees, with what comes next there; `following` is for the roots."""
     rules, node = fixed.rules, visited(forest, visits)
@@ -464,9 +459,7 @@ def write(
     return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
 
 
-def chosen(
-    fixed: Fixed, root: NodeStatistics, inside: Int[Array, " batch"], following: Following
-) -> Int[Array, " batch"]:
+def chosen(fixed: Fixed, root: NodeStatistics, inside: Ints, following: Following) -> Ints:
     """The actions at the roots, where the rule inside would take `inside`."""
     assert fixed.choose_root is not None
     (sim, started), root = following, fixed.rules.decisions(root)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from ._chance import ChanceNode
 from ._tree import COLUMNS, Tree
+from ._types import Ints
 from ._words import Layout
 
 
@@ -44,7 +45,7 @@ class Forest(eqx.Module):
     prior: Float[Array, "rows features actions"]
     child: Int[Array, " entries"]
     state: list[Array]
-    size: Int[Array, " batch"]
+    size: Ints
     layout: Layout = eqx.field(static=True)
 
     @classmethod
@@ -191,9 +192,7 @@ def take(
 
 
 def put(
-    x: Shaped[Array, "rows ..."],
-    index: Int[Array, " number"],
-    values: Shaped[Array, "number ..."],
+    x: Shaped[Array, "rows ..."], index: Int[Array, " number"], values: Shaped[Array, "number ..."]
 ) -> Shaped[Array, "rows ..."]:
     """`x` with the rows `x[index]` replaced; a number that is too large writes nothing.
 

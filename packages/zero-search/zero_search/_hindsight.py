@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from ._check import batch_size, check_count, check_keys, check_kinds, check_move, check_own_carry
 from ._model import AbstractPriorModel
@@ -14,6 +14,7 @@ from ._readout import read_out
 from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
 from ._tree_search import SearchCarry, TreeSearch
+from ._types import Bools, Ints, Keys
 
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         state: PyTree[Array],
         carry: SearchCarry,
         *,
-        key: Key[Array, " batch"],
+        key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry]:
         """Searches `num_trees` trees from every row of `state`.
@@ -100,7 +101,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         state: PyTree[Array],
         carry: SearchCarry,
         *,
-        key: Key[Array, " batch"],
+        key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
@@ -124,9 +125,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         stats = depth | {name: jnp.sum(x, axis=1, dtype=x.dtype) for name, x in stats.items()}
         return read_out(self.planner.readout, mean, stats, read_key), self._fold(rows), grown
 
-    def advance(
-        self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]
-    ) -> SearchCarry:
+    def advance(self, carry: SearchCarry, action: Ints, last: Bools) -> SearchCarry:
         """Counts the move and follows it in all trees."""
         check_own_carry(carry, SearchCarry)
         check_move(carry.ply.shape[0], action, last)

@@ -18,11 +18,12 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from ._forest import Forest, NODE
 from ._statistics import NodeStatistics
 from ._tree import ACTION, CODE, COLUMNS, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+from ._types import Bools
 from ._walk import Fixed, Notes, rescored, Up, Visits, Walk, with_visit
 
 
@@ -78,7 +79,7 @@ def back_up(
     notes: Notes,
     walk: Walk,
     up: Up,
-    real: Bool[Array, " batch"] | None,
+    real: Bools | None,
     skip: int,
     mark: int,
 ) -> tuple[Forest, Visits, NodeStatistics]:

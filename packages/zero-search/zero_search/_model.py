@@ -5,9 +5,10 @@ from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._check import check_prediction
+from ._types import Bools, Floats, Ints, Keys, PerAction, Prediction, Stepped
 
 
 State = TypeVar("State")
@@ -29,7 +30,7 @@ class AbstractModel(eqx.Module, Generic[Node]):
     """
 
     @abc.abstractmethod
-    def root(self, state: PyTree[Array], obs: Any, /, *, key: Key[Array, " batch"]) -> Node:
+    def root(self, state: PyTree[Array], obs: Any, /, *, key: Keys) -> Node:
         """Returns what a planner may know of the positions that it starts from.
 
         A visible world returns `state`. A hidden one draws from the posterior, so that two states
@@ -42,9 +43,7 @@ class AbstractModel(eqx.Module, Generic[Node]):
         """
 
     @abc.abstractmethod
-    def step(
-        self, node: Node, action: Int[Array, " batch"], /, *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: Node, action: Ints, /, *, key: Keys) -> Stepped[Node]:
         """Plays one action in every row.
 
         **Returns:** `(next_node, reward, discount, last)`. The reward belongs to the player who
@@ -58,9 +57,7 @@ class AbstractPriorModel(AbstractModel[Node], Generic[Node]):
     """A model with an evaluator over discrete actions."""
 
     @abc.abstractmethod
-    def predict(
-        self, node: Node, /, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: Node, /, *, key: Keys) -> Prediction:
         """Returns prior logits and the value for the player to move.
 
         A logit of `-inf` marks an illegal action.
@@ -80,9 +77,7 @@ class AbstractHiddenModel(AbstractPriorModel[Node], Generic[Node]):
         """The number of different signals; 0 where nothing is hidden."""
 
     @abc.abstractmethod
-    def signal(
-        self, node: Node, action: Int[Array, " batch"], next_node: Node, /
-    ) -> Int[Array, " batch"]:
+    def signal(self, node: Node, action: Ints, next_node: Node, /) -> Ints:
         """Returns what the player learns from a step: a number below `num_signals`.
 
         It tells whatever `predict` depends on, and the `discount` and `last` of the step: nodes
@@ -109,7 +104,7 @@ class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
         are never called."""
 
     @abc.abstractmethod
-    def afterstate(self, node: Node, action: Int[Array, " batch"], /) -> Afterstate:
+    def afterstate(self, node: Node, action: Ints, /) -> Afterstate:
         """Returns what lies between the action and its outcome."""
 
     @abc.abstractmethod
@@ -121,18 +116,14 @@ class AbstractChanceModel(AbstractPriorModel[Node], Generic[Node, Afterstate]):
         """
 
     @abc.abstractmethod
-    def afterstate_value(
-        self, afterstate: Afterstate, /, *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"] | None:
+    def afterstate_value(self, afterstate: Afterstate, /, *, key: Keys) -> Floats | None:
         """Returns the value for the player who acted, with the reward of the move.
 
         `None` stands for a model that evaluates nodes only.
         """
 
     @abc.abstractmethod
-    def resolve(
-        self, afterstate: Afterstate, outcome: Int[Array, " batch"], /
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def resolve(self, afterstate: Afterstate, outcome: Ints, /) -> Stepped[Node]:
         """Returns what an outcome leads to.
 
         **Returns:** `(next_node, reward, discount, last)` of the whole move, action and outcome,
@@ -164,15 +155,11 @@ class AbstractProposalModel(AbstractModel[Node], Generic[Node]):
     """
 
     @abc.abstractmethod
-    def step(
-        self, node: Node, action: PyTree[Array], /, *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: Node, action: PyTree[Array], /, *, key: Keys) -> Stepped[Node]:
         """As [`zero_search.AbstractModel.step`][], with an action that the policy draws."""
 
     @abc.abstractmethod
-    def propose(
-        self, node: Node, /, *, key: Key[Array, " batch"]
-    ) -> tuple[Proposal, Float[Array, " batch"]]:
+    def propose(self, node: Node, /, *, key: Keys) -> tuple[Proposal, Floats]:
         """Returns one policy a row and the values for the players to move.
 
         The policies are one pytree whose arrays all begin with the batch axis: what
@@ -180,9 +167,7 @@ class AbstractProposalModel(AbstractModel[Node], Generic[Node]):
         """
 
 
-def masked_prediction(
-    logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
-) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"], Bool[Array, " batch"]]:
+def masked_prediction(logits: PerAction, value: Floats) -> tuple[PerAction, Floats, Bools]:
     """A prediction in float32 with finite numbers, and the rows where it had to be changed.
 
     A NaN among the logits makes that action the least likely one, `+inf` the most likely; a value

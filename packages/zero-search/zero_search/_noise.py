@@ -6,19 +6,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key
 
 from ._check import check_positive, check_range
 from ._sample import safe_softmax
+from ._types import Keys, PerAction
 
 
 class AbstractRootNoise(eqx.Module):
     """Changes the root's prior before a search. Illegal actions must stay `-inf`."""
 
     @abc.abstractmethod
-    def __call__(
-        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
-    ) -> Float[Array, "batch actions"]:
+    def __call__(self, logits: PerAction, *, key: Keys) -> PerAction:
         """Noisy logits."""
 
 
@@ -43,9 +41,7 @@ class DirichletNoise(AbstractRootNoise):
         if self.alpha is not None:
             check_positive("DirichletNoise", alpha=self.alpha)
 
-    def __call__(
-        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
-    ) -> Float[Array, "batch actions"]:
+    def __call__(self, logits: PerAction, *, key: Keys) -> PerAction:
         legal = logits > -jnp.inf
         if self.alpha is None:
             count = jnp.sum(legal, axis=1).astype(jnp.float32)

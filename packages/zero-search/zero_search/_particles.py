@@ -16,6 +16,7 @@ from ._model import AbstractModel, LARGEST, Proposal
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
 from ._sample import safe_softmax, sample_action, split_rows, varying, where_rows
+from ._types import Bools, Floats, Ints, Keys
 
 
 T = TypeVar("T")
@@ -128,10 +129,7 @@ READOUTS = ("sampled", "argmax", "mean")
 
 
 def choose_action(
-    readout: str,
-    candidates: PyTree[Array],
-    weights: Float[Array, "batch particles"],
-    key: Key[Array, " batch"],
+    readout: str, candidates: PyTree[Array], weights: Float[Array, "batch particles"], key: Keys
 ) -> PyTree[Array]:
     """One action a row, as [`zero_search.ParticleSearch`][] explains them."""
     if readout == "mean":
@@ -167,13 +165,13 @@ class _Cloud(eqx.Module):
 
     particles: Particles
     advantages: Float[Array, "batch particles"]  # of the first actions, in their own order
-    resampled: Bool[Array, " batch"]
-    invalid: Int[Array, " batch"]
+    resampled: Bools
+    invalid: Ints
 
 
 class _Keys(eqx.Module):
     particle: Key[Array, "batch particles"]
-    resample: Key[Array, " batch"]
+    resample: Keys
 
 
 class ParticleSearch(AbstractPlanner[AbstractModel, None]):
@@ -295,13 +293,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         del model, state
 
     def plan(
-        self,
-        model: AbstractModel,
-        state: PyTree[Array],
-        carry: None,
-        *,
-        key: Key[Array, " batch"],
-        obs: Any = None,
+        self, model: AbstractModel, state: PyTree[Array], carry: None, *, key: Keys, obs: Any = None
     ) -> tuple[Plan, None]:
         """Searches from every row of `state`, of an [`zero_search.AbstractPriorModel`][] or an
         [`zero_search.AbstractProposalModel`][].
@@ -357,9 +349,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         """Nothing is kept between moves."""
         del carry, action, last
 
-    def _start(
-        self, states: PyTree[Array], root: Prospect, noise_key: Key[Array, " batch"], keys: _Keys
-    ) -> _Cloud:
+    def _start(self, states: PyTree[Array], root: Prospect, noise_key: Keys, keys: _Keys) -> _Cloud:
         """All particles at the root, each with a state and an action of its own."""
         shape = keys.particle.shape
         now = _folded(keys.particle, jnp.int32(0))
@@ -417,10 +407,10 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         self,
         particles: tuple[Particles, Proposal],
         weights: Float[Array, "batch particles"],
-        ess_fraction: Float[Array, " batch"],
+        ess_fraction: Floats,
         keys: _Keys,
         step: Int[Array, ""],
-    ) -> tuple[tuple[Particles, Proposal], Bool[Array, " batch"]]:
+    ) -> tuple[tuple[Particles, Proposal], Bools]:
         """The particles that go on, with their policies, and the rows where they were drawn."""
         if self.resample_every is None and self.resample_below is None:
             return particles, jnp.zeros(weights.shape[:1], jnp.bool_)

@@ -7,10 +7,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from ._check import check_plan
 from ._model import AbstractModel
+from ._types import Bools, Floats, Ints, Keys, PerAction
 
 
 Model = TypeVar("Model", bound=AbstractModel)
@@ -55,12 +56,12 @@ class Plan(eqx.Module):
     @classmethod
     def over_actions(
         cls,
-        action: Int[Array, " batch"],
-        weights: Float[Array, "batch actions"],
+        action: Ints,
+        weights: PerAction,
         *,
-        visits: Float[Array, "batch actions"],
-        qvalues: Float[Array, "batch actions"],
-        value: Float[Array, " batch"],
+        visits: PerAction,
+        qvalues: PerAction,
+        value: Floats,
         stats: dict[str, Array],
         extra: Any = None,
     ) -> "Plan":
@@ -125,13 +126,7 @@ class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
 
     @abc.abstractmethod
     def plan(
-        self,
-        model: Model,
-        state: PyTree[Array],
-        carry: Carry,
-        *,
-        key: Key[Array, " batch"],
-        obs: Any = None,
+        self, model: Model, state: PyTree[Array], carry: Carry, *, key: Keys, obs: Any = None
     ) -> tuple[Plan, Carry]:
         """Plans one move in every row.
 
@@ -140,7 +135,7 @@ class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
         """
 
     @abc.abstractmethod
-    def advance(self, carry: Carry, action: Any, last: Bool[Array, " batch"]) -> Carry:
+    def advance(self, carry: Carry, action: Any, last: Bools) -> Carry:
         """Tells the planner which action was really played, by anybody.
 
         Rows with `last` start anew.

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from ._check import (
     check_count,
@@ -26,6 +26,7 @@ from ._model import (
     Node,
 )
 from ._sample import split_rows, varying, where_rows
+from ._types import Bools, Floats, Ints, Keys, Prediction, Stepped
 
 
 class PlayoutModel(
@@ -82,17 +83,13 @@ class PlayoutModel(
     def num_signals(self) -> int:
         return self.model.num_signals if isinstance(self.model, AbstractHiddenModel) else 0
 
-    def root(self, state: PyTree[Array], obs: Any, *, key: Key[Array, " batch"]) -> Node:
+    def root(self, state: PyTree[Array], obs: Any, *, key: Keys) -> Node:
         return self.model.root(state, obs, key=key)
 
-    def step(
-        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: Node, action: Ints, *, key: Keys) -> Stepped[Node]:
         return self.model.step(node, action, key=key)
 
-    def predict(
-        self, node: Node, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: Node, *, key: Keys) -> Prediction:
         """The evaluator's logits, and its value mixed with the return of a playout."""
         look, go, end = split_rows(key, 3)
         seen = self.model.predict(node, key=look)
@@ -110,25 +107,21 @@ class PlayoutModel(
         own = jnp.where(self.mixing < 1, (1.0 - self.mixing) * value, 0.0)
         return logits, own + self.mixing * (run.total + future)
 
-    def signal(
-        self, node: Node, action: Int[Array, " batch"], next_node: Node
-    ) -> Int[Array, " batch"]:
+    def signal(self, node: Node, action: Ints, next_node: Node) -> Ints:
         if isinstance(self.model, AbstractHiddenModel):
             return self.model.signal(node, action, next_node)
         return jnp.zeros_like(action)
 
-    def afterstate(self, node: Node, action: Int[Array, " batch"]) -> Afterstate:
+    def afterstate(self, node: Node, action: Ints) -> Afterstate:
         return self._chance.afterstate(node, action)
 
     def outcome_logits(self, afterstate: Afterstate) -> Float[Array, "batch outcomes"]:
         return self._chance.outcome_logits(afterstate)
 
-    def afterstate_value(self, afterstate: Afterstate, *, key: Key[Array, " batch"]) -> None:
+    def afterstate_value(self, afterstate: Afterstate, *, key: Keys) -> None:
         return None
 
-    def resolve(
-        self, afterstate: Afterstate, outcome: Int[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def resolve(self, afterstate: Afterstate, outcome: Ints) -> Stepped[Node]:
         return self._chance.resolve(afterstate, outcome)
 
     @property
@@ -142,18 +135,18 @@ class _Run(eqx.Module):
 
     state: PyTree[Array]
     legal: Bool[Array, "batch actions"]
-    value: Float[Array, " batch"]  # the evaluator's, of `state`
-    going: Bool[Array, " batch"]
-    total: Float[Array, " batch"]  # rewards so far
-    scale: Float[Array, " batch"]  # what comes is multiplied by
+    value: Floats  # the evaluator's, of `state`
+    going: Bools
+    total: Floats  # rewards so far
+    scale: Floats  # what comes is multiplied by
 
 
 def _run(
     model: "PlayoutModel",
     state: PyTree[Array],
     legal: Bool[Array, "batch actions"],
-    value: Float[Array, " batch"],
-    key: Key[Array, " batch"],
+    value: Floats,
+    key: Keys,
 ) -> _Run:
     """Plays on from every row that has a legal action, until all have stopped."""
     played = model.model if model.playouts_in is None else model.playouts_in
@@ -188,9 +181,7 @@ def _run(
     return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), first))[1]
 
 
-def _uniform(
-    legal: Bool[Array, "batch actions"], key: Key[Array, " batch"]
-) -> Int[Array, " batch"]:
+def _uniform(legal: Bool[Array, "batch actions"], key: Keys) -> Ints:
     """A legal action a row, all with the same probability; action 0 where there is none."""
     number = jnp.cumsum(legal, axis=1, dtype=jnp.int32)
     share = jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ._check import check_range, check_result
 from ._statistics import NodeStatistics
+from ._types import PerAction
 
 
 class AbstractQTransform(eqx.Module):
@@ -19,7 +20,7 @@ class AbstractQTransform(eqx.Module):
     """
 
     @abc.abstractmethod
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         """Transformed Q-values of all actions; finite."""
 
 
@@ -34,7 +35,7 @@ class ByParentAndSiblings(AbstractQTransform):
     def __check_init__(self):
         check_range("ByParentAndSiblings", 0, epsilon=self.epsilon)
 
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         visited, value = node.visits > 0, node.value
         known = jnp.where(visited, node.qvalues, value[:, None])
         low = jnp.minimum(value, jnp.min(known, axis=1))[:, None]
@@ -56,7 +57,7 @@ class ByMinMax(AbstractQTransform):
                 f"`ByMinMax(low={self.low}, high={self.high})`: low must be below high."
             )
 
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         known = jnp.where(node.visits > 0, node.qvalues, self.low)
         return (known - self.low) / (self.high - self.low)
 
@@ -73,7 +74,7 @@ class PlainQ(AbstractQTransform):
     def __check_init__(self):
         check_range("PlainQ", -math.inf, unvisited=self.unvisited)
 
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         return jnp.where(node.visits > 0, node.qvalues, self.unvisited)
 
 
@@ -93,7 +94,7 @@ class FirstPlayUrgency(AbstractQTransform):
     def __check_init__(self):
         check_range("FirstPlayUrgency", 0, reduction=self.reduction)
 
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         visited = node.visits > 0
         mass = jnp.sum(jnp.where(visited, node.probabilities, 0.0), axis=1)
         urgency = node.value - self.reduction * jnp.sqrt(mass)
@@ -122,7 +123,7 @@ class CompletedByMixedValue(AbstractQTransform):
         fields = {name: getattr(self, name) for name in names}
         check_range("CompletedByMixedValue", 0, **fields)
 
-    def __call__(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def __call__(self, node: NodeStatistics) -> PerAction:
         visits, qvalues, raw = node.visits, node.qvalues, node.raw_value[:, None]
         visited = visits > 0
         other = _mixed(node) if self.use_mixed_value else raw
@@ -135,14 +136,14 @@ class CompletedByMixedValue(AbstractQTransform):
         return scale * self.value_scale * completed
 
 
-def transformed(rule: AbstractQTransform, node: NodeStatistics) -> Float[Array, "rows actions"]:
+def transformed(rule: AbstractQTransform, node: NodeStatistics) -> PerAction:
     """What `rule` returns, if it has the right shape."""
     result, shape = rule(node), node.visits.shape
     check_result(rule, "__call__", result, shape, "one value for every action of every row")
     return result
 
 
-def _mixed(node: NodeStatistics) -> Float[Array, "rows 1"]:
+def _mixed(node: NodeStatistics) -> Float[Array, "batch 1"]:
     visits, visited = node.count[:, None] - 1.0, node.visits > 0
     # A visited action whose probability underflowed must not divide by zero.
     probs = jnp.maximum(jnp.finfo(jnp.float32).tiny, node.probabilities)

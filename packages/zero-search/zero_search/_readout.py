@@ -4,7 +4,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float
 
 from ._check import check_choice, check_kinds, check_range, check_result
 from ._planner import Plan
@@ -12,15 +12,14 @@ from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._root import best_due
 from ._sample import safe_softmax, sample_action, Temperature
 from ._statistics import RootStatistics
+from ._types import Floats, Ints, Keys, PerAction
 
 
 class AbstractReadout(eqx.Module):
     """Turns a root into an action to play, and weights and a value to learn from."""
 
     @abc.abstractmethod
-    def __call__(
-        self, root: RootStatistics, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         """Returns the action, the weights and the value of the plan.
 
         Only actions that are `root.known` may get a weight. A row without any is filler: its
@@ -40,9 +39,7 @@ class VisitCounts(AbstractReadout):
     def __check_init__(self):
         _check_temperature("VisitCounts", self.temperature)
 
-    def __call__(
-        self, root: RootStatistics, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         visits, heat = jnp.where(root.known, root.node.visits, 0.0), self.temperature
         weights = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
         heat = heat(root.ply) if isinstance(heat, Temperature) else heat
@@ -63,9 +60,7 @@ class ImprovedPolicy(AbstractReadout):
     def __check_init__(self):
         check_kinds("ImprovedPolicy", AbstractQTransform, qtransform=self.qtransform)
 
-    def __call__(
-        self, root: RootStatistics, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         del key
         node, most = root.node, jnp.max(root.started, axis=1, keepdims=True)
         action = best_due(root, self.qtransform, root.started == most)
@@ -87,9 +82,7 @@ class SoftmaxQ(AbstractReadout):
     def __check_init__(self):
         _check_temperature("SoftmaxQ", self.temperature)
 
-    def __call__(
-        self, root: RootStatistics, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         heat, qvalues = self.temperature, root.node.qvalues
         heat = heat(root.ply) if isinstance(heat, Temperature) else heat
         heat = jnp.broadcast_to(jnp.asarray(heat, jnp.float32), root.ply.shape)[:, None]
@@ -107,10 +100,7 @@ class SoftmaxQ(AbstractReadout):
 
 
 def read_out(
-    readout: AbstractReadout,
-    root: RootStatistics,
-    stats: dict[str, Array],
-    key: Key[Array, " batch"],
+    readout: AbstractReadout, root: RootStatistics, stats: dict[str, Array], key: Keys
 ) -> Plan:
     """The plan that `readout` makes of a root, if what it returns has the right shapes."""
     action, weights, value = readout(root, key=key)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int
 
 from ._check import check_count, check_kinds, check_range, check_result
 from ._forest import take
@@ -17,15 +17,14 @@ from ._noise import AbstractRootNoise
 from ._qtransform import AbstractQTransform, CompletedByMixedValue, transformed
 from ._select import highest
 from ._statistics import RootStatistics
+from ._types import Ints, Keys, PerAction
 
 
 class AbstractRootRule(eqx.Module):
     """Which action each simulation takes at the root, and what the root's prior is."""
 
     @abc.abstractmethod
-    def prior(
-        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+    def prior(self, logits: PerAction, *, key: Keys) -> tuple[PerAction, PerAction]:
         """Returns the root's prior logits, and noise that is kept apart from them.
 
         The second is the `gumbel` of [`zero_search.RootStatistics`][]; zeros where there is none.
@@ -38,9 +37,9 @@ class AbstractRootRule(eqx.Module):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: Float[Array, "batch actions"],
-        inside: Int[Array, " batch"],
-    ) -> Int[Array, " batch"]:
+        started: PerAction,
+        inside: Ints,
+    ) -> Ints:
         """Returns the action that a simulation takes at the root; it must be legal.
 
         **Arguments:**
@@ -67,9 +66,7 @@ class PriorRoot(AbstractRootRule):
         if self.noise is not None:
             check_kinds("PriorRoot", AbstractRootNoise, noise=self.noise)
 
-    def prior(
-        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+    def prior(self, logits: PerAction, *, key: Keys) -> tuple[PerAction, PerAction]:
         if self.noise is None:
             return logits, jnp.zeros_like(logits)
         noisy, each = self.noise(logits, key=key), "one logit for every action of every row"
@@ -81,9 +78,9 @@ class PriorRoot(AbstractRootRule):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: Float[Array, "batch actions"],
-        inside: Int[Array, " batch"],
-    ) -> Int[Array, " batch"]:
+        started: PerAction,
+        inside: Ints,
+    ) -> Ints:
         return inside
 
 
@@ -120,9 +117,7 @@ class SequentialHalving(AbstractRootRule):
         check_range("SequentialHalving", 0, gumbel_scale=self.gumbel_scale)
         check_kinds("SequentialHalving", AbstractQTransform, qtransform=self.qtransform)
 
-    def prior(
-        self, logits: Float[Array, "batch actions"], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, "batch actions"]]:
+    def prior(self, logits: PerAction, *, key: Keys) -> tuple[PerAction, PerAction]:
         top = jnp.max(logits, axis=1, keepdims=True)
         logits = logits - jnp.where(top > -jnp.inf, top, 0.0)
         if self.gumbel_scale == 0:  # drawing costs little but takes long to compile
@@ -135,9 +130,9 @@ class SequentialHalving(AbstractRootRule):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: Float[Array, "batch actions"],
-        inside: Int[Array, " batch"],
-    ) -> Int[Array, " batch"]:
+        started: PerAction,
+        inside: Ints,
+    ) -> Ints:
         most = self.max_num_considered_actions
         table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.float32)
         # What follows the last simulation is asked for, too, and not taken.
@@ -159,14 +154,12 @@ class SequentialHalving(AbstractRootRule):
 
 def best_due(
     root: RootStatistics, qtransform: AbstractQTransform, due: Bool[Array, "batch actions"]
-) -> Int[Array, " batch"]:
+) -> Ints:
     """The best of `gumbel + logits + transformed Q` among the legal actions that are `due`."""
     return highest(jnp.where(due, root_scores(root, qtransform), -jnp.inf))
 
 
-def root_scores(
-    root: RootStatistics, qtransform: AbstractQTransform
-) -> Float[Array, "batch actions"]:
+def root_scores(root: RootStatistics, qtransform: AbstractQTransform) -> PerAction:
     """`gumbel + logits + transformed Q`; `-inf` of illegal actions alone."""
     scores = root.gumbel + root.logits + transformed(qtransform, root.node)
     # The logits do not change from one simulation to the next, so this is worked out once.

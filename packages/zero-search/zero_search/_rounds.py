@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int
 
 from ._check import check_search
 from ._engine import back_up, begin, counted, evaluate, Loop, SearchStats, store, walk_down, widened
@@ -17,13 +17,12 @@ from ._forest import Forest, on_device, take
 from ._model import AbstractPriorModel
 from ._statistics import NodeStatistics
 from ._tree import COUNT, RAW, Rules, Tree, VALUE
+from ._types import Ints, Keys, PerAction
 from ._walk import blank, Fixed, Visits, with_visit
 
 
 #: `(statistics, started) -> scores` of the roots' actions; `-inf` where one is illegal.
-RootScores = Callable[
-    [NodeStatistics, Float[Array, "batch actions"]], Float[Array, "batch actions"]
-]
+RootScores = Callable[[NodeStatistics, PerAction], PerAction]
 
 
 def search_in_rounds(
@@ -33,7 +32,7 @@ def search_in_rounds(
     *,
     phases: Sequence[tuple[int, int]],
     scores: RootScores,
-    key: Key[Array, " batch"],
+    key: Keys,
     fresh: bool,
 ) -> tuple[Tree, SearchStats]:
     """Runs all phases from planted roots.
@@ -66,7 +65,7 @@ def _search(
     scores: RootScores,
     fresh: bool,
     packed: bool,
-) -> tuple[Tree, Int[Array, " batch"], Int[Array, " batch"]]:
+) -> tuple[Tree, Ints, Ints]:
     """All phases, with the states of the trees `packed` or apart.
 
     **Returns:** the trees, the depths of all leaves together, and the invalid evaluations.

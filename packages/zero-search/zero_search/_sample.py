@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import AxisType
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float
 
 from ._check import check_count, check_range
+from ._types import Floats, Ints, Keys, PerAction
 
 
 T = TypeVar("T")
@@ -30,17 +31,14 @@ class Temperature(eqx.Module):
         check_range("Temperature", 0, first=self.first, then=self.then)
         check_count("Temperature", 0, moves=self.moves)
 
-    def __call__(self, ply: Int[Array, " batch"]) -> Float[Array, " batch"]:
+    def __call__(self, ply: Ints) -> Floats:
         """The temperature of each row."""
         return jnp.where(ply < self.moves, jnp.float32(self.first), jnp.float32(self.then))
 
 
 def sample_action(
-    weights: Float[Array, "batch actions"],
-    temperature: float | Float[Array, ""] | Float[Array, " batch"],
-    *,
-    key: Key[Array, " batch"],
-) -> Int[Array, " batch"]:
+    weights: PerAction, temperature: float | Float[Array, ""] | Floats, *, key: Keys
+) -> Ints:
     """Draws an action with probability proportional to `weights ** (1 / temperature)`.
 
     Temperature 0 takes the largest weight, the lowest index among equals. An action of weight 0
@@ -59,7 +57,7 @@ def sample_action(
     return jnp.where(jnp.all(weights >= 0, axis=1), action, -1)
 
 
-def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows actions"]:
+def safe_softmax(logits: PerAction) -> PerAction:
     """Softmax that gives 0 to `-inf` and zeros to a row of nothing else."""
     highest = jnp.max(logits, axis=1, keepdims=True)
     weights = jnp.exp(logits - jnp.where(highest > -jnp.inf, highest, 0.0))
@@ -67,7 +65,7 @@ def safe_softmax(logits: Float[Array, "rows actions"]) -> Float[Array, "rows act
     return weights / jnp.where(total > 0, total, 1.0)
 
 
-def split_rows(key: Key[Array, " batch"], number: int) -> tuple[Key[Array, " batch"], ...]:
+def split_rows(key: Keys, number: int) -> tuple[Keys, ...]:
     """Splits every row's key into `number` keys."""
     return jax.vmap(lambda k: tuple(jr.split(k, number)))(key)
 

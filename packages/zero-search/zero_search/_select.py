@@ -10,7 +10,7 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from ._check import check_kinds, check_positive, check_range, check_result
 from ._qtransform import (
@@ -23,6 +23,7 @@ from ._qtransform import (
 )
 from ._sample import safe_softmax
 from ._statistics import NodeStatistics
+from ._types import Ints, PerAction
 
 
 class AbstractSelection(eqx.Module):
@@ -33,16 +34,14 @@ class AbstractSelection(eqx.Module):
     """
 
     @abc.abstractmethod
-    def prepare(
-        self, logits: Float[Array, "rows actions"]
-    ) -> Float[Array, "rows features actions"]:
+    def prepare(self, logits: PerAction) -> Float[Array, "batch features actions"]:
         """What to keep of the prior, computed once when a node is expanded.
 
         The last feature must be the prior's probability of the action.
         """
 
     @abc.abstractmethod
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def score(self, node: NodeStatistics) -> PerAction:
         """Scores of all actions."""
 
 
@@ -77,10 +76,10 @@ class PUCT(AbstractSelection):
         if self.bound not in ("sqrt", "log"):
             raise ValueError(f'`PUCT(bound={self.bound!r})`: must be "sqrt" or "log".')
 
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
+    def prepare(self, logits: PerAction) -> Float[Array, "batch 1 actions"]:
         return safe_softmax(logits)[:, None]
 
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def score(self, node: NodeStatistics) -> PerAction:
         c, count, above = self.c, node.count[:, None], node.visits + 1.0
         if self.c_base is not None:
             c = c + jnp.log((count + self.c_base + 1.0) / self.c_base)
@@ -118,10 +117,10 @@ class UCB1(AbstractSelection):
         if self.epsilon is not None:
             check_positive("UCB1", epsilon=self.epsilon)
 
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 1 actions"]:
+    def prepare(self, logits: PerAction) -> Float[Array, "batch 1 actions"]:
         return safe_softmax(logits)[:, None]
 
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def score(self, node: NodeStatistics) -> PerAction:
         prior, visits = node.probabilities, node.visits
         if self.epsilon is not None:
             bound = jnp.sqrt(jnp.log(node.count)[:, None] / (visits + self.epsilon))
@@ -148,14 +147,14 @@ class PUCB(AbstractSelection):
     def __check_init__(self):
         check_kinds("PUCB", AbstractQTransform, qtransform=self.qtransform)
 
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 2 actions"]:
+    def prepare(self, logits: PerAction) -> Float[Array, "batch 2 actions"]:
         prior = safe_softmax(logits)
         root = jnp.sqrt(prior)
         # An action whose probability underflowed must not divide by zero.
         weight = root / jnp.maximum(jnp.sum(root, axis=1, keepdims=True), 1.0)
         return jnp.stack([2 / jnp.maximum(weight, 1e-30), prior], axis=1)
 
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def score(self, node: NodeStatistics) -> PerAction:
         log, count, visits = jnp.log(node.count)[:, None], node.count[:, None], node.visits
         bound = jnp.sqrt(1.5 * log / jnp.maximum(visits, 1.0))
         penalty = node.prior[:, 0] * jnp.where(count > 1, jnp.sqrt(log / count), 1.0)
@@ -176,17 +175,17 @@ class ImprovedPolicySelection(AbstractSelection):
     def __check_init__(self):
         check_kinds("ImprovedPolicySelection", AbstractQTransform, qtransform=self.qtransform)
 
-    def prepare(self, logits: Float[Array, "rows actions"]) -> Float[Array, "rows 2 actions"]:
+    def prepare(self, logits: PerAction) -> Float[Array, "batch 2 actions"]:
         return jnp.stack([logits, safe_softmax(logits)], axis=1)
 
-    def score(self, node: NodeStatistics) -> Float[Array, "rows actions"]:
+    def score(self, node: NodeStatistics) -> PerAction:
         improved = safe_softmax(node.prior[:, 0] + transformed(self.qtransform, node))
         return improved - node.visits / node.count[:, None]
 
 
 def prepare(
-    selection: AbstractSelection, logits: Float[Array, "rows actions"]
-) -> Float[Array, "rows features actions"]:
+    selection: AbstractSelection, logits: PerAction
+) -> Float[Array, "batch features actions"]:
     """What the tree stores of a prior. `-inf` keeps an illegal action apart from a legal one
     whose probability underflows.
     """
@@ -206,7 +205,7 @@ def prepare(
     return jnp.stack(features, axis=1)
 
 
-def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array, " rows"]:
+def best_action(selection: AbstractSelection, node: NodeStatistics) -> Ints:
     """The legal action of the highest score, the lowest index among equals."""
     scores = selection.score(node)
     shape = node.visits.shape
@@ -217,7 +216,7 @@ def best_action(selection: AbstractSelection, node: NodeStatistics) -> Int[Array
     return highest(jnp.where(node.legal, scores, -jnp.inf))
 
 
-def highest(scores: Float[Array, "rows actions"]) -> Int[Array, " rows"]:
+def highest(scores: PerAction) -> Ints:
     """The index of the highest score, the lowest among equals."""
     # Two plain reductions vectorise on a CPU; the paired one of `argmax` does not.
     index = jnp.arange(scores.shape[1], dtype=jnp.int32)[None]

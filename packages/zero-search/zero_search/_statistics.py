@@ -1,7 +1,9 @@
 """What a search knows of its nodes: the input of every replaceable part."""
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
+
+from ._types import Floats, Ints, PerAction
 
 
 class NodeStatistics(eqx.Module):
@@ -18,20 +20,20 @@ class NodeStatistics(eqx.Module):
     - `raw_value`: the evaluator's value of the node.
     """
 
-    prior: Float[Array, "rows features actions"]
-    visits: Float[Array, "rows actions"]
-    qvalues: Float[Array, "rows actions"]
-    count: Float[Array, " rows"]
-    value: Float[Array, " rows"]
-    raw_value: Float[Array, " rows"]
+    prior: Float[Array, "batch features actions"]
+    visits: PerAction
+    qvalues: PerAction
+    count: Floats
+    value: Floats
+    raw_value: Floats
 
     @property
-    def probabilities(self) -> Float[Array, "rows actions"]:
+    def probabilities(self) -> PerAction:
         """The prior policy; `-inf` where illegal."""
         return self.prior[:, -1]
 
     @property
-    def legal(self) -> Bool[Array, "rows actions"]:
+    def legal(self) -> Bool[Array, "batch actions"]:
         return self.prior[:, 0] > -float("inf")
 
 
@@ -53,10 +55,10 @@ class RootStatistics(eqx.Module):
     """
 
     node: NodeStatistics
-    logits: Float[Array, "batch actions"]
+    logits: PerAction
     known: Bool[Array, "batch actions"]
-    kept: Float[Array, "batch actions"]
-    started: Float[Array, "batch actions"]
-    gumbel: Float[Array, "batch actions"]
-    num_legal: Int[Array, " batch"]
-    ply: Int[Array, " batch"]
+    kept: PerAction
+    started: PerAction
+    gumbel: PerAction
+    num_legal: Ints
+    ply: Ints

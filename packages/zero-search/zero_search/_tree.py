@@ -18,6 +18,7 @@ from ._check import check_count, check_kernels, check_kinds, check_limits, check
 from ._sample import equal_rows, safe_softmax
 from ._select import AbstractSelection, best_action, prepare
 from ._statistics import NodeStatistics
+from ._types import Bools, Floats, Ints
 
 
 # Columns of `Tree.step`.
@@ -65,7 +66,7 @@ class Tree(eqx.Module):
     prior: Float[Array, "batch nodes features actions"]
     parent: Int[Array, "batch nodes"]
     state: PyTree[Array]
-    size: Int[Array, " batch"]
+    size: Ints
 
     @classmethod
     def empty(
@@ -91,10 +92,7 @@ class Tree(eqx.Module):
         )
 
     def plant(
-        self,
-        node: PyTree[Array],
-        prior: Float[Array, "batch features columns"],
-        value: Float[Array, " batch"],
+        self, node: PyTree[Array], prior: Float[Array, "batch features columns"], value: Floats
     ) -> "Tree":
         """The trees with roots that are evaluated anew: node, prior and raw value are replaced,
         kept statistics stay.
@@ -176,8 +174,8 @@ class Rules(eqx.Module):
             )
 
     def prior(
-        self, logits: Float[Array, "rows columns"], chance: Float[Array, " rows"] | None = None
-    ) -> Float[Array, "rows features width"]:
+        self, logits: Float[Array, "batch columns"], chance: Floats | None = None
+    ) -> Float[Array, "batch features width"]:
         """What the tree keeps of the logits of new nodes.
 
         `chance` is above 0 at chance nodes; `None` where all nodes are decisions.
@@ -197,9 +195,7 @@ class Rules(eqx.Module):
         """The statistics with the columns of actions alone."""
         return node if self.outcomes is None else _columns(node, self.outcomes.num_actions)
 
-    def choose(
-        self, node: NodeStatistics, chance: Float[Array, " rows"] | None
-    ) -> Int[Array, " rows"]:
+    def choose(self, node: NodeStatistics, chance: Floats | None) -> Ints:
         """The action, or at a chance node the outcome, to take next."""
         action = best_action(self.selection, self.decisions(node))
         if self.outcomes is None or chance is None:
@@ -207,12 +203,7 @@ class Rules(eqx.Module):
         outcome = self.outcomes.choose(_columns(node, self.outcomes.num_outcomes), chance)
         return jnp.where(chance > 0, outcome, action)
 
-    def value(
-        self,
-        node: NodeStatistics,
-        chance: Float[Array, " rows"] | None,
-        outcome: Float[Array, " rows"],
-    ) -> Float[Array, " rows"]:
+    def value(self, node: NodeStatistics, chance: Floats | None, outcome: Floats) -> Floats:
         """The new values of nodes after a simulation whose return from there is `outcome`."""
         value = back_up(self.backup, self.decisions(node), outcome)
         if self.outcomes is None or chance is None:
@@ -229,7 +220,7 @@ def _columns(node: NodeStatistics, number: int) -> NodeStatistics:
 def follow(
     tree: Tree,
     reached: Bool[Array, "batch nodes"],
-    action: Int[Array, " batch"],
+    action: Ints,
     chance: Bool[Array, "batch nodes"] | None,
 ) -> Bool[Array, "batch nodes"]:
     """The nodes to which `action` may have led from those `reached`.
@@ -254,7 +245,7 @@ def keep(tree: Tree, reached: Bool[Array, "batch nodes"], node: PyTree[Array]) -
     return _subtree(tree, index.astype(jnp.int32), jnp.any(equal, axis=1))
 
 
-def _subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]) -> Tree:
+def _subtree(tree: Tree, root: Ints, keep: Bools) -> Tree:
     """The trees below the nodes `root`, their nodes moved to the front in the same order.
 
     A row that is not to `keep` becomes empty.
@@ -292,7 +283,7 @@ def _subtree(tree: Tree, root: Int[Array, " batch"], keep: Bool[Array, " batch"]
     )
 
 
-def _descendants(tree: Tree, root: Int[Array, " batch"]) -> Bool[Array, "batch nodes"]:
+def _descendants(tree: Tree, root: Ints) -> Bool[Array, "batch nodes"]:
     """Which nodes lie at or below `root`: pointer doubling, as many gathers as `log2 depth`."""
     batch, max_nodes = tree.parent.shape
     slot = jnp.arange(max_nodes, dtype=jnp.int32)[None]

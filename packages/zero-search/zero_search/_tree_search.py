@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._backup import AbstractBackup, MeanBackup
 from ._chance import chance_nodes, is_chance, OUTCOMES
@@ -44,6 +44,7 @@ from ._sample import split_rows, Temperature, varying
 from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
 from ._statistics import RootStatistics
 from ._tree import follow, keep, Rules, Tree
+from ._types import Bools, Ints, Keys
 
 
 _COMPLETED = CompletedByMixedValue()
@@ -292,7 +293,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         state: PyTree[Array],
         carry: SearchCarry,
         *,
-        key: Key[Array, " batch"],
+        key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry]:
         """Searches from every row of `state`.
@@ -311,7 +312,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         state: PyTree[Array],
         carry: SearchCarry,
         *,
-        key: Key[Array, " batch"],
+        key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well, for [`zero_search.read_tree`][]."""
@@ -320,12 +321,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         return read_out(self.readout, root, stats, read_key), carry, tree
 
     def explore(
-        self,
-        model: AbstractPriorModel,
-        node: PyTree[Array],
-        carry: SearchCarry,
-        *,
-        key: Key[Array, " batch"],
+        self, model: AbstractPriorModel, node: PyTree[Array], carry: SearchCarry, *, key: Keys
     ) -> tuple[RootStatistics, dict[str, Array], SearchCarry, Tree]:
         """Searches from nodes that `model.root` returned, and leaves the decision to the caller.
 
@@ -373,9 +369,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         reached = jnp.broadcast_to(first[None], grown.parent.shape)
         return root, stats, SearchCarry(carry.ply, grown, reached), grown
 
-    def advance(
-        self, carry: SearchCarry, action: Int[Array, " batch"], last: Bool[Array, " batch"]
-    ) -> SearchCarry:
+    def advance(self, carry: SearchCarry, action: Ints, last: Bools) -> SearchCarry:
         """Counts the move and follows it in the trees."""
         check_own_carry(carry, SearchCarry)
         check_move(carry.ply.shape[0], action, last)
@@ -391,7 +385,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         model: AbstractPriorModel,
         rules: Rules,
         known: Callable[..., RootStatistics],
-        key: Key[Array, " batch"],
+        key: Keys,
         fresh: bool,
     ) -> tuple[Tree, SearchStats]:
         """Searches from planted roots, of which `known(statistics, started)` is known. `fresh`
@@ -445,8 +439,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
 
 def _start(
-    model: AbstractPriorModel, state: PyTree[Array], obs: Any, key: Key[Array, " batch"]
-) -> tuple[PyTree[Array], Key[Array, " batch"], Key[Array, " batch"]]:
+    model: AbstractPriorModel, state: PyTree[Array], obs: Any, key: Keys
+) -> tuple[PyTree[Array], Keys, Keys]:
     """The roots, and keys to search from them and to read them out."""
     check_kinds("TreeSearch.plan", AbstractPriorModel, model=model)
     check_keys(key, batch_size(state))

@@ -12,12 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
 from ._sample import varying
 from ._statistics import NodeStatistics
 from ._tree import COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+from ._types import Bools, Floats, Ints, Keys
 
 
 # Levels handled by one turn of the loops: a turn costs more than a level.
@@ -30,9 +31,9 @@ NO_CHILD = -1.0
 NOT_EXPANDED = -2.0
 
 # Every row's keys for `step` and `predict`.
-KeyPair = tuple[Key[Array, " batch"], Key[Array, " batch"]]
+KeyPair = tuple[Keys, Keys]
 # `(simulation, statistics, started, inside) -> action`; see `search`.
-RootChoice = Callable[..., Int[Array, " batch"]]
+RootChoice = Callable[..., Ints]
 
 
 class Fixed(eqx.Module):
@@ -40,12 +41,12 @@ class Fixed(eqx.Module):
 
     ask: Callable[..., Any]  # `(node, action, step_key, predict_key)`: what the model answers
     rules: Rules
-    key: Key[Array, " batch"] | Callable[[Any], KeyPair]
+    key: Keys | Callable[[Any], KeyPair]
     choose_root: RootChoice | None
     prior: Float[Array, "batch features width"]  # of the roots
     kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
-    base: Int[Array, " batch"]  # the roots' rows
-    alive: Bool[Array, " batch"]  # whether the root has a legal action
+    base: Ints  # the roots' rows
+    alive: Bools  # whether the root has a legal action
 
     def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
         if callable(self.key):
@@ -66,11 +67,11 @@ class Walk(eqx.Module):
 class Up(eqx.Module):
     """What walks carry up: how the simulation went on below, and the edge that leads there."""
 
-    outcome: Float[Array, " batch"]  # of this simulation, for the player to move below
-    value: Float[Array, " batch"]  # of the node below
-    visits: Float[Array, " batch"]  # of the node below, new; see `Visits.below`
-    reward: Float[Array, " batch"]
-    discount: Float[Array, " batch"]
+    outcome: Floats  # of this simulation, for the player to move below
+    value: Floats  # of the node below
+    visits: Floats  # of the node below, new; see `Visits.below`
+    reward: Floats
+    discount: Floats
 
 
 class Notes(eqx.Module):
@@ -81,7 +82,7 @@ class Notes(eqx.Module):
     """
 
     path: Int[Array, "levels batch 2"]  # node number and action taken
-    depth: Int[Array, " batch"]  # of all walks so far, together
+    depth: Ints  # of all walks so far, together
     visit: Int[Array, "visits 3"]  # row, action, real
     value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
 
@@ -222,13 +223,7 @@ def descend(
 
 
 def ascend(
-    fixed: Fixed,
-    forest: Forest,
-    notes: Notes,
-    walk: Walk,
-    up: Up,
-    leaf_real: Bool[Array, " batch"],
-    skip: int,
+    fixed: Fixed, forest: Forest, notes: Notes, walk: Walk, up: Up, leaf_real: Bools, skip: int
 ) -> tuple[Notes, Visits, Int[Array, ""]]:
     """Values from the leaves to the roots: `r + d v` along every walk.
 

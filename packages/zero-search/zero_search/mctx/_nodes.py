@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped, UInt32
 
 from .._check import unpacked
 from .._model import AbstractPriorModel
+from .._types import Floats, Ints, Keys, PerAction, Prediction, Stepped
 from ._check import check_output
 
 
@@ -51,12 +52,10 @@ class Recurrent(AbstractPriorModel[Node]):
     unwrap: Callable[[Key[Array, ""]], Array]
     noisy: bool
 
-    def root(self, state: Node, obs: Any, *, key: Key[Array, " batch"]) -> Node:
+    def root(self, state: Node, obs: Any, *, key: Keys) -> Node:
         return state
 
-    def step(
-        self, node: Node, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[Node, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: Node, action: Ints, *, key: Keys) -> Stepped[Node]:
         found = self.function(self.params, self.unwrap(key[0]), action, node.embedding)
         output, embedding = unpacked("recurrent_fn", found, "output, embedding")
         check_output(output, embedding, node)
@@ -73,9 +72,7 @@ class Recurrent(AbstractPriorModel[Node]):
         )
         return after, reward, discount, jnp.zeros(action.shape, bool)
 
-    def predict(
-        self, node: Node, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: Node, *, key: Keys) -> Prediction:
         logits = prior(node.logits)
         if self.noisy:
             logits = break_ties(logits, key[0])
@@ -133,8 +130,8 @@ class Root(eqx.Module):
     """
 
     embedding: PyTree[Array]
-    value: Float[Array, " batch"]
-    logits: Float[Array, "batch actions"]
+    value: Floats
+    logits: PerAction
     invalid: Shaped[Array, "batch actions"]
 
     @property
@@ -143,7 +140,7 @@ class Root(eqx.Module):
         return Node(self.embedding, self.logits, self.value, action)
 
     @property
-    def legal_logits(self) -> Float[Array, "batch actions"]:
+    def legal_logits(self) -> PerAction:
         """What selection sees: `-inf` at invalid actions, and the largest logit is 0."""
         masked = jnp.where(self.invalid.astype(bool), -jnp.inf, self.logits.astype(jnp.float32))
         highest = jnp.max(masked, axis=1, keepdims=True)
@@ -151,9 +148,7 @@ class Root(eqx.Module):
 
 
 def masked_root(
-    root: Any,
-    logits: Float[Array, "batch actions"],
-    invalid_actions: Shaped[Array, "batch actions"] | None,
+    root: Any, logits: PerAction, invalid_actions: Shaped[Array, "batch actions"] | None
 ) -> Root:
     """The caller's `mctx.RootFnOutput` with other logits.
 
@@ -170,9 +165,7 @@ def masked_root(
     return Root(root.embedding, root.value, logits, invalid)
 
 
-def dirichlet(
-    logits: Float[Array, "batch actions"], fraction: ArrayLike, alpha: ArrayLike, key: Array
-) -> Float[Array, "batch actions"]:
+def dirichlet(logits: PerAction, fraction: ArrayLike, alpha: ArrayLike, key: Array) -> PerAction:
     """Logarithms of `(1 - fraction) p + fraction noise`, over all actions."""
     probs = jax.nn.softmax(clean(logits))
     batch, actions = logits.shape
@@ -181,9 +174,7 @@ def dirichlet(
     return jnp.log(jnp.maximum(mixed, jnp.finfo(mixed.dtype).tiny))
 
 
-def draw(
-    visits: Float[Array, "batch actions"], temperature: ArrayLike, key: Array
-) -> tuple[Int[Array, " batch"], Float[Array, "batch actions"]]:
+def draw(visits: PerAction, temperature: ArrayLike, key: Array) -> tuple[Ints, PerAction]:
     """An action with probability proportional to `visits ** (1 / temperature)`, and the visits over
     their sum. An action without visits is never drawn, however hot. A row without any is filler.
     """

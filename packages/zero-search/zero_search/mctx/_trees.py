@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._select import AbstractSelection, best_action, prepare
 from .._statistics import NodeStatistics
 from .._tree import COLUMNS, COUNT, DISCOUNT, RAW, REWARD, Tree, UNSTORED, VALUE
+from .._types import Bools, Ints
 from ._nodes import Node
 
 
@@ -125,7 +126,7 @@ _NOTHING = {"parents": -1, "action_from_parent": -1, "children_index": -1}
 _OF_ROOT = ("root_invalid_actions", "extra_data")
 
 
-def get_subtree(tree: mctx.Tree, child_index: Int[Array, " batch"]) -> mctx.Tree:
+def get_subtree(tree: mctx.Tree, child_index: Ints) -> mctx.Tree:
     """The trees below the roots' actions `child_index`, their nodes moved to the front in the
     same order.
 
@@ -159,9 +160,7 @@ def get_subtree(tree: mctx.Tree, child_index: Int[Array, " batch"]) -> mctx.Tree
     return old.replace(**moved, root_invalid_actions=jnp.zeros_like(old.root_invalid_actions))
 
 
-def reset_search_tree(
-    tree: mctx.Tree, select_batch: Bool[Array, " batch"] | None = None
-) -> mctx.Tree:
+def reset_search_tree(tree: mctx.Tree, select_batch: Bools | None = None) -> mctx.Tree:
     """Empties the trees of the selected rows, without a selection all: at an episode's end."""
     old: Any = tree
     batch, nodes = old.node_visits.shape
