@@ -15,12 +15,17 @@ from ._check import (
     check_count,
     check_keys,
     check_kinds,
-    check_prediction,
     check_signal,
-    check_step,
 )
-from ._model import AbstractChanceModel, AbstractHiddenModel, State
-from ._sample import split_rows
+from ._model import (
+    AbstractChanceModel,
+    AbstractHiddenModel,
+    guesses,
+    predicted,
+    State,
+    stepped,
+)
+from ._sample import folded, inverted, split_rows, uniform
 from ._types import Ints, Keys, Prediction, Stepped
 
 
@@ -140,14 +145,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         batch = batch_size(state)
         check_keys(key, batch)
         guess_key, fate_key = split_rows(key, 2)
-
-        def particle(i: Int[Array, ""]) -> State:
-            own = jax.vmap(lambda k: jr.fold_in(k, i))(guess_key)
-            return self.model.root(state, obs, key=own)
-
-        # Not `batch * num_particles` rows: what `root` works out of a state alone, such as the
-        # tables of an exact posterior, is then shared by its particles.
-        particles = jax.vmap(particle, out_axes=1)(jnp.arange(self.num_particles, dtype=jnp.int32))
+        own = lambda i: folded(guess_key, i)
+        particles = guesses(self.model, state, obs, self.num_particles, own)
         weights = jnp.full((batch, self.num_particles), 1 / self.num_particles, jnp.float32)
         return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate_key))
 
@@ -160,8 +159,7 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         before = jax.tree.map(flat, node.particles)
         keys, seed = _fates(node.seed, number)
         actions = jnp.repeat(action, number)
-        after, reward, discount, last = self.model.step(before, actions, key=keys.reshape(-1))
-        check_step(before, after, reward, discount, last)
+        after, reward, discount, last = stepped(self.model, before, actions, keys.reshape(-1))
         signal = self.model.signal(before, actions, after)
         check_signal(signal, batch * number)
         split = lambda x: x.reshape(batch, number, *x.shape[1:])
@@ -192,10 +190,9 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     def predict(self, node: Belief[State], *, key: Keys) -> Prediction:
         batch, _ = check_belief(node)
         draw, ask = split_rows(key, 2)
-        index, lane = _drawn(node.weights, draw), jnp.arange(batch)
+        index, lane = inverted(node.weights, uniform(draw)), jnp.arange(batch)
         one = jax.tree.map(lambda x: x[lane, index], node.particles)
-        logits, value = self.model.predict(one, key=ask)
-        check_prediction(logits, value, batch, None)
+        logits, value = predicted(self.model, one, ask)
         known = jnp.any(node.weights > 0, axis=1)
         # Else a posterior that has become NaN would pass for filler.
         sound = jnp.all((node.weights >= 0) & (node.weights < jnp.inf), axis=1)
@@ -248,12 +245,3 @@ def _by_signal(
     broken = jnp.any(alive & (torn | ~known), axis=1)
     logits = jnp.where(broken[:, None], jnp.nan, jnp.log(mass))
     return logits, reward, discounts, lasts
-
-
-def _drawn(weights: Float[Array, "batch particles"], key: Keys) -> Ints:
-    """A particle a row, by weight; never a dead one if any is alive."""
-    below = jnp.cumsum(weights, axis=1)
-    share = 1.0 - jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)  # above 0
-    reached = below >= (share * below[:, -1])[:, None]
-    rank = jnp.where(weights > 0, 1 + reached.astype(jnp.int32), 0)
-    return jnp.argmax(rank, axis=1).astype(jnp.int32)

@@ -17,14 +17,13 @@ from ._check import (
     batch_size,
     check_afterstate_value,
     check_outcomes,
-    check_prediction,
     check_step,
 )
-from ._model import AbstractChanceModel, AbstractPriorModel, Node
-from ._sample import safe_softmax, split_rows, where_rows
+from ._model import AbstractChanceModel, AbstractPriorModel, predicted
+from ._sample import inverted, safe_softmax, split_rows, where_rows
 from ._select import highest
 from ._statistics import NodeStatistics
-from ._types import Floats, Ints, Keys, Stepped
+from ._types import Floats, Ints, Keys, Node, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
@@ -119,10 +118,8 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         self, node: ChanceNode, *, key: Keys
     ) -> tuple[Float[Array, "batch columns"], Floats]:
         pkey, akey = split_rows(key, 2)
-        logits, value = self.model.predict(node.node, key=pkey)
-        batch, chance = node.chance.shape[0], node.chance > 0
-        check_prediction(logits, value, batch, self.num_actions)
-        value = value.astype(jnp.float32)
+        logits, value = predicted(self.model, node.node, pkey, self.num_actions)
+        value, chance = value.astype(jnp.float32), node.chance > 0
         expected = self.value(node.afterstate, key=akey)
         if expected is None:
             future = jnp.where(node.discount == 0, 0.0, node.discount * value)
@@ -145,8 +142,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         outcomes = jnp.tile(jnp.arange(number, dtype=jnp.int32), batch)
         node, reward, discount, _ = self.model.resolve(every, outcomes)
         keys = jax.vmap(lambda k: jr.split(k, number))(key).reshape(-1)
-        logits, value = self.model.predict(node, key=keys)
-        check_prediction(logits, value, batch * number, self.num_actions)
+        _, value = predicted(self.model, node, keys, self.num_actions)
         future = jnp.where(discount == 0, 0.0, discount * value.astype(jnp.float32))
         worth = (reward + future).reshape(batch, number)
         return jnp.sum(jnp.where(probs > 0, probs * worth, 0.0), axis=1)
@@ -246,7 +242,4 @@ def _drawn(probs: Float[Array, "batch outcomes"], seed: Floats, count: Floats) -
         bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
         return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
 
-    below = jnp.cumsum(jnp.maximum(probs, 0.0), axis=1)
-    threshold = jax.vmap(uniform)(seed, count) * below[:, -1]
-    drawn = jnp.sum(below <= threshold[:, None], axis=1, dtype=jnp.int32)
-    return jnp.minimum(drawn, probs.shape[1] - 1)
+    return inverted(probs, jax.vmap(uniform)(seed, count))

@@ -211,10 +211,6 @@ def check_keys(key: Array, batch: int) -> None:
         )
 
 
-# What `model.step` and `model.predict` return.
-STEPPED, SEEN = "next_node, reward, discount, last", "logits, value"
-
-
 def unpacked(method: str, found: Any, names: str) -> Any:
     """What a function of the user returned, if it is as many things as it has `names`."""
     number = len(names.split(", "))

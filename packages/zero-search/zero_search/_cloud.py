@@ -11,17 +11,19 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from ._check import batch_size, check_prediction, check_proposal, check_range, SEEN, unpacked
+from ._check import check_proposal, check_range, unpacked
 from ._model import (
     AbstractModel,
     AbstractPriorModel,
     AbstractProposalModel,
     LARGEST,
     masked_prediction,
+    predicted,
     Proposal,
 )
 from ._noise import AbstractRootNoise
 from ._root import PriorRoot
+from ._sample import uniform
 from ._types import Bools, Floats, Keys
 
 
@@ -58,12 +60,8 @@ class Prospect(eqx.Module):
 
 def judge(model: AbstractModel, state: PyTree[Array], key: Keys) -> Prospect:
     """Asks the evaluator of either kind of model."""
-    rows = batch_size(state)
     if isinstance(model, AbstractPriorModel):
-        seen = model.predict(state, key=key)
-        logits, value = unpacked("model.predict", seen, SEEN)
-        check_prediction(logits, value, rows, None)
-        logits, value, invalid = masked_prediction(logits, value)
+        logits, value, invalid = masked_prediction(*predicted(model, state, key))
         return Prospect(Categorical(logits), value, jnp.any(logits > -jnp.inf, axis=1), invalid)
     if not isinstance(model, AbstractProposalModel):
         raise ValueError(
@@ -72,7 +70,7 @@ def judge(model: AbstractModel, state: PyTree[Array], key: Keys) -> Prospect:
         )
     seen = model.propose(state, key=key)
     policy, value = unpacked("model.propose", seen, "policy, value")
-    check_proposal(policy, value, rows)
+    check_proposal(policy, value, key.shape[0])
     value = value.astype(jnp.float32)
     known = jnp.abs(value) <= LARGEST
     return Prospect(policy, jnp.where(known, value, 0.0), jnp.ones_like(known), ~known)
@@ -200,10 +198,9 @@ def resampled(
     """
     number = weights.shape[1]
     if how == "multinomial":
-        return _inverse(weights, jax.vmap(lambda k: jr.uniform(k, (number,), jnp.float32))(key))
+        return _inverse(weights, uniform(key, number))
     comb = jnp.arange(number, dtype=jnp.float32)
-    offset = lambda k: (comb + jr.uniform(k, (), jnp.float32)) / number
-    return _inverse(weights, jax.vmap(offset)(key))
+    return _inverse(weights, (comb[None] + uniform(key)[:, None]) / number)
 
 
 def _inverse(

@@ -14,14 +14,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._check import check_prediction, check_search, check_step, SEEN, STEPPED, unpacked
+from ._check import check_search
 from ._forest import Forest, on_device, put, recorded, take
-from ._model import AbstractPriorModel, LARGEST, masked_prediction
-from ._sample import varying
+from ._model import AbstractPriorModel, masked_edge, masked_prediction, predicted, stepped
+from ._sample import folded, varying
 from ._statistics import NodeStatistics
 from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
 from ._types import Bools, Floats, Ints, Keys, PerAction
@@ -175,13 +174,8 @@ def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
     @jax.jit
     def ask(params, node, action, step_key, predict_key):
         model = eqx.combine(params, static)
-        after = model.step(node, action, key=step_key)
-        state, reward, discount, last = unpacked("model.step", after, STEPPED)
-        check_step(node, state, reward, discount, last)
-        seen = model.predict(state, key=predict_key)
-        logits, value = unpacked("model.predict", seen, SEEN)
-        check_prediction(logits, value, action.shape[0], width)
-        return state, reward, discount, last, logits, value
+        after = stepped(model, node, action, step_key)
+        return *after, *predicted(model, after[0], predict_key, width)
 
     return ft.partial(ask, params)
 
@@ -259,8 +253,7 @@ def counted(fixed: Fixed, loop: Loop, found: Found) -> Ints:
 def widened(fixed: Fixed, number: int) -> Fixed:
     """The same for so many leaves of every game, each with keys of its own."""
     leaves = jnp.arange(number, dtype=jnp.int32)
-    each_row = jax.vmap(jr.fold_in, in_axes=(0, None))
-    each_leaf = jax.vmap(each_row, in_axes=(None, 0))
+    each_leaf = jax.vmap(folded, in_axes=(None, 0))
 
     def keys(sim: Any) -> KeyPair:
         step_key, predict_key = fixed.keys(sim)
@@ -279,9 +272,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
     answer = fixed.ask(before, walk.action, step_key, predict_key)
     state, reward, discount, last, logits, value = answer
     logits, value, invalid = masked_prediction(logits, value)
-    edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    known = jnp.abs(edge) <= np.array([[LARGEST], [1.0]], np.float32)
-    reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
+    reward, discount, wrong = masked_edge(reward, discount)
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
     found = Found(
@@ -291,7 +282,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]
         final=final & fixed.rules.stop_at_final,
         logits=logits,
         value=value,
-        invalid=invalid | ~jnp.all(known, axis=0),
+        invalid=invalid | wrong,
     )
     return varying(found, fixed.base)
 

@@ -4,13 +4,13 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ._check import batch_size, check_count, check_keys, check_kinds, check_move, check_own_carry
-from ._model import AbstractPriorModel
+from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
 from ._readout import read_out
+from ._sample import folded, split_rows
 from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
 from ._tree_search import SearchCarry, TreeSearch
@@ -106,22 +106,19 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
         check_keys(key, batch_size(state))
-        trees = jnp.arange(self.num_trees, dtype=jnp.int32)
-        own = lambda k, i: jr.split(jr.fold_in(k, i), 3)
-        # Not `batch * num_trees` rows: what `root` works out of a state alone, such as the tables
-        # of an exact posterior, is then shared by its trees. Keys are derived inside, for the
-        # check of key reuse cannot follow a transposed array of them.
-        root = lambda i: model.root(state, obs, key=jax.vmap(lambda k: own(k, i)[0])(key))
+        own = lambda i: split_rows(folded(key, i), 3)
         flat = lambda x: x.reshape(-1, *x.shape[2:])
-        node = jax.tree.map(flat, jax.vmap(root, out_axes=1)(trees))
-        search_key = jax.vmap(lambda k: jax.vmap(lambda i: own(k, i)[1])(trees))(key)
+        root = guesses(model, state, obs, self.num_trees, lambda i: own(i)[0])
+        node = jax.tree.map(flat, root)
+        trees = jnp.arange(self.num_trees, dtype=jnp.int32)
+        search_key = jax.vmap(lambda i: own(i)[1], out_axes=1)(trees)
         check_own_carry(carry, SearchCarry)
         rows = jax.tree.map(flat, carry)
         found, stats, rows, grown = self.planner.explore(model, node, rows, key=flat(search_key))
         stats = {name: self._split(x) for name, x in stats.items()}
         depth = {"depth": _mean(stats.pop("depth"))}
         mean = self._mean_root(found)
-        read_key = jax.vmap(lambda k: own(k, 0)[2])(key)
+        read_key = own(0)[2]
         stats = depth | {name: jnp.sum(x, axis=1, dtype=x.dtype) for name, x in stats.items()}
         return read_out(self.planner.readout, mean, stats, read_key), self._fold(rows), grown
 

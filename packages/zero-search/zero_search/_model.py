@@ -1,18 +1,20 @@
 """What a planner plans over. Batch-native: every array has a leading batch axis."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._check import check_prediction
-from ._types import Bools, Floats, Ints, Keys, PerAction, Prediction, Stepped
+from ._check import check_prediction, check_step, unpacked
+from ._types import Bools, Floats, Ints, Keys, Node, PerAction, Prediction, Stepped
 
 
 State = TypeVar("State")
-Node = TypeVar("Node")
 Afterstate = TypeVar("Afterstate")
 
 # The largest value, reward or discount that counts as finite. Sums of such numbers are still
@@ -165,6 +167,54 @@ class AbstractProposalModel(AbstractModel[Node], Generic[Node]):
         The policies are one pytree whose arrays all begin with the batch axis: what
         `jax.vmap(network)(observations)` returns. Planners vmap its methods.
         """
+
+
+def stepped(
+    model: AbstractModel[Node], node: Node, action: PyTree[Array], key: Keys
+) -> Stepped[Node]:
+    """What `model.step` returns, if it has the right shapes."""
+    found = model.step(node, action, key=key)
+    after, reward, discount, last = unpacked(
+        "model.step", found, "next_node, reward, discount, last"
+    )
+    check_step(node, after, reward, discount, last)
+    return after, reward, discount, last
+
+
+def predicted(
+    model: AbstractPriorModel[Node], node: Node, key: Keys, num_actions: int | None = None
+) -> Prediction:
+    """What `model.predict` returns, if it has the right shapes."""
+    logits, value = unpacked("model.predict", model.predict(node, key=key), "logits, value")
+    check_prediction(logits, value, key.shape[0], num_actions)
+    return logits, value
+
+
+def guesses(
+    model: AbstractModel[Node],
+    state: PyTree[Array],
+    obs: Any,
+    number: int,
+    keys: Callable[[Int[Array, ""]], Keys],
+) -> Node:
+    """So many draws of `model.root` for every row, along the second axis; `keys` of the number of
+    a draw are its keys.
+
+    They are not drawn as so many times the rows: what `root` works out of a state alone, such as
+    the tables of an exact posterior, is then shared by its guesses. And keys are derived one draw
+    at a time, for the check of key reuse cannot follow a transposed array of them.
+    """
+    guess = lambda i: model.root(state, obs, key=keys(i))
+    return jax.vmap(guess, out_axes=1)(jnp.arange(number, dtype=jnp.int32))
+
+
+def masked_edge(reward: Floats, discount: Floats) -> tuple[Floats, Floats, Bools]:
+    """Rewards and discounts in float32, and the rows where one had to be changed: what is not
+    finite, a reward beyond `LARGEST` or a discount beyond -1 or 1 becomes 0."""
+    edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
+    known = jnp.abs(edge) <= np.array([[LARGEST], [1.0]], np.float32)
+    reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
+    return reward, discount, ~jnp.all(known, axis=0)
 
 
 def masked_prediction(logits: PerAction, value: Floats) -> tuple[PerAction, Floats, Bools]:

@@ -6,16 +6,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_range, check_step, STEPPED, unpacked
+from ._check import batch_size, check_count, check_keys, check_range
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
-from ._model import AbstractModel, LARGEST, Proposal
+from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
-from ._sample import safe_softmax, sample_action, split_rows, varying, where_rows
+from ._sample import folded, numbered, safe_softmax, sample_action, split_rows, varying, where_rows
 from ._types import Bools, Floats, Ints, Keys
 
 
@@ -84,14 +83,10 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
     fold = lambda tree: fold_arrays(tree, shape)
     step_key, predict_key = split_rows(flat(key), 2)
     before = flat(old.state)
-    stepped = model.step(before, flat(old.action), key=step_key)
-    after, reward, discount, last = unpacked("model.step", stepped, STEPPED)
-    check_step(before, after, reward, discount, last)
+    after, reward, discount, last = stepped(model, before, flat(old.action), step_key)
     seen = judge(model, after, predict_key)
-    edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    limits = np.array([[LARGEST], [1.0]], np.float32)
-    known = jnp.all(jnp.abs(edge) <= limits, axis=0) & ~seen.invalid
-    reward, discount = jnp.where(known, edge, 0.0)
+    reward, discount, wrong = masked_edge(reward, discount)
+    known = ~(wrong | seen.invalid)
     over = last | (discount == 0) | ~seen.playable
     after, reward, discount, known, over, value = fold(
         (after, reward, discount, known, over, seen.value)
@@ -309,14 +304,12 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         root_key, predict_key, noise_key, particle_key, resample_key, action_key = split_rows(
             key, 6
         )
-        numbers = jnp.arange(self.num_particles, dtype=jnp.int32)
-        guess = lambda i: model.root(state, obs, key=jax.vmap(lambda k: jr.fold_in(k, i))(root_key))
-        states = jax.vmap(guess, out_axes=1)(numbers)
+        own = lambda i: folded(root_key, i)
+        states = guesses(model, state, obs, self.num_particles, own)
         # What a player sees is the same in all of them, and so is what the evaluator says.
         state = jax.tree.map(lambda x: x[:, 0], states)
         root = judge(model, state, predict_key)
-        each = jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(numbers))
-        keys = _Keys(each(particle_key), resample_key)
+        keys = _Keys(numbered(particle_key, self.num_particles), resample_key)
         cloud = varying(self._start(states, root, noise_key, keys), key)
         candidates = cloud.particles.action
         steps = jnp.arange(1, self.depth + 1, dtype=jnp.int32)
@@ -352,7 +345,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     def _start(self, states: PyTree[Array], root: Prospect, noise_key: Keys, keys: _Keys) -> _Cloud:
         """All particles at the root, each with a state and an action of its own."""
         shape = keys.particle.shape
-        now = _folded(keys.particle, jnp.int32(0))
+        now = folded(keys.particle, jnp.int32(0))
         action, ratio, invalid = first_actions(self.noise, root, noise_key, now)
         spread = lambda x: jnp.broadcast_to(x[:, None], (*shape, *x.shape[1:]))
         if not self.correct:
@@ -375,7 +368,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         self, model: AbstractModel, keys: _Keys, cloud: _Cloud, step: Int[Array, ""]
     ) -> tuple[_Cloud, dict[str, Array]]:
         """Moves, weighs, resamples, and only then draws the next actions."""
-        now = _folded(keys.particle, step)
+        now = folded(keys.particle, step)
         step_key, action_key = jax.vmap(jax.vmap(lambda k: tuple(jr.split(k))))(now)
         alive = cloud.particles.alive
         moved = move(model, cloud.particles, step_key)
@@ -423,7 +416,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         arrays, rest = eqx.partition(varying(particles, weights), eqx.is_array)
 
         def drawn(arrays: PyTree[Array]) -> PyTree[Array]:
-            index = resampled(weights, self.resampling, _folded(keys.resample, step))
+            index = resampled(weights, self.resampling, folded(keys.resample, step))
             index = jnp.where(rows, index, jnp.arange(weights.shape[1], dtype=jnp.int32)[None])
             return eqx.tree_at(
                 lambda x: (x[0].gain, x[0].log_ratio),
@@ -446,8 +439,3 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             raise ValueError(
                 f"`ParticleSearch(temperature={float(heat)})`: must be finite and above 0."
             )
-
-
-def _folded(key: Key[Array, "*axes"], number: Int[Array, ""]) -> Key[Array, "*axes"]:
-    fold = lambda k: jr.fold_in(k, number)
-    return jax.vmap(fold)(key.reshape(-1)).reshape(key.shape)

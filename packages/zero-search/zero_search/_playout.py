@@ -5,28 +5,19 @@ from typing import Any, Generic
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ._check import (
-    check_count,
-    check_kinds,
-    check_prediction,
-    check_range,
-    check_step,
-    SEEN,
-    STEPPED,
-    unpacked,
-)
+from ._check import check_count, check_kinds, check_range
 from ._model import (
     AbstractChanceModel,
     AbstractHiddenModel,
     AbstractPriorModel,
     Afterstate,
-    Node,
+    predicted,
+    stepped,
 )
-from ._sample import split_rows, varying, where_rows
-from ._types import Bools, Floats, Ints, Keys, Prediction, Stepped
+from ._sample import folded, inverted, split_rows, uniform, varying, where_rows
+from ._types import Bools, Floats, Ints, Keys, Node, Prediction, Stepped
 
 
 class PlayoutModel(
@@ -92,9 +83,7 @@ class PlayoutModel(
     def predict(self, node: Node, *, key: Keys) -> Prediction:
         """The evaluator's logits, and its value mixed with the return of a playout."""
         look, go, end = split_rows(key, 3)
-        seen = self.model.predict(node, key=look)
-        logits, value = unpacked("model.predict", seen, SEEN)
-        check_prediction(logits, value, key.shape[0], None)
+        logits, value = predicted(self.model, node, look)
         value = value.astype(jnp.float32)
         run = _run(self, node, logits > -jnp.inf, value, go)
         future = jnp.zeros_like(value)
@@ -155,13 +144,11 @@ def _run(
     def body(carry):
         i, run = carry
         # Apart, so that what a model has no use for is not computed.
-        draw, go, look = (jax.vmap(lambda k: jr.fold_in(k, i))(k) for k in keys)
-        action = _uniform(run.legal, draw)
-        after = played.step(run.state, action, key=go)
-        state, reward, discount, last = unpacked("model.step", after, STEPPED)
-        check_step(run.state, state, reward, discount, last)
-        logits, value = played.predict(state, key=look)
-        check_prediction(logits, value, *run.legal.shape)
+        draw, go, look = (folded(k, i) for k in keys)
+        # Any legal action, all with the same probability.
+        action = inverted(run.legal.astype(jnp.float32), uniform(draw))
+        state, reward, discount, last = stepped(played, run.state, action, go)
+        logits, value = predicted(played, state, look, run.legal.shape[1])
         legal = logits > -jnp.inf
         after = _Run(
             state=state,
@@ -179,11 +166,3 @@ def _run(
     first = varying(_Run(state, legal, value, going, zero, one), (state, key, played))
     unfinished = lambda carry: (carry[0] < model.num_steps) & jnp.any(carry[1].going)
     return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), first))[1]
-
-
-def _uniform(legal: Bool[Array, "batch actions"], key: Keys) -> Ints:
-    """A legal action a row, all with the same probability; action 0 where there is none."""
-    number = jnp.cumsum(legal, axis=1, dtype=jnp.int32)
-    share = jax.vmap(lambda k: jr.uniform(k, (), jnp.float32))(key)
-    chosen = (share * number[:, -1].astype(jnp.float32)).astype(jnp.int32)
-    return jnp.argmax(number > chosen[:, None], axis=1).astype(jnp.int32)

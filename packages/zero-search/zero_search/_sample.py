@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import AxisType
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from ._check import check_count, check_range
 from ._types import Floats, Ints, Keys, PerAction
@@ -68,6 +68,30 @@ def safe_softmax(logits: PerAction) -> PerAction:
 def split_rows(key: Keys, number: int) -> tuple[Keys, ...]:
     """Splits every row's key into `number` keys."""
     return jax.vmap(lambda k: tuple(jr.split(k, number)))(key)
+
+
+def folded(key: Key[Array, "*axes"], number: int | Int[Array, ""]) -> Key[Array, "*axes"]:
+    """`jax.random.fold_in` of every key."""
+    return jax.vmap(jr.fold_in, in_axes=(0, None))(key.reshape(-1), number).reshape(key.shape)
+
+
+def numbered(key: Keys, number: int) -> Key[Array, "batch {number}"]:
+    """So many keys for every row's key: those that its numbers from 0 on are folded into."""
+    return jax.vmap(folded, in_axes=(None, 0), out_axes=1)(key, jnp.arange(number, dtype=jnp.int32))
+
+
+def uniform(key: Keys, *shape: int) -> Float[Array, "batch ..."]:
+    """Numbers from 0 to below 1, of every row's key."""
+    return jax.vmap(lambda k: jr.uniform(k, shape, jnp.float32))(key)
+
+
+def inverted(weights: Float[Array, "batch entries"], share: Floats) -> Ints:
+    """An entry a row, drawn by weight: the first at which the running sum of the weights exceeds
+    `share`, a number of `[0, 1)`, of the whole. So one that has no weight is not drawn, if any has.
+    """
+    below = jnp.cumsum(jnp.maximum(weights, 0.0), axis=1)
+    passed = below <= (share * below[:, -1])[:, None]
+    return jnp.minimum(jnp.sum(passed, axis=1, dtype=jnp.int32), weights.shape[1] - 1)
 
 
 def varying(tree: T, like: Any) -> T:

@@ -25,15 +25,12 @@ from ._check import (
     check_move,
     check_option,
     check_own_carry,
-    check_prediction,
     check_range,
     check_result,
-    SEEN,
-    unpacked,
 )
 from ._engine import search, SearchStats
 from ._forest import kernels_of
-from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction
+from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
 from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
@@ -277,8 +274,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             ) from error
 
         def shapes(node):
-            seen = unpacked("model.predict", model.predict(node, key=keys), SEEN)
-            logits = seen[0].astype(jnp.float32)
+            logits = predicted(model, node, keys)[0].astype(jnp.float32)
             _, node, rules = self._world(model, node, logits.shape[1])
             return node, rules.prior(logits)
 
@@ -331,10 +327,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_own_carry(carry, SearchCarry)
         check_keys(key, batch)
         predict_key, noise_key, search_key = split_rows(key, 3)
-        seen = model.predict(node, key=predict_key)
-        logits, value = unpacked("model.predict", seen, SEEN)
-        check_prediction(logits, value, batch, None)
-        logits, value, invalid = masked_prediction(logits, value)
+        seen = predicted(model, node, predict_key)
+        logits, value, invalid = masked_prediction(*seen)
         prior, gumbel = self.root.prior(logits, key=noise_key)
         for x in (prior, gumbel):
             each = "logits and noise, one for every action of every row"

@@ -11,11 +11,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
-from ._sample import varying
+from ._sample import folded, varying
 from ._statistics import NodeStatistics
 from ._tree import COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
 from ._types import Bools, Floats, Ints, Keys
@@ -51,8 +50,7 @@ class Fixed(eqx.Module):
     def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
         if callable(self.key):
             return self.key(sim)
-        fold = jax.vmap(jr.fold_in, in_axes=(0, None))
-        return fold(self.key, 2 * sim), fold(self.key, 2 * sim + 1)
+        return folded(self.key, 2 * sim), folded(self.key, 2 * sim + 1)
 
 
 class Walk(eqx.Module):
