@@ -11,11 +11,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from ._chance import sampled_step
 from ._check import (
     batch_size,
+    check_answer,
     check_belief,
     check_count,
     check_keys,
     check_kinds,
-    check_signal,
 )
 from ._model import (
     AbstractChanceModel,
@@ -161,7 +161,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         actions = jnp.repeat(action, number)
         after, reward, discount, last = stepped(self.model, before, actions, keys.reshape(-1))
         signal = self.model.signal(before, actions, after)
-        check_signal(signal, batch * number)
+        each = "one number below `num_signals` for every step"
+        check_answer("signal", signal, "int", (batch * number,), "steps", each)
         split = lambda x: x.reshape(batch, number, *x.shape[1:])
         signal = split(signal.astype(jnp.int32))
         step = [split(x.astype(jnp.float32)) for x in (reward, discount)] + [split(last)]

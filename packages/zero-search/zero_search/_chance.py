@@ -13,12 +13,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PyTree
 
 from ._backup import MeanBackup
-from ._check import (
-    batch_size,
-    check_afterstate_value,
-    check_outcomes,
-    check_step,
-)
+from ._check import batch_size, check_answer, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted
 from ._sample import inverted, safe_softmax, split_rows, where_rows
 from ._select import highest
@@ -87,7 +82,12 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         fresh = self.model.afterstate(node.node, jnp.minimum(action, self.num_actions - 1))
         after = where_rows(at_chance, node.afterstate, fresh)
         logits = self.model.outcome_logits(after)
-        check_outcomes(logits, batch, self.num_outcomes)
+        each = (
+            f"one log-probability for each of the `num_outcomes={self.num_outcomes}` outcomes of "
+            "every afterstate"
+        )
+        shape = batch, self.num_outcomes
+        check_answer("outcome_logits", logits, "float", shape, "afterstates", each)
         if self.sampled:
             dkey, ckey = split_rows(key, 2)
             first = _drawn_outcome(logits, dkey)
@@ -134,7 +134,8 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         if not self.expected:
             value = self.model.afterstate_value(afterstate, key=key)
             if value is not None:
-                check_afterstate_value(value, key.shape[0])
+                shape, each = key.shape, "one value for every afterstate"
+                check_answer("afterstate_value", value, "float", shape, "afterstates", each)
             return value
         probs = safe_softmax(self.model.outcome_logits(afterstate).astype(jnp.float32))
         batch, number = probs.shape

@@ -32,11 +32,13 @@ def check_positive(owner: str, /, **fields: Any) -> None:
             )
 
 
-def check_count(owner: str, low: int, /, **fields: int) -> None:
+def check_count(owner: str, low: int, hint: str = "", /, **fields: int) -> None:
     """Raises where a hyperparameter of `owner` is not an integer of at least `low`."""
     for name, value in fields.items():
         if not (_is_integer(value) and value >= low):
-            raise ValueError(f"`{owner}({name}={value!r})`: must be an integer, {low} or more.")
+            raise ValueError(
+                f"`{owner}({name}={value!r})`: must be an integer, {low} or more{hint}."
+            )
 
 
 def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
@@ -57,17 +59,10 @@ def check_kernels(owner: str, kernels: str) -> None:
         )
 
 
-def check_limits(owner: str, max_nodes: int | None, max_depth: int | None) -> None:
-    if max_nodes is not None and not (_is_integer(max_nodes) and max_nodes >= 1):
-        raise ValueError(
-            f"`{owner}(max_nodes={max_nodes!r})`: must be an integer, 1 (the root alone) or more; "
-            "leave it out to make room for every simulation."
-        )
-    if max_depth is not None and not (_is_integer(max_depth) and max_depth >= 1):
-        raise ValueError(
-            f"`{owner}(max_depth={max_depth!r})`: must be an integer, 1 or more; leave it out for "
-            "no limit."
-        )
+def check_limits(owner: str, **fields: int | None) -> None:
+    """Raises where a hyperparameter of `owner` is neither `None` nor an integer of at least 1."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    check_count(owner, 1, "; leave it out for no limit", **known)
 
 
 def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
@@ -81,26 +76,24 @@ def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
             )
 
 
-def check_result(part: Any, method: str, result: Any, shape: tuple[Any, ...], each: str) -> None:
+def check_result(
+    part: Any, method: str, result: Any, shape: tuple[Any, ...], each: str, kind: Any = jnp.float32
+) -> None:
     """Of a replaceable part, asked about `shape[0]` rows; `...` stands for any length."""
-    wanted = f"float32[{','.join('n' if n is ... else str(n) for n in shape)}]"
-    found = jnp.shape(result) if hasattr(result, "dtype") else None
-    fits = found is not None and len(found) == len(shape)
-    fits = fits and all(n in (..., m) for n, m in zip(shape, found or (), strict=True))
-    if not fits or result.dtype != jnp.float32:
+    found = jnp.shape(result) if hasattr(result, "dtype") else ()
+    fits = len(found) == len(shape) and is_kind(result, kind)
+    if not fits or any(n not in (..., m) for n, m in zip(shape, found, strict=True)):
+        dtype = "int32" if kind is jnp.integer else "float32"
+        wanted = f"{dtype}[{','.join('n' if n is ... else str(n) for n in shape)}]"
         raise ValueError(
-            f"`{type(part).__name__}.{method}` returned {_show(result)} for {shape[0]} rows; it "
+            f"`{type(part).__name__}.{method}` returned {shown(result)} for {shape[0]} rows; it "
             f"must return {wanted}: {each}."
         )
 
 
 def check_choice(part: Any, method: str, action: Any, batch: int) -> None:
     """An action a row, which a replaceable part has chosen."""
-    if jnp.shape(action) != (batch,) or not _is(action, jnp.integer):
-        raise ValueError(
-            f"`{type(part).__name__}.{method}` returned {_show(action)} for {batch} rows; it must "
-            f"return int32[{batch}]: one action for every row."
-        )
+    check_result(part, method, action, (batch,), "one action for every row", jnp.integer)
 
 
 def check_own_carry(carry: Any, kind: type) -> None:
@@ -116,7 +109,7 @@ def check_carry(ply: Array, tree: Any, wanted: Any, batch: int) -> None:
     """That a carry is for `batch` games and its trees, if any, have the shapes `wanted`."""
     hint = "use what this planner's `init` or `advance` returned for these very games"
     if ply.shape != (batch,):
-        raise ValueError(f"`carry.ply` is {_show(ply)} for {batch} states: {hint}.")
+        raise ValueError(f"`carry.ply` is {shown(ply)} for {batch} states: {hint}.")
     if jax.tree.structure(tree) != jax.tree.structure(wanted):
         raise ValueError(f"`carry.tree` holds states of another structure than `state`: {hint}.")
     for path, x, y in _different(tree, wanted):
@@ -163,7 +156,7 @@ def check_plan(
     """Of `Plan.over_actions`."""
     shape = jnp.shape(weights)
     if len(shape) != 2:
-        raise ValueError(f"`weights` is {_show(weights)}; it must be float32[batch,actions].")
+        raise ValueError(f"`weights` is {shown(weights)}; it must be float32[batch,actions].")
     rows = f"weights of shape {shape}"
     for name, x in (("weights", weights), ("visits", visits), ("qvalues", qvalues)):
         _check_array(f"`{name}` is", x, "float", shape, rows)
@@ -176,8 +169,10 @@ def check_plan(
         )
 
 
-def check_move(batch: int, action: Array, last: Array) -> None:
-    """What `advance` is told about `batch` games."""
+def check_move(carry: Any, kind: type, action: Array, last: Array) -> None:
+    """What `advance` is told about the games of a carry."""
+    check_own_carry(carry, kind)
+    batch = carry.ply.shape[0]
     rows = f"a carry of {batch} games"
     _check_array("`action` is", action, "int", (batch,), rows)
     _check_array("`last` is", last, "bool", (batch,), rows)
@@ -206,7 +201,7 @@ def check_keys(key: Array, batch: int) -> None:
     typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     if not typed or key.shape != (batch,):
         raise ValueError(
-            f"`key` is {_show(key)} for {batch} states; it must hold one typed key a state, shape "
+            f"`key` is {shown(key)} for {batch} states; it must hold one typed key a state, shape "
             f"({batch},): use `jax.random.split(jax.random.key(seed), {batch})`."
         )
 
@@ -226,9 +221,9 @@ def check_prediction(logits: Array, value: Array, batch: int, num_actions: int |
     shape = jnp.shape(logits)
     fits = len(shape) == 2 and shape[0] == batch and num_actions in (None, shape[1])
     fits = fits and jnp.shape(value) == (batch,)
-    if not (fits and _is(logits, jnp.floating) and _is(value, jnp.floating)):
+    if not (fits and is_kind(logits, jnp.floating) and is_kind(value, jnp.floating)):
         raise ValueError(
-            f"`model.predict` returned logits {_show(logits)} and values {_show(value)} for "
+            f"`model.predict` returned logits {shown(logits)} and values {shown(value)} for "
             f"{batch} states; they must be ({batch}, {expected}) and ({batch},), both float: "
             "return one row of logits and one scalar value for every state."
         )
@@ -250,22 +245,16 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
         if isinstance(x, Array) and x.shape[:1] != (batch,):
             raise ValueError(
                 f"`model.propose` returned a policy whose leaf `{jax.tree_util.keystr(path)}` is "
-                f"{_show(x)} for {batch} states; all must begin with the batch axis: return what "
+                f"{shown(x)} for {batch} states; all must begin with the batch axis: return what "
                 "`jax.vmap` of a network gives."
             )
 
 
-def check_outcomes(logits: Array, batch: int, number: int) -> None:
-    each = (
-        f"one log-probability for each of the `num_outcomes={number}` outcomes of every afterstate"
-    )
-    what, rows = "`model.outcome_logits` returned", f"{batch} afterstates"
-    _check_array(what, logits, "float", (batch, number), rows, each)
-
-
-def check_afterstate_value(value: Array, batch: int) -> None:
-    what, rows = "`model.afterstate_value` returned", f"{batch} afterstates"
-    _check_array(what, value, "float", (batch,), rows, "one value for every afterstate")
+def check_answer(
+    method: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str
+) -> None:
+    """Of another method of a model, asked about `shape[0]` of what `rows` says."""
+    _check_array(f"`model.{method}` returned", x, kind, shape, f"{shape[0]} {rows}", each)
 
 
 def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
@@ -273,30 +262,25 @@ def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
     weights, seed = belief.weights, belief.seed
     if jnp.ndim(weights) != 2 or not all(jnp.shape(weights)):
         raise ValueError(
-            f"`belief.weights` is {_show(weights)}; it must be float32[batch,particles], with at "
+            f"`belief.weights` is {shown(weights)}; it must be float32[batch,particles], with at "
             "least one game and one particle."
         )
     batch, number = shape = jnp.shape(weights)
     for path, x in jax.tree_util.tree_leaves_with_path(belief.particles):
         if jnp.shape(x)[:2] != shape:
             raise ValueError(
-                f"`belief.particles{jax.tree_util.keystr(path)}` is {_show(x)}, but the weights "
+                f"`belief.particles{jax.tree_util.keystr(path)}` is {shown(x)}, but the weights "
                 f"are of {batch} games with {number} particles: every leaf must begin with "
                 f"({batch}, {number})."
             )
     if jnp.shape(seed) != (batch,):
         raise ValueError(
-            f"`belief.seed` is {_show(seed)} for {batch} games; it must be uint32 of shape "
+            f"`belief.seed` is {shown(seed)} for {batch} games; it must be uint32 of shape "
             f"({batch},): zeros will do where `step` draws nothing."
         )
     if action is not None:
         _check_array("`action` is", action, "int", (batch,), f"beliefs of {batch} games")
     return batch, number
-
-
-def check_signal(signal: Array, number: int) -> None:
-    what, each = "`model.signal` returned", "one number below `num_signals` for every step"
-    _check_array(what, signal, "int", (number,), f"{number} steps", each)
 
 
 def check_step(
@@ -315,11 +299,6 @@ def check_step(
         ("last", "bool", last),
     ):
         _check_array(f"`model.{method}` returned `{name}`", x, kind, (batch,), f"{batch} states")
-    check_states(state, after, method)
-
-
-def check_states(state: PyTree[Array], after: PyTree[Array], method: str) -> None:
-    """What `model.<method>(state, ...)` returned for states must be like them."""
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
         raise ValueError(
@@ -339,17 +318,17 @@ _KINDS: dict[str, Any] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp
 def _check_array(
     what: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str = ""
 ) -> None:
-    if not _is(x, _KINDS[kind]) or jnp.shape(x) != shape:
+    if not is_kind(x, _KINDS[kind]) or jnp.shape(x) != shape:
         each = f": {each}" if each else ""
-        raise ValueError(f"{what} {_show(x)} for {rows}; it must be {kind} of shape {shape}{each}.")
+        raise ValueError(f"{what} {shown(x)} for {rows}; it must be {kind} of shape {shape}{each}.")
 
 
 def _different(tree: Any, other: Any) -> Iterator[tuple[str, str, str]]:
     """The leaves of other shape or dtype in two trees of one structure: path, and both."""
     pairs = zip(jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(other), strict=True)
     for (path, x), y in pairs:
-        if _show(x) != _show(y):
-            yield jax.tree_util.keystr(path), _show(x), _show(y)
+        if shown(x) != shown(y):
+            yield jax.tree_util.keystr(path), shown(x), shown(y)
 
 
 def _given(value: Any) -> str:
@@ -370,11 +349,11 @@ def _is_integer(x: Any) -> bool:
     return isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
 
-def _is(x: Any, kind: Any) -> bool:
+def is_kind(x: Any, kind: Any) -> bool:
     return hasattr(x, "dtype") and jnp.issubdtype(jnp.result_type(x), kind)
 
 
-def _show(x: Any) -> str:
+def shown(x: Any) -> str:
     if not isinstance(x, bool | int | float) and not hasattr(x, "dtype"):
         return type(x).__name__
     dtype = getattr(x, "dtype", None) or jnp.result_type(x)

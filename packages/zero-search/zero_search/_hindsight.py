@@ -10,7 +10,7 @@ from ._check import batch_size, check_count, check_keys, check_kinds, check_move
 from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
 from ._readout import read_out
-from ._sample import folded, split_rows
+from ._sample import folded, numbered, split_rows
 from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
 from ._tree_search import SearchCarry, TreeSearch
@@ -110,11 +110,10 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         root = guesses(model, state, obs, self.num_trees, lambda i: own(i)[0])
         node = jax.tree.map(flat, root)
-        trees = jnp.arange(self.num_trees, dtype=jnp.int32)
-        search_key = jax.vmap(lambda i: own(i)[1], out_axes=1)(trees)
+        _, search_key, _ = split_rows(flat(numbered(key, self.num_trees)), 3)
         check_own_carry(carry, SearchCarry)
         rows = jax.tree.map(flat, carry)
-        found, stats, rows, grown = self.planner.explore(model, node, rows, key=flat(search_key))
+        found, stats, rows, grown = self.planner.explore(model, node, rows, key=search_key)
         stats = {name: self._split(x) for name, x in stats.items()}
         depth = {"depth": _mean(stats.pop("depth"))}
         mean = self._mean_root(found)
@@ -124,8 +123,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def advance(self, carry: SearchCarry, action: Ints, last: Bools) -> SearchCarry:
         """Counts the move and follows it in all trees."""
-        check_own_carry(carry, SearchCarry)
-        check_move(carry.ply.shape[0], action, last)
+        check_move(carry, SearchCarry, action, last)
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), carry)
         return self._fold(self.planner.advance(rows, *self._repeated((action, last))))
 

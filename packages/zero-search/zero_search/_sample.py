@@ -77,7 +77,8 @@ def folded(key: Key[Array, "*axes"], number: int | Int[Array, ""]) -> Key[Array,
 
 def numbered(key: Keys, number: int) -> Key[Array, "batch {number}"]:
     """So many keys for every row's key: those that its numbers from 0 on are folded into."""
-    return jax.vmap(folded, in_axes=(None, 0), out_axes=1)(key, jnp.arange(number, dtype=jnp.int32))
+    each = jnp.arange(number, dtype=jnp.int32)
+    return jax.vmap(lambda k: jax.vmap(lambda i: jr.fold_in(k, i))(each))(key)
 
 
 def uniform(key: Keys, *shape: int) -> Float[Array, "batch ..."]:

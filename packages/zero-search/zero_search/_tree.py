@@ -162,11 +162,7 @@ class Rules(eqx.Module):
     kernels: str = "plain"
 
     def __check_init__(self):
-        check_kinds("Rules", AbstractSelection, selection=self.selection)
-        check_kinds("Rules", AbstractBackup, backup=self.backup)
-        check_limits("Rules", None, self.max_depth)
-        check_count("Rules", 1, num_leaves=self.num_leaves)
-        check_kernels("Rules", self.kernels)
+        check_rules("Rules", self)
         if self.outcomes is not None and self.kernels != "plain":
             raise ValueError(
                 f"`TreeSearch(kernels={self.kernels!r})` over a model with chance nodes: only "
@@ -212,6 +208,15 @@ class Rules(eqx.Module):
         return jnp.where(chance > 0, expected, value)
 
 
+def check_rules(owner: str, rules: Any) -> None:
+    """What [`zero_search.Rules`][] and [`zero_search.TreeSearch`][] both have."""
+    check_kinds(owner, AbstractSelection, selection=rules.selection)
+    check_kinds(owner, AbstractBackup, backup=rules.backup)
+    check_limits(owner, max_depth=rules.max_depth)
+    check_count(owner, 1, num_leaves=rules.num_leaves)
+    check_kernels(owner, rules.kernels)
+
+
 def _columns(node: NodeStatistics, number: int) -> NodeStatistics:
     prior, visits, qvalues = (x[..., :number] for x in (node.prior, node.visits, node.qvalues))
     return dataclasses.replace(node, prior=prior, visits=visits, qvalues=qvalues)
@@ -242,10 +247,10 @@ def keep(tree: Tree, reached: Bool[Array, "batch nodes"], node: PyTree[Array]) -
     new = jax.tree.map(lambda x: x[:, None], decision(node))
     equal = reached & equal_rows(decision(tree.state), new, 2)
     index = jnp.argmax(jnp.where(equal, tree.node[..., COUNT], -1.0), axis=1)
-    return _subtree(tree, index.astype(jnp.int32), jnp.any(equal, axis=1))
+    return subtree(tree, index.astype(jnp.int32), jnp.any(equal, axis=1))
 
 
-def _subtree(tree: Tree, root: Ints, keep: Bools) -> Tree:
+def subtree(tree: Tree, root: Ints, keep: Bools) -> Tree:
     """The trees below the nodes `root`, their nodes moved to the front in the same order.
 
     A row that is not to `keep` becomes empty.

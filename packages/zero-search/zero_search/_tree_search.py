@@ -16,8 +16,6 @@ from ._check import (
     batch_size,
     check_carry,
     check_choice,
-    check_count,
-    check_kernels,
     check_keys,
     check_kinds,
     check_leaves,
@@ -40,7 +38,7 @@ from ._rounds import search_in_rounds
 from ._sample import split_rows, Temperature, varying
 from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
 from ._statistics import RootStatistics
-from ._tree import follow, keep, Rules, Tree
+from ._tree import check_rules, follow, keep, Rules, Tree
 from ._types import Bools, Ints, Keys
 
 
@@ -156,14 +154,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     kernels: str = "plain"
 
     def __check_init__(self):
-        check_kinds("TreeSearch", AbstractSelection, selection=self.selection)
+        check_rules("TreeSearch", self)
         check_kinds("TreeSearch", AbstractRootRule, root=self.root)
         check_kinds("TreeSearch", AbstractReadout, readout=self.readout)
-        check_kinds("TreeSearch", AbstractBackup, backup=self.backup)
         check_option("TreeSearch", OUTCOMES, outcomes=self.outcomes)
-        check_kernels("TreeSearch", self.kernels)
-        check_limits("TreeSearch", self.max_nodes, self.max_depth)
-        check_count("TreeSearch", 1, num_leaves=self.num_leaves)
+        check_limits("TreeSearch", max_nodes=self.max_nodes)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
         in_rounds = isinstance(self.root, SequentialHalving) and self.root.in_rounds
@@ -298,9 +293,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
         """
-        node, search_key, read_key = _start(model, state, obs, key)
-        root, stats, carry, _ = self.explore(model, node, carry, key=search_key)
-        return read_out(self.readout, root, stats, read_key), carry
+        return self.grow(model, state, carry, key=key, obs=obs)[:2]
 
     def grow(
         self,
@@ -312,7 +305,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well, for [`zero_search.read_tree`][]."""
-        node, search_key, read_key = _start(model, state, obs, key)
+        check_kinds("TreeSearch.plan", AbstractPriorModel, model=model)
+        check_keys(key, batch_size(state))
+        root_key, search_key, read_key = split_rows(key, 3)
+        node = model.root(state, obs, key=root_key)
         root, stats, carry, tree = self.explore(model, node, carry, key=search_key)
         return read_out(self.readout, root, stats, read_key), carry, tree
 
@@ -365,8 +361,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def advance(self, carry: SearchCarry, action: Ints, last: Bools) -> SearchCarry:
         """Counts the move and follows it in the trees."""
-        check_own_carry(carry, SearchCarry)
-        check_move(carry.ply.shape[0], action, last)
+        check_move(carry, SearchCarry, action, last)
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:
             possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
@@ -430,13 +425,3 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         room = (2 if self.reuse else 1) * self.num_simulations + 1
         room = room if self.max_nodes is None else self.max_nodes
         return Tree.empty(node, prior, room, self.num_leaves)
-
-
-def _start(
-    model: AbstractPriorModel, state: PyTree[Array], obs: Any, key: Keys
-) -> tuple[PyTree[Array], Keys, Keys]:
-    """The roots, and keys to search from them and to read them out."""
-    check_kinds("TreeSearch.plan", AbstractPriorModel, model=model)
-    check_keys(key, batch_size(state))
-    root_key, search_key, read_key = split_rows(key, 3)
-    return model.root(state, obs, key=root_key), search_key, read_key

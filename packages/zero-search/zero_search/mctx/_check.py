@@ -1,6 +1,5 @@
 """What is refused, in one line that names the argument."""
 
-import numbers
 import operator
 from typing import Any
 
@@ -9,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
+
+from .._check import is_kind, shown
 
 
 def check_arguments(
@@ -21,20 +22,15 @@ def check_arguments(
     """Of a policy's arguments; raises a `ValueError` while it is traced."""
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, count in counts.items():
-        if name == "num_simulations" or count is not None:
-            whole = isinstance(count, numbers.Integral) or (
-                isinstance(count, Array) and not isinstance(count, Tracer) and _is_index(count)
-            )
-            if not whole or operator.index(count) < 1:
-                raise ValueError(f"`{name}={count}`: must be 1 or more, a known integer.")
-    for name in ("prior_logits", "value", "embedding"):
-        if not hasattr(root, name):
-            raise ValueError(f"`root` is a {type(root).__name__}; give an `mctx.RootFnOutput`.")
+        if (name == "num_simulations" or count is not None) and _known_integer(count) < 1:
+            raise ValueError(f"`{name}={count}`: must be 1 or more, a known integer.")
+    fields = ("prior_logits", "value", "embedding")
+    _check_fields("root", root, fields, "give an `mctx.RootFnOutput`")
     logits, value = root.prior_logits, root.value
     batch = np.shape(logits)[:1]
-    if jnp.ndim(logits) != 2 or not _is_float(logits):
+    if jnp.ndim(logits) != 2 or not is_kind(logits, jnp.floating):
         _refuse("root.prior_logits", logits, "a float [batch, actions]")
-    if np.shape(value) != batch or not _is_float(value):
+    if np.shape(value) != batch or not is_kind(value, jnp.floating):
         _refuse("root.value", value, f"a float [{batch[0]}], as prior_logits has rows")
     for path, leaf in jax.tree_util.tree_leaves_with_path(root.embedding):
         if np.shape(leaf)[:1] != batch:
@@ -67,12 +63,10 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     """Of `recurrent_fn`, against the node it was called for."""
     batch, actions = state.logits.shape
     fields = {"reward": (batch,), "discount": (batch,), "value": (batch,)}
-    for name, shape in {**fields, "prior_logits": (batch, actions)}.items():
-        if not hasattr(output, name):
-            raise ValueError(
-                f"`recurrent_fn: output` is a {type(output).__name__}; it must be an "
-                "`mctx.RecurrentFnOutput`."
-            )
+    fields["prior_logits"] = (batch, actions)
+    hint = "it must be an `mctx.RecurrentFnOutput`"
+    _check_fields("recurrent_fn: output", output, tuple(fields), hint)
+    for name, shape in fields.items():
         found = getattr(output, name)
         if np.shape(found) != shape:
             _refuse(f"recurrent_fn: output.{name}", found, f"of shape {list(shape)}")
@@ -81,15 +75,16 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
         raise ValueError(
             f"`recurrent_fn` turned an embedding of structure {old} into one of {new}; keep it."
         )
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(embedding),
-        jax.tree.leaves(state.embedding),
-        strict=True,
-    )
-    for (path, x), y in pairs:
+    leaves = jax.tree_util.tree_leaves_with_path(embedding)
+    for (path, x), y in zip(leaves, jax.tree.leaves(state.embedding), strict=True):
         if np.shape(x) != y.shape:
             name = f"recurrent_fn: embedding{jax.tree_util.keystr(path)}"
             _refuse(name, x, f"of shape {list(y.shape)}, as before")
+
+
+def _check_fields(name: str, given: Any, fields: tuple[str, ...], hint: str) -> None:
+    if not all(hasattr(given, field) for field in fields):
+        raise ValueError(f"`{name}` is a {type(given).__name__}; {hint}.")
 
 
 def _check_any_valid(invalid: Array) -> None:
@@ -104,15 +99,13 @@ def _check_any_valid(invalid: Array) -> None:
         )
 
 
-def _is_index(x: Any) -> bool:
-    return np.shape(x) == () and jnp.issubdtype(x.dtype, jnp.integer)
-
-
-def _is_float(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(jnp.result_type(x), jnp.floating)
+def _known_integer(x: Any) -> int:
+    """0 where it is no integer, or one that is being traced."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        return 0
 
 
 def _refuse(name: str, found: Any, wanted: str) -> None:
-    dtype, shape = getattr(found, "dtype", None), ",".join(map(str, np.shape(found)))
-    given = type(found).__name__ if dtype is None else f"{dtype}[{shape}]"
-    raise ValueError(f"`{name}` is {given}; it must be {wanted}.")
+    raise ValueError(f"`{name}` is {shown(found)}; it must be {wanted}.")

@@ -27,7 +27,7 @@ from .._tree import Rules, Tree
 from .._walk import KeyPair, RootChoice
 from ._check import check_arguments, check_tree
 from ._nodes import break_ties, dirichlet, draw, masked_root, prior, Recurrent, Root
-from ._trees import from_mctx, to_mctx
+from ._trees import going_on, to_mctx
 
 
 # chex dataclasses hide their constructors from type checkers.
@@ -249,7 +249,7 @@ def grow(
         trees = Tree.empty(root.node, features, room)
     else:
         kept: Any = tree
-        trees = from_mctx(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
+        trees = going_on(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
     # As the search does with what it finds: a value that is not finite counts as 0.
     value = jnp.nan_to_num(root.value.astype(jnp.float32), posinf=0.0, neginf=0.0)
     grown, _ = search(

@@ -1,17 +1,17 @@
 """Our search trees as mctx's and back, and what of an mctx tree outlives a move."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import mctx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
+from .._sample import where_rows
 from .._select import AbstractSelection, best_action, prepare
 from .._statistics import NodeStatistics
-from .._tree import COLUMNS, COUNT, DISCOUNT, RAW, REWARD, Tree, UNSTORED, VALUE
+from .._tree import COLUMNS, COUNT, DISCOUNT, RAW, REWARD, subtree, Tree, UNSTORED, VALUE
 from .._types import Bools, Ints
 from ._nodes import Node
 
@@ -66,49 +66,35 @@ def to_mctx(tree: Tree, root_invalid_actions: Array, extra_data: Any) -> mctx.Tr
     )
 
 
-def from_mctx(
-    tree: mctx.Tree, selection: AbstractSelection, logits: Float[Array, "batch nodes actions"]
-) -> Tree:
-    """Trees to go on with, given what selection is to see of the nodes' logits. Every node's best
-    action is found anew. The next node takes the place behind the last one.
+def from_mctx(tree: mctx.Tree, prior: Float[Array, "batch nodes features actions"]) -> Tree:
+    """Trees to go on with, given what selection keeps of the nodes' priors. The next node takes the
+    place behind the last one. Which actions come next is not known yet.
     """
     kept: Any = tree
     batch, nodes, actions = kept.children_index.shape
     slot = jnp.arange(nodes, dtype=jnp.int32)[None]
     lane = jnp.arange(batch, dtype=jnp.int32)[:, None]
-    flat: Any = lambda x: x.reshape(batch * nodes, *x.shape[2:])
-    unflat: Any = lambda x: x.reshape(batch, nodes, *x.shape[1:])
     real = lambda x: x.astype(jnp.float32)
     reward, discount = real(kept.children_rewards), real(kept.children_discounts)
     qvalues = reward + discount * real(kept.children_values)
-    rows = NodeStatistics(
-        prior=prepare(selection, flat(logits)),
-        visits=flat(real(kept.children_visits)),
-        qvalues=flat(qvalues),
-        count=flat(real(kept.node_visits)),
-        value=flat(real(kept.node_values)),
-        raw_value=flat(real(kept.raw_values)),
-    )
-    best = unflat(best_action(selection, rows))[..., None]
-    code = jnp.take_along_axis(kept.children_index, best, axis=2)
     reached = kept.parents >= 0
     parent = jnp.maximum(kept.parents, 0)
     edge = parent * actions + jnp.maximum(kept.action_from_parent, 0)
     into = lambda x: jnp.where(reached, x.reshape(batch, -1)[lane, edge], 0.0)
     columns = {
-        COUNT: unflat(rows.count),
-        VALUE: unflat(rows.value),
+        COUNT: real(kept.node_visits),
+        VALUE: real(kept.node_values),
         REWARD: into(reward),
         DISCOUNT: into(discount),
-        RAW: unflat(rows.raw_value),
+        RAW: real(kept.raw_values),
     }
     stored = reached | ((slot == 0) & (kept.node_visits > 0))
     return Tree(
-        step=jnp.concatenate([best, code], axis=-1),
+        step=jnp.zeros((batch, nodes, 2), jnp.int32),
         node=jnp.stack([columns[i] for i in range(COLUMNS)], axis=-1),
         edge=jnp.stack([real(kept.children_visits), qvalues], axis=2),
         child=kept.children_index,
-        prior=unflat(rows.prior),
+        prior=prior,
         parent=parent,
         state=Node(
             embedding=kept.embeddings,
@@ -120,10 +106,24 @@ def from_mctx(
     )
 
 
-# (`Any`, below: chex dataclasses hide from type checkers that they are dataclasses.)
-# What a node that is not there holds, where it is not 0.
-_NOTHING = {"parents": -1, "action_from_parent": -1, "children_index": -1}
-_OF_ROOT = ("root_invalid_actions", "extra_data")
+def going_on(tree: mctx.Tree, selection: AbstractSelection, logits: Array) -> Tree:
+    """Trees to go on with, given what selection is to see of the nodes' logits. Every node's best
+    action is found anew."""
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    apart = lambda x: x.reshape(*logits.shape[:2], *x.shape[1:])
+    trees = from_mctx(tree, apart(prepare(selection, flat(logits))))
+    node, edge = flat(trees.node), flat(trees.edge)
+    rows = NodeStatistics(
+        prior=flat(trees.prior),
+        visits=edge[:, 0],
+        qvalues=edge[:, 1],
+        count=node[:, COUNT],
+        value=node[:, VALUE],
+        raw_value=node[:, RAW],
+    )
+    best = apart(best_action(selection, rows))[..., None]
+    code = jnp.take_along_axis(trees.child, best, axis=2)
+    return dataclasses.replace(trees, step=jnp.concatenate([best, code], axis=-1))
 
 
 def get_subtree(tree: mctx.Tree, child_index: Ints) -> mctx.Tree:
@@ -134,54 +134,24 @@ def get_subtree(tree: mctx.Tree, child_index: Ints) -> mctx.Tree:
     action has no node below it becomes an empty tree, in which that policy plants a new root.
     """
     old: Any = tree
-    batch, nodes = old.node_visits.shape
-    slot = jnp.arange(nodes, dtype=jnp.int32)[None]
-    lane = jnp.arange(batch, dtype=jnp.int32)[:, None]
-    root = old.children_index[lane, 0, child_index[:, None]]
-    # Pointer doubling: `log2 nodes` gathers lead every node to the ancestor below which it stays.
-    up = jnp.where((slot == root) | (old.parents < 0), slot, old.parents)
-    for _ in range(max(1, (nodes - 1).bit_length())):
-        up = jnp.take_along_axis(up, up, axis=1)
-    below = (up == root) & (root >= 0)
-    number = jnp.cumsum(below, axis=1, dtype=jnp.int32) - 1
-    source = jnp.argsort(~below, axis=1, stable=True)
-    moved = _rows(old, lambda x: x[lane, source], slot > number[:, -1:])
-
-    def renumber(index: Int[Array, "batch ..."]) -> Int[Array, "batch ..."]:
-        flat = index.reshape(batch, -1)
-        new = jnp.take_along_axis(number, jnp.maximum(flat, 0), axis=1)
-        return jnp.where(flat < 0, flat, new).reshape(index.shape)
-
-    # The first node that stays is the new root: children come after their parents.
-    top = slot == 0
-    moved["parents"] = jnp.where(top, -1, renumber(moved["parents"]))
-    moved["action_from_parent"] = jnp.where(top, -1, moved["action_from_parent"])
-    moved["children_index"] = renumber(moved["children_index"])
-    return old.replace(**moved, root_invalid_actions=jnp.zeros_like(old.root_invalid_actions))
+    root = jnp.take_along_axis(old.children_index[:, 0], child_index[:, None], axis=1)[:, 0]
+    trees = from_mctx(tree, old.children_prior_logits[:, :, None])
+    below = subtree(trees, jnp.maximum(root, 0), root >= 0)
+    return to_mctx(below, jnp.zeros_like(old.root_invalid_actions), old.extra_data)
 
 
 def reset_search_tree(tree: mctx.Tree, select_batch: Bools | None = None) -> mctx.Tree:
     """Empties the trees of the selected rows, without a selection all: at an episode's end."""
     old: Any = tree
-    batch, nodes = old.node_visits.shape
     if select_batch is None:
-        select_batch = jnp.ones((batch,), bool)
-    select = select_batch[:, None]
-    rows = _rows(old, lambda x: x, jnp.broadcast_to(select, (batch, nodes)))
-    invalid = jnp.where(select, jnp.zeros_like(old.root_invalid_actions), old.root_invalid_actions)
-    return old.replace(**rows, root_invalid_actions=invalid)
+        select_batch = jnp.ones(old.node_visits.shape[:1], bool)
+    # What a node that is not there holds, where it is not 0.
+    nothing = {"parents": -1, "action_from_parent": -1, "children_index": -1}
 
+    def emptied(name: str) -> Any:
+        empty = lambda x: jnp.full_like(x, nothing.get(name, 0))
+        held = getattr(old, name)
+        return where_rows(select_batch, jax.tree.map(empty, held), held)
 
-def _rows(
-    tree: Any, move: Callable[[Array], Array], empty: Bool[Array, "batch nodes"]
-) -> dict[str, Any]:
-    """All that a tree holds of each node, moved, then emptied."""
-
-    def new(name: str, x: Array) -> Array:
-        gone = empty.reshape(empty.shape + (1,) * (x.ndim - 2))
-        return jnp.where(gone, jnp.asarray(_NOTHING.get(name, 0), x.dtype), move(x))
-
-    names = [field.name for field in dataclasses.fields(tree) if field.name not in _OF_ROOT]
-    return {
-        name: jax.tree.map(lambda x, name=name: new(name, x), getattr(tree, name)) for name in names
-    }
+    names = [field.name for field in dataclasses.fields(old) if field.name != "extra_data"]
+    return old.replace(**{name: emptied(name) for name in names})
