@@ -43,11 +43,13 @@ def check_count(owner: str, low: int, hint: str = "", /, **fields: int) -> None:
 
 def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
     """Raises where a hyperparameter of `owner` is none of those allowed."""
+    *others, last = (f'"{option}"' for option in allowed)
+    wanted = f"{', '.join(others)} or {last}"
+    if len(allowed) > 3:
+        wanted = f"one of {', '.join(map(repr, allowed))}"
     for name, value in fields.items():
         if value not in allowed:
-            raise ValueError(
-                f"`{owner}({name}={value!r})`: must be one of {', '.join(map(repr, allowed))}."
-            )
+            raise ValueError(f"`{owner}({name}={value!r})`: must be {wanted}.")
 
 
 def check_kernels(owner: str, kernels: str) -> None:

@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_kinds, check_move, check_own_carry
+from ._check import (
+    batch_size,
+    check_count,
+    check_keys,
+    check_kinds,
+    check_move,
+    check_option,
+    check_own_carry,
+)
 from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
 from ._readout import read_out
@@ -71,10 +79,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     def __check_init__(self):
         check_kinds("Hindsight", TreeSearch, planner=self.planner)
         check_count("Hindsight", 1, num_trees=self.num_trees)
-        if self.unvisited not in ("masked", "zero"):
-            raise ValueError(
-                f'`Hindsight(unvisited={self.unvisited!r})`: must be "masked" or "zero".'
-            )
+        check_option("Hindsight", ("masked", "zero"), unvisited=self.unvisited)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """The carry of `planner` for all trees."""

@@ -9,7 +9,7 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_range
+from ._check import batch_size, check_count, check_keys, check_option, check_range
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._noise import AbstractRootNoise
@@ -118,9 +118,6 @@ def fold_arrays(tree: Any, shape: tuple[int, ...]) -> Any:
     """From one row a particle to `[batch, particles]`."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), arrays), rest)
-
-
-READOUTS = ("sampled", "argmax", "mean")
 
 
 def choose_action(
@@ -267,21 +264,13 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
                 )
         if below is not None:
             check_range("ParticleSearch", 0, 1, resample_below=below)
-        if self.resampling not in ("multinomial", "systematic"):
-            raise ValueError(
-                f'`ParticleSearch(resampling={self.resampling!r})`: must be "multinomial" or '
-                '"systematic".'
-            )
+        check_option("ParticleSearch", ("multinomial", "systematic"), resampling=self.resampling)
         if not isinstance(self.noise, AbstractRootNoise | GaussianNoise | None):
             raise ValueError(
                 f"`ParticleSearch(noise={self.noise!r})`: must be an `AbstractRootNoise` such as "
                 "`DirichletNoise(...)`, a `GaussianNoise(...)` or None."
             )
-        if self.readout not in READOUTS:
-            raise ValueError(
-                f'`ParticleSearch(readout={self.readout!r})`: must be "sampled", "argmax" or '
-                '"mean".'
-            )
+        check_option("ParticleSearch", ("sampled", "argmax", "mean"), readout=self.readout)
 
     def init(self, model: AbstractModel, state: PyTree[Array]) -> None:
         """Nothing is kept between moves."""

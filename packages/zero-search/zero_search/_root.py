@@ -85,23 +85,13 @@ class PriorRoot(AbstractRootRule):
 
 
 class SequentialHalving(AbstractRootRule):
-    """Gumbel MuZero's root: the best actions of `gumbel + logits` share the simulations.
+    """Gumbel MuZero's root, as [`zero_search.TreeSearch.gumbel`][] explains it.
 
-    The `max_num_considered_actions` best get the same number of simulations each, then the better
-    half of them by `gumbel + logits + transformed Q`, and so on.
     With visits kept from the move before, the halving shares out the new simulations alone, while
     the Q-values rest on the kept visits too; the Gumbel noise is drawn anew for every move.
-
-    **Attributes:**
-
-    - `max_num_considered_actions`: how many actions are considered at first.
-    - `gumbel_scale`: multiplies the noise; 0 for play at full strength.
-    - `qtransform`: puts Q on the scale of logits; that of the rules inside and of the readout.
-    - `in_rounds`: simulate the actions that are left side by side, and evaluate their leaves
-        together: 4 evaluations instead of 32 for 32 simulations of 16 actions. The survivors are
-        then chosen at the start of a phase, as in the paper; one by one, an action that falls
-        behind within its phase may lose its turn to another. A game with fewer legal actions than
-        are considered runs fewer simulations.
+    `in_rounds` makes 4 evaluations of 32 for 32 simulations of 16 actions. The survivors are then
+    chosen at the start of a phase, as in the paper; one by one, an action that falls behind within
+    its phase may lose its turn to another.
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel", sections 3 and 4.
     """

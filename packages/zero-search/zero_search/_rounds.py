@@ -16,7 +16,7 @@ from ._engine import back_up, begin, counted, evaluate, Loop, SearchStats, store
 from ._forest import Forest, on_device, take
 from ._model import AbstractPriorModel
 from ._statistics import NodeStatistics
-from ._tree import COUNT, RAW, Rules, Tree, VALUE
+from ._tree import Rules, statistics, Tree
 from ._types import Ints, Keys, PerAction
 from ._walk import blank, Fixed, Visits, with_visit
 
@@ -132,12 +132,4 @@ def _at_roots(fixed: Fixed, forest: Forest, visits: Visits) -> Forest:
 
 
 def _roots(fixed: Fixed, forest: Forest) -> NodeStatistics:
-    numbers, edge = forest.nodes(fixed.base), take(forest.edge, fixed.base)
-    return NodeStatistics(
-        prior=fixed.prior,
-        visits=edge[:, 0],
-        qvalues=edge[:, 1],
-        count=numbers[:, COUNT],
-        value=numbers[:, VALUE],
-        raw_value=numbers[:, RAW],
-    )
+    return statistics(fixed.prior, take(forest.edge, fixed.base), forest.nodes(fixed.base))

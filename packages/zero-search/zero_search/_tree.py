@@ -128,14 +128,17 @@ class Tree(eqx.Module):
     @property
     def root(self) -> NodeStatistics:
         """The statistics of the roots."""
-        return NodeStatistics(
-            prior=self.prior[:, 0],
-            visits=self.edge[:, 0, 0],
-            qvalues=self.edge[:, 0, 1],
-            count=self.node[:, 0, COUNT],
-            value=self.node[:, 0, VALUE],
-            raw_value=self.node[:, 0, RAW],
-        )
+        return statistics(self.prior[:, 0], self.edge[:, 0], self.node[:, 0])
+
+
+def statistics(
+    prior: Float[Array, "batch features actions"],
+    edge: Float[Array, "batch planes actions"],
+    node: Float[Array, "batch columns"],
+) -> NodeStatistics:
+    """What the rows of a tree say of nodes."""
+    value, raw_value = node[:, VALUE], node[:, RAW]
+    return NodeStatistics(prior, edge[:, 0], edge[:, 1], node[:, COUNT], value, raw_value)
 
 
 class Rules(eqx.Module):

@@ -221,10 +221,8 @@ class SearchTree:
         - `describe`: what to write below a label, given the node's state; line breaks are kept.
             Chance nodes are not described.
         """
-        limits = dict(max_nodes=max_nodes, max_depth=max_depth, max_children=max_children)
-        check_count("svg", 1, **limits)
-        kept = self._most_visited(**limits)
-        return draw(self._outline(kept, self._namer(name_action, name_outcome), describe))
+        names = self._namer(name_action, name_outcome)
+        return draw(self._shown("svg", names, describe, max_nodes, max_depth, max_children))
 
     def text(
         self,
@@ -236,10 +234,8 @@ class SearchTree:
         name_outcome: Names = None,
     ) -> str:
         """The same for a terminal: action or outcome, visits, value for the root's player."""
-        limits = dict(max_nodes=max_nodes, max_depth=max_depth, max_children=max_children)
-        check_count("text", 1, **limits)
-        namer = self._namer(name_action, name_outcome)
-        return write(self._outline(self._most_visited(**limits), namer))
+        names = self._namer(name_action, name_outcome)
+        return write(self._shown("text", names, None, max_nodes, max_depth, max_children))
 
     def __str__(self) -> str:
         return self.text()
@@ -305,12 +301,20 @@ class SearchTree:
                     heapq.heappush(queue, (-below.visits, next(order), depth + 1, below))
         return kept
 
-    def _outline(
+    def _shown(
         self,
-        kept: dict[int | None, list[TreeEdge]],
+        owner: str,
         name: Callable[[TreeEdge], str],
-        describe: Callable[[Any], str] | None = None,
+        describe: Callable[[Any], str] | None,
+        max_nodes: int,
+        max_depth: int,
+        max_children: int,
     ) -> Box:
+        """The most visited part as boxes."""
+        limits = dict(max_nodes=max_nodes, max_depth=max_depth, max_children=max_children)
+        check_count(owner, 1, **limits)
+        kept = self._most_visited(**limits)
+
         def box(edge: TreeEdge, side: int, main: bool, label: str) -> Box:
             node, shown = edge.child, kept.get(edge.child, [])
             hidden, lines = 0, []

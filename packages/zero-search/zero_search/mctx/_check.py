@@ -62,7 +62,11 @@ def check_tree(tree: Any, root: Any) -> None:
 def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     """Of `recurrent_fn`, against the node it was called for."""
     batch, actions = state.logits.shape
-    fields = {"reward": (batch,), "discount": (batch,), "value": (batch,)}
+    fields: dict[str, tuple[int, ...]] = {
+        "reward": (batch,),
+        "discount": (batch,),
+        "value": (batch,),
+    }
     fields["prior_logits"] = (batch, actions)
     hint = "it must be an `mctx.RecurrentFnOutput`"
     _check_fields("recurrent_fn: output", output, tuple(fields), hint)

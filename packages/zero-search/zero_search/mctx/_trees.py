@@ -10,8 +10,18 @@ from jaxtyping import Array, Float
 
 from .._sample import where_rows
 from .._select import AbstractSelection, best_action, prepare
-from .._statistics import NodeStatistics
-from .._tree import COLUMNS, COUNT, DISCOUNT, RAW, REWARD, subtree, Tree, UNSTORED, VALUE
+from .._tree import (
+    COLUMNS,
+    COUNT,
+    DISCOUNT,
+    RAW,
+    REWARD,
+    statistics,
+    subtree,
+    Tree,
+    UNSTORED,
+    VALUE,
+)
 from .._types import Bools, Ints
 from ._nodes import Node
 
@@ -112,15 +122,7 @@ def going_on(tree: mctx.Tree, selection: AbstractSelection, logits: Array) -> Tr
     flat = lambda x: x.reshape(-1, *x.shape[2:])
     apart = lambda x: x.reshape(*logits.shape[:2], *x.shape[1:])
     trees = from_mctx(tree, apart(prepare(selection, flat(logits))))
-    node, edge = flat(trees.node), flat(trees.edge)
-    rows = NodeStatistics(
-        prior=flat(trees.prior),
-        visits=edge[:, 0],
-        qvalues=edge[:, 1],
-        count=node[:, COUNT],
-        value=node[:, VALUE],
-        raw_value=node[:, RAW],
-    )
+    rows = statistics(flat(trees.prior), flat(trees.edge), flat(trees.node))
     best = apart(best_action(selection, rows))[..., None]
     code = jnp.take_along_axis(trees.child, best, axis=2)
     return dataclasses.replace(trees, step=jnp.concatenate([best, code], axis=-1))
