@@ -214,19 +214,18 @@ def _fates(
     return jax.vmap(one)(seed)
 
 
+_PerParticle = Float[Array, "batch particles"]
+_PerSignal = Float[Array, "batch signals"]
+
+
 def _by_signal(
-    weights: Float[Array, "batch particles"],
+    weights: _PerParticle,
     signal: Int[Array, "batch particles"],
     num_signals: int,
-    reward: Float[Array, "batch particles"],
-    discount: Float[Array, "batch particles"],
+    reward: _PerParticle,
+    discount: _PerParticle,
     last: Bool[Array, "batch particles"],
-) -> tuple[
-    Float[Array, "batch signals"],
-    Float[Array, "batch signals"],
-    Float[Array, "batch signals"],
-    Bool[Array, "batch signals"],
-]:
+) -> tuple[_PerSignal, _PerSignal, _PerSignal, Bool[Array, "batch signals"]]:
     """Log-weights of the signals, and of the step after each: reward, discount, last.
 
     The log-weights of a row that breaks the rules are NaN.

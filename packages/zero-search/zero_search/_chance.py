@@ -98,8 +98,9 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
             probs = safe_softmax(logits.astype(jnp.float32))
             first, seed = jnp.argmax(probs, axis=1).astype(jnp.int32), jnp.float32(1)
         outcome = jnp.where(at_chance, jnp.minimum(action, self.num_outcomes - 1), first)
-        behind, reward, discount, last = self.model.resolve(after, outcome)
-        check_step(node.node, behind, reward, discount, last, "resolve")
+        found = self.model.resolve(after, outcome)
+        check_step(node.node, found, "resolve")
+        behind, reward, discount, last = found
         goes_on = ~last & (discount != 0)
         reward, discount = reward.astype(jnp.float32), discount.astype(jnp.float32)
         possible = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)

@@ -285,21 +285,12 @@ def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
     return batch, number
 
 
-def check_step(
-    state: PyTree[Array],
-    after: PyTree[Array],
-    reward: Array,
-    discount: Array,
-    last: Array,
-    method: str = "step",
-) -> None:
+def check_step(state: PyTree[Array], found: tuple[Any, ...], method: str = "step") -> None:
     """Of `model.step(state, ...)`, or another method that returns the same."""
+    after, *told = found
     batch = batch_size(state)
-    for name, kind, x in (
-        ("reward", "float", reward),
-        ("discount", "float", discount),
-        ("last", "bool", last),
-    ):
+    kinds = {"reward": "float", "discount": "float", "last": "bool"}
+    for (name, kind), x in zip(kinds.items(), told, strict=True):
         _check_array(f"`model.{method}` returned `{name}`", x, kind, (batch,), f"{batch} states")
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:

@@ -173,12 +173,10 @@ def stepped(
     model: AbstractModel[Node], node: Node, action: PyTree[Array], key: Keys
 ) -> Stepped[Node]:
     """What `model.step` returns, if it has the right shapes."""
-    found = model.step(node, action, key=key)
-    after, reward, discount, last = unpacked(
-        "model.step", found, "next_node, reward, discount, last"
-    )
-    check_step(node, after, reward, discount, last)
-    return after, reward, discount, last
+    names = "next_node, reward, discount, last"
+    found = unpacked("model.step", model.step(node, action, key=key), names)
+    check_step(node, found)
+    return tuple(found)
 
 
 def predicted(

@@ -1,5 +1,6 @@
 """Planning by a cloud of particles: sequential Monte Carlo."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -80,7 +81,7 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
     shape, old = particles.alive.shape, particles
     number = shape[0] * shape[1]  # -1 would not do for leaves without entries
     flat = lambda tree: jax.tree.map(lambda x: x.reshape(number, *x.shape[2:]), tree)
-    fold = lambda tree: fold_arrays(tree, shape)
+    fold = lambda tree: on_arrays(lambda x: x.reshape(*shape, *x.shape[1:]), tree)
     step_key, predict_key = split_rows(flat(key), 2)
     before = flat(old.state)
     after, reward, discount, last = stepped(model, before, flat(old.action), step_key)
@@ -109,15 +110,12 @@ def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch part
 
 def pick(tree: T, index: Int[Array, "batch ..."]) -> T:
     """The particles of these numbers of each row, or one a row, leaf by leaf."""
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    arrays = jax.tree.map(lambda x: jax.vmap(lambda y, i: y[i])(x, index), arrays)
-    return eqx.combine(arrays, rest)
+    return on_arrays(lambda x: jax.vmap(lambda y, i: y[i])(x, index), tree)
 
 
-def fold_arrays(tree: Any, shape: tuple[int, ...]) -> Any:
-    """From one row a particle to `[batch, particles]`."""
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), arrays), rest)
+def on_arrays(function: Callable[[Array], Array], tree: T) -> T:
+    """The tree with `function` of all arrays; a policy may hold other things."""
+    return jax.tree.map(lambda x: function(x) if eqx.is_array(x) else x, tree)
 
 
 def choose_action(

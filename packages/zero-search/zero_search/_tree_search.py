@@ -184,12 +184,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         **parts: Any,
     ) -> "TreeSearch":
         """AlphaZero's search: [`zero_search.PUCT`][] with constant `c`, visit counts."""
-        known: dict[str, Any] = {
-            "selection": PUCT(c),
-            "root": PriorRoot(noise),
-            "readout": VisitCounts(temperature),
-        }
-        return cls(num_simulations, **(known | parts))
+        own = dict[str, Any](
+            selection=PUCT(c), root=PriorRoot(noise), readout=VisitCounts(temperature)
+        )
+        return cls(num_simulations, **(own | parts))
 
     @classmethod
     def muzero(
@@ -203,12 +201,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         **parts: Any,
     ) -> "TreeSearch":
         """MuZero's search: that of AlphaZero with [`zero_search.PUCT`][]'s `c_base`."""
-        known: dict[str, Any] = {
-            "selection": PUCT(c, c_base=c_base),
-            "noise": noise,
-            "temperature": temperature,
-        }
-        return cls.alphazero(num_simulations, **(known | parts))
+        own = dict[str, Any](selection=PUCT(c, c_base=c_base), noise=noise, temperature=temperature)
+        return cls.alphazero(num_simulations, **(own | parts))
 
     @classmethod
     def gumbel(
@@ -236,20 +230,15 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
         """
-        known: dict[str, Any] = {
-            "selection": ImprovedPolicySelection(qtransform),
-            "root": SequentialHalving(
-                max_num_considered_actions, gumbel_scale, qtransform, in_rounds
-            ),
-            "readout": ImprovedPolicy(qtransform),
-        }
-        return cls(num_simulations, **(known | parts))
+        root = SequentialHalving(max_num_considered_actions, gumbel_scale, qtransform, in_rounds)
+        selection, readout = ImprovedPolicySelection(qtransform), ImprovedPolicy(qtransform)
+        own = dict[str, Any](selection=selection, root=root, readout=readout)
+        return cls(num_simulations, **(own | parts))
 
     @classmethod
     def uct(cls, num_simulations: int, *, c: float = math.sqrt(2.0), **parts: Any) -> "TreeSearch":
         """UCT: [`zero_search.UCB1`][] with constant `c`, the most visited action."""
-        known: dict[str, Any] = {"selection": UCB1(c)}
-        return cls(num_simulations, **(known | parts))
+        return cls(num_simulations, **(dict[str, Any](selection=UCB1(c)) | parts))
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0, empty trees."""

@@ -62,18 +62,14 @@ def check_tree(tree: Any, root: Any) -> None:
 def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     """Of `recurrent_fn`, against the node it was called for."""
     batch, actions = state.logits.shape
-    fields: dict[str, tuple[int, ...]] = {
-        "reward": (batch,),
-        "discount": (batch,),
-        "value": (batch,),
-    }
-    fields["prior_logits"] = (batch, actions)
+    fields = {name: [batch] for name in ("reward", "discount", "value")}
+    fields["prior_logits"] = [batch, actions]
     hint = "it must be an `mctx.RecurrentFnOutput`"
     _check_fields("recurrent_fn: output", output, tuple(fields), hint)
     for name, shape in fields.items():
         found = getattr(output, name)
-        if np.shape(found) != shape:
-            _refuse(f"recurrent_fn: output.{name}", found, f"of shape {list(shape)}")
+        if list(np.shape(found)) != shape:
+            _refuse(f"recurrent_fn: output.{name}", found, f"of shape {shape}")
     old, new = jax.tree.structure(state.embedding), jax.tree.structure(embedding)
     if old != new:
         raise ValueError(

@@ -128,14 +128,15 @@ def alphazero_policy(
     given: Any = root
     if search_tree is not None:
         check_tree(search_tree, root)
-    action_key, noise_key, search_key = jr.split(typed_key(rng_key), 3)
+    typed, unwrap = with_typed_key(rng_key)
+    action_key, noise_key, search_key = jr.split(typed, 3)
     noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
     start = masked_root(root, noisy, invalid_actions)
     rule = PUCT(1.25, as_qtransform(qtransform), c_base=19652.0)
     selection = with_options(rule, c=pb_c_init, c_base=pb_c_base)
     tree = grow(
         start,
-        as_model(params, recurrent_fn, rng_key, noisy=True),
+        Recurrent(params, recurrent_fn, unwrap, noisy=True),
         selection,
         search_key,
         num_simulations=num_simulations,
@@ -172,7 +173,8 @@ def gumbel_muzero_policy(
     """
     check_arguments(root, num_simulations, invalid_actions, max_depth=max_depth)
     given: Any = root
-    key, gumbel_key = jr.split(typed_key(rng_key))
+    typed, unwrap = with_typed_key(rng_key)
+    key, gumbel_key = jr.split(typed)
     start = masked_root(root, given.prior_logits, invalid_actions)
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
@@ -190,7 +192,7 @@ def gumbel_muzero_policy(
 
     tree = grow(
         start,
-        as_model(params, recurrent_fn, rng_key, noisy=False),
+        Recurrent(params, recurrent_fn, unwrap, noisy=False),
         ImprovedPolicySelection(transform),
         key,
         num_simulations=num_simulations,
@@ -211,17 +213,14 @@ def gumbel_muzero_policy(
     )
 
 
-def typed_key(rng_key: Array) -> Key[Array, ""]:
-    """Also of a raw one, as `jax.random.PRNGKey` makes."""
-    return rng_key if _is_typed(rng_key) else jr.wrap_key_data(rng_key)
-
-
-def as_model(
-    params: PyTree, recurrent_fn: Callable[..., Any], rng_key: Array, *, noisy: bool
-) -> Recurrent:
-    """`recurrent_fn` gets keys of the kind of `rng_key`."""
-    unwrap = (lambda key: key) if _is_typed(rng_key) else jr.key_data
-    return Recurrent(params, recurrent_fn, unwrap, noisy)
+def with_typed_key(rng_key: Array) -> tuple[Key[Array, ""], Callable[[Key[Array, ""]], Array]]:
+    """The key as a typed one, and what turns typed keys into the caller's kind: `recurrent_fn` gets
+    raw ones if `rng_key` is raw, as `jax.random.PRNGKey` makes it."""
+    if not hasattr(rng_key, "dtype"):
+        raise ValueError(f"`rng_key` is {rng_key!r}; give a key, such as `jax.random.key(0)`.")
+    if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key):
+        return rng_key, lambda key: key
+    return jr.wrap_key_data(rng_key), jr.key_data
 
 
 def grow(
@@ -279,12 +278,6 @@ def _keys(
     # Plain integers up to here: JAX's key-reuse check takes keys read in a loop for reused ones.
     wrap = lambda data: jnp.broadcast_to(jr.wrap_key_data(data, impl=jr.key_impl(key)), (batch,))
     return lambda sim: (wrap(pairs[0][sim]), wrap(pairs[1][sim])), rest
-
-
-def _is_typed(key: Array) -> bool:
-    if not hasattr(key, "dtype"):
-        raise ValueError(f"`rng_key` is {key!r}; give a key, such as `jax.random.key(0)`.")
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 # mctx's, ours, and our names for those of mctx's options that have another.
