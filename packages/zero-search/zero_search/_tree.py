@@ -114,11 +114,10 @@ class Tree(eqx.Module):
         left = (value + jnp.sum(visits * qvalues, axis=1)) / count
         mean = jnp.where(self.size > 0, jnp.where(whole, self.node[:, 0, VALUE], left), value)
         zero = jnp.zeros_like(value)
-        return Tree(
-            step=self.step,
+        return dataclasses.replace(
+            self,
             node=self.node.at[:, 0].set(jnp.stack([count, mean, zero, zero, value], axis=-1)),
             edge=self.edge.at[:, 0].set(edge),
-            child=self.child,
             prior=self.prior.at[:, 0].set(prior),
             parent=self.parent.at[:, 0].set(0),
             state=jax.tree.map(lambda t, x: t.at[:, 0].set(x), self.state, node),

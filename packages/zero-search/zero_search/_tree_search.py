@@ -184,9 +184,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         **parts: Any,
     ) -> "TreeSearch":
         """AlphaZero's search: [`zero_search.PUCT`][] with constant `c`, visit counts."""
-        own = dict[str, Any](
-            selection=PUCT(c), root=PriorRoot(noise), readout=VisitCounts(temperature)
-        )
+        root, readout = PriorRoot(noise), VisitCounts(temperature)
+        own = dict[str, Any](selection=PUCT(c), root=root, readout=readout)
         return cls(num_simulations, **(own | parts))
 
     @classmethod
