@@ -42,10 +42,6 @@ from ._model import (
     masked_prediction as masked_prediction,
     Proposal as Proposal,
 )
-from ._noise import (
-    AbstractRootNoise as AbstractRootNoise,
-    DirichletNoise as DirichletNoise,
-)
 from ._particles import ParticleSearch as ParticleSearch
 from ._planner import (
     AbstractPlanner as AbstractPlanner,
@@ -66,7 +62,9 @@ from ._readout import (
     VisitCounts as VisitCounts,
 )
 from ._root import (
+    AbstractRootNoise as AbstractRootNoise,
     AbstractRootRule as AbstractRootRule,
+    DirichletNoise as DirichletNoise,
     PriorRoot as PriorRoot,
 )
 from ._sample import (

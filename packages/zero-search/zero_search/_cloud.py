@@ -21,8 +21,7 @@ from ._model import (
     predicted,
     Proposal,
 )
-from ._noise import AbstractRootNoise
-from ._root import PriorRoot
+from ._root import AbstractRootNoise, PriorRoot
 from ._sample import uniform
 from ._types import Bools, Floats, Keys
 

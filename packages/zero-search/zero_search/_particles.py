@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from ._check import batch_size, check_count, check_keys, check_option, check_range
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
-from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
+from ._root import AbstractRootNoise
 from ._sample import folded, numbered, safe_softmax, sample_action, split_rows, varying, where_rows
 from ._types import Bools, Floats, Ints, Keys
 

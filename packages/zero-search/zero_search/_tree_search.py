@@ -29,11 +29,10 @@ from ._check import (
 from ._engine import search, SearchStats
 from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
-from ._noise import AbstractRootNoise
 from ._planner import AbstractPlanner, Plan
 from ._qtransform import AbstractQTransform, CompletedByMixedValue
 from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
-from ._root import AbstractRootRule, PriorRoot, root_scores, SequentialHalving
+from ._root import AbstractRootNoise, AbstractRootRule, PriorRoot, root_scores, SequentialHalving
 from ._rounds import search_in_rounds
 from ._sample import split_rows, Temperature, varying
 from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
