@@ -43,10 +43,18 @@ def check_count(owner: str, low: int, hint: str = "", /, **fields: int) -> None:
 
 def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
     """Raises where a hyperparameter of `owner` is none of those allowed."""
+    _check_one_of(owner, allowed, f"one of {', '.join(map(repr, allowed))}", fields)
+
+
+def check_word(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
+    """As `check_option`, of few words."""
     *others, last = (f'"{option}"' for option in allowed)
-    wanted = f"{', '.join(others)} or {last}"
-    if len(allowed) > 3:
-        wanted = f"one of {', '.join(map(repr, allowed))}"
+    _check_one_of(owner, allowed, f"{', '.join(others)} or {last}", fields)
+
+
+def _check_one_of(
+    owner: str, allowed: tuple[str, ...], wanted: str, fields: dict[str, str]
+) -> None:
     for name, value in fields.items():
         if value not in allowed:
             raise ValueError(f"`{owner}({name}={value!r})`: must be {wanted}.")

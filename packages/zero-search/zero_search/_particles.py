@@ -10,7 +10,7 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_option, check_range
+from ._check import batch_size, check_count, check_keys, check_range, check_word
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._planner import AbstractPlanner, Plan
@@ -262,13 +262,13 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
                 )
         if below is not None:
             check_range("ParticleSearch", 0, 1, resample_below=below)
-        check_option("ParticleSearch", ("multinomial", "systematic"), resampling=self.resampling)
+        check_word("ParticleSearch", ("multinomial", "systematic"), resampling=self.resampling)
         if not isinstance(self.noise, AbstractRootNoise | GaussianNoise | None):
             raise ValueError(
                 f"`ParticleSearch(noise={self.noise!r})`: must be an `AbstractRootNoise` such as "
                 "`DirichletNoise(...)`, a `GaussianNoise(...)` or None."
             )
-        check_option("ParticleSearch", ("sampled", "argmax", "mean"), readout=self.readout)
+        check_word("ParticleSearch", ("sampled", "argmax", "mean"), readout=self.readout)
 
     def init(self, model: AbstractModel, state: PyTree[Array]) -> None:
         """Nothing is kept between moves."""
