@@ -57,3 +57,16 @@ def test_temperature_zero_takes_the_first_largest(getkey):
 def test_temperature_follows_the_move_number():
     schedule = Temperature(first=1.0, then=0.25, moves=3)
     assert schedule(jnp.arange(5, dtype=jnp.int32)).tolist() == [1, 1, 1, 0.25, 0.25]
+
+
+def test_an_entry_is_drawn_by_weight_and_never_one_without():
+    from zero_search._sample import inverted
+
+    weights = np.array([0.0, 0.3, 0.0, 0.1, 0.6, 0.0], np.float32)
+    share = np.append(np.linspace(0.0, 0.99, 100, dtype=np.float32), np.float32(1 - 2**-24))
+    drawn = inverted(jnp.tile(weights, (len(share), 1)), jnp.asarray(share))
+    running = np.cumsum(weights.astype(np.float64))
+    expected = np.searchsorted(running, share * running[-1], side="right")
+    near = np.min(np.abs(running - share[:, None]), axis=1) < 1e-6
+    np.testing.assert_array_equal(np.asarray(drawn)[~near], expected[~near])
+    assert set(np.asarray(drawn)) == {1, 3, 4}

@@ -87,12 +87,14 @@ def uniform(key: Keys, *shape: int) -> Float[Array, "batch ..."]:
 
 
 def inverted(weights: Float[Array, "batch entries"], share: Floats) -> Ints:
-    """An entry a row, drawn by weight: the first at which the running sum of the weights exceeds
-    `share`, a number of `[0, 1)`, of the whole. So one that has no weight is not drawn, if any has.
+    """An entry a row, drawn by weight: the first with a weight at which the running sum of the
+    weights exceeds `share`, a number of `[0, 1)`, of the whole. An entry without weight is not
+    drawn if any has one, though rounding lets a running sum fall.
     """
     below = jnp.cumsum(jnp.maximum(weights, 0.0), axis=1)
-    passed = below <= (share * below[:, -1])[:, None]
-    return jnp.minimum(jnp.sum(passed, axis=1, dtype=jnp.int32), weights.shape[1] - 1)
+    passed = below > (share * below[:, -1])[:, None]
+    rank = jnp.where(weights > 0, 1 + passed.astype(jnp.int32), 0)
+    return jnp.argmax(rank, axis=1).astype(jnp.int32)
 
 
 def varying(tree: T, like: Any) -> T:
