@@ -58,7 +58,7 @@ APPS: dict[str, App[Any]] = {
 }
 
 
-#: What stands for a player on the command line.
+#: How a player is named on the command line.
 PLAYER = (
     "the folder of a run, a file of a player, or the name of an environment that has a trained "
     "player, such as pgx/connect_four"

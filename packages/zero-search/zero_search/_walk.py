@@ -25,7 +25,7 @@ LEVELS = 4
 # Visits scored at once, if there are fewer games than this.
 VISITS = 16
 
-# What stands for a child's visits if it has no row, or one that is never expanded.
+# The visits of a child that has no row, or one that is never expanded.
 NO_CHILD = -1.0
 NOT_EXPANDED = -2.0
 

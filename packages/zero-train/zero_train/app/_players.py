@@ -45,7 +45,7 @@ Config = TypeVar("Config", bound=AbstractConfig)
 SUFFIX = ".safetensors"
 #: The entry of its metadata that protects the others, and the arrays.
 _DIGEST = "digest"
-#: What stands for the step of the best player of a run.
+#: The name of the step of the best player of a run.
 _BEST = "best"
 #: The name of the player that is meant where none is given.
 PRETRAINED = "pretrained"

@@ -202,8 +202,8 @@ _MEANS = 2000
 
 def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows as they are, or where there are many the means of neighbours, and the last row. So a
-    report takes no more memory for a longer run. Of a number that some rows lack, each of two means
-    that are joined counts the same."""
+    report takes no more memory for a longer run. Missing values are skipped; two merged means get
+    equal weight."""
     kept: list[Mapping[str, Any]] = []
     rest: list[Mapping[str, Any]] = []
     every, last = 1, None
