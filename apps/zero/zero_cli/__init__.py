@@ -14,5 +14,5 @@ __version__ = importlib.metadata.version("zero-games")
 def __getattr__(name: str) -> typing.Any:
     # The apps import JAX, which help does without.
     if name == "pretrained":
-        return importlib.import_module("._apps", __name__).pretrained
+        return importlib.import_module("zero_cli._apps").pretrained
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

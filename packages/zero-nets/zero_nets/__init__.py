@@ -9,7 +9,7 @@
 - Beside a network: `RunningStatistics` of observations, `ValueSupport` for values as
   probabilities, `BoardSymmetries` to augment boards.
 
-The `key` of a constructor is for the initial parameters. The `key` of a call is for noise: layers
+The key of a constructor is for the initial parameters. The key of a call is for noise: layers
 without noise ignore it, and noisy ones draw none without it.
 """
 
