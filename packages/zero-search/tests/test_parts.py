@@ -70,3 +70,14 @@ def test_an_entry_is_drawn_by_weight_and_never_one_without():
     near = np.min(np.abs(running - share[:, None]), axis=1) < 1e-6
     np.testing.assert_array_equal(np.asarray(drawn)[~near], expected[~near])
     assert set(np.asarray(drawn)) == {1, 3, 4}
+
+
+def test_a_running_sum_that_falls_leads_to_no_entry_without_weight(monkeypatch):
+    # As rounding may make it where a device adds in parallel.
+    from zero_search._sample import inverted
+
+    sums = jnp.asarray([[0.0, 0.5, 0.4, 1.0]])
+    monkeypatch.setattr(jnp, "cumsum", lambda x, axis: sums)
+    weights = jnp.asarray([[0.0, 0.5, 0.0, 0.5]])
+    assert inverted(weights, jnp.asarray([0.45])).tolist() == [1]
+    assert inverted(weights, jnp.asarray([0.55])).tolist() == [3]
