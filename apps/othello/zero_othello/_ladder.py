@@ -43,8 +43,11 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     def limited(player: AbstractActor) -> AbstractActor:
         return with_simulations(player, config.ladder_simulations)
 
-    def write() -> None:
-        files.folder.write_json("elo.json", {"players": ratings(rows)})
+    def rated() -> dict[str, Mapping[str, Any]]:
+        """The ratings of all players by name, which elo.json holds then."""
+        players = ratings(rows)
+        files.folder.write_json("elo.json", {"players": players})
+        return {player["name"]: player for player in players}
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         actor = limited(player)
@@ -66,14 +69,14 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
             names = {"step": step, "player": player_name(step), "opponent": name}
             new.append({**names, **match, "simulations": config.ladder_simulations})
         rows.extend(new)
-        write()
-        elo, se = ladder(rows).ratings()[player_name(step)]
+        rating = rated()[player_name(step)]
+        elo, se = rating["elo"], rating["se"]
         headline = f"{who(actor)}: {sentence(new[-1], new[-1]['opponent'])}"
         figures = {"Elo (95 %)": plus_minus(elo, se)}
         return EvaluationResult(new, {"elo": elo, "elo_se": se}, figures, headline)
 
     if rows:
-        write()
+        rated()
     return evaluate
 
 
