@@ -103,7 +103,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = pathlib.PurePosixPath(nodeid.partition("::")[0])
-            return "-".join(path.parts[:2]) if path.parts[0] == "apps" else str(path)
+            shares = path.parts[0] == "apps" and path.parts[1] != "kit"
+            return "-".join(path.parts[:2]) if shares else str(path)
 
     return ByFile(config, log)
 

@@ -36,7 +36,7 @@ def run_main(monkeypatch, capsys) -> Callable[..., Callable[..., tuple[int, str,
 @pytest.fixture(scope="session", autouse=True)
 def _loops_are_built_once() -> Iterator[None]:
     """Runs of the same configuration share a loop, and so what was compiled for it."""
-    from zero_train.app import _app, _train
+    from zero_app._run import _app, _train
 
     build, made = _app.built, {}
 
@@ -92,7 +92,7 @@ def _kinds(kind: type) -> Iterator[tuple[str, Any]]:
 def check_every_field() -> Callable[[Any], None]:
     """Of a configuration: a number that no field can be is refused in one line, whether a flag or a
     file gives it."""
-    from zero_train.app import UsageError
+    from zero_app import UsageError
 
     def check(config: Any) -> None:
         fields = list(_kinds(type(config)))
@@ -168,7 +168,7 @@ def check_collectives(collectives) -> Callable[..., None]:
 def check_same_run() -> Callable[..., None]:
     """Of what `on_eight_devices` returned, and a folder: the run of one device there collected and
     learned the same, step by step."""
-    from zero_train import read_lines
+    from zero_app import read_lines
 
     def check(eight: tuple[Any, Any, list[dict[str, float]]], folder: pathlib.Path) -> None:
         totals = dict.fromkeys(("positions", "games"), 0.0)

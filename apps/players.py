@@ -14,8 +14,8 @@ import shlex
 import sys
 from typing import Any
 
+from zero_app import App, errors_of, load, run, save_player, start_jax, UsageError
 from zero_cli._apps import APPS
-from zero_train.app import App, errors_of, load, run, save_player, start_jax, UsageError
 
 
 #: By name: the app, its player, the command of `zero` that trains it, and the flags of `eval`.

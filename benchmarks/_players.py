@@ -13,10 +13,10 @@ import jax.random as jr
 import numpy as np
 from _turns import take_turns
 
+from zero_app import CheckpointError, load, UsageError
 from zero_cli._apps import app_of
 from zero_search import AbstractPlanner
-from zero_train import CheckpointError, EnvironmentModel, match, PlanningActor, score_interval
-from zero_train.app import load, UsageError
+from zero_train import EnvironmentModel, match, PlanningActor, score_interval
 
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.

@@ -12,9 +12,9 @@ import time
 import jax
 import jax.random as jr
 
+from zero_app import start_jax
 from zero_cli._apps import APPS
 from zero_train import fill, init, step
-from zero_train.app import start_jax
 
 
 def main() -> None:

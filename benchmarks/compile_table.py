@@ -113,7 +113,7 @@ def work(words: list[str]) -> None:
     """Runs the command until its first step is logged, and prints what was compiled."""
     (script,) = importlib.metadata.entry_points(group="console_scripts", name=words[0])
     main, seen = script.load(), Seen()
-    from zero_train import RunFolder
+    from zero_app import RunFolder
 
     def log(*_: Any) -> NoReturn:
         print(json.dumps(seen.row()), flush=True)

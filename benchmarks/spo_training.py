@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
+from zero_app import start_jax
 from zero_spo._build import build_loop
 from zero_spo._config import presets
 from zero_train import act, draw, fill, init, matrix_flops, step
-from zero_train.app import start_jax
 
 
 SIZE = 2048

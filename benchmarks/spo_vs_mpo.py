@@ -17,11 +17,11 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from zero_app import measure, start_jax
 from zero_spo._build import build_loop
 from zero_spo._config import Config, presets
 from zero_spo._worlds import longest_episode
 from zero_train import aggregate, fill, init, step
-from zero_train.app import measure, start_jax
 
 
 AGENTS = ("spo", "mpo")

@@ -26,11 +26,11 @@ import jax
 import jax.random as jr
 from train_devices import configured
 
+from zero_app import Launch, start_jax
+from zero_app._run._app import built
 from zero_train import act, init, Loop, LoopState, matrix_flops
 from zero_train._loop import actor_arrays
 from zero_train._step import collect_half, learn_half
-from zero_train.app import Launch, start_jax
-from zero_train.app._app import built
 
 
 _HALVES = {

@@ -29,8 +29,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from zero_train import Checkpoints
-from zero_train.app._pacing import LEAST_REST, REST
+from zero_app import Checkpoints
+from zero_app._run._pacing import LEAST_REST, REST
 
 
 State = dict[str, Any]

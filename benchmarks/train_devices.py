@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from zero_train.app import Launch, start_jax
+from zero_app import Launch, start_jax
 
 
 CASES = (
@@ -62,9 +62,9 @@ def work(case: str, devices: int, envs: int | None) -> None:
     import jax
     import jax.random as jr
 
+    from zero_app._run._app import built
     from zero_train import fill, init, template
     from zero_train._step import collect_half, learn_half
-    from zero_train.app._app import built
 
     app, config = configured(case, envs)
     loop = built(app, config, devices)

@@ -32,7 +32,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from zero_train.app import Launch, start_jax
+from zero_app import Launch, start_jax
 
 
 _COMPARED = 20
@@ -48,12 +48,12 @@ def work(devices: int, processes: int, process: int, port: int, steps: int) -> d
     import jax.random as jr
     from jax.sharding import NamedSharding, PartitionSpec as P
 
+    from zero_app import StopSignal
+    from zero_app._run._app import built
     from zero_cli._apps import APPS
     from zero_cli._config import presets
-    from zero_train import episode_metrics, fill, init, step, StopSignal, template
-    from zero_train._disk import together
+    from zero_train import episode_metrics, fill, init, step, template, together
     from zero_train._step import collect_half, learn_half
-    from zero_train.app._app import built
 
     config = presets("zero_envs.testing:Nim", "alphazero", 8)["tiny"]
     loop = built(APPS["zero"], config, devices)

@@ -30,12 +30,12 @@ import jax.random as jr
 import numpy as np
 from train_devices import configured
 
+from zero_app import Launch, start_jax
+from zero_app._run._app import built
 from zero_search import _engine
 from zero_search._walk import LEVELS, VISITS
 from zero_train import collect, fill, init, Loop, LoopState, step
 from zero_train._loop import step_keys
-from zero_train.app import Launch, start_jax
-from zero_train.app._app import built
 
 
 SHARDS = (8, 64, 256)

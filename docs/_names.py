@@ -17,7 +17,7 @@ MODULES = (
     "zero_train",
     "zero_train.returns",
     "zero_train.losses",
-    "zero_train.app",
+    "zero_app",
 )
 
 
@@ -28,7 +28,7 @@ def public(module: str) -> dict[str, str]:
     package = module.partition(".")[0]
     assert found.__file__ is not None
     sources = [
-        file.read_text() for file in sorted(pathlib.Path(found.__file__).parent.glob("*.py"))
+        file.read_text() for file in sorted(pathlib.Path(found.__file__).parent.rglob("*.py"))
     ]
     kept = {}
     for name, value in sorted(vars(found).items(), key=lambda item: item[0].lower()):

@@ -34,7 +34,7 @@ def include(path: str) -> str:
 def public_names(module: str) -> list[str]:
     """What the module re-exports as `from ._x import Y as Y`, also where that needs an extra, or
     defines itself."""
-    (init,) = ROOT.glob(f"packages/*/{module.replace('.', '/')}/__init__.py")
+    (init,) = ROOT.glob(f"[ap]*/*/{module.replace('.', '/')}/__init__.py")
     names, body = [], ast.parse(init.read_text(encoding="utf-8")).body
     for node in [x for one in body for x in (one.body if isinstance(one, ast.Try) else [one])]:
         match node:

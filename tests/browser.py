@@ -20,6 +20,9 @@ from typing import Any
 from playwright.sync_api import Browser, Error, expect, Page, Request, Route, sync_playwright
 
 import zero_minesweeper._serve as minesweeper
+from zero_app import drawn, Frame, Page as Shown, Question, Service
+from zero_app._play._http import addresses, application, server
+from zero_app._run._film import save_film
 from zero_cli._commands import page_of
 from zero_cli._worlds import build_world
 from zero_envs import Minesweeper
@@ -27,9 +30,6 @@ from zero_minesweeper._table import Table
 from zero_othello._commands import PAGE as OTHELLO
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
-from zero_train.app import drawn, Frame, Page as Shown, Question, Service
-from zero_train.app._film import save_film
-from zero_train.app._serve._http import addresses, application, server
 
 
 SIZES = {"desktop": (1280, 860), "phone": (390, 844), "small": (320, 568)}

@@ -11,12 +11,12 @@ from typing import Any
 
 import jax.random as jr
 
+from zero_app import Game, serve_gtp
 from zero_cli._board import Board
 from zero_cli._worlds import build_world
 from zero_othello._board import Board as OthelloBoard
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
-from zero_train.app import Game, serve_gtp
 
 
 GAMES = ("othello", "pgx/go_9x9")

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 import pytest
 
+import zero_app as app
 import zero_envs
 import zero_nets as nets
 import zero_search as search
@@ -234,6 +235,7 @@ def test_points_that_make_no_interval(points):
 # Type checkers know these calls to be wrong.
 NETS: Any = nets
 TRAIN: Any = train
+APP: Any = app
 ONE, TWO = NETS.Categorical(jnp.zeros(3)), NETS.Gaussian(jnp.zeros(2), jnp.ones(2))
 PAIR = NETS.MultiDiscrete(jnp.zeros(4), (2, 2))
 STATISTICS = NETS.RunningStatistics.init(jnp.zeros(2))
@@ -301,14 +303,14 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: TRAIN.fit_elo("a", "b"), "`scores` is of <U1"),
     (lambda: TRAIN.EloLadder("a").add_result("a", "b", "1", 1), "score='1'"),
     (lambda: TRAIN.EloLadder("a").add_result("a", ["b"], 1, 1), r"opponent=\['b'\].*name of an"),
-    (lambda: TRAIN.check_finite(3, {"a": "x"}), "`a` is of <U1; give real numbers"),
-    (lambda: TRAIN.check_finite(3, [1.0]), "must be numbers by name"),
-    (lambda: TRAIN.Results([1]), "must be a Result by its ResultKey"),
-    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"task": None}), "the name None"),
-    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"seed": 1.5}), "seed=1.5 was given"),
-    (lambda: TRAIN.Results().add(RETURN, **NAMES | {"step": "1"}), "step=1 was given"),
-    (lambda: TRAIN.Results().add({1: [1.0]}, **NAMES), "the name 1"),
-    (lambda: TRAIN.Results.from_json({1: {2: 3}}), "1, 2 is a int where an object should be"),
+    (lambda: APP.check_finite(3, {"a": "x"}), "`a` is of <U1; give real numbers"),
+    (lambda: APP.check_finite(3, [1.0]), "must be numbers by name"),
+    (lambda: APP.Results([1]), "must be a Result by its ResultKey"),
+    (lambda: APP.Results().add(RETURN, **NAMES | {"task": None}), "the name None"),
+    (lambda: APP.Results().add(RETURN, **NAMES | {"seed": 1.5}), "seed=1.5 was given"),
+    (lambda: APP.Results().add(RETURN, **NAMES | {"step": "1"}), "step=1 was given"),
+    (lambda: APP.Results().add({1: [1.0]}, **NAMES), "the name 1"),
+    (lambda: APP.Results.from_json({1: {2: 3}}), "1, 2 is a int where an object should be"),
     (lambda: LOSSES.masked_mean(None, jnp.ones(2)), r"masked_mean\(x=\)` is None"),
     (lambda: LOSSES.td_learning_loss(*STEP, huber=jnp.float32(-1)), "huber=.*must be a number"),
     (lambda: LOSSES.q_learning_loss(None, 0, *STEP[:2], LOGITS), r"\(qvalues=\)` is None"),
@@ -319,7 +321,7 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: RETURNS.lambda_returns(*ROWS, "a", lambda_=1), r"\(last=\)` is 'a'; give booleans"),
     (lambda: RETURNS.lambda_returns(*ROWS, ENDS, lambda_=[2.0] * 3), "lambda_=.*0 to 1"),
     (lambda: LOSSES.masked_mean(LOGITS, LOGITS, total="1"), r"\(total=\)` is '1'"),
-    (lambda: TRAIN.check_finite(3, {"a": 10**400}), "`a` is int; give real numbers"),
+    (lambda: APP.check_finite(3, {"a": 10**400}), "`a` is of object; give real numbers"),
     (lambda: TRAIN.EloLadder(["a"]), r"anchor=\['a'\].*name of an actor"),
     (
         lambda: STATISTICS.normalise(jnp.zeros(2), max_abs=1j),
@@ -350,11 +352,11 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: CELL(LOGITS, None), r"shapes None, expected \(\(\(2,\).*give `init\(\)`"),
     (lambda: LOSSES.temperature_loss(LOGITS, 1.0, 0.1), "temperature=1.0.*a Dual"),
     (lambda: LOSSES.ppo_penalty_loss(*STEP, beta="a"), r"\(beta=\)` is 'a'"),
-    (lambda: TRAIN.Checkpoints("absent").save(0, jnp.ones(1), about=[1]), "a mapping of names"),
-    (lambda: TRAIN.Checkpoints("absent", keep=1.5), "keep=1.5"),
-    (lambda: TRAIN.Checkpoints("absent", keep=math.nan), "keep=nan"),
-    (lambda: TRAIN.Results().merge({}), "other={}.*must be Results"),
-    (lambda: TRAIN.check_finite(3, {"a": jnp.array([1.0, math.nan])}), "Step 3 gave a=nan"),
+    (lambda: APP.Checkpoints("absent").save(0, jnp.ones(1), about=[1]), "a mapping of names"),
+    (lambda: APP.Checkpoints("absent", keep=1.5), "keep=1.5"),
+    (lambda: APP.Checkpoints("absent", keep=math.nan), "keep=nan"),
+    (lambda: APP.Results().merge({}), "other={}.*must be Results"),
+    (lambda: APP.check_finite(3, {"a": jnp.array([1.0, math.nan])}), "Step 3 gave a=nan"),
     (
         lambda: TRAIN.losses.masked_mean(jnp.ones(2, jnp.complex64), jnp.ones(2)),
         "is of complex64; give real numbers",
@@ -474,12 +476,12 @@ def test_a_target_moves_between_where_it_is_and_the_parameters(rate):
     "line", [("x",), (1.5,), (True,), (2**62,), (1, {"step": 2}), (1, {"a": {1, 2}})]
 )
 def test_lines_that_would_not_be_read_are_not_written(line, tmp_path):
-    log = train.JsonLines(tmp_path / "log.jsonl")
+    log = app.JsonLines(tmp_path / "log.jsonl")
     with pytest.raises(ValueError, match=r"`JsonLines\.log|step=.* was given"):
         log.log(line[0], *(line[1:] or ({"a": 1},)))
     log.log(1, {"a": 2})
     log.close()
-    assert train.read_lines(log.path) == [{"step": 1, "a": 2}]
+    assert app.read_lines(log.path) == [{"step": 1, "a": 2}]
 
 
 @pytest.mark.parametrize("weights", [[0.0, math.nan], [-1.0, 1.0]])

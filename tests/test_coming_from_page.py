@@ -13,7 +13,7 @@ import pytest
 
 import zero_cli._config
 import zero_spo._config
-from zero_train.app import Launch, Options
+from zero_app import Launch, Options
 
 from . import workspace
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from zero_app import App, ratings, RunError, StoredRun, write_report
+from zero_app._run._compare import _page, last_figures
 from zero_cli._apps import APPS
-from zero_train import RunError
-from zero_train.app import App, ratings, StoredRun, write_report
-from zero_train.app._compare import _page, last_figures
 
 
 _RETURN = {"return_mean": 2.0, "return_se": 0.5, "length_mean": 9.0}
@@ -40,7 +39,7 @@ def _write(folder: pathlib.Path, name: str, row: dict[str, Any], damaged: dict[s
 
 @pytest.mark.parametrize("name", APPS)
 def test_an_entry_that_is_something_else_or_missing_is_named(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: "<svg/>")
+    monkeypatch.setattr("zero_app._run._chart.draw", lambda series, **_: "<svg/>")
     logs = {"metrics": _METRICS, "timings": _TIMINGS, "evaluations": _ROWS[name]}
     refused = 0
     for log, row in logs.items():
@@ -66,7 +65,7 @@ def test_an_entry_that_is_something_else_or_missing_is_named(tmp_path, monkeypat
     [*itertools.product(["step", "name", "elo", "se"], [["x"], True]), ("step", 2.5)],
 )
 def test_a_rating_that_is_something_else_is_named(tmp_path, monkeypatch, entry, wrong):
-    monkeypatch.setattr("zero_train.app._chart.draw", lambda series, **_: "<svg/>")
+    monkeypatch.setattr("zero_app._run._chart.draw", lambda series, **_: "<svg/>")
     row = {"step": 3, "name": "step 3", "elo": 9.0, "se": 2.0}
     players = [{**row, "step": None, "name": "random"}, {**row, entry: wrong}]
     (tmp_path / "elo.json").write_text(json.dumps({"players": players}))

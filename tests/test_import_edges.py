@@ -39,15 +39,19 @@ def imports_of(paths: Iterator[pathlib.Path], own: str) -> set[str]:
     return names - set(sys.stdlib_module_names) - {own}
 
 
-def allowed_siblings(member: pathlib.Path) -> set[str]:
+def allowed_siblings(member: pathlib.Path, *, tests: bool) -> set[str]:
     """The packages of this workspace that a member may import."""
     name = workspace.import_name(member)
     if name == "zero_cli":  # runs the other apps
         others = {workspace.import_name(app) for app in workspace.MEMBERS} - {name}
         return others | LEAVES
+    if name == "zero_app":
+        return {"zero_envs", "zero_search", "zero_train"} | ({"zero_memory"} if tests else set())
     if member.parent.name == "apps":
-        return LEAVES | {"zero_train"}
-    return TRAIN if name == "zero_train" else set()
+        return LEAVES | {"zero_train", "zero_app"}
+    if name == "zero_train":  # what it made, zero_app keeps on disk and gives back
+        return TRAIN | {"zero_app"} if tests else TRAIN
+    return set()
 
 
 def requirement_name(requirement: str) -> str:
@@ -102,13 +106,42 @@ def test_edges(member, part):
     folder = member / ("tests" if part == "tests" else own)
     names = imports_of(folder.rglob("*.py"), own)
     siblings = {name for name in names if name.startswith("zero_")}
-    assert siblings <= allowed_siblings(member)
+    assert siblings <= allowed_siblings(member, tests=part == "tests")
     assert undeclared(names, declared(member, tests=part == "tests")) == set()
+
+
+def from_imports(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
+    """The level, the module and each name of every `from module import name`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield from ((node.level, node.module or "", alias.name) for alias in node.names)
+
+
+def test_members_use_public_names_of_others():
+    """So anybody can write what they do."""
+    found = [
+        (path, module, name)
+        for member in workspace.MEMBERS
+        for path in workspace.sources(member)
+        for level, module, name in from_imports(path)
+        if not level and module.startswith("zero_") and (name[0] == "_" or "._" in module)
+    ]
+    assert found == []
+
+
+def test_the_kit_is_in_three_layers():
+    """`_command` imports neither of the other folders, and `_run` not `_play`."""
+    (kit,) = (member for member in workspace.MEMBERS if member.name == "kit")
+    layers = ("_command", "_run", "_play")
+    for layer, later in ((0, layers[1:]), (1, layers[2:])):
+        for path in (kit / "zero_app" / layers[layer]).glob("*.py"):
+            modules = {module.split(".")[0] for level, module, _ in from_imports(path) if level > 1}
+            assert modules.isdisjoint({*later, ""}), path.name
 
 
 def test_imports_start_no_backend():
     """With an unknown platform, whatever starts JAX's backend fails."""
-    names = [workspace.import_name(member) for member in workspace.MEMBERS] + ["zero_train.app"]
+    names = [workspace.import_name(member) for member in workspace.MEMBERS]
     code = f"import jax, {', '.join(names)}; print('imported'); jax.devices()"
     run = subprocess.run(
         [sys.executable, "-c", code],

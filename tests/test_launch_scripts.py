@@ -10,8 +10,8 @@ import time
 import pytest
 import yaml
 
+from zero_app import Launch, Options
 from zero_othello._config import PRESETS
-from zero_train.app import Launch, Options
 
 from . import workspace
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from zero_app import load_config, UsageError
 from zero_cli._apps import APPS
-from zero_train.app import load_config, UsageError
 
 from . import workspace
 

@@ -20,8 +20,8 @@ import zero_minesweeper
 import zero_monsters
 import zero_othello
 import zero_spo
+from zero_app import load, player_file, RETURN, run, WON
 from zero_cli._apps import APPS
-from zero_train.app import load, player_file, RETURN, run, WON
 
 from . import workspace
 

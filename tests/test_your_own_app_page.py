@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from zero_train import read_lines
+from zero_app import read_lines
 
 from . import workspace
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
+from zero_app import run
 from zero_cli._apps import APP
-from zero_train.app import run
 
 from . import workspace
 

@@ -33,10 +33,10 @@ def programs(case: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]
 
 def configuration(name: str, devices: int) -> tuple[Any, Any]:
     """An app and its configuration for so many devices; `NAME-apart` acts on half of them."""
+    from zero_app import Launch, Options
+    from zero_app._run._options import following
     from zero_cli._apps import APPS
     from zero_spo._config import presets
-    from zero_train.app import Launch, Options
-    from zero_train.app._options import following
 
     app, _, kind = name.partition("-")
     if app == "spo":

@@ -40,8 +40,8 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
+    from zero_app import Options, train
     from zero_minesweeper._app import APP
-    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     with pytest.MonkeyPatch.context() as patch:

@@ -10,13 +10,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_app import UsageError
 from zero_envs import Minesweeper, MinesweeperState
 from zero_minesweeper._agents import AGENTS, build_agent
 from zero_minesweeper._eval import doubts
 from zero_minesweeper._game import act
 from zero_minesweeper._measure import boards_at_once, mean_and_error, measure, Played
 from zero_train import AbstractActor
-from zero_train.app import UsageError
 
 from . import helpers
 

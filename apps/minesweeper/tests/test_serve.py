@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from zero_app import Question, Service
+from zero_app._play._service import _Start, Refusal
 from zero_envs import Minesweeper
 from zero_minesweeper._agents import build_agent
 from zero_minesweeper._config import Config
 from zero_minesweeper._serve import service
 from zero_minesweeper._table import Table
-from zero_train.app import Question, Service
-from zero_train.app._serve._service import _Start, Refusal
 
 from .helpers import exact, LAYOUTS, MINES, NUMBERS, SIZE
 

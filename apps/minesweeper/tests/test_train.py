@@ -6,11 +6,11 @@ import math
 import jax
 import pytest
 
+from zero_app import read_lines
 from zero_minesweeper._agents import FOLLOWED
 from zero_minesweeper._app import APP
 from zero_minesweeper._eval import Eval
 from zero_minesweeper._table import TableArguments
-from zero_train import read_lines
 
 
 def test_the_loss_is_the_sum_of_its_parts(tiny_run, small_config):

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from rich.console import Console
 from rich.text import Text
 
+from zero_app import load
 from zero_envs import Minesweeper
 from zero_minesweeper import _watch
 from zero_minesweeper._agents import build_agent
@@ -22,7 +23,6 @@ from zero_minesweeper._scene import draw, parse, percent, Picture
 from zero_minesweeper._table import Table
 from zero_minesweeper._words import decision, luck, reasons
 from zero_train import AbstractActor
-from zero_train.app import load
 
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from zero_app import UsageError
 from zero_envs import Minesweeper, Observation
 from zero_search import ByMinMax, Hindsight, PUCT, SoftmaxQ, TreeSearch
 from zero_train import (
@@ -16,7 +17,6 @@ from zero_train import (
     PolicyActor,
     RandomActor,
 )
-from zero_train.app import UsageError
 
 from ._build import build_model, build_planner
 from ._config import Config
@@ -92,7 +92,7 @@ def build_agent(
     - `evaluate`: a trained network. `belief-constant` uses its policy, and the value 1 for every
         state.
 
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, and for an agent that needs a
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, and for an agent that needs a
     network if there is none.
     """
     kind, number = _parsed(name)

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from zero_train.app import App, load, player_file, Trained
+from zero_app import App, load, player_file, Trained
 
 from ._build import build_loop
 from ._compare import Compare

@@ -11,9 +11,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int8, PRNGKeyArray
 
+from zero_app import picture, read_of_run, RunError
 from zero_envs import Minesweeper
-from zero_train import FeatureEvaluator, read_of_run, RunError
-from zero_train.app import picture
+from zero_train import FeatureEvaluator
 
 from ._game import Game
 

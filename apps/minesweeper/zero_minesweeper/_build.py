@@ -3,6 +3,7 @@
 import dataclasses
 import functools as ft
 
+from zero_app import as_usage_error
 from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries
@@ -13,7 +14,6 @@ from zero_search import (
     TreeSearch,
 )
 from zero_train import EnvironmentModel, Evaluator, ExpertIteration, Loop, NStepReturns
-from zero_train.app import as_usage_error
 
 from ._config import Config
 from ._learning import mine_loss, record, rewards_without_luck
@@ -24,7 +24,7 @@ from ._planner import SolverSearch
 def build_env(config: Config) -> Minesweeper:
     """The environment of evaluations.
 
-    **Raises:** [`zero_train.app.UsageError`][] for an impossible board.
+    **Raises:** [`zero_app.UsageError`][] for an impossible board.
     """
     with as_usage_error():
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)

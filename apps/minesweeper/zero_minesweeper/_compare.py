@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import tyro
 
-from zero_train.app import AbstractPlayerCommand, App, Bounds, plus_minus, RETURN, WON
+from zero_app import AbstractPlayerCommand, App, Bounds, plus_minus, RETURN, WON
 
 from ._config import Config
 from ._eval import BOARDS, measure_agent

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from zero_train.app import AbstractAdamWConfig, Bounds, UsageError
+from zero_app import AbstractAdamWConfig, Bounds, UsageError
 
 
 #: The maximum number of layouts of `zero_envs.list_mines`.

@@ -9,9 +9,7 @@ from typing import Annotated, Any, ClassVar
 import jax.random as jr
 import tyro
 
-from zero_envs import Minesweeper
-from zero_train import AbstractActor, FeatureEvaluator, Loop
-from zero_train.app import (
+from zero_app import (
     AbstractPlayerCommand,
     App,
     Bounds,
@@ -21,6 +19,8 @@ from zero_train.app import (
     RunFiles,
     WON,
 )
+from zero_envs import Minesweeper
+from zero_train import AbstractActor, FeatureEvaluator, Loop
 
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions

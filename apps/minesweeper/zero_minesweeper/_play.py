@@ -10,8 +10,8 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from zero_app import AbstractPlayerCommand, App, Bounds, Dialogue
 from zero_train import AbstractActor
-from zero_train.app import AbstractPlayerCommand, App, Bounds, Dialogue
 
 from ._config import Config
 from ._game import Game

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zero_train.app import (
+from zero_app import (
     chart,
     charts,
     curve,

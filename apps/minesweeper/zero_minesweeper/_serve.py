@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 import tyro
 
+from zero_app import AbstractBoard, AbstractServe, App, Bounds, Game, Page, Service
 from zero_envs import Minesweeper
 from zero_train import AbstractActor
-from zero_train.app import AbstractBoard, AbstractServe, App, Bounds, Game, Page, Service
 
 from ._agents import build_agent
 from ._config import Config

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from zero_app import AbstractPlayerCommand, App, Bounds, PRETRAINED, Trained, UsageError
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, PlanningActor
-from zero_train.app import AbstractPlayerCommand, App, Bounds, PRETRAINED, Trained, UsageError
 
 from ._agents import build_agent, NETWORKED, PLANNING
 from ._build import build_env
@@ -35,7 +35,7 @@ class Table:
         """The agents of these names.
 
         **Raises:** see [`build_agent`][zero_minesweeper._agents.build_agent]; also
-        [`zero_train.app.UsageError`][] if a flag applies to none of them.
+        [`zero_app.UsageError`][] if a flag applies to none of them.
         """
         evaluate = None if self.trained is None else network_of(self.trained.player)
         build = lambda name: build_agent(
@@ -94,7 +94,7 @@ class TableArguments:
         configuration. Where no player is named and no agent needs a network, none is loaded, and
         they are as in `Config()`.
 
-        **Raises:** see [`zero_train.app.load`][]; also [`zero_train.app.UsageError`][] for an
+        **Raises:** see [`zero_app.load`][]; also [`zero_app.UsageError`][] for an
         impossible board.
         """
         needed = command.run != PRETRAINED or set(agents) & set(NETWORKED)

@@ -13,8 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from zero_train import AbstractActor
-from zero_train.app import (
+from zero_app import (
     AbstractPlayerCommand,
     App,
     Bounds,
@@ -25,6 +24,7 @@ from zero_train.app import (
     screen,
     Trained,
 )
+from zero_train import AbstractActor
 
 from ._build import build_env
 from ._config import Config

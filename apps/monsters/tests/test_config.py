@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from zero_app import UsageError
 from zero_monsters._build import build_loop
 from zero_monsters._config import Config, PRESETS
-from zero_train.app import UsageError
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from zero_app import write_report
 from zero_envs import Monsters
 from zero_monsters._app import APP
 from zero_monsters._report import OPTIMUM
-from zero_train.app import write_report
 
 
 def _lines(path, rows) -> None:

@@ -9,11 +9,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_app import load, read_lines
 from zero_monsters._app import APP
 from zero_monsters._build import build_actor, build_env
 from zero_search import read_tree
-from zero_train import read_lines
-from zero_train.app import load
 
 from .positions import played
 

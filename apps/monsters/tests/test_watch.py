@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from zero_app import load
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
 from zero_monsters._app import APP
 from zero_monsters._build import build_actor, build_env
 from zero_monsters._scene import COLOURS, draw, ending, MOVES, Scene
-from zero_train.app import load
 
 
 ROW = re.compile(r"^(> |  )(\w+) +([=.]{20}|wall)(?: +(.*))?$")

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from zero_app import as_usage_error
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries, ValueSupport
@@ -18,7 +19,6 @@ from zero_train import (
     PlanningActor,
     PolicyActor,
 )
-from zero_train.app import as_usage_error
 
 from ._config import Config
 from ._network import build_network
@@ -81,7 +81,7 @@ def build_actor(
         has 0 simulations.
     - `simulations`: by default those of the configuration.
 
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, or too few simulations for it.
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, or too few simulations for it.
     """
     assert isinstance(player, PlanningActor)
     trained: Any = player.model

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Literal
 
-from zero_train.app import AbstractAdamWConfig, as_usage_error, Bounds, UsageError
+from zero_app import AbstractAdamWConfig, as_usage_error, Bounds, UsageError
 
 from ._planners import build_planner, PlannerError, PlannerName
 

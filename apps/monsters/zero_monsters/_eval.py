@@ -8,8 +8,7 @@ import jax.random as jr
 import tyro
 from jaxtyping import PRNGKeyArray
 
-from zero_train import AbstractActor, Loop
-from zero_train.app import (
+from zero_app import (
     AbstractPlayerCommand,
     App,
     Bounds,
@@ -19,6 +18,7 @@ from zero_train.app import (
     RunFiles,
     Trained,
 )
+from zero_train import AbstractActor, Loop
 
 from ._build import build_actor, build_env
 from ._config import Config, ROLLOUTS, SIMULATIONS

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import jax.random as jr
 
+from zero_app import AbstractCommand, App, as_usage_error, Bounds, UsageError
 from zero_envs import Monsters
-from zero_train.app import AbstractCommand, App, as_usage_error, Bounds, UsageError
 
 from ._config import ROLLOUTS, SIMULATIONS
 from ._eval import HEADER, line, result_row

@@ -13,9 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, RenderableType
 
-from zero_search import Plan
-from zero_train import AbstractActor
-from zero_train.app import (
+from zero_app import (
     App,
     Bounds,
     check_path,
@@ -26,6 +24,8 @@ from zero_train.app import (
     screen,
     Trained,
 )
+from zero_search import Plan
+from zero_train import AbstractActor
 
 from ._build import build_actor, build_env
 from ._config import Config

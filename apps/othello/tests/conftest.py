@@ -31,8 +31,8 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
+    from zero_app import Options, train
     from zero_othello._app import APP
-    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
     train(APP, small_config, Options(out=folder))

@@ -5,11 +5,11 @@ import functools as ft
 import jax.numpy as jnp
 import jax.random as jr
 
+from zero_app import Game
 from zero_envs import AbstractDiscreteEnvironment, Othello
 from zero_othello._board import Board
 from zero_search import TreeSearch
 from zero_train import AbstractActor, EnvironmentModel, PlanningActor
-from zero_train.app import Game
 
 
 name, parse = Board().name, Board().action

@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zero_app import Game
 from zero_othello._board import Board, PASS
-from zero_train.app import Game
 
 from .helpers import name, new_game, parse, WIPE_OUT
 

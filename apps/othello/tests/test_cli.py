@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from zero_app import COMMANDS
 from zero_othello.__main__ import main
 from zero_othello._app import APP
-from zero_train.app import COMMANDS
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from zero_app import Game as Played, NonFiniteError
+from zero_app._play._gtp import GtpEngine
 from zero_envs import PgxEnvironment
 from zero_othello._board import discs, PASS
 from zero_search import TreeSearch
-from zero_train import EnvironmentModel, NonFiniteError, PlanningActor, PolicyActor
-from zero_train.app import Game as Played
-from zero_train.app._gtp import GtpEngine
+from zero_train import EnvironmentModel, PlanningActor, PolicyActor
 
 from .helpers import BEFORE_PASS, new_game, othello, parse, TRACES, WIPE_OUT
 from .oracle import Game, random_game

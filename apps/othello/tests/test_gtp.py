@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from zero_train.app._gtp import GtpEngine, serve_lines
-from zero_train.app._record import read_record
+from zero_app._play._gtp import GtpEngine, serve_lines
+from zero_app._play._record import read_record
 
 from .helpers import BEFORE_PASS, name, new_game, parse, WIPE_OUT
 from .oracle import Game

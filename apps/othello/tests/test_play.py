@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from zero_app import Game as Played, Session
+from zero_app._play._record import read_record
 from zero_othello._board import Board, Colour
 from zero_train import PolicyActor
-from zero_train.app import Game as Played, Session
-from zero_train.app._record import read_record
 
 from .helpers import BEFORE_PASS, by_discs, name, new_game, parse, WIPE_OUT
 from .oracle import Game

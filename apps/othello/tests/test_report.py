@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
+from zero_app import write_report
 from zero_othello._app import APP
-from zero_train.app import write_report
 
 
 def _lines(path, rows) -> None:

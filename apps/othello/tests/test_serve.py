@@ -1,9 +1,9 @@
 """Othello in the browser: its squares, its pass and its end."""
 
+from zero_app import Question, Service
 from zero_othello._commands import PAGE
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
-from zero_train.app import Question, Service
 
 from .helpers import BEFORE_PASS, by_discs, othello, WIPE_OUT
 

@@ -9,10 +9,19 @@ import signal
 
 import pytest
 
+from zero_app import (
+    Checkpoints,
+    Launch,
+    load,
+    Options,
+    read_lines,
+    read_of_run,
+    RunError,
+    train,
+    View,
+)
 from zero_othello.__main__ import main
 from zero_othello._app import APP
-from zero_train import Checkpoints, read_lines, read_of_run, RunError
-from zero_train.app import Launch, load, Options, train, View
 
 
 def test_positions_are_counted_and_players_rated(tiny_run, small_config):

@@ -2,7 +2,7 @@
 
 import functools as ft
 
-from zero_train.app import main as run_main
+from zero_app import main as run_main
 
 from ._app import APP
 

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from zero_train.app import App, expects_accelerator, load, player_file, Trained
+from zero_app import App, expects_accelerator, load, player_file, Trained
 
 from ._build import build_loop
 from ._commands import episode, Gtp, Play, Serve, Watch

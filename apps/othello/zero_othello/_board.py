@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int8
 from rich.text import Text
 
-from zero_train.app import AbstractBoard, Game, Sgf
+from zero_app import AbstractBoard, Game, Sgf
 
 
 SIZE = 8

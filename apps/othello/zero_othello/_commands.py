@@ -12,7 +12,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 from rich.console import Console
 
-from zero_train.app import (
+from zero_app import (
     AbstractGameCommand,
     AbstractServe,
     AbstractWatch,

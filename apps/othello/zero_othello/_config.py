@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from zero_train.app import AbstractTreeSearchConfig, Bounds, UsageError
+from zero_app import AbstractTreeSearchConfig, Bounds, UsageError
 
 
 #: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.

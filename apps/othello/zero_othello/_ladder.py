@@ -5,8 +5,7 @@ from typing import Any
 
 import jax.random as jr
 
-from zero_train import AbstractActor, EloLadder, Loop
-from zero_train.app import (
+from zero_app import (
     Evaluate,
     EvaluationResult,
     measure,
@@ -16,6 +15,7 @@ from zero_train.app import (
     who,
     with_simulations,
 )
+from zero_train import AbstractActor, EloLadder, Loop
 
 from ._config import Config, LONGEST_GAME
 from ._engines import OPPONENTS

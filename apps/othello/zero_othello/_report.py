@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zero_train.app import (
+from zero_app import (
     chart,
     charts,
     curve,

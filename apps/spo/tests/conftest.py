@@ -42,8 +42,8 @@ def small_config():
 @pytest.fixture(scope="session")
 def _finished(small_config, tmp_path_factory) -> tuple[pathlib.Path, str]:
     """A folder, and what was printed meanwhile."""
+    from zero_app import Options, train
     from zero_spo._app import APP
-    from zero_train.app import Options, train
 
     folder, said = tmp_path_factory.mktemp("runs") / "pendulum", io.StringIO()
     with contextlib.redirect_stdout(said):
@@ -77,8 +77,8 @@ def first_player(tmp_path_factory):
         import equinox as eqx
         import jax.random as jr
 
+        from zero_app import Checkpoints
         from zero_spo._build import build_agent, build_env
-        from zero_train import Checkpoints
 
         config = _small(env, agent)
         folder = tmp_path_factory.mktemp("first")

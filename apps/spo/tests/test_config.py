@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from zero_app import UsageError
 from zero_spo._config import Config, presets
-from zero_train.app import UsageError
 
 
 # What the reference implementation (Stoix) and the paper (arXiv 2402.07963) have in common, and

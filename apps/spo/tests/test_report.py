@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from zero_app import plus_minus, write_report
 from zero_spo._app import APP
-from zero_train.app import plus_minus, write_report
 
 
 CHARTS = (

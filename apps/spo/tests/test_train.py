@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import pytest
 
+from zero_app import load, Options, plus_minus, read_lines, train
 from zero_spo._app import APP
 from zero_spo._build import build_loop
 from zero_spo._eval import describe
-from zero_train import data_mesh, read_lines
-from zero_train.app import load, Options, plus_minus, train
+from zero_train import data_mesh
 
 
 def test_positions_are_counted(tiny_run, small_config):

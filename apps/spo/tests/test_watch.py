@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from zero_app import load
 from zero_spo import _watch
 from zero_spo._app import APP
-from zero_train.app import load
 
 
 NUMBER = r"([+-]?\d+(?:\.\d+)?)"

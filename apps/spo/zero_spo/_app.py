@@ -1,15 +1,31 @@
 """What `spo` is made of, and the players that come with it."""
 
+import dataclasses
 import operator
 import pathlib
+from collections.abc import Sequence
+from typing import Literal
 
-from zero_train.app import App, load, player_file, Trained
+from zero_app import App, load, peek, player_file, Trained
 
 from ._build import build_loop
 from ._config import Config, presets
 from ._eval import Eval, evaluation
 from ._report import page
 from ._watch import episode, Watch
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """The flags on which presets depend."""
+
+    env: str = Config.env
+    agent: Literal["spo", "mpo"] = Config.agent
+
+
+def _presets(words: Sequence[str]) -> dict[str, Config]:
+    chosen = peek(_Chosen, "spo train", words)
+    return presets(chosen.env, chosen.agent)
 
 
 APP = App(
@@ -23,6 +39,7 @@ APP = App(
     players=pathlib.Path(__file__).with_name("players"),
     commands={"eval": Eval, "watch": Watch},
     num_steps=operator.attrgetter("blocks"),
+    presets_of=_presets,
 )
 
 

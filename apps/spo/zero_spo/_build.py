@@ -7,6 +7,7 @@ import jax
 import jax.random as jr
 import optax
 
+from zero_app import UsageError
 from zero_envs import AbstractContinuousEnvironment
 from zero_memory import TrajectoryBuffer
 from zero_nets import RunningStatistics
@@ -17,7 +18,6 @@ from zero_search import (
     ParticleSearch,
 )
 from zero_train import EnvironmentModel, Loop, MPO, PolicyModel, SPO
-from zero_train.app import UsageError
 from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, TrustRegion
 
 from ._config import Config
@@ -28,7 +28,7 @@ from ._worlds import build_world, World
 def build_env(config: Config) -> World:
     """The environment of training and evaluation.
 
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, or an environment with a hidden
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, or an environment with a hidden
     state.
     """
     env = build_world(config.env, config.backend)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any, ClassVar, Literal
 
-from zero_train.app import AbstractConfig, Bounds, UsageError
+from zero_app import AbstractConfig, Bounds, UsageError
 
 from ._worlds import continuous
 

@@ -12,27 +12,20 @@ import jax.random as jr
 import tyro
 from jaxtyping import PyTree
 
-from zero_train import (
-    AbstractActor,
-    data_mesh,
-    Loop,
-    matrix_flops,
-    read_lines,
-    step as run_step,
-    template,
-)
-from zero_train.app import (
+from zero_app import (
     AbstractPlayerCommand,
     App,
     Bounds,
     Evaluate,
     EvaluationResult,
     measure,
+    read_lines,
     RunFiles,
     sentence,
     which_player,
     who,
 )
+from zero_train import AbstractActor, data_mesh, Loop, matrix_flops, step as run_step, template
 
 from ._config import Config
 from ._worlds import longest_episode
@@ -95,7 +88,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
 
 
 def _measured(env: Any, player: AbstractActor, episodes: int, **options: Any) -> dict[str, Any]:
-    """Whole episodes, by the `key` and on the `mesh` of [`zero_train.app.measure`][]."""
+    """Whole episodes, by the `key` and on the `mesh` of [`zero_app.measure`][]."""
     limit = longest_episode(env)
     return measure(env, player, players=1, games=episodes, max_moves=limit, **options)
 

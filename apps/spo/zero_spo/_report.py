@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from zero_train.app import (
+from zero_app import (
     chart,
     charts,
     curve,

@@ -15,10 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console, RenderableType
 
-from zero_envs import BraxEnvironment, Fallible
-from zero_search import ParticleSearch, Plan
-from zero_train import AbstractActor, PlanningActor
-from zero_train.app import (
+from zero_app import (
     AbstractPlayerCommand,
     App,
     Bounds,
@@ -30,6 +27,9 @@ from zero_train.app import (
     screen,
     Trained,
 )
+from zero_envs import BraxEnvironment, Fallible
+from zero_search import ParticleSearch, Plan
+from zero_train import AbstractActor, PlanningActor
 
 from ._config import Config
 from ._scene import draw, Scene

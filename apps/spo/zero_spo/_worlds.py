@@ -1,7 +1,7 @@
 """Environments by the names of the command line."""
 
+from zero_app import environment, UsageError
 from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment
-from zero_train.app import environment, UsageError
 
 
 World = AbstractContinuousEnvironment | AbstractDiscreteEnvironment
@@ -13,7 +13,7 @@ _LONGEST = 10_000
 def build_world(name: str, backend: str) -> World:
     """The environment of a name of [`zero_envs.make`][].
 
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown name, with similar ones.
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, with similar ones.
     """
     chosen = name.startswith("brax/") and backend != "auto"
     options = {"backend": backend} if chosen else {}

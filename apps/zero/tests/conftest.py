@@ -26,8 +26,8 @@ def small_config():
 @pytest.fixture(scope="session")
 def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
     """The folder of a finished run of `small_config`."""
+    from zero_app import Options, train
     from zero_cli._apps import APP
-    from zero_train.app import Options, train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     train(APP, small_config, Options(out=folder))

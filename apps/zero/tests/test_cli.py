@@ -9,13 +9,13 @@ import sys
 import jax.random as jr
 import pytest
 
+from zero_app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 from zero_cli.__main__ import HELP
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._main import _run
 from zero_cli._worlds import build_world, OWN_APPS
-from zero_train.app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
 def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
     trained = []
     keep = lambda app, config, options, preset, **_: trained.append((config.env_engine, preset))
-    monkeypatch.setattr("zero_train.app._command.train", keep)
+    monkeypatch.setattr("zero_app._main.train", keep)
     code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
     assert code == 0 and trained == [(engine, "tiny")]
 

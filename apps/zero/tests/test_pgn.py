@@ -13,12 +13,12 @@ import jax.random as jr
 import pytest
 from rich.console import Console
 
+from zero_app import Game, Question, Service, Session
+from zero_app._play._record import read_record, write_record
 from zero_cli._board import Board
 from zero_cli._commands import page_of
 from zero_cli._worlds import build_world
 from zero_train import indifferent, PolicyActor
-from zero_train.app import Game, Question, Service, Session
-from zero_train.app._record import read_record, write_record
 
 
 #: A pawn is taken in passing and promoted, and both sides castle.

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from zero_app import Question, Service, UsageError
 from zero_cli._apps import APP
 from zero_cli._commands import page_of, Serve
 from zero_cli._pieces import PIECES
 from zero_cli._worlds import build_world, OWN_APPS, world_of_two
 from zero_envs import known_environments
 from zero_train import indifferent, PolicyActor
-from zero_train.app import Question, Service, UsageError
 
 
 _NAME = re.escape(socket.gethostname())

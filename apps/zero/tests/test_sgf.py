@@ -9,14 +9,14 @@ from typing import Any
 import jax.random as jr
 import pytest
 
+from zero_app import Game, Question, Service
+from zero_app._play._gtp import GtpEngine
+from zero_app._play._record import read_record, write_record
+from zero_app._play._sgf import decode, handicap_points
 from zero_cli._board import Board
 from zero_cli._commands import page_of
 from zero_cli._worlds import build_world, World
 from zero_train import indifferent, PolicyActor
-from zero_train.app import Game, Question, Service
-from zero_train.app._gtp import GtpEngine
-from zero_train.app._record import read_record, write_record
-from zero_train.app._sgf import decode, handicap_points
 
 
 with warnings.catch_warnings(action="ignore"):  # of its docstrings, where it is compiled

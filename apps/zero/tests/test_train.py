@@ -19,13 +19,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_app import Game, load, read_lines, with_simulations
 from zero_cli._apps import APP
 from zero_cli._board import Board
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
-from zero_train import RandomActor, read_lines
-from zero_train.app import Game, load, with_simulations
+from zero_train import RandomActor
 
 
 def test_the_folder_holds_what_it_should(tiny_run, small_config):

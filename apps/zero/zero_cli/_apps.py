@@ -1,17 +1,12 @@
 """The apps, and which of them a run belongs to. Each has its own configuration and commands."""
 
 import difflib
+import importlib.metadata
 import os
 import pathlib
 from typing import Any
 
-import zero_minesweeper._app as minesweeper
-import zero_monsters._app as monsters
-import zero_othello._app as othello
-import zero_spo._app as spo
-from zero_envs import known_environments
-from zero_train import Loop
-from zero_train.app import (
+from zero_app import (
     App,
     app_of_player,
     Evaluate,
@@ -25,6 +20,8 @@ from zero_train.app import (
     UsageError,
     which_player,
 )
+from zero_envs import known_environments
+from zero_train import Loop
 
 from ._build import build_loop
 from ._commands import episode, Gtp, Play, Serve, Watch
@@ -53,8 +50,9 @@ APP = App(
     operands="ENV",
 )
 
-APPS: dict[str, App[Any]] = {
-    app.name: app for app in (APP, spo.APP, othello.APP, monsters.APP, minesweeper.APP)
+#: Every app that is installed: a package names its own in its metadata.
+APPS: dict[str, App[Any]] = {APP.name: APP} | {
+    found.name: found.load() for found in importlib.metadata.entry_points(group="zero.apps")
 }
 
 
@@ -70,7 +68,7 @@ def app_of(run: str) -> tuple[App[Any], str]:
     config.json of its run fits, or that its file names, or that it comes with. A game with an app
     of its own stands for the player that comes with that.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none, with what is wrong with it.
+    **Raises:** [`zero_app.UsageError`][] where there is none, with what is wrong with it.
     """
     path, _ = which_player(run)
     if path.is_file() or os.path.lexists(path / "config.json"):
@@ -120,7 +118,7 @@ def _app_with(env: str) -> tuple[App[Any], str] | None:
 def pretrained(env: str = "pgx/connect_four") -> Trained[Any]:
     """The trained player of an environment that comes with its app.
 
-    **Raises:** [`zero_train.app.UsageError`][] where none comes with one.
+    **Raises:** [`zero_app.UsageError`][] where none comes with one.
     """
     app, name = _app_with(env) or (APP, env)
     return load(app, player_file(app, name))

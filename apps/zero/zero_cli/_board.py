@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from zero_train.app import AbstractBoard, Game, Sgf, write_whole
+from zero_app import AbstractBoard, Game, Sgf, write_whole
 
 from ._pgn import Pgn
 from ._pieces import PIECES

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from zero_app import UsageError
 from zero_envs import load_class, own_code
 from zero_memory import EpisodeBuffer, TrajectoryBuffer
 from zero_nets import ActorCritic, AlphaZeroNet, Chain, Concatenate, MLP, ValueSupport
 from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
-from zero_train.app import UsageError
 
 from ._config import Config
 from ._worlds import build_world, SYMMETRIES, World
@@ -82,7 +82,7 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
 def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:
     """The network that `--network` names.
 
-    **Raises:** [`zero_train.app.UsageError`][] where there is none, it raises something, or does
+    **Raises:** [`zero_app.UsageError`][] where there is none, it raises something, or does
     not return logits and a value.
     """
     values = () if config.agent == "alphazero" else (_SUPPORT.num_atoms,)

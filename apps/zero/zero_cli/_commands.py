@@ -9,7 +9,7 @@ from typing import Any, Literal
 from jaxtyping import PRNGKeyArray
 from rich.console import Console
 
-from zero_train.app import (
+from zero_app import (
     AbstractGameCommand,
     AbstractServe,
     AbstractWatch,
@@ -110,7 +110,7 @@ def page_of(world: World, folder: pathlib.Path) -> Page:
 
     - `folder`: where a picture is drawn in, for the terminal's board.
 
-    **Raises:** [`zero_train.app.UsageError`][] where it cannot be drawn.
+    **Raises:** [`zero_app.UsageError`][] where it cannot be drawn.
     """
     board = Board(world, folder / "play.svg")
     if not board.drawn:

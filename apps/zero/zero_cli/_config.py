@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar, Literal
 
-from zero_train.app import AbstractTreeSearchConfig, Bounds, UsageError
+from zero_app import AbstractTreeSearchConfig, Bounds, UsageError
 
 
 @dataclasses.dataclass(frozen=True)

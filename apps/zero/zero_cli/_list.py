@@ -8,8 +8,8 @@ from typing import Annotated
 import jax
 import tyro
 
+from zero_app import AbstractCommand, App, COMMANDS, Sgf, UsageError
 from zero_envs import AbstractContinuousEnvironment, EnvironmentFacts, known_environments
-from zero_train.app import AbstractCommand, App, COMMANDS, Sgf, UsageError
 
 from ._board import Board
 from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNED, World

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from zero_spo.__main__ import run_command as run_spo
-from zero_train.app import (
+from zero_app import (
     COMMANDS,
     errors_of,
     expects_accelerator,
@@ -95,7 +94,7 @@ def _train(words: list[str]) -> None:
     preset = "standard" if expects_accelerator() else "quick"
     if agent in ("spo", "mpo"):
         usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
-        return run_spo(["train", *usual, "--agent", agent, "--env", name, *words], prog)
+        return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size)
     commands = commands_of(APP, world)
     run(

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from zero_train.app import AbstractRecord, Game
+from zero_app import AbstractRecord, Game
 
 from ._pieces import Pieces
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zero_train.app import Game
+from zero_app import Game
 
 
 _LETTERS = "abcdefghi"

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
+from zero_app import as_usage_error, environment, num_players, UsageError
 from zero_envs import (
     AbstractChanceEnvironment,
     AbstractContinuousEnvironment,
@@ -16,7 +17,6 @@ from zero_envs import (
     EnvironmentFacts,
 )
 from zero_nets import BoardSymmetries
-from zero_train.app import as_usage_error, environment, num_players, UsageError
 
 
 #: Games with an app of their own, and the flags that it gets.
@@ -80,7 +80,7 @@ class World:
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one.
 
-        **Raises:** [`zero_train.app.UsageError`][] where it cannot play this environment.
+        **Raises:** [`zero_app.UsageError`][] where it cannot play this environment.
         """
         if not self.agents:
             raise UsageError(
@@ -99,7 +99,7 @@ class World:
 def build_world(name: str) -> World:
     """The environment of a name, built once.
 
-    **Raises:** [`zero_train.app.UsageError`][] for an unknown or refused name.
+    **Raises:** [`zero_app.UsageError`][] for an unknown or refused name.
     """
     env = environment(name)
     with as_usage_error():
@@ -113,7 +113,7 @@ def build_world(name: str) -> World:
 def world_of_two(name: str, run: str) -> World:
     """The environment of a run whose player is to be played against.
 
-    **Raises:** [`zero_train.app.UsageError`][] where one plays it alone.
+    **Raises:** [`zero_app.UsageError`][] where one plays it alone.
     """
     world = build_world(name)
     if world.players != 2:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
+from zero_app import Checkpoints
 from zero_envs.testing import Corridor
-from zero_train import BestSoFar, Checkpoints, data_mesh, evaluate, FeatureEvaluator, PolicyActor
+from zero_train import BestSoFar, data_mesh, evaluate, FeatureEvaluator, PolicyActor
 
 from .games import close_to
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
+from zero_app import check_finite, NonFiniteError
 from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
@@ -25,7 +26,6 @@ from zero_train import (
     AbstractActor,
     AbstractAgent,
     challenge,
-    check_finite,
     collect,
     DistributionActor,
     EnvironmentModel,
@@ -34,7 +34,6 @@ from zero_train import (
     init,
     match,
     Metrics,
-    NonFiniteError,
     PlanningActor,
     PolicyActor,
     RandomActor,

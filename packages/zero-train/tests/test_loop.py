@@ -12,17 +12,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_app import check_finite, Checkpoints, NonFiniteError
 from zero_envs import Game2048
 from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_train import (
     AbstractAgent,
-    check_finite,
-    Checkpoints,
     data_mesh,
     fill,
     init,
-    NonFiniteError,
     RandomActor,
     rollout,
     shardings,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
+from zero_app import CheckpointError, Checkpoints
 from zero_envs import Observation, Transition
 from zero_envs.testing import Nim
 from zero_memory import Batch, EpisodeBuffer
@@ -18,8 +19,6 @@ from zero_train import (
     AbstractActor,
     AbstractAgent,
     bind,
-    CheckpointError,
-    Checkpoints,
     collect,
     data_mesh,
     FeatureEvaluator,

@@ -27,7 +27,11 @@ from .actor_critics import (
     Aim,
     aimer,
     aiming_error,
+    apart,
     assert_same,
+    FEATURES,
+    Moments,
+    mpo,
     particle_search,
     rates,
     spo,
@@ -215,3 +219,22 @@ def test_statistics_with_acting_devices():
         newest = rows_of(state, slice(done, done + 1))
         wanted = newest.record.stats["improvement"][~newest.last].mean()
         assert float(metrics["improvement"]) == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("make", [spo, mpo])
+def test_an_actor_critic_begins_with_the_networks_that_its_player_has(make):
+    """And their targets with the same; MPO's player has no critic. The duals are fresh."""
+    agent = make(statistics=Moments.zeros(FEATURES))
+    seen = jnp.arange(2 * FEATURES, dtype=jnp.float32).reshape(2, FEATURES)
+    state = eqx.tree_at(lambda s: s.online.statistics, apart(agent), agent.statistics.update(seen))
+    player = agent.actor(state, explore=False)
+    begun, plain = agent.init(key=jr.key(7), actor=player), agent.init(key=jr.key(7))
+    assert_same(begun.online.policy, state.online.policy)
+    assert_same(begun.target_policy, state.online.policy)
+    critic = state.online.critic if make is spo else plain.online.critic
+    assert_same(begun.online.critic, critic)
+    assert_same(begun.target_critic, critic)
+    assert_same(begun.online.statistics, state.online.statistics)
+    assert_same((begun.online.duals, begun.optimiser), (plain.online.duals, plain.optimiser))
+    with pytest.raises(ValueError, match="does not fit: it has .count .* is expected"):
+        make().init(key=jr.key(0), actor=player)

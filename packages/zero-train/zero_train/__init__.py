@@ -1,13 +1,13 @@
-"""Agents, the training loop, evaluation and checkpoints for search-based reinforcement learning.
+"""Agents, the training loop and evaluation for search-based reinforcement learning.
 
 - Agents: `ExpertIteration` (AlphaZero is one form of it), `SPO`, `MPO`; your own derives from
   `AbstractAgent`.
 - The loop: `Loop` says what is trained on what; `init` makes its state, and `step` collects,
   stores and learns.
 - Actors: `PlanningActor`, `PolicyActor`, `RandomActor`.
-- Evaluation: `evaluate`, `match`, `fit_elo`, `Results`, `interquartile_mean`.
-- Runs on disk: `RunFolder`, `Checkpoints`, `StopSignal`.
-- Modules: `zero_train.losses`, `zero_train.returns`, and `zero_train.app` for command lines.
+- Evaluation: `evaluate`, `match`, `fit_elo`, `interquartile_mean`.
+- Modules: `zero_train.losses` and `zero_train.returns`.
+- What is kept on disk, and the command line, are the package zero-app.
 
 What holds of all of them, and is not said again:
 
@@ -18,8 +18,6 @@ What holds of all of them, and is not said again:
   finite, or its discount is not between -1 and 1. `evaluate`, `match`, `challenge`, `collect` and
   `rollout`, and the summaries of what they return, raise a ValueError that says which. Compiled
   code cannot raise, so under jax.jit the numbers of that row are NaN instead.
-- Whatever the disk refuses, or holds and should not, raises a `RunError`, and in checkpoints a
-  `CheckpointError`: a line for the user, which names the file.
 """
 
 import importlib.metadata
@@ -54,7 +52,6 @@ from ._aggregate import (
     stratified_bootstrap as stratified_bootstrap,
 )
 from ._best import BestSoFar as BestSoFar, challenge as challenge
-from ._checkpoint import Checkpoints as Checkpoints
 from ._collect import (
     collect as collect,
     episode_metrics as episode_metrics,
@@ -94,13 +91,7 @@ from ._learning import (
     parameters as parameters,
     per_update as per_update,
     update_target as update_target,
-)
-from ._lines import (
-    cut_lines as cut_lines,
-    JsonLines as JsonLines,
-    read_json as read_json,
-    read_lines as read_lines,
-    RunError as RunError,
+    with_arrays as with_arrays,
 )
 from ._loop import (
     act as act,
@@ -112,11 +103,11 @@ from ._loop import (
     shardings as shardings,
     store as store,
 )
-from ._manifest import CheckpointError as CheckpointError
 from ._match import (
     match as match,
     MatchResult as MatchResult,
     MatchSummary as MatchSummary,
+    OPENING_PLIES as OPENING_PLIES,
 )
 from ._mesh import data_mesh as data_mesh
 from ._model import (
@@ -132,21 +123,21 @@ from ._mpo import MPO as MPO
 from ._policies import (
     Behaviour as Behaviour,
     DistributionActor as DistributionActor,
+    masked as masked,
     Statistics as Statistics,
 )
-from ._provenance import read_of_run as read_of_run
-from ._results import Result as Result, ResultKey as ResultKey, Results as Results
-from ._run import (
-    check_finite as check_finite,
-    NonFiniteError as NonFiniteError,
-    RunFolder as RunFolder,
-    Sink as Sink,
-    StopSignal as StopSignal,
+from ._processes import (
+    is_writer as is_writer,
+    of_writer as of_writer,
+    to_writer as to_writer,
+    together as together,
 )
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._step import (
+    collect_half as collect_half,
     fill as fill,
     init as init,
+    learn_half as learn_half,
     step as step,
     template as template,
 )

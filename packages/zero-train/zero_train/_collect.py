@@ -14,10 +14,10 @@ from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor, Experience
 from ._arrays import check_count
-from ._disk import to_writer
 from ._evaluation import acted, check_parts
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
+from ._processes import to_writer
 
 
 class Totals(eqx.Module):

@@ -210,7 +210,7 @@ class Evaluation(eqx.Module):
         """Every episode's `"return"`, `"length"` and, given `solved_at`, `"solved"` (1 or 0), those
         that failed left out.
 
-        On the host, as [`zero_train.Results`][] takes them.
+        On the host, as [`zero_app.Results`][] takes them.
         """
         check_faults("Evaluation", self.fault, "episodes")
         counts = ~np.asarray(self.failed)

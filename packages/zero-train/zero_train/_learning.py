@@ -1,5 +1,6 @@
 """Tools for agents: parameters, gradient steps, target networks, masks and schedules."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -7,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.tree_util import keystr
+from jax.tree_util import keystr, tree_leaves_with_path
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import Observation
@@ -15,7 +16,6 @@ from zero_memory import Batch
 
 from ._agent import Experience, Metrics
 from ._arrays import check_count, check_kind, check_range, log_softmax
-from ._manifest import difference, specs
 from ._mesh import select_rows, whole
 
 
@@ -32,8 +32,14 @@ def adopted(params: PyTree[Array], network: Any) -> PyTree[Array]:
     """The arrays of a trained network, which have the names, shapes and dtypes of the fresh
     `params` that they replace."""
     arrays = eqx.filter(network, eqx.is_array)
-    if problem := difference(specs(arrays), specs(params)):
-        raise ValueError(f"the network of the actor does not fit: {problem}")
+    named = lambda tree: [
+        f"{keystr(path)} {x.dtype}{list(x.shape)}" for path, x in tree_leaves_with_path(tree)
+    ]
+    for has, needs in itertools.zip_longest(named(arrays), named(params), fillvalue="nothing"):
+        if has != needs:
+            raise ValueError(
+                f"the network of the actor does not fit: it has {has} where {needs} is expected"
+            )
     return jax.tree.unflatten(jax.tree.structure(params), jax.tree.leaves(arrays))
 
 

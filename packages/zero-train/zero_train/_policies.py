@@ -73,18 +73,21 @@ class DistributionActor(AbstractReflexActor):
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[PyTree[Array], Behaviour, None]:
         del state, carry
-        features = normalised(self.statistics, obs.features)
 
-        def one(features: PyTree[Array], legal: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-            policy = masked(self.policy(features), legal)
+        def one(policy: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
             action = policy.mode() if self.greedy else policy.sample(key=key)
             log_prob = policy.log_prob(action)
             if jnp.issubdtype(action.dtype, jnp.integer):
                 action = jnp.where(jnp.isnan(log_prob), -1, action).astype(jnp.int32)
             return action, log_prob
 
-        action, log_prob = jax.vmap(one)(features, obs.legal, key)
+        action, log_prob = jax.vmap(one)(self.policies(obs), key)
         return action, Behaviour(log_prob), None
+
+    def policies(self, obs: Observation) -> Any:
+        """The policy of each observation of a batch, as one pytree."""
+        features = normalised(self.statistics, obs.features)
+        return jax.vmap(lambda x, legal: masked(self.policy(x), legal))(features, obs.legal)
 
 
 class ActorCriticEvaluator(eqx.Module):

@@ -57,9 +57,10 @@ def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) 
     return _act_ahead(loop, send(state, shardings(loop, state)))
 
 
-def template(loop: Loop) -> LoopState:
-    """The shapes, dtypes and places of a state, which a checkpoint is restored into."""
-    shapes = _fresh.eval_shape((loop, None), jr.key(0))
+def template(loop: Loop, player: AbstractActor | None = None) -> LoopState:
+    """The shapes, dtypes and places of the state of `init` with these arguments, which a checkpoint
+    is restored into."""
+    shapes = _fresh.eval_shape((loop, player), jr.key(0))
     place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
     return jax.tree.map(place, shapes, shardings(loop, shapes))
 
@@ -145,7 +146,7 @@ def _dispatched(function: Callable[..., Any], **options: int) -> Any:
     return named
 
 
-def fresh_agent(
+def _fresh_agent(
     loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None
 ) -> PyTree[Array]:
     """The agent's first state, with the networks of a player if one is given."""
@@ -180,7 +181,7 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
     one program has one set of devices."""
     loop, player = fixed
     akey, ekey, lkey = jr.split(key, 3)
-    agent = fresh_agent(loop, akey, player)
+    agent = _fresh_agent(loop, akey, player)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
     _check_world(loop, actor)
@@ -206,7 +207,10 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
 
 @_dispatched
 def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
-    """The first half of a step."""
+    """The first half of a [`zero_train.step`][]: collects and stores, and counts the step.
+
+    `collect_half.lower(loop, None, template(loop)).compile()` compiles it ahead.
+    """
     handover_of(loop, state)
     akey = step_keys(state.key, state.step)[0]
     actor = loop.agent.actor(state.agent, explore=True)
@@ -219,7 +223,8 @@ def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numb
 
 @_dispatched
 def learn_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
-    """The second half, after `collect_half`, which has counted the step."""
+    """The second half of a [`zero_train.step`][], after `collect_half`: samples and updates. It is
+    compiled ahead as that is."""
     lkey = step_keys(state.key, state.step - 1)[1]
     agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
     state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)

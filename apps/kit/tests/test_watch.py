@@ -1,0 +1,75 @@
+"""An episode move by move, and its pictures."""
+
+import io
+
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+from rich.console import Console
+
+from zero_app import Episode, is_plain, screen
+from zero_envs.testing import Nim
+from zero_search import Plan, TreeSearch
+from zero_train import EnvironmentModel, PlanningActor, RandomActor
+
+
+def _even(obs):
+    return jnp.zeros(obs.legal.shape), jnp.zeros(())
+
+
+def test_an_actor_that_plans_shows_its_whole_plan():
+    """With its search Nim of 7 is won by the first player, which hears of the other's moves."""
+    env = Nim(7)
+    actor = PlanningActor(TreeSearch.alphazero(200), EnvironmentModel(env, _even))
+    episode, returned, sign = Episode(env, actor, key=jr.key(0)), 0.0, 1.0
+    for move in range(7):
+        action, plan = episode.act(key=jr.fold_in(jr.key(1), move))
+        assert isinstance(plan, Plan) and int(plan.visits.sum()) >= 199
+        assert episode.obs.legal is not None and bool(episode.obs.legal[0, action[0]])
+        if sign < 0:
+            action = jnp.zeros_like(action)
+        transition = episode.step(action, key=jr.key(2))
+        returned += sign * float(transition.reward[0])
+        sign *= float(transition.discount[0])
+        if bool(transition.last[0]):
+            break
+    assert sign == 0 and returned == 1
+
+
+def test_keys_decide_what_a_random_actor_plays():
+    def played(seed: int) -> list[int]:
+        episode = Episode(Nim(20), RandomActor(), key=jr.key(0))
+        actions = []
+        for move in range(4):
+            action, _ = episode.act(key=jr.fold_in(jr.key(seed), move))
+            episode.step(action, key=jr.key(0))
+            actions.append(int(action[0]))
+        return actions
+
+    assert played(1) == played(1)
+    assert len({tuple(played(seed)) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize(
+    "settings, slept, plain",
+    [
+        ({"force_terminal": False}, [], True),
+        ({"force_terminal": True, "color_system": None}, [1, 2], True),
+        ({"force_terminal": True, "color_system": "truecolor", "no_color": True}, [1, 2], True),
+        ({"force_terminal": True, "color_system": "truecolor", "no_color": False}, [1, 2], False),
+    ],
+)
+def test_only_a_terminal_waits(settings, slept, plain, monkeypatch):
+    """And replaces a picture by the next one; elsewhere all are printed, or written by the app."""
+    monkeypatch.setenv("TERM", "xterm")
+    waited, written, out = [], [], io.StringIO()
+    monkeypatch.setattr("time.sleep", waited.append)
+    console = Console(file=out, highlight=False, **settings)
+    assert is_plain(console) == plain
+    for write in (None, written.append):
+        with screen(console, "scene {}".format, float, write) as show:
+            for number in (1, 2):
+                show(number)
+    assert waited == 2 * slept
+    assert written == ([] if slept else [1, 2])
+    assert out.getvalue().count("scene 1") == (2 if slept else 1)

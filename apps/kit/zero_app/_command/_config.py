@@ -1,0 +1,312 @@
+"""The configuration of a run."""
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
+
+import optax
+
+from zero_search import DirichletNoise, Temperature, TreeSearch
+from zero_train import ExpertIteration
+
+from ._errors import flag, UsageError
+
+
+#: The least and the greatest seed: a key holds 32 bits of it.
+SEEDS = (0, 2**32 - 1)
+# The name of a kind of number in messages, and the largest one that 32 bits hold.
+_NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
+_WORDS = {bool: "true or false", str: "a text"}
+
+
+#: The least and the greatest value of fields by name, as in [`zero_app.AbstractConfig`][].
+Bounds = Mapping[str, tuple[float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractConfig:
+    """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
+    this one; each field is a flag, documented by the string below it, and an entry of config.json.
+
+    A class may have `bounds`: the least and the greatest value of its fields. By default an integer
+    is from 0 to the greatest of 32 bits, and other numbers are finite. It may also have `absent`:
+    what newer fields are in runs whose config.json lacks them. Both add to those of the classes
+    above it. Its `code` lists the fields in which `module:Class` and `file.py:Class` name code of
+    the user's own, which is run for a stored configuration only with --run-code.
+    """
+
+    seed: int = 0
+    """The seed of all randomness."""
+    steps: int = 200
+    """Steps of the loop, each of which collects from every environment and then updates."""
+    envs: int = 128
+    """Parallel environments, over all acting devices."""
+    unroll: int = 4
+    """Moves in every environment per step."""
+    updates: int = 4
+    """Gradient updates per step."""
+    batch: int = 512
+    """Samples of the replay per gradient update, over all learning devices."""
+    shards: int = 8
+    """Parts of the replay buffer. By default this is 8, or the number of learning devices if that
+    is larger and a power of two. Every number of learning devices that divides it gives the same
+    results."""
+    actor_devices: int = 0
+    """The number of --devices that only act, while the others learn from the rows of the step
+    before; with 0 all devices do both."""
+    evaluate_every: int = 25
+    """Steps between two evaluations."""
+    checkpoint_every: int = 0
+    """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that saving, until
+    all is on disk, takes at most 5 % of the time."""
+    init: str = ""
+    """A trained player whose parameters the run begins with, with a fresh optimiser: the folder of
+    a run, a file of a player, or pretrained for the one that comes with the command."""
+
+    bounds: ClassVar[Bounds] = {
+        **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
+        "evaluate_every": (1, math.inf),
+    }
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
+    code: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_bounds(self, inherited(type(self), "bounds"))
+        for name, divisor in (
+            ("envs", "shards"),
+            ("batch", "shards"),
+            *((("envs", "actor_devices"),) if self.actor_devices else ()),
+        ):
+            value, parts = getattr(self, name), getattr(self, divisor)
+            if value % parts:
+                raise UsageError(
+                    f"--{name} {value} does not divide into {flag(divisor)} {parts}; "
+                    f"give a multiple of {parts}, or other {flag(divisor)}."
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractAdamWConfig(AbstractConfig):
+    """The configuration of an agent with one optimiser, AdamW. The learning rate rises evenly to
+    its peak, and then falls until the end of the run."""
+
+    learning_rate: float = 3e-3
+    """Peak learning rate of AdamW."""
+    warmup: int = 0
+    """Updates over which the learning rate rises to its peak."""
+    decay: float = 0.05
+    """The learning rate falls to this fraction of its peak; 1 keeps it constant."""
+    schedule: Literal["cosine", "exponential"] = "cosine"
+    """How the learning rate falls."""
+    weight_decay: float = 1e-4
+    """AdamW's decoupled weight decay."""
+    clip: float = 1.0
+    """Maximum global norm of the gradient; 0 for no maximum."""
+
+    bounds: ClassVar[Bounds] = {
+        "learning_rate": (1e-12, 1),  # with 0 nothing is learned
+        "decay": (0, 1),
+        **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
+    }
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
+        {"schedule": "cosine", "warmup": 0}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schedule == "exponential" and self.decay == 0:
+            raise UsageError(
+                "--decay 0 was given, which nothing reaches that falls exponentially; give more, "
+                "or --schedule cosine."
+            )
+
+    def rates(self) -> optax.Schedule:
+        """The learning rate of each gradient update."""
+        total, peak = self.steps * self.updates, self.learning_rate
+        first = peak / max(self.warmup, 1)
+        if self.schedule == "exponential":
+            fall = max(total - self.warmup, 1)
+            return optax.warmup_exponential_decay_schedule(
+                first, peak, self.warmup, transition_steps=fall, decay_rate=self.decay
+            )
+        last = max(total, self.warmup + 1)
+        return optax.warmup_cosine_decay_schedule(first, peak, self.warmup, last, peak * self.decay)
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """The optimiser, which clips gradients first. Its learning rate is logged."""
+        adamw = optax.inject_hyperparams(optax.adamw, static_args=_CONSTANTS)
+        adam = adamw(self.rates(), weight_decay=self.weight_decay)
+        return optax.chain(optax.clip_by_global_norm(self.clip), adam) if self.clip else adam
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractTreeSearchConfig(AbstractAdamWConfig):
+    """The configuration of a player of board games by tree search."""
+
+    capacity: int = 512
+    """Positions kept for replay, per parallel game."""
+    search: Literal["gumbel", "puct", "muzero"] = "gumbel"
+    """Gumbel sequential halving, AlphaZero PUCT, or MuZero PUCT."""
+    simulations: int = 16
+    """Simulations per move while collecting."""
+    considered: int = 8
+    """Gumbel: moves considered at the root."""
+    exploration: float = 1.25
+    """PUCT: weight of the prior."""
+    noise: float = 0.25
+    """PUCT: fraction of Dirichlet noise in the root's prior."""
+    concentration: float = 10.0
+    """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
+    temperature_moves: int = 20
+    """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
+    visited move is played."""
+    player_simulations: int = 64
+    """Simulations per move of the trained player, where a command is not given another number."""
+    value_weight: float = 1.0
+    """Weight of the value loss."""
+    value_mix: float = 0.3
+    """Fraction of the searched value in the value target."""
+    average: float = 0.95
+    """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
+    play."""
+
+    bounds: ClassVar[Bounds] = {
+        "capacity": (2, math.inf),
+        **dict.fromkeys(("simulations", "player_simulations"), (1, 10**6)),
+        "considered": (1, math.inf),
+        **dict.fromkeys(("exploration", "value_weight"), (0, math.inf)),
+        "concentration": (1e-6, math.inf),
+        **dict.fromkeys(("noise", "value_mix", "average"), (0, 1)),
+    }
+
+    def explorer(self, **parts: Any) -> TreeSearch:
+        """The planner of self-play.
+
+        **Arguments:**
+
+        - `parts`: of [`zero_search.TreeSearch`][], for PUCT.
+        """
+        if self.search == "gumbel":
+            considered = self.considered
+            return TreeSearch.gumbel(
+                self.simulations, max_num_considered_actions=considered, kernels="auto"
+            )
+        parts = {
+            "kernels": "auto",
+            "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
+            "temperature": Temperature(first=1.0, then=0.0, moves=self.temperature_moves),
+            **parts,
+        }
+        if self.search == "muzero":
+            return TreeSearch.muzero(self.simulations, **parts)
+        return TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
+
+    def planner(self) -> TreeSearch:
+        """The planner of the trained player: without noise, it plays the most visited move, and
+        keeps the subtree of the move that was played. Over a model whose root needs the observation
+        no tree can be kept: replace it by one without `reuse`."""
+        return TreeSearch.alphazero(
+            self.player_simulations, c=self.exploration, reuse=True, kernels="auto"
+        )
+
+    def alphazero(
+        self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
+    ) -> ExpertIteration:
+        """The agent of this configuration.
+
+        **Arguments:**
+
+        - `network`, `model`: as for [`zero_train.ExpertIteration.alphazero`][].
+        - `parts`: others of its arguments, in place of those of the configuration.
+        """
+        known: dict[str, Any] = {
+            "optimiser": self.optimiser(),
+            "explorer": self.explorer(),
+            "planner": self.planner(),
+            "value_weight": self.value_weight,
+            "value_mix": self.value_mix,
+            "l2": 0.0,
+            "average_decay": self.average,
+        }
+        return ExpertIteration.alphazero(network=network, model=model, **(known | parts))
+
+
+# The arguments of AdamW that no state of the optimiser has to hold.
+_CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
+
+
+def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
+    """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
+    type, and every number is finite and within bounds.
+
+    **Arguments:**
+
+    - `config`: a dataclass, perhaps of dataclasses. Tuples are checked element by element, and
+        `None` passes where the annotation allows it.
+    - `bounds`: the least and the greatest value of a field by name. By default an integer is from
+        0 to the greatest of 32 bits, a field `seed` is in `SEEDS`, and other numbers are finite.
+
+    **Raises:** [`zero_app.UsageError`][], in the words of the command line.
+    """
+    hints = get_type_hints(type(config))
+    for name in (field.name for field in dataclasses.fields(config)):
+        hint, value = hints[name], getattr(config, name)
+        if dataclasses.is_dataclass(value):
+            check_bounds(value, bounds)
+        else:
+            _check(flag(name), value, hint, bounds.get(name, SEEDS if name == "seed" else None))
+
+
+def _check(name: str, value: Any, hint: Any, bounds: tuple[float, float] | None) -> None:
+    """Checks one value against its annotation `hint`. Messages call it `name`."""
+    kinds = get_args(hint)
+    if value is None and type(None) in kinds:
+        return
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (kind for kind in kinds if kind is not type(None))
+        _check(name, value, hint, bounds)
+    elif get_origin(hint) is tuple and isinstance(value, tuple):
+        for element in value:
+            _check(name, element, kinds[0], bounds)
+    elif get_origin(hint) is Literal:
+        if value not in kinds:
+            raise _refused(name, value, f"give one of {', '.join(map(str, kinds))}")
+    elif hint in _NUMBERS:
+        _check_number(name, value, hint, bounds)
+    elif hint in _WORDS and not isinstance(value, hint):
+        raise _refused(name, value, f"give {_WORDS[hint]}")
+
+
+def _check_number(
+    name: str, value: Any, kind: type[int] | type[float], bounds: tuple[float, float] | None
+) -> None:
+    what, largest = _NUMBERS[kind]
+    # JSON has one kind of number, and for Python true is one.
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+        raise _refused(name, value, f"give {what}")
+    usual = (0, math.inf) if kind is int else (-math.inf, math.inf)
+    least, most = usual if bounds is None else bounds
+    limit = largest if most == math.inf else most
+    if max(least, -largest) <= value <= limit:
+        return
+    if least == -math.inf or value == most == math.inf:
+        allowed = "it must be finite"
+    elif most < math.inf or limit < value < math.inf:
+        allowed = f"give {least} to {limit}"
+    else:
+        allowed = f"give at least {least}"
+    raise _refused(name, value, allowed)
+
+
+def _refused(name: str, value: Any, allowed: str) -> UsageError:
+    shown = str(value) if isinstance(value, int | float) else repr(value)
+    shown = f"{shown[:40]}..." if len(shown) > 50 else shown
+    return UsageError(f"{name} {shown} was given; {allowed}.")
+
+
+def inherited(kind: type, name: str) -> dict[str, Any]:
+    """The entries of a mapping of a class, such as its `bounds`, and of those of its bases."""
+    parts = (vars(base).get(name, {}) for base in reversed(kind.__mro__))
+    return {key: value for part in parts for key, value in part.items()}

@@ -1,0 +1,65 @@
+"""Errors that the user can correct."""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from zero_envs import AbstractEnvironment, make
+from zero_envs.testing import check_shapes
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+class UsageError(ValueError):
+    """Bad input. Its message is one line: what was given, what is allowed, what to do."""
+
+
+@contextlib.contextmanager
+def as_usage_error(*fields: str) -> Iterator[None]:
+    """Turns a `ValueError` inside the `with` block into a [`zero_app.UsageError`][], which
+    calls an argument of the name of one of the fields as the command line does."""
+    try:
+        yield
+    except ValueError as e:
+        said = str(e)
+        for name in fields:
+            said = re.sub(rf"\b{name}=(?=\S)", f"{flag(name)} ", said)
+        raise UsageError(said) from e
+
+
+def flag(name: str) -> str:
+    """A field's flag on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def environment(name: str, **options: Any) -> AbstractEnvironment:
+    """The environment of a name of [`zero_envs.make`][]. One of the user's own is traced before
+    anything is compiled, by [`zero_envs.testing.check_shapes`][].
+
+    **Raises:** [`zero_app.UsageError`][] where there is none, or it does not keep to its
+    interface.
+    """
+    with as_usage_error():
+        try:
+            env = make(name, **options)
+        except ImportError as e:
+            raise UsageError(str(e)) from e
+        # Some libraries mix dtypes in double precision, and say so when they are traced.
+        if ":" in name or jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+            check_shapes(env)
+    return env
+
+
+def warn(line: str) -> None:
+    """Prints a warning to stderr."""
+    print(as_line(line), file=sys.stderr)
+
+
+def as_line(text: str) -> str:
+    """A text in one line, without what a terminal obeys: files of others have been quoted in it."""
+    return _CONTROL.sub(" ", text)

@@ -1,0 +1,398 @@
+"""A command line of several commands, with error messages of one line."""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import io
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    get_args,
+    get_type_hints,
+    Literal,
+    NoReturn,
+    TypeVar,
+)
+
+import jax
+import tyro
+
+from zero_train import is_writer
+
+from ._command._config import Bounds
+from ._command._errors import as_line, UsageError, warn
+from ._command._helptext import filled
+from ._command._parse import names_of, parse, parse_words, peek
+from ._command._streams import failing, give_up, open_closed
+from ._run._app import AbstractCommand, App, write_report
+from ._run._background import busy
+from ._run._compare import Compare
+from ._run._eval import Eval
+from ._run._export import Export
+from ._run._folder import NonFiniteError, RunFolder
+from ._run._lines import RunError
+from ._run._manifest import CheckpointError
+from ._run._options import folder_of, following, Launch, Options
+from ._run._processes import join, watched
+from ._run._provenance import check_logs, check_run, CONFIG
+from ._run._report import Axis
+from ._run._reporting import play_films
+from ._run._stored import stored_config
+from ._run._train import train
+
+
+_SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
+#: More devices of one process, which are virtual on a CPU: each costs threads and memory when JAX
+#: starts, before it can say that there are not as many.
+_MOST_DEVICES = 1024
+
+
+def start_jax(launch: Launch | None = None) -> None:
+    """Connects the processes of a run, makes virtual devices on a CPU, and keeps compiled programs
+    on disk.
+
+    Call it before any array is made. The user's environment variables take precedence.
+
+    **Arguments:**
+
+    - `launch`: by default one device, and no other process is looked for.
+
+    **Raises:** [`zero_app.UsageError`][] where process 0 does not answer.
+    """
+    asked = launch or Launch()
+    flags = os.environ.get("XLA_FLAGS", "")
+    # It may also be the name of a file of flags, which nothing can be added to.
+    can_add = not flags.strip() or flags.lstrip().startswith("--")
+    is_slow = importlib.metadata.version("jaxlib") == "0.10.2" and _SLOW_CONVOLUTIONS not in flags
+    if can_add and is_slow:
+        # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
+        # 0.10.1 does not, and other versions may not know the flag, which ends the process.
+        os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
+    here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
+    devices = -(-(asked.devices or 1) // asked.processes)
+    if devices > _MOST_DEVICES:
+        raise UsageError(
+            f"--devices {asked.devices} was given; give at most {_MOST_DEVICES} for each process."
+        )
+    if devices > here and "xla_force_host_platform_device_count" not in flags:
+        jax.config.update("jax_num_cpu_devices", devices)
+    if devices > 1:
+        # One thread more than devices: a call of LAPACK waits for the threads that it shares, so
+        # calls of all devices at the same time would wait forever (jaxlib 0.10.2).
+        os.environ.setdefault("NPROC", str(max(os.cpu_count() or 1, devices + 1)))
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
+    if launch is not None:
+        join(launch)
+
+
+def expects_accelerator() -> bool:
+    """Whether JAX will probably use an accelerator. Asking JAX would start its backend."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms:
+        return platforms.split(",")[0] != "cpu"
+    return bool(importlib.metadata.entry_points(group="jax_plugins"))
+
+
+Config = TypeVar("Config")
+Preset = TypeVar("Preset")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Report(AbstractCommand):
+    """Write the report of a run anew, with games of its players to step through."""
+
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+    """The folder of a run."""
+    axis: Axis = "steps"
+    """The horizontal axis of the charts: steps of the loop, positions collected, or hours of
+    training."""
+    episodes: int = 3
+    """How many games to play, with players from the first to the newest; 0 plays none and keeps
+    those that were played before."""
+    seed: int = 0
+    """The seed of the episodes."""
+    run_code: bool = False
+    """Run code that the configuration of the run names, if you trust whoever made it."""
+
+    bounds: ClassVar[Bounds] = {"episodes": (0, 20)}
+
+    def __call__(self, app: App[Any]) -> None:
+        stored_config(app.config, self.run, app.command)
+        if app.episode is None or not self.episodes:  # else it is checked where they are loaded
+            check_run(pathlib.Path(self.run), tell=warn)
+        check_logs(pathlib.Path(self.run), tell=warn)
+        try:
+            play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
+        except (UsageError, CheckpointError) as e:
+            warn(f"no episodes were played for the report: {e}")
+        print(f"The report is {write_report(app, self.run, self.axis)}")
+
+
+#: The commands of every app. One that has an `eval` or a `compare` of its own keeps it.
+COMMANDS: Mapping[str, type[AbstractCommand]] = {
+    "eval": Eval,
+    "compare": Compare,
+    "report": _Report,
+    "export": Export,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _First:
+    """The flags that are read before the others; `None` where one was not given."""
+
+    preset: str | None = None
+    shards: str | None = None
+    out: pathlib.Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _RunArguments(Generic[Config, Preset]):
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    options: Annotated[Options, tyro.conf.arg(name="")]
+    preset: Preset
+    """Which defaults all other flags have."""
+
+
+def main(app: App[Any], words: Sequence[str] | None = None) -> None:
+    """Runs one command of an app; see [`zero_app.errors_of`][].
+
+    **Arguments:**
+
+    - `words`: by default those of the command line.
+    """
+    with errors_of(app.name):
+        run(app, sys.argv[1:] if words is None else words)
+
+
+@contextlib.contextmanager
+def errors_of(prog: str) -> Iterator[None]:
+    """Bad input, too little memory and numbers that overflow end the process with one line and exit
+    code 2, an interruption ends it with 130.
+
+    **Arguments:**
+
+    - `prog`: the app's command.
+    """
+    open_closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what the terminal cannot show is a question mark
+    if getattr(sys.unraisablehook, "func", None) is not _unraisable:
+        sys.unraisablehook = functools.partial(_unraisable, sys.unraisablehook)
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except (UsageError, RunError, CheckpointError, NonFiniteError) as e:
+        _complain(prog, str(e))
+    except BrokenPipeError:
+        # The reader, such as `head`, has gone. Python would write the rest at its end.
+        give_up(sys.stdout)
+        _leave(1)
+    except OSError as e:
+        named = e.filename is not None and e.strerror is not None
+        path = f"{e.filename} cannot be used ({e.strerror}); give another path."
+        _complain(prog, path if named else failing(e) or _folder_is_gone() or str(e))
+    except OverflowError as e:
+        _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
+    except (MemoryError, jax.errors.JaxRuntimeError) as e:
+        if not isinstance(e, MemoryError) and "RESOURCE_EXHAUSTED" not in str(e):
+            raise
+        _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
+    except KeyboardInterrupt:
+        _leave(130)
+    except Exception as e:
+        if isinstance(e, RuntimeError | AssertionError) and (refused := _refused_by_jax()):
+            _complain(prog, refused)
+        if not busy() and not jax.distributed.is_initialized():
+            raise
+        traceback.print_exc()
+        _leave(1)
+    if busy():
+        _leave(0)
+
+
+def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
+    """Runs one command of an app.
+
+    **Arguments:**
+
+    - `prog`: the command as the user writes it before its flags; by default the app's name and the
+        command's.
+
+    **Raises:** [`zero_app.UsageError`][] for bad input.
+    """
+    app = dataclasses.replace(app, called_by=(prog or app.command).split()[0])
+    # The app's own come first, and one of them may stand for one of every app.
+    commands = {**app.commands, **COMMANDS, **app.commands}
+    name, *rest = [*words, ""]
+    if name in ("", "-h", "--help"):
+        print(_help(app, commands))
+    elif name == "train":
+        _train(app, rest[:-1], prog or f"{app.name} train")
+    elif name in commands:
+        command = parse(commands[name], prog or f"{app.name} {name}", rest[:-1])
+        start_jax()
+        command(app)
+    else:
+        choices = ", ".join(["train", *commands])
+        raise UsageError(f"no command is called {name!r}; choose one of {choices}.")
+
+
+@contextlib.contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process inside of the `with` block, as there is nothing to save before a run
+    hears signals itself. Python would raise an exception instead, which is lost where it meets a
+    callback, such as that of JAX at a garbage collection."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody else hears it, or nobody shall
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@_interrupted_at_once()
+def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
+    """Parses a flag for each field of the configuration, those of [`zero_app.Options`][], and
+    `--preset`, which sets the defaults of all others; then trains."""
+    began, first = time.monotonic(), peek(_First, prog, words)
+    if app.presets_of is not None:
+        app = dataclasses.replace(app, presets=app.presets_of(words))
+    preset = first.preset or app.default_preset
+    if preset not in app.presets:
+        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
+    config, out = app.presets[preset], first.out or pathlib.Path("runs") / preset
+    names: Any = Literal[tuple(app.presets)]
+    kind: Any = _RunArguments[type(config), names]
+    arguments = parse_words(
+        kind,
+        prog,
+        words,
+        names_of(config) + names_of(Options) + ["preset"],
+        default=_RunArguments(config, Options(out=out), preset),
+        description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
+    )
+    config, options = arguments.config, arguments.options
+    start_jax(options.launch)
+    with watched(config, options):
+        if first.shards is None:
+            config = following(config, options)
+        # A run that cannot be trained is refused before it is built, which may take long.
+        if is_writer():
+            if options.resume and os.path.lexists(options.out / CONFIG):
+                stored_config(app.config, options.out, app.command)
+            RunFolder.check(**folder_of(config, options))
+        trained = train(app, config, options, preset, began=began)
+    if trained and is_writer():
+        kinds = {"eval": Eval, **app.commands}
+        then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
+        print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
+        if app.episode is not None:
+            print(f"`{app.command} report {options.out}` adds games of its players to its report")
+
+
+def _refused_by_jax() -> str | None:
+    """The reason why JAX finds no device, if it finds none."""
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as e:
+        # An `AssertionError` without words is all that JAX says of a platform without a device.
+        reason = str(e).partition(". ")[0].partition(" (set ")[0][:200].rstrip(".")
+        asked = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        what = f"JAX_PLATFORMS={asked} was given, of which JAX" if asked else "JAX"
+        return (
+            f"{what} finds no device ({reason or 'none is here'}); unset JAX_PLATFORMS for what is "
+            "here, or give cpu."
+        )
+    return None
+
+
+def _unraisable(usual: Callable[[Any], Any], raised: Any) -> None:
+    """Leaves out what Orbax's storage says of a loop that an error has closed: that error is
+    raised."""
+    if "Event loop is closed" not in str(raised.exc_value):
+        usual(raised)
+
+
+def _folder_is_gone() -> str | None:
+    """The message where the working folder was removed, which Python says without its name."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the folder that you are in has been removed; change to another one."
+    return None
+
+
+def _complain(prog: str, what: str) -> NoReturn:
+    try:
+        print(f"{prog}: {as_line(what)}", file=sys.stderr, flush=True)
+    except OSError:
+        give_up(sys.stderr)
+    _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end,
+    where JAX would wait for the other processes."""
+    if busy() or jax.distributed.is_initialized():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
+    usage = f"train {app.operands}".rstrip()
+    lines = {usage: "train a player; --out is its run folder, by default in runs/"}
+    for name, kind in commands.items():
+        about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
+        lines[" ".join([name, *_operands(app, kind)])] = about[:1].lower() + about[1:]
+    width = max(12, *map(len, lines))
+    return "\n".join(
+        [
+            f"usage: {app.command} COMMAND [flags]",
+            "",
+            app.about,
+            "",
+            *(
+                filled(about, " " * (width + 3), f"  {usage:{width}} ")
+                for usage, about in lines.items()
+            ),
+            "",
+            f"`{app.command} COMMAND --help` lists the flags.",
+        ]
+    )
+
+
+# The operands of commands that a run is enough for.
+_OF_A_RUN = ["RUN"], ["[RUN]"]
+
+
+def _operands(app: App[Any], kind: type[AbstractCommand]) -> list[str]:
+    """The fields that are no flags. An app for any environment has no player to take by default."""
+    hints = get_type_hints(kind, include_extras=True)
+    marker = get_args(tyro.conf.Positional[str])[1]
+    fields = [x for x in dataclasses.fields(kind) if marker in get_args(hints[x.name])]
+    named = "run" if app.operands else ""
+    optional = lambda x: x.default is not dataclasses.MISSING and x.name != named
+    return [f"[{x.name.upper()}]" if optional(x) else x.name.upper() for x in fields]

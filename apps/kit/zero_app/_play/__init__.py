@@ -1,0 +1,1 @@
+"""Games with a trained player: in a terminal, a browser, and other programs."""

@@ -1,0 +1,326 @@
+"""A game of one or two players that can be shown, planned and taken back."""
+
+import abc
+import copy
+import dataclasses
+import functools as ft
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from rich.console import RenderableType
+
+from zero_envs import AbstractEnvironment, Observation
+from zero_search import Plan, read_tree, SearchTree, TreeSearch
+from zero_train import AbstractActor, PlanningActor
+
+from .._run._evaluation import with_simulations
+from .._run._folder import NonFiniteError
+from ._watch import act, Episode, whole
+
+
+class AbstractRecord(abc.ABC):
+    """A notation in which other programs save and load games.
+
+    **Attributes:**
+
+    - `notation`: its name, such as `"SGF"`. In lower case it is the ending of file names.
+    """
+
+    notation: str
+
+    @abc.abstractmethod
+    def write(self, games: "Sequence[Game]") -> str:
+        """A game as text.
+
+        **Arguments:**
+
+        - `games`: the game at each of its positions, from the start on.
+        """
+
+    @abc.abstractmethod
+    def read(self, start: "Game", text: str) -> "tuple[Game, list[str]] | None":
+        """The new game, with the komi and the handicap of the text, and the names of its moves,
+        which may be illegal; `None` for a text of another kind, which may be a line of names.
+
+        **Arguments:**
+
+        - `start`: a new game.
+
+        **Raises:** `ValueError` for a text that is no game of this kind.
+        """
+
+
+class AbstractBoard(abc.ABC):
+    """How the positions of a game are shown, and how its moves are named.
+
+    **Attributes:**
+
+    - `sides`: the names of the side that moves first and of the other one.
+    - `example`: the name of a move.
+    - `about`: an explanation of typing a move, for the list of commands.
+    - `record`: the notation of its games; `None` where they are a line of the names of moves.
+    - `chance`: whether the seed decides what happens in a game.
+    """
+
+    sides: tuple[str, str]
+    example: str
+    about: str
+    record: AbstractRecord | None = None
+    chance: bool = False
+
+    @abc.abstractmethod
+    def name(self, action: int, first: bool = True) -> str:
+        """The name of a move of the side that moves first, or of the other side.
+        `"pass"` is a move of no choice where it is the only one."""
+
+    @abc.abstractmethod
+    def action(self, name: str, first: bool = True) -> int:
+        """The move of that side with this name, in upper or lower case. It may be illegal in a
+        position.
+
+        **Raises:** `ValueError` for other texts.
+        """
+
+    @abc.abstractmethod
+    def draw(self, game: "Game", *, plain: bool) -> RenderableType:
+        """A picture of the position.
+
+        **Arguments:**
+
+        - `plain`: whether to draw without colours, in ASCII.
+        """
+
+    @abc.abstractmethod
+    def result(self, game: "Game") -> str:
+        """The result in words: who has won, or that nobody has."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Game:
+    """A game at one of its positions. A move leads to another `Game` and leaves this one as it is,
+    so a caller that keeps it can return to it.
+
+    **Attributes:**
+
+    - `board`: how it is shown.
+    - `action`: the last move; `None` at the start.
+    - `moves`: the names of the moves so far, in lower case.
+    - `first_moves`: whether the side that moved first is to move.
+    - `total`: the sum of the rewards so far, from the view of the side that moved first.
+    - `over`: whether it has ended.
+    - `max_value`: the largest value of a position, that of a win.
+    - `komi`: the komi of its score, where not that of the environment. `total` and the player know
+        of the latter only.
+    - `handicap`: the number of its first stones that are a handicap.
+    """
+
+    board: AbstractBoard
+    _actor: AbstractActor
+    _episode: Episode
+    _key: PRNGKeyArray
+    action: int | None = None
+    moves: tuple[str, ...] = ()
+    first_moves: bool = True
+    total: float = 0.0
+    over: bool = False
+    max_value: float = 1.0
+    komi: float | None = None
+    handicap: int = 0
+
+    @classmethod
+    def start(
+        cls,
+        env: AbstractEnvironment,
+        actor: AbstractActor,
+        board: AbstractBoard,
+        *,
+        key: PRNGKeyArray,
+    ) -> "Game":
+        """A new game.
+
+        **Arguments:**
+
+        - `actor`: plans the moves. It hears of every move, and may keep its tree.
+        - `key`: the same key and moves give the same plans if plans are asked for in the same
+            positions. A search that reuses its tree keeps what it found in each of them, so that
+            a further one, such as that of a hint, changes the later plans.
+        """
+        episode = Episode(env, actor, key=jr.fold_in(key, 0))
+        return cls(board, actor, episode, key, max_value=float(getattr(env, "max_return", 1.0)))
+
+    @property
+    def num_plies(self) -> int:
+        """The number of moves so far."""
+        return len(self.moves)
+
+    @property
+    def obs(self) -> Observation:
+        """The observation of the player to move."""
+        return _unbatched(self._episode.obs)
+
+    @property
+    def state(self) -> PyTree[Array]:
+        """The environment's state."""
+        return _unbatched(self._episode.state)
+
+    @ft.cached_property
+    def features(self) -> PyTree[np.ndarray]:
+        """The features of the observation, as NumPy arrays."""
+        return jax.tree.map(lambda x: np.asarray(x[0]), self._episode.obs.features)
+
+    @ft.cached_property
+    def legal(self) -> tuple[int, ...]:
+        """The legal moves in ascending order; none at the end."""
+        legal = self._episode.obs.legal
+        assert legal is not None  # the actions are discrete
+        return () if self.over else tuple(np.flatnonzero(legal[0]).tolist())
+
+    @property
+    def mover(self) -> str:
+        """The name of the side to move."""
+        return self.board.sides[0 if self.first_moves else 1]
+
+    @property
+    def must_pass(self) -> bool:
+        """Whether a pass is the only legal move."""
+        return len(self.legal) == 1 and self.name(self.legal[0]) == "pass"
+
+    def name(self, action: int) -> str:
+        """The name of a move of the side to move."""
+        return self.board.name(action, self.first_moves)
+
+    def play(self, action: int) -> "Game":
+        """The game after a move of the side to move.
+
+        **Raises:** `ValueError` for an illegal move, with legal ones.
+        """
+        if action not in self.legal:
+            name = self.name(action)
+            if self.over:
+                raise ValueError(f"{name} cannot be played: the game is over")
+            moves = " ".join(map(self.name, self.legal[:20]))
+            more = " ..." if len(self.legal) > 20 else ""
+            raise ValueError(f"{name} is not legal; {self.mover} may play {moves}{more}")
+        episode = copy.copy(self._episode)
+        moved = jnp.asarray([action], jnp.int32)
+        transition = jax.device_get(episode.step(moved, key=self._draw(1)[0]))
+        return dataclasses.replace(
+            self,
+            _episode=episode,
+            action=action,
+            moves=(*self.moves, self.name(action).lower()),
+            first_moves=self.first_moves ^ bool(transition.discount[0] < 0),
+            total=self.total + float(transition.reward[0]) * (1 if self.first_moves else -1),
+            over=bool(transition.last[0]),
+        )
+
+    @ft.cached_property
+    def plan(self) -> Plan:
+        """The plan for this position, as NumPy arrays without a batch axis, computed once. Without
+        a search there are no visits, and every move has the value of the position.
+
+        **Raises:** `ValueError` at the end; [`zero_app.NonFiniteError`][] where the player's
+        network returned NaN or infinity.
+        """
+        if self.over:
+            raise ValueError("there is no move to plan: the game is over")
+        action, plan = self._episode.act(key=self._draw(0)[0])
+        searched = isinstance(plan, Plan)
+        # Compiled code cannot raise: a search counts invalid values, `PolicyActor` plays -1.
+        self._refuse(
+            plan.stats["invalid"] if searched else (action < 0) | ~jnp.isfinite(plan.value)
+        )
+        if not searched:
+            plan = Plan.over_actions(
+                action,
+                plan.weights,
+                visits=jnp.zeros_like(plan.weights),
+                qvalues=jnp.broadcast_to(plan.value[:, None], plan.weights.shape),
+                value=plan.value,
+                stats={"invalid": jnp.zeros_like(action)},
+            )
+        return jax.tree.map(lambda x: np.asarray(x)[0], plan)
+
+    @property
+    def win_chance(self) -> float:
+        """The chance of the player to move to win a game of two, by the value of the plan."""
+        return (1 + float(self.plan.value) / self.max_value) / 2
+
+    def line(self, action: int) -> list[str]:
+        """The names of a move and of the principal variation after it, by the plan's search."""
+        plan, tree = self.plan, self._episode.tree  # in this order
+        del plan
+        return expected(self, None if tree is None else read_tree(tree), action)
+
+    def grow(self, part: int, room: int) -> Iterator[tuple[Plan, SearchTree | None]]:
+        """A search of this position that goes on for as long as it is asked: the plan and the tree
+        after each further `part` of simulations. A player without a search has one plan.
+
+        **Arguments:**
+
+        - `room`: the nodes of its tree. A full one only grows its visits.
+        """
+        actor: Any = self._actor
+        if self.over or not isinstance(getattr(actor, "planner", None), TreeSearch):
+            yield self.plan, None
+            return
+        planner = actor.planner
+        planner = dataclasses.replace(
+            planner, num_simulations=part * planner.num_leaves, reuse=True, max_nodes=room
+        )
+        actor = dataclasses.replace(actor, planner=planner, record=whole)
+        here = self._episode
+        carry = actor.init(here.state)
+        while True:
+            _, plan, carry, tree = act(actor, here.state, here.obs, carry, self._draw(0))
+            assert tree is not None
+            self._refuse(plan.stats["invalid"])
+            yield jax.tree.map(lambda x: np.asarray(x)[0], plan), read_tree(tree)
+
+    @ft.cached_property
+    def prior(self) -> Float[np.ndarray, " actions"]:
+        """The policy of the network without a search."""
+        if not isinstance(self._actor, PlanningActor):
+            return np.asarray(self.plan.weights)
+        alone: Any = with_simulations(self._actor, 0)
+        here = self._episode
+        return np.asarray(act(alone, here.state, here.obs, None, self._draw(2))[1].weights[0])
+
+    @property
+    def num_simulations(self) -> int:
+        """The simulations of the player's plans; 0 for a player without a search."""
+        return getattr(getattr(self._actor, "planner", None), "num_simulations", 0)
+
+    def _refuse(self, invalid: Any) -> None:
+        if np.any(invalid):
+            raise NonFiniteError(
+                f"The player's network returned NaN or infinity in the position after "
+                f"{self.num_plies} moves, so it has no plan. Play with the player of another run, "
+                "or train one anew with a lower learning rate."
+            )
+
+    def _draw(self, purpose: int) -> Key[Array, "1"]:
+        return jr.fold_in(jr.fold_in(self._key, self.num_plies + 1), purpose)[None]
+
+
+# One program, as a slice of each leaf would take longer than a move.
+@jax.jit
+def _unbatched(batch: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda x: x[0], batch)
+
+
+def expected(game: Game, tree: SearchTree | None, action: int) -> list[str]:
+    """The names of a move and of the principal variation after it in a tree of the position."""
+    names, first = [game.name(action).lower()], game.first_moves
+    line = [] if tree is None else tree.principal_variation(first=action)
+    for edge, after in zip(line, line[1:], strict=False):
+        assert tree is not None and edge.child is not None
+        first ^= bool(tree.discount[edge.child] < 0)
+        if not tree.chance[after.node]:
+            names.append(game.board.name(after.action, first).lower())
+    return names

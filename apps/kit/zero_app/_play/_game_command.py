@@ -1,0 +1,39 @@
+"""Commands that play a game with a trained player, move by move."""
+
+import abc
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.random as jr
+
+from .._command._config import Bounds
+from .._run._app import Trained
+from .._run._evaluation import with_simulations
+from .._run._players import AbstractPlayerCommand
+from ._game import AbstractBoard, Game
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractGameCommand(AbstractPlayerCommand):
+    """A command that plays a game with a trained player, move by move."""
+
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+
+    bounds: ClassVar[Bounds] = {"simulations": (0, 10**6 - 1)}
+
+    @abc.abstractmethod
+    def board(self, trained: Trained[Any]) -> AbstractBoard:
+        """How the game of a player is shown.
+
+        **Raises:** [`zero_app.UsageError`][] where the command cannot play it.
+        """
+
+    def start(self, trained: Trained[Any], seed: int) -> Game:
+        """A new game, in which the player has so many simulations.
+
+        **Raises:** as `board`.
+        """
+        actor = with_simulations(trained.player, self.simulations)
+        return Game.start(trained.loop.env, actor, self.board(trained), key=jr.key(seed))

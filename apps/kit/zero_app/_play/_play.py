@@ -1,0 +1,299 @@
+"""A dialogue in a terminal, and a game against a player in it."""
+
+import contextlib
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import rich.box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .._run._disk import reason, write_whole
+from ._game import Game
+from ._record import write_record
+from ._watch import is_plain
+
+
+#: The number of moves that `hint` and `why` list.
+_HINTS = 5
+#: A move is a blunder that costs so much of the chance to win.
+_BLUNDER = 0.2
+
+
+class _Leave(Exception):
+    """Ends a session."""
+
+
+class Dialogue:
+    """Reads lines that a person types: `help`, `quit` and an app's commands, or anything else.
+
+    **Attributes:**
+
+    - `plain`: whether to draw without colours, in ASCII.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        read: Callable[[str], str],
+        *,
+        others: Sequence[tuple[str, str]],
+        answer: Callable[[str], None],
+        commands: Mapping[str, tuple[str, Callable[[], None]]],
+        with_text: Mapping[str, Callable[[str], None]] | None = None,
+    ):
+        """**Arguments:**
+
+        - `console`: the output.
+        - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
+            session.
+        - `others`: input that is no command, and its effect, for the list of commands.
+        - `answer`: called with a line that is no command. Its `ValueError` is shown.
+        - `commands`: by its names, separated by commas, the effect of each and its function.
+        - `with_text`: by name, a function that is called with the text after the name.
+        """
+        self._with_text = with_text or {}
+        self.plain = is_plain(console)
+        self._console, self._read, self._answer = console, read, answer
+        every = {
+            **commands,
+            "help": ("show this list", self._help),
+            "quit": ("leave the game", self._quit),
+        }
+        self._about = [*others, *((names, about) for names, (about, _) in every.items())]
+        self._commands = {
+            name: call for names, (_, call) in every.items() for name in names.split(", ")
+        }
+        self._commands |= dict.fromkeys(("q", "exit"), self._quit)
+
+    @contextlib.contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Ends where the person leaves."""
+        try:
+            yield
+        except (_Leave, EOFError, KeyboardInterrupt):
+            self.say("\nYou left the game.")
+
+    def turn(self, prompt: str) -> None:
+        """Reads one line and does what it says. Bad input raises no error."""
+        line = self._read(prompt).strip()
+        word, _, rest = line.partition(" ")
+        command = self._commands.get(" ".join(line.lower().split()))
+        if command is not None:
+            command()
+        elif word.lower() in self._with_text:
+            if rest.strip():
+                self._with_text[word.lower()](rest.strip())
+            else:
+                self.say(f'{word.lower()} needs a text after it. Type "help" for the commands.')
+        elif line:
+            try:
+                self._answer(line)
+            except ValueError as error:
+                self.say(f'{str(error).rstrip(".")}. Type "help" for the commands.')
+
+    def say(self, text: str | Text) -> None:
+        """Prints a text, as it is."""
+        said = Text(text) if isinstance(text, str) else text
+        self._console.print(said, soft_wrap=True)
+
+    def _help(self) -> None:
+        width = max(len(what) for what, _ in self._about)
+        for what, about in self._about:
+            self.say(f"  {what:{width}}  {about}")
+
+    def _quit(self) -> None:
+        raise _Leave
+
+
+class Session:
+    """One game between a person and a player, in the terminal."""
+
+    def __init__(
+        self,
+        start: Game,
+        console: Console,
+        *,
+        first: bool = True,
+        seed: int = 0,
+        read: Callable[[str], str] = input,
+    ):
+        """**Arguments:**
+
+        - `start`: a new game, whose actor the person plays against.
+        - `console`, `read`: as for [`zero_app.Dialogue`][].
+        - `first`: whether the person moves first.
+        - `seed`: that of the game, which is saved with a game of chance.
+        """
+        self._games = [start]  # after each move
+        self._seed = seed
+        self._saved: set[pathlib.Path] = set()  # what this session may write again
+        self._console = console
+        self._first = first
+        self._replied: Game | None = None  # the position of the player's last move
+        # The positions in which the person moved, each with what `_replied` was there.
+        self._before: list[tuple[Game, Game | None]] = []
+        board = start.board
+        self._dialogue = Dialogue(
+            console,
+            read,
+            others=[
+                (board.example, board.about),
+                ("save FILE", "write the game into a file that `serve` and other programs load"),
+            ],
+            answer=self._move,
+            commands={
+                "hint, ?": ("show the plan for your move", self._hint),
+                "why": ("show the plan of the player's last move", self._why),
+                "moves": ("list the legal moves", self._moves),
+                "undo": ("take back your last move and the reply", self._undo),
+                "board": ("draw the board again", self._draw),
+                "review": ("show how the chance to win changed, and the blunders", self._review),
+            },
+            with_text={"save": self._save},
+        )
+        self._say = self._dialogue.say
+
+    @property
+    def game(self) -> Game:
+        """The position that is played."""
+        return self._games[-1]
+
+    def run(self) -> None:
+        """Plays until the end or until the person leaves."""
+        board = self.game.board
+        side, turn = (board.sides[0], "first") if self._first else (board.sides[1], "second")
+        self._say(f"You play {side} and move {turn}.")
+        self._say(f'Type a move such as {board.example}, or "help".')
+        with self._dialogue.leaving():
+            self._draw()
+            while True:
+                while not self.game.over:
+                    self._turn(side)
+                self._end()
+                while self.game.over:
+                    self._dialogue.turn("over> ")
+
+    def _turn(self, side: str) -> None:
+        game, mine = self.game, self.game.mover == side
+        if game.must_pass:
+            self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
+            self._goto(game.play(game.legal[0]))
+        elif mine:
+            self._dialogue.turn(f"{side}> ")
+        else:
+            # The first search is compiled, which takes longer than all others together.
+            self._say("Thinking ..." if self._replied else "Thinking, and compiling the search ...")
+            action = int(game.plan.action)
+            self._replied = game
+            self._goto(game.play(action))
+            self._say(f"I play {game.name(action).lower()}.")
+            self._draw()
+
+    def _move(self, text: str) -> None:
+        after = self.game.play(self.game.board.action(text, self.game.first_moves))
+        self._before.append((self.game, self._replied))
+        self._goto(after)
+        self._draw()
+
+    def _goto(self, game: Game) -> None:
+        """Another position of the game: the next one, or one before."""
+        del self._games[game.num_plies :]
+        self._games.append(game)
+
+    def _end(self) -> None:
+        mine = self.game.total if self._first else -self.game.total
+        verdict = ", you win" if mine > 0 else ", you lose" if mine < 0 else ""
+        self._say(f"The game is over: {self.game.board.result(self.game)}{verdict}.")
+        self._say('"review" shows the blunders, "save FILE" keeps it, "quit" leaves.')
+
+    # ---- commands
+
+    def _hint(self) -> None:
+        if self.game.over:
+            self._say("The game is over.")
+        else:
+            self._explain("Your moves", self.game)
+
+    def _why(self) -> None:
+        if self._replied is None:
+            self._say("I have not moved yet.")
+        else:
+            move = self._replied.name(int(self._replied.plan.action)).lower()
+            self._explain(f"Why I played {move}", self._replied)
+
+    def _moves(self) -> None:
+        self._say("Legal: " + " ".join(map(self.game.name, self.game.legal)).lower())
+
+    def _undo(self) -> None:
+        if not self._before:
+            self._say("You have no move to take back.")
+            return
+        game, self._replied = self._before.pop()
+        self._goto(game)
+        self._draw()
+
+    def _draw(self) -> None:
+        plain = self._dialogue.plain
+        picture = self.game.board.draw(self.game, plain=plain)
+        shown = Text(picture) if isinstance(picture, str) else picture
+        self._console.print("", shown, "", sep="\n")
+
+    def _explain(self, title: str, game: Game) -> None:
+        """Prints the moves of a plan, the best first."""
+        plan, prior = game.plan, game.prior
+        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
+        table = Table(title=title, title_justify="left", box=box)
+        table.add_column("move")
+        visits = ("visits",) if plan.visits.any() else ()
+        for column in (*visits, "share", "value", "prior"):
+            table.add_column(column, justify="right")
+        for action in np.lexsort((-prior, -plan.weights))[:_HINTS]:
+            if prior[action] > 0 or plan.weights[action] > 0:
+                table.add_row(
+                    game.name(int(action)).lower(),
+                    *((f"{plan.visits[action]:.0f}",) if visits else ()),
+                    f"{plan.weights[action]:.1%}",
+                    f"{plan.qvalues[action]:+z.2f}",
+                    f"{prior[action]:.1%}",
+                )
+        self._console.print(table)
+        self._say(f"Expected: {' '.join(game.line(int(plan.action)))}")
+        self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
+
+    def _review(self) -> None:
+        """Prints what the player thinks of every position, and which moves cost much."""
+        games = self._games
+        # The chances of the side that moves first.
+        chances = [g.win_chance if g.first_moves else 1 - g.win_chance for g in games if not g.over]
+        if self.game.over:
+            chances.append(0.5 + 0.5 * np.sign(self.game.total))
+        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
+        side = self.game.board.sides[0]
+        table = Table(title="The game so far", title_justify="left", box=box)
+        for column in ("", "move", f"{side} wins", ""):
+            table.add_column(column, justify="left" if column == "move" else "right")
+        for ply, (before, after) in enumerate(zip(chances, chances[1:], strict=False)):
+            loss = (before - after) * (1 if games[ply].first_moves else -1)
+            note = f"a blunder: {loss:.0%} lost" if loss >= _BLUNDER else ""
+            table.add_row(f"{ply + 1}.", self.game.moves[ply], f"{after:.0%}", note)
+        self._console.print(table)
+
+    def _save(self, name: str) -> None:
+        record = write_record(self._games, self._seed)
+        if name == "-":
+            return self._say(record)
+        try:
+            path = pathlib.Path(name).expanduser()
+            if path.is_dir():
+                return self._say(f"{name} is a folder; give the name of a file.")
+            if path.exists() and path.resolve() not in self._saved:
+                return self._say(f"{name} exists; give another name.")
+            write_whole(path, f"{record}\n")
+            self._saved.add(path.resolve())
+        except (OSError, RuntimeError, ValueError) as e:  # the latter two of `~nobody` and NUL
+            self._say(f"{name} cannot be written ({reason(e)}); give another file.")
+        else:
+            self._say(f"The game is in {path}.")

@@ -1,0 +1,150 @@
+"""An episode move by move, and pictures of it in a terminal or a file."""
+
+import contextlib
+import dataclasses
+import functools as ft
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast, TypeVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Key, PRNGKeyArray, PyTree
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from zero_envs import AbstractEnvironment, Observation, Transition
+from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
+from zero_train import AbstractActor, PlanningActor
+
+from .._run._film import drawn, Frame, save_film
+
+
+Scene = TypeVar("Scene")
+
+
+class Episode:
+    """An episode of an actor, move by move. All arrays have a batch of one.
+
+    **Attributes:**
+
+    - `state`, `obs`: the current state and its observation.
+    - `tree`: that of the last `act`, where the actor searches one.
+    """
+
+    tree: Tree | None = None
+
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, *, key: PRNGKeyArray):
+        if isinstance(actor, PlanningActor):
+            actor = dataclasses.replace(actor, record=whole)
+        self._env, self._actor = env, actor
+        self.state: Any
+        self.obs: Observation
+        self.state, self.obs, self._carry = _start(env, actor, key[None])
+
+    def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
+        """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
+        that plans."""
+        acted = act(self._actor, self.state, self.obs, self._carry, key[None])
+        action, record, self._carry, self.tree = acted
+        return action, record
+
+    def step(self, action: PyTree[Array], *, key: PRNGKeyArray) -> Transition:
+        """Takes an action. The actor hears of it, whether it is its own or another's."""
+        self.state, self.obs, self._carry, transition = _step(
+            self._env, self._actor, self.state, action, self._carry, key[None]
+        )
+        return transition
+
+
+# One function, so that all episodes of an actor share what was compiled.
+def whole(plan: Plan) -> Plan:
+    return plan
+
+
+@eqx.filter_jit
+def _start(
+    env: AbstractEnvironment, actor: AbstractActor, keys: Key[Array, " batch"]
+) -> tuple[PyTree[Array], Observation, PyTree[Array]]:
+    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    return state, jax.vmap(env.observe)(state), actor.init(state)
+
+
+@eqx.filter_jit
+def act(
+    actor: AbstractActor,
+    state: PyTree[Array],
+    obs: Observation,
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Any, Any, Any, Tree | None]:
+    """The action, the record, the next carry, and the tree where there is one."""
+    if isinstance(actor, PlanningActor) and isinstance(actor.planner, TreeSearch):
+        grow, model = actor.planner.grow, cast(AbstractPriorModel, actor.model)
+        plan, carry, tree = grow(model, state, carry, key=keys, obs=obs)
+        return plan.action, actor.record(plan), carry, tree
+    return *actor.act(state, obs, carry, key=keys), None
+
+
+@eqx.filter_jit
+def _step(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    action: PyTree[Array],
+    carry: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Any, ...]:
+    state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    carry = actor.advance(carry, action, state, transition)
+    return state, jax.vmap(env.observe)(state), carry, transition
+
+
+def is_plain(console: Console) -> bool:
+    """Whether a picture on this console has to do without colours or Unicode."""
+    colourless = console.color_system is None or console.no_color
+    return not _animated(console) or colourless or console.options.ascii_only
+
+
+@contextlib.contextmanager
+def screen(
+    console: Console,
+    draw: Callable[[Scene, Console], RenderableType],
+    seconds: Callable[[Scene], float],
+    write: Callable[[Scene], None] | None = None,
+    *,
+    save: pathlib.Path | None = None,
+    frame: Callable[[Scene], Frame] | None = None,
+) -> Iterator[Callable[[Scene], None]]:
+    """A function that shows a scene. In a terminal the picture replaces the one before and stays
+    for so many `seconds`. Elsewhere it is printed, or `write` does that, without waiting.
+
+    **Arguments:**
+
+    - `draw`: the picture of a scene for a console.
+    - `save`: the file, `.gif` or `.html`, that the pictures are written into at the end; nothing is
+        shown then.
+    - `frame`: the picture of a scene in that file; by default what `draw` draws.
+    """
+    if save is not None:
+        frames = list[Frame]()
+        usual = lambda scene: Frame(drawn(ft.partial(draw, scene)), "", seconds(scene))
+        yield lambda scene: frames.append((frame or usual)(scene))
+        save_film(save, frames)
+        console.print(f"{len(frames)} pictures are in {save}", soft_wrap=True, markup=False)
+        return
+    if not _animated(console):
+        yield write or (lambda scene: console.print(draw(scene, console)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(scene: Scene) -> None:
+            live.update(draw(scene, console), refresh=True)
+            time.sleep(seconds(scene))
+
+        yield show
+
+
+def _animated(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal

@@ -1,0 +1,1 @@
+"""A run: its training, its folder, checkpoints, sinks, evaluations and report."""

@@ -1,0 +1,131 @@
+"""`eval`: plays games with a trained player, and prints the score or the return."""
+
+import dataclasses
+import json as json_text
+from typing import Any, ClassVar
+
+import jax
+import jax.random as jr
+
+from zero_train import AbstractActor, RandomActor
+
+from .._command._config import Bounds
+from .._command._errors import UsageError
+from ._app import App, Trained
+from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
+from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval(AbstractPlayerCommand):
+    """Measure a trained player: its score in games of two players, or else its mean return."""
+
+    opponent: str = "random"
+    """Whom it meets in games of two players: random, another fixed player of the app (an unknown
+    name is answered with a list), or a trained player: another run, a file or pretrained."""
+    games: int = 200
+    """How many games are played: in games of two players an even number, because each opening of
+    random moves is played from both seats. Equal games of players without randomness count once."""
+    opening_plies: int | None = None
+    """Random moves at the start of each game of two players; by default 2, and in Othello 6."""
+    simulations: int | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration. A trained opponent gets as many."""
+    seed: int = 0
+    """The seed of openings, chance and ties."""
+    json: bool = False
+    """Print one JSON line."""
+
+    bounds: ClassVar[Bounds] = {
+        "games": (2, 10**8),
+        "opening_plies": (0, 10**4),
+        "simulations": (0, 10**6 - 1),
+    }
+
+    def __call__(self, app: App[Any]) -> None:
+        trained = self.load(app)
+        number, own = self.simulations, _simulations(trained.player)
+        if number is not None and own is None:
+            raise UsageError(
+                f"--simulations {number} was given, and the player of {self.run} has none to "
+                "set; leave --simulations out."
+            )
+        number = own if number is None else number
+        env, name = trained.loop.env, getattr(trained.config, "env", None)
+        players = num_players(env)
+        if players == 2 and self.games % 2:
+            raise UsageError(
+                f"--games {self.games} was given; give an even number, for both seats."
+            )
+        if players == 1 and self.opponent != "random":
+            raise UsageError(
+                f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
+                "leave --opponent out."
+            )
+        if players == 1 and self.opening_plies is not None:
+            raise UsageError(
+                f"--opening-plies {self.opening_plies} was given, and {name or self.run} has one "
+                "player; leave --opening-plies out."
+            )
+        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
+        player = with_simulations(trained.player, number)
+        row = measure(
+            env,
+            player,
+            self._opponent(app, trained, number) if players == 2 else None,
+            players=players,
+            games=self.games,
+            max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
+            key=jr.key(self.seed),
+            opening_plies=plies,
+        )
+        if self.json:
+            opponent = self.opponent if players == 2 else None
+            known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
+            row = {what: value for what, value in (known | row).items() if value is not None}
+            print(json_text.dumps(row))
+            return
+        about = name, f"step {trained.step}", who(player)
+        print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
+        if 2 * row.get("games", 0) < row.get("played", 0):
+            print(f"More games differ with more random moves than --opening-plies {plies}.")
+
+    def _opponent(
+        self, app: App[Any], trained: Trained[Any], simulations: int | None
+    ) -> AbstractActor:
+        """The other player, which plays in the environment of this one."""
+        env, name = trained.loop.env, self.opponent
+        fixed = {"random": lambda env: RandomActor(), **app.opponents}
+        if name in fixed:
+            return fixed[name](env)
+        if not has_player(app, name):
+            comes = getattr(trained.config, "env", PRETRAINED) in player_names(app)
+            known = ", ".join([*fixed, *[PRETRAINED] * comes])
+            raise UsageError(
+                f"--opponent {name} is unknown; give {known}, or another run or a file of a player "
+                f"of `{app.name}`."
+            )
+        other = self.load(app, name)
+        for theirs, ours in zip(_game(other), _game(trained), strict=True):
+            if theirs != ours:
+                raise UsageError(f"--opponent {name} plays {theirs}, and not {ours}.")
+        number = None if _simulations(other.player) is None else simulations
+        player: Any = with_simulations(other.player, number)
+        model: Any = getattr(player, "model", None)
+        if not hasattr(model, "env"):
+            return player
+        # Its run may have another engine of the game, but the states are those of this one.
+        return dataclasses.replace(player, model=dataclasses.replace(model, env=env))
+
+
+def _simulations(player: AbstractActor) -> int | None:
+    """The simulations per move of a player; `None` where its planner has no such number."""
+    return getattr(getattr(player, "planner", None), "num_simulations", None)
+
+
+def _game(trained: Trained[Any]) -> tuple[str, str]:
+    """What a player plays, as far as another of the app may play something else."""
+    env = trained.loop.env
+    seen = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
+    shapes = ", ".join(str([*x.shape]) for x in jax.tree.leaves(seen))
+    return getattr(trained.config, "env", ""), f"a game with observations of {shapes}"

@@ -1,0 +1,359 @@
+"""The report of a run: one HTML page without external files."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ._lines import lines_of, read_lines, read_object
+from ._measures import half_width, kind_of, RETURN, SCORE
+from ._page import charts, picture, table, text
+from ._view import clock, number
+
+
+#: What a chart can be drawn over.
+Axis = Literal["steps", "positions", "hours"]
+#: How many series a chart can tell apart.
+MAX_SERIES = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """A curve of a chart.
+
+    **Attributes:**
+
+    - `label`: for the legend; a single series may have an empty one.
+    - `x`, `y`: the points, in order.
+    - `error`: lengths `(below, above)` of error bars; such points are drawn as marks.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: tuple[Sequence[float], Sequence[float]] | None = None
+
+
+def curve(
+    rows: Iterable[Mapping[str, Any]],
+    name: str,
+    label: str = "",
+    *,
+    error: str | Callable[[Mapping[str, Any]], tuple[float, float]] | None = None,
+    scale: float = 1.0,
+) -> Series:
+    """One metric of a run's lines by step. Lines without it are left out.
+
+    **Arguments:**
+
+    - `error`: the name of its standard error, for bars of a 95 % interval, or what gives the
+        lengths of the bars below and above the point of a row.
+    - `scale`: what the metric is multiplied by.
+    """
+    rows = [row for row in rows if row.get(name) is not None]
+    bars = None
+    if error is not None:
+        ends = (lambda row: (half_width(row[error]),) * 2) if isinstance(error, str) else error
+        # The ends of an interval may be rounded to the other side of the point.
+        lengths = [[max(0.0, length) for length in ends(row)] for row in rows]
+        bars = [below for below, _ in lengths], [above for _, above in lengths]
+    heights = [scale * row[name] for row in rows]
+    return Series(label, [row["step"] for row in rows], heights, bars)
+
+
+def smoothed(y: Sequence[float], window: int) -> np.ndarray:
+    """Means over `window` neighbours, over fewer of them near the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    index = np.arange(len(y))
+    first = np.maximum(index - window // 2, 0)
+    last = np.minimum(index + window // 2 + 1, len(y))
+    return (sums[last] - sums[first]) / (last - first)
+
+
+def chart(
+    run: "StoredRun",
+    heading: str,
+    caption: str,
+    *series: Series,
+    levels: Sequence[tuple[str, float]] = (),
+    percent: bool = False,
+    from_zero: bool = False,
+) -> str:
+    """Draws curves over the axis of a run, the first `MAX_SERIES` of them; "nothing yet" without
+    points.
+
+    **Arguments:** `series` over steps, and those of `_chart.draw`.
+    """
+    from ._chart import draw  # matplotlib: seconds to import
+
+    shown = [dataclasses.replace(one, x=run.along(one.x)) for one in series]
+    svg = draw(shown, axis=run.axis, levels=levels, percent=percent, from_zero=from_zero)
+    return picture(heading, caption, svg or '<p class="none">nothing yet</p>')
+
+
+def last_evaluation(
+    run: "StoredRun",
+    header: Sequence[str],
+    cells: Callable[[Mapping[str, Any]], Sequence[object]],
+    *first: Sequence[object],
+) -> str:
+    """A table of the last evaluation, whose lines `cells` turns into rows, after those of `first`;
+    empty before any evaluation."""
+    if not run.evaluations:
+        return ""
+    step = run.evaluations[-1]["step"]
+    rows = [cells(row) for row in run.evaluations if row["step"] == step]
+    return table(f"Last evaluation, at step {step:,}", header, [*first, *rows])
+
+
+def configuration(run: "StoredRun") -> str:
+    """Every entry of the configuration of a run, those marked that differ from its preset."""
+    if not run.config:
+        return ""
+    preset = run.preset.get("config", {})
+    items, changed = [], 0
+    for key, value in run.config.items():
+        differs = key in preset and preset[key] != value
+        changed += differs
+        was = f"<s>{text(_shown(preset[key]))}</s>" if differs else ""
+        kind = ' class="changed"' if differs else ""
+        items.append(f"<div{kind}><dt>{text(key)}</dt><dd>{was}{text(_shown(value))}</dd></div>")
+    said = ""
+    if preset:
+        number = f"{changed} differ" if changed != 1 else "1 differs"
+        said = f"<p>The preset is {text(run.preset.get('name'))}; {number} from it.</p>"
+    if run.identity:
+        said += f"<p>This is run {text(run.identity)}.</p>"
+    return f"<h2>Configuration</h2>{said}<dl>{''.join(items)}</dl>"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredRun:
+    """The contents of a [`zero_app.RunFolder`][]. A missing file counts as empty, and a line that
+    was cut short is left out.
+
+    **Attributes:**
+
+    - `folder`: its path.
+    - `config`: the configuration.
+    - `preset`: the `name` and `config` of the preset that the run began with.
+    - `metrics`, `timings`: the lines of these files, in order. Of a long file they are means of
+        neighbours, more than a chart can show, and its last line. A timing has in addition
+        `elapsed`, the seconds of all steps until then.
+    - `evaluations`: the lines of that file, in order.
+    - `axis`: what charts are drawn over.
+    - `identity`: of the run, a random text; empty for a run of an older version.
+    """
+
+    folder: pathlib.Path
+    config: dict[str, Any]
+    metrics: list[Mapping[str, Any]]
+    timings: list[Mapping[str, Any]]
+    evaluations: list[dict[str, Any]]
+    axis: Axis = "steps"
+    preset: dict[str, Any] = dataclasses.field(default_factory=dict)
+    identity: str = ""
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str], axis: Axis = "steps") -> "StoredRun":
+        """Reads the folder of a run, which may still be running."""
+        folder, number = pathlib.Path(folder), lambda name: float
+        starts, config = read_lines(folder / "starts.jsonl"), folder / "config.json"
+        first = [*starts, {}][0].get("preset")
+        known = isinstance(first, dict) and isinstance(first.get("config"), dict)
+        return cls(
+            folder=folder,
+            config=read_object(config) if os.path.lexists(config) else {},
+            metrics=condensed(lines_of(folder / "metrics.jsonl", number, distinct="step")),
+            timings=condensed(
+                _with_elapsed(lines_of(folder / "timings.jsonl", number, distinct="step"))
+            ),
+            evaluations=[*lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing")],
+            axis=axis,
+            preset=first if known else {},
+            identity=next((str(row["run"]) for row in starts if "run" in row), ""),
+        )
+
+    def along(self, steps: Sequence[float]) -> Sequence[float]:
+        """Where steps are on the axis: themselves, the positions collected until then, or the hours
+        of training."""
+        if self.axis == "steps":
+            return steps
+        if self.axis == "positions":
+            known = [(row["step"], row.get("positions", 0)) for row in self.metrics]
+        else:
+            known = [(row["step"], row["elapsed"] / 3600) for row in self.timings]
+        x, y = zip((0.0, 0.0), *known, strict=True)
+        return np.interp(steps, x, y).tolist()
+
+
+#: A long log is read as at least so many means, and fewer than twice as many.
+_MEANS = 2000
+
+
+def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows as they are, or where there are many the means of neighbours, and the last row. So a
+    report takes no more memory for a longer run. Missing values are skipped; two merged means get
+    equal weight."""
+    kept: list[Mapping[str, Any]] = []
+    rest: list[Mapping[str, Any]] = []
+    every, last = 1, None
+    for last in rows:
+        rest.append(last)
+        if len(rest) == every:
+            kept.append(_mean(rest))
+            rest = []
+        if len(kept) == 2 * _MEANS:
+            kept, every = [_mean(kept[i : i + 2]) for i in range(0, len(kept), 2)], 2 * every
+    if last is None or every == 1:
+        return kept
+    return [*kept, *([_mean(rest)] if rest else []), last]
+
+
+def _mean(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The mean of each number over the rows that have it; of anything else the last one."""
+    if len(rows) == 1:
+        return rows[0]
+    mean: dict[str, Any] = {name: value for row in rows for name, value in row.items()}
+    for name in mean:
+        numbers = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+        if numbers:
+            mean[name] = sum(numbers) / len(numbers)
+    return mean
+
+
+def _with_elapsed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    elapsed = 0.0
+    for row in rows:
+        elapsed += row.get("seconds", 0.0)
+        yield {**row, "elapsed": elapsed}
+
+
+def progress(run: StoredRun) -> dict[str, str]:
+    """Steps, games, positions and training time of a run."""
+    shown = {}
+    if run.metrics:
+        shown["steps"] = number(run.metrics[-1]["step"])
+        for name in ("games", "positions"):
+            if run.metrics[-1].get(name) is not None:
+                shown[name] = f"{run.metrics[-1][name]:,.0f}"
+    if run.timings:
+        shown["training time"] = clock(run.timings[-1]["elapsed"])
+    return shown
+
+
+def speed(run: StoredRun) -> str:
+    """A section of charts of the speed of a run, and of the memory that it takes."""
+    memory = [
+        curve(run.timings, name, label, scale=1e-9)
+        for name, label in (("host_bytes", "host"), ("device_bytes", "devices"))
+    ]
+    measured = [one for one in memory if one.x]
+    return charts(
+        "Speed and memory",
+        *(
+            chart(run, heading, caption, curve(run.timings, name), from_zero=True)
+            for heading, caption, name in (
+                ("Positions a second", "Collected while also learning.", "positions_per_second"),
+                ("Games a second", "Finished while also learning.", "games_per_second"),
+            )
+        ),
+        chart(
+            run,
+            "Memory",
+            "In GB: the process's own on the host, and what is in use on its devices.",
+            *measured,
+            from_zero=True,
+        )
+        if measured
+        else "",
+    )
+
+
+def optimisation(run: StoredRun) -> str:
+    """A section of charts of the optimiser; empty where nothing of it was logged."""
+    named = lambda word: sorted({name for row in run.metrics for name in row if word in name})
+    short = lambda name, word: name.replace(word, "").strip("_").replace("_", " ")
+    return charts(
+        "Optimisation",
+        *(
+            chart(
+                run,
+                heading,
+                caption,
+                *(curve(run.metrics, name, short(name, word)) for name in named(word)),
+                from_zero=True,
+            )
+            for heading, caption, word in (
+                ("Gradient norm", "Of all parameters, before it is clipped.", "gradient_norm"),
+                ("Learning rate", "Of the last update of a step.", "learning_rate"),
+            )
+            if named(word)
+        ),
+    )
+
+
+def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
+    """A section of charts of the metrics of [`zero_train.ExpertIteration`][].
+
+    **Arguments:**
+
+    - `value_loss`, `value_error`: the captions of these two charts.
+    """
+    return charts(
+        "Learning",
+        chart(
+            run,
+            "Policy loss",
+            "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
+            curve(run.metrics, "policy_loss", "loss"),
+            curve(run.metrics, "target_entropy", "floor"),
+        ),
+        chart(run, "Value loss", value_loss, curve(run.metrics, "value_loss")),
+        chart(
+            run,
+            "Policy entropy",
+            "How undecided the network is about the next move, in nats.",
+            curve(run.metrics, "policy_entropy"),
+        ),
+        chart(run, "Value error", value_error, curve(run.metrics, "value_error")),
+    )
+
+
+def page_of(run: StoredRun) -> tuple[dict[str, str], list[str]]:
+    """The figures and sections of an agent that searches a tree and is measured by
+    [`zero_app.network_alone`][]."""
+    last = run.evaluations[-1] if run.evaluations else {}
+    shown = {}
+    if "score" in last:
+        shown = {"network alone against random moves": f"{last['score']:.1%}"}
+        against = "Of the network without a search, against random moves; bars are 95 % intervals."
+        scores = curve(run.evaluations, SCORE.name, error=SCORE.bars)
+        strength = chart(run, "Score", against, scores, percent=True)
+    else:
+        if "return_mean" in last:
+            shown = {"return of the network alone (95 %)": RETURN.shown(last)}
+        alone = "Of the network without a search; bars are 95 % intervals."
+        returns = curve(run.evaluations, RETURN.name, error=RETURN.bars)
+        strength = chart(run, "Return", alone, returns)
+    lengths = chart(
+        run,
+        "Length of games",
+        "Mean and median of the games that ended in a step of training.",
+        curve(run.metrics, "episode_length_mean", "mean"),
+        curve(run.metrics, "episode_length_median", "median"),
+    )
+    learning = imitation(
+        run,
+        value_loss="The loss of the value's target.",
+        value_error="Mean distance between the predicted value and its target.",
+    )
+    return shown, [charts("Strength", strength, lengths), learning]
