@@ -9,17 +9,19 @@ import re
 import signal
 import subprocess
 import sys
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import pytest
 import tyro
+from annotated_types import Interval
 
 from zero_app import (
     AbstractAdamWConfig,
     AbstractCommand,
     App,
     CheckpointError,
+    Count,
     environment,
     errors_of,
     expects_accelerator,
@@ -32,6 +34,7 @@ from zero_app import (
     run as run_command,
     RunError,
     RunFolder,
+    Seed,
     UsageError,
 )
 from zero_app._run._options import folder_of, following
@@ -86,19 +89,17 @@ def test_shards_that_are_given_follow_no_devices(tmp_path, monkeypatch):
 
 @dataclasses.dataclass(frozen=True)
 class More:
-    seed: int | None = None
+    seed: Seed | None = None
     """Or none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    games: int = 4
+    games: Annotated[int, Interval(ge=1, le=100)] = 4
     """How many."""
-    sizes: tuple[int, ...] = (1,)
+    sizes: tuple[Count, ...] = (1,)
     """Several."""
     more: tyro.conf.OmitArgPrefixes[More] = More()
-
-    bounds: ClassVar = {"games": (1, 100), "sizes": (1, math.inf)}
 
 
 PRESETS = {"small": Config(), "large": Config(steps=900, learning_rate=0.5)}

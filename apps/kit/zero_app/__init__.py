@@ -17,6 +17,10 @@ from ._command._config import (
     AbstractConfig as AbstractConfig,
     AbstractTreeSearchConfig as AbstractTreeSearchConfig,
     Bounds as Bounds,
+    Count as Count,
+    Fraction as Fraction,
+    NonNegative as NonNegative,
+    Seed as Seed,
 )
 from ._command._errors import (
     as_usage_error as as_usage_error,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     Generic,
     get_args,
     get_type_hints,
@@ -27,10 +26,11 @@ from typing import (
 
 import jax
 import tyro
+from annotated_types import Interval
 
 from zero_train import is_writer
 
-from ._command._config import Bounds
+from ._command._config import Seed
 from ._command._errors import as_line, UsageError, warn
 from ._command._helptext import filled
 from ._command._parse import names_of, parse, parse_words, peek
@@ -119,15 +119,13 @@ class _Report(AbstractCommand):
     axis: Axis = "steps"
     """The horizontal axis of the charts: steps of the loop, positions collected, or hours of
     training."""
-    episodes: int = 3
+    episodes: Annotated[int, Interval(ge=0, le=20)] = 3
     """How many games to play, with players from the first to the newest; 0 plays none and keeps
     those that were played before."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the episodes."""
     run_code: bool = False
     """Run code that the configuration of the run names, if you trust whoever made it."""
-
-    bounds: ClassVar[Bounds] = {"episodes": (0, 20)}
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.command)

@@ -1,14 +1,25 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
-import math
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
-from zero_app import AbstractAdamWConfig, as_usage_error, Bounds, UsageError
+from annotated_types import Ge, Interval
+
+from zero_app import (
+    AbstractAdamWConfig,
+    as_usage_error,
+    Count,
+    Fraction,
+    NonNegative,
+    UsageError,
+)
 
 from ._planners import build_planner, PlannerError, PlannerName
 
 
+#: The standard error of a mean needs two.
+Rollouts = Annotated[int, Interval(ge=2, le=10**8)]
+Simulations = Annotated[int, Interval(ge=1, le=10**6)]
 #: The allowed range of `--rollouts`, inclusive; a standard error needs two.
 ROLLOUTS = (2, 10**8)
 #: The allowed range of `--simulations`, inclusive.
@@ -19,22 +30,22 @@ SIMULATIONS = (1, 10**6)
 class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    steps: int = 720
-    envs: int = 64
-    updates: int = 16
-    batch: int = 64
+    steps: Count = 720
+    envs: Count = 64
+    updates: Count = 16
+    batch: Count = 64
     """Windows per gradient update, over all learning devices."""
-    learning_rate: float = 1e-3
-    evaluate_every: int = 100
+    learning_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 1e-3
+    evaluate_every: Count = 100
 
     world: Literal["moving", "stationary"] = "moving"
     """Whether the monsters move."""
 
-    length: int = 17
+    length: Annotated[int, Ge(2)] = 17
     """Rows in a window. The last row is only bootstrapped from."""
-    capacity: int = 512
+    capacity: Count = 512
     """Rows kept for replay, per environment."""
-    time_limit: int = 64
+    time_limit: Count = 64
     """Moves after which a training episode is truncated."""
 
     # --- search
@@ -43,71 +54,57 @@ class Config(AbstractAdamWConfig):
     outcomes: Literal["proportional", "weighted", "sampled"] = "weighted"
     """How chance nodes visit outcomes: in proportion to their probabilities; equally often, with
     values weighted by the probabilities; or at random."""
-    simulations: int = 32
+    simulations: Simulations = 32
     """Simulations per move while collecting, in all trees together."""
-    exploration: float = 2.5
+    exploration: NonNegative = 2.5
     """PUCT: weight of the prior."""
     first_play: float | None = None
     """Q-value of an unvisited action. With None it is estimated from the visited siblings and the
     parent, and Q-values are scaled to [0, 1]."""
-    noise: float = 0.25
+    noise: Fraction = 0.25
     """Fraction of Dirichlet noise in the root's prior."""
-    alpha: float = 0.5
+    alpha: Annotated[float, Ge(1e-6)] = 0.5
     """Concentration of the Dirichlet noise for every legal move."""
-    temperature: float = 0.3
+    temperature: Annotated[float, Ge(1e-6)] = 0.3
     """Temperature of the softmax over Q-values, which acts and is the policy target, at the first
     update."""
-    temperature_end: float = 0.2
+    temperature_end: Annotated[float, Ge(1e-6)] = 0.2
     """The temperature at the last update; in between it falls exponentially."""
-    player_simulations: int = 50
+    player_simulations: Simulations = 50
     """Simulations per move in evaluations."""
 
     # --- network
     network: Literal["small", "original"] = "small"
     """small is a multi-layer perceptron on the board; original is the residual network of the
     original system, on words."""
-    width: int = 512
+    width: Annotated[int, Interval(ge=1, le=10**4)] = 512
     """small: width of the hidden layers."""
-    layers: int = 2
+    layers: Annotated[int, Interval(ge=1, le=256)] = 2
     """small: hidden layers."""
-    atoms: int = 21
+    atoms: Annotated[int, Ge(2)] = 21
     """Atoms of the value's distribution, evenly from -1 to 1."""
 
     # --- learning
-    gamma: float = 0.85
+    gamma: Annotated[float, Interval(ge=1e-6, le=1)] = 0.85
     """Discount of one move, in planning and in returns."""
-    n_steps: int = 5
+    n_steps: Count = 5
     """Number of rewards in a value target, before the target network's value."""
-    value_mix: float = 1.0
+    value_mix: Fraction = 1.0
     """Fraction of the searched value in the value target."""
-    value_weight: float = 1.0
+    value_weight: NonNegative = 1.0
     """Weight of the value loss."""
-    entropy_bonus: float = 0.0
+    entropy_bonus: NonNegative = 0.0
     """Weight of the policy's entropy."""
-    target_period: int = 1
+    target_period: Count = 1
     """Updates between two changes of the target network."""
-    target_rate: float = 0.02
+    target_rate: Fraction = 0.02
     """Fraction of the way to the parameters that the target network moves in each change."""
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every window."""
 
     # --- evaluation
-    rollouts: int = 500
+    rollouts: Rollouts = 500
     """Rollouts of 32 steps in an evaluation; four times as many in the last one."""
-
-    bounds: ClassVar[Bounds] = {
-        **dict.fromkeys(("capacity", "time_limit", "n_steps", "target_period"), (1, math.inf)),
-        **dict.fromkeys(("simulations", "player_simulations"), SIMULATIONS),
-        "width": (1, 10**4),
-        "layers": (1, 256),
-        **dict.fromkeys(("length", "atoms"), (2, math.inf)),
-        "rollouts": ROLLOUTS,
-        **dict.fromkeys(("exploration", "value_weight", "entropy_bonus"), (0, math.inf)),
-        **dict.fromkeys(("temperature", "temperature_end", "alpha"), (1e-6, math.inf)),
-        "gamma": (1e-6, 1),
-        **dict.fromkeys(("value_mix", "noise", "target_rate"), (0, 1)),
-        "decay": (1e-6, 1),
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

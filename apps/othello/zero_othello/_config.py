@@ -5,55 +5,45 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
+from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Bounds, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
 
 
 #: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.
 LONGEST_GAME = 128
-
-#: The allowed range of `--simulations`, inclusive; 0 is the network without a search.
-SIMULATIONS = (0, 10**6 - 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    steps: int = 450
+    steps: Count = 450
     warmup: int = 50
-    blocks: int = 3
+    capacity: Annotated[int, Ge(2 * LONGEST_GAME)] = 512
+    blocks: Annotated[int, Interval(ge=1, le=256)] = 3
     """Residual blocks."""
-    channels: int = 32
+    channels: Annotated[int, Interval(ge=1, le=2**13)] = 32
     """Channels of the tower."""
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every position."""
-    average: float = 0.98
+    average: Fraction = 0.98
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
     env_engine: Literal["zero", "pgx"] = "zero"
     """Whose Othello is played. Both are the same game, and zero's is several times as fast. Runs of
     before there was a choice are resumed with pgx."""
-    nodes: int = 34
+    nodes: Annotated[int, Interval(ge=1, le=10**6)] = 34
     """Nodes of the tree per game (puct and muzero keep the subtree of the played move)."""
-    l2: float = 0.0
+    l2: NonNegative = 0.0
     """Weight of the squared parameters in the loss."""
-    evaluate_every: Annotated[int, tyro.conf.arg(aliases=["--ladder-every"])] = 50
+    evaluate_every: Annotated[Count, tyro.conf.arg(aliases=["--ladder-every"])] = 50
     """Steps between two players of the Elo ladder."""
-    ladder_games: int = 100
+    ladder_games: Annotated[int, Interval(ge=2, le=10**8)] = 100
     """Games of each match of the ladder."""
-    ladder_simulations: int = 0
+    ladder_simulations: Annotated[int, Interval(ge=0, le=10**6 - 1)] = 0
     """Simulations per move in the ladder; 0 for the network without a search."""
 
-    bounds: ClassVar[Bounds] = {
-        "nodes": (1, 10**6),
-        "blocks": (1, 256),
-        "channels": (1, 2**13),
-        "l2": (0, float("inf")),
-        "capacity": (2 * LONGEST_GAME, float("inf")),
-        "ladder_games": (2, 10**8),
-        "ladder_simulations": SIMULATIONS,
-    }
     absent: ClassVar[Mapping[str, Any]] = {"env_engine": "pgx"}
 
     def __post_init__(self) -> None:

@@ -1,10 +1,11 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
-import math
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from zero_app import AbstractConfig, Bounds, UsageError
+from annotated_types import Ge, Interval
+
+from zero_app import AbstractConfig, Count, Fraction, NonNegative, UsageError
 
 from ._worlds import continuous
 
@@ -13,16 +14,16 @@ from ._worlds import continuous
 class Config(AbstractConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    steps: int = 51_200
+    steps: Annotated[int, Interval(ge=1, le=10**12)] = 51_200
     """Total steps in all environments, rounded up to whole blocks."""
-    envs: int = 16
-    unroll: int = 32
+    envs: Count = 16
+    unroll: Count = 32
     """Rows collected from every environment in a block."""
-    updates: int = 128
+    updates: Count = 128
     """Gradient steps after every block."""
-    batch: int = 32
+    batch: Count = 32
     """Windows per gradient step, over all learning devices."""
-    evaluate_every: int = 20
+    evaluate_every: Count = 20
     """Blocks between two evaluations."""
 
     env: str = "pendulum"
@@ -33,33 +34,33 @@ class Config(AbstractConfig):
     agent: Literal["spo", "mpo"] = "spo"
     """mpo is the same without a search: it evaluates actions by a Q-network."""
 
-    length: int = 33
+    length: Annotated[int, Ge(2)] = 33
     """Rows in a window. The last row is only bootstrapped from."""
-    replay: int = 65_536
+    replay: Count = 65_536
     """Rows kept for replay, over all environments."""
 
     # --- search (spo)
-    particles: int = 16
+    particles: Count = 16
     """Particles in every search."""
-    depth: int = 4
+    depth: Count = 4
     """Steps of every particle."""
     resample: Literal["period", "ess", "never"] = "period"
     """When particles are resampled: after every --period steps, or when the effective sample size
     is below --ess-threshold."""
-    period: int = 4
+    period: Count = 4
     """period: steps between two resamplings."""
-    ess_threshold: float = 0.5
+    ess_threshold: Fraction = 0.5
     """ess: the threshold, as a fraction of the particles."""
     resampling: Literal["multinomial", "systematic"] = "multinomial"
     """The resampling scheme."""
-    search_gamma: float = 1.0
+    search_gamma: Annotated[float, Interval(ge=1e-6, le=1)] = 1.0
     """Discount of one step in the search."""
-    search_lambda: float = 1.0
+    search_lambda: Fraction = 1.0
     """The lambda of the advantages from which the temperature is learned."""
-    noise: float = 0.0
+    noise: NonNegative = 0.0
     """Noise of the first actions: the fraction of Dirichlet noise for discrete actions, the
     standard deviation of Gaussian noise for continuous ones."""
-    alpha: float = 1.0
+    alpha: Annotated[float, Ge(1e-9)] = 1.0
     """Dirichlet concentration of the noise."""
     adaptive: bool = True
     """Whether searches use the learned temperature instead of the initial one."""
@@ -68,77 +69,60 @@ class Config(AbstractConfig):
     mean."""
 
     # --- mpo
-    samples: int = 16
+    samples: Count = 16
     """Actions drawn in each state of a batch."""
 
     # --- network
-    width: int = 256
+    width: Annotated[int, Interval(ge=1, le=10**4)] = 256
     """Width of the hidden layers."""
-    layers: int = 4
+    layers: Annotated[int, Interval(ge=1, le=256)] = 4
     """Hidden layers of the policy, and of the critic."""
     activation: Literal["silu", "relu", "tanh"] = "silu"
     """Activation of the hidden layers."""
-    min_scale: float = 1e-3
+    min_scale: NonNegative = 1e-3
     """Minimum standard deviation of a continuous policy, before the squashing."""
     normalise_observations: bool = False
     """Normalise observations by their running mean and standard deviation."""
 
     # --- learning
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount of one step for the critic."""
-    critic_lambda: float = 0.95
+    critic_lambda: Fraction = 0.95
     """The lambda of the critic's returns."""
-    policy_rate: float = 3e-4
+    policy_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 3e-4
     """Learning rate of the policy."""
-    critic_rate: float = 3e-4
+    critic_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 3e-4
     """Learning rate of the critic."""
-    dual_rate: float = 1e-3
+    dual_rate: Fraction = 1e-3
     """Learning rate of the temperature and the multipliers."""
-    target_rate: float = 0.005
+    target_rate: Fraction = 0.005
     """Fraction of the way to the parameters that target networks move in every gradient step."""
-    clip: float = 0.5
+    clip: NonNegative = 0.5
     """Maximum global norm of each of the three gradients; 0 for no maximum."""
-    epsilon: float = 0.2
+    epsilon: Annotated[float, Ge(1e-9)] = 0.2
     """Bound of the KL divergence of the search's policy from the network's, in nats."""
-    epsilon_policy: float = 1e-3
+    epsilon_policy: Annotated[float, Ge(1e-9)] = 1e-3
     """Discrete: bound of the KL divergence of the policy from the target policy, in nats."""
-    epsilon_mean: float = 0.05
+    epsilon_mean: Annotated[float, Ge(1e-9)] = 0.05
     """Continuous: the part of the same bound for the mean, in nats for each dimension."""
-    epsilon_stddev: float = 5e-4
+    epsilon_stddev: Annotated[float, Ge(1e-7)] = 5e-4
     """Continuous: the part for the standard deviation, in nats for each dimension."""
-    temperature: float = 10.0
+    temperature: Annotated[float, Ge(1e-7)] = 10.0
     """Initial temperature, in the unit of rewards."""
-    multiplier: float = 3.0
+    multiplier: Annotated[float, Ge(1e-7)] = 3.0
     """Discrete: initial multiplier of the policy's bound."""
-    multiplier_mean: float = 10.0
+    multiplier_mean: Annotated[float, Ge(1e-7)] = 10.0
     """Continuous: initial multiplier of the mean's bound."""
-    multiplier_stddev: float = 500.0
+    multiplier_stddev: Annotated[float, Ge(1e-7)] = 500.0
     """Continuous: initial multiplier of the standard deviation's bound."""
     per_dimension: bool = True
     """Continuous: whether each dimension has bounds and multipliers of its own, or only their
     sum."""
 
     # --- evaluation
-    episodes: int = 128
+    episodes: Annotated[int, Ge(2)] = 128
     """Episodes in an evaluation."""
 
-    bounds: ClassVar[Bounds] = {
-        "steps": (1, 10**12),
-        **dict.fromkeys(("replay", "particles", "depth", "period", "samples"), (1, math.inf)),
-        "width": (1, 10**4),
-        "layers": (1, 256),
-        **dict.fromkeys(("length", "episodes"), (2, math.inf)),
-        **dict.fromkeys(("noise", "clip", "min_scale"), (0, math.inf)),
-        **dict.fromkeys(("alpha", "epsilon", "epsilon_policy", "epsilon_mean"), (1e-9, math.inf)),
-        **dict.fromkeys(("epsilon_stddev", "temperature", "multiplier"), (1e-7, math.inf)),
-        **dict.fromkeys(("multiplier_mean", "multiplier_stddev"), (1e-7, math.inf)),
-        "search_gamma": (1e-6, 1),
-        **dict.fromkeys(("search_lambda", "gamma", "critic_lambda"), (0, 1)),
-        "ess_threshold": (0, 1),
-        **dict.fromkeys(("policy_rate", "critic_rate"), (1e-12, 1)),
-        "dual_rate": (0, 1),  # with 0 the duals stay what they are
-        "target_rate": (0, 1),
-    }
     code: ClassVar[tuple[str, ...]] = ("env",)
 
     def __post_init__(self) -> None:

@@ -1,10 +1,11 @@
 """Every hyperparameter of a run that searches a tree, and the presets by size of game."""
 
 import dataclasses
-import math
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from zero_app import AbstractTreeSearchConfig, Bounds, UsageError
+from annotated_types import Ge, Interval
+
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,35 +21,27 @@ class Config(AbstractTreeSearchConfig):
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
     warmup: int = 20
-    capacity: int = 512
+    capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game; longer games are not learned from."""
-    blocks: int = 2
+    blocks: Annotated[int, Interval(ge=1, le=256)] = 2
     """Residual blocks, or layers of the perceptron."""
-    channels: int = 32
+    channels: Annotated[int, Interval(ge=1, le=2**13)] = 32
     """Channels of the blocks. A perceptron is four times as wide."""
     symmetries: bool = True
     """Apply a random symmetry of the board to every position, in games that are known to have
     some."""
-    gamma: float = 0.997
+    gamma: Fraction = 0.997
     """Expert iteration: the discount factor."""
-    n_steps: int = 8
+    n_steps: Count = 8
     """Expert iteration: rewards in a return before the value is bootstrapped from."""
-    window: int = 16
+    window: Annotated[int, Ge(2)] = 16
     """Expert iteration: consecutive positions in a sample of the replay."""
-    games: int = 200
+    games: Annotated[int, Interval(ge=2, le=10**8)] = 200
     """Games of each evaluation of the network without a search: against random moves, or alone
     where there is one player."""
-    max_moves: int = 1000
+    max_moves: Count = 1000
     """Moves after which a game of an evaluation is cut off."""
 
-    bounds: ClassVar[Bounds] = {
-        **dict.fromkeys(("max_moves", "n_steps"), (1, math.inf)),
-        "blocks": (1, 256),
-        "channels": (1, 2**13),
-        "games": (2, 10**8),
-        "window": (2, math.inf),
-        "gamma": (0, 1),
-    }
     code: ClassVar[tuple[str, ...]] = ("env", "network")
 
     def __post_init__(self) -> None:

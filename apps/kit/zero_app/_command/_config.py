@@ -1,12 +1,14 @@
 """The configuration of a run."""
 
 import dataclasses
+import functools as ft
 import math
 import types
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
 import optax
+from annotated_types import Ge, Interval
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 from zero_train import ExpertIteration
@@ -14,15 +16,19 @@ from zero_train import ExpertIteration
 from ._errors import flag, UsageError
 
 
-#: The least and the greatest seed: a key holds 32 bits of it.
-SEEDS = (0, 2**32 - 1)
+#: The greatest seed: a key holds 32 bits of it.
+MAX_SEED = 2**32 - 1
+#: The type of a seed's field.
+Seed = Annotated[int, Interval(ge=0, le=MAX_SEED)]
+#: The type of a field that counts what there is at least one of.
+Count = Annotated[int, Ge(1)]
+#: The type of a field for a number from 0 to 1.
+Fraction = Annotated[float, Interval(ge=0, le=1)]
+#: The type of a field for a number that is not negative.
+NonNegative = Annotated[float, Ge(0)]
 # The name of a kind of number in messages, and the largest one that 32 bits hold.
 _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
-
-
-#: The least and the greatest value of fields by name, as in [`zero_app.AbstractConfig`][].
-Bounds = Mapping[str, tuple[float, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,33 +36,34 @@ class AbstractConfig:
     """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
     this one; each field is a flag, documented by the string below it, and an entry of config.json.
 
-    A class may have `bounds`: the least and the greatest value of its fields. By default an integer
-    is from 0 to the greatest of 32 bits, and other numbers are finite. It may also have `absent`:
-    what newer fields are in runs whose config.json lacks them. Both add to those of the classes
-    above it. Its `code` lists the fields in which `module:Class` and `file.py:Class` name code of
-    the user's own, which is run for a stored configuration only with --run-code.
+    A field may say what its numbers are in the terms of annotated-types, as in `Annotated[int,
+    Interval(ge=1, le=256)]`, which a class below keeps where its field is only an `int`. By default
+    an integer is from 0 to the greatest of 32 bits, and other numbers are finite. A class may have
+    `absent`: what newer fields are in runs whose config.json lacks them, beside those of the
+    classes above it. Its `code` lists the fields in which `module:Class` and `file.py:Class` name
+    code of the user's own, which is run for a stored configuration only with --run-code.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     """The seed of all randomness."""
-    steps: int = 200
+    steps: Count = 200
     """Steps of the loop, each of which collects from every environment and then updates."""
-    envs: int = 128
+    envs: Count = 128
     """Parallel environments, over all acting devices."""
-    unroll: int = 4
+    unroll: Count = 4
     """Moves in every environment per step."""
-    updates: int = 4
+    updates: Count = 4
     """Gradient updates per step."""
-    batch: int = 512
+    batch: Count = 512
     """Samples of the replay per gradient update, over all learning devices."""
-    shards: int = 8
+    shards: Count = 8
     """Parts of the replay buffer. By default this is 8, or the number of learning devices if that
     is larger and a power of two. Every number of learning devices that divides it gives the same
     results."""
     actor_devices: int = 0
     """The number of --devices that only act, while the others learn from the rows of the step
     before; with 0 all devices do both."""
-    evaluate_every: int = 25
+    evaluate_every: Count = 25
     """Steps between two evaluations."""
     checkpoint_every: int = 0
     """Steps between two checkpoints; with 0 there is one a minute, or fewer, so that saving, until
@@ -65,15 +72,11 @@ class AbstractConfig:
     """A trained player whose parameters the run begins with, with a fresh optimiser: the folder of
     a run, a file of a player, or pretrained for the one that comes with the command."""
 
-    bounds: ClassVar[Bounds] = {
-        **dict.fromkeys(("steps", "envs", "unroll", "updates", "batch", "shards"), (1, math.inf)),
-        "evaluate_every": (1, math.inf),
-    }
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
     code: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_bounds(self, inherited(type(self), "bounds"))
+        check_fields(self)
         for name, divisor in (
             ("envs", "shards"),
             ("batch", "shards"),
@@ -92,24 +95,19 @@ class AbstractAdamWConfig(AbstractConfig):
     """The configuration of an agent with one optimiser, AdamW. The learning rate rises evenly to
     its peak, and then falls until the end of the run."""
 
-    learning_rate: float = 3e-3
+    learning_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 3e-3  # with 0 nothing is learned
     """Peak learning rate of AdamW."""
     warmup: int = 0
     """Updates over which the learning rate rises to its peak."""
-    decay: float = 0.05
+    decay: Fraction = 0.05
     """The learning rate falls to this fraction of its peak; 1 keeps it constant."""
     schedule: Literal["cosine", "exponential"] = "cosine"
     """How the learning rate falls."""
-    weight_decay: float = 1e-4
+    weight_decay: NonNegative = 1e-4
     """AdamW's decoupled weight decay."""
-    clip: float = 1.0
+    clip: NonNegative = 1.0
     """Maximum global norm of the gradient; 0 for no maximum."""
 
-    bounds: ClassVar[Bounds] = {
-        "learning_rate": (1e-12, 1),  # with 0 nothing is learned
-        "decay": (0, 1),
-        **dict.fromkeys(("weight_decay", "clip"), (0, math.inf)),
-    }
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
         {"schedule": "cosine", "warmup": 0}
     )
@@ -145,41 +143,32 @@ class AbstractAdamWConfig(AbstractConfig):
 class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """The configuration of a player of board games by tree search."""
 
-    capacity: int = 512
+    capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game."""
     search: Literal["gumbel", "puct", "muzero"] = "gumbel"
     """Gumbel sequential halving, AlphaZero PUCT, or MuZero PUCT."""
-    simulations: int = 16
+    simulations: Annotated[int, Interval(ge=1, le=10**6)] = 16
     """Simulations per move while collecting."""
-    considered: int = 8
+    considered: Count = 8
     """Gumbel: moves considered at the root."""
-    exploration: float = 1.25
+    exploration: NonNegative = 1.25
     """PUCT: weight of the prior."""
-    noise: float = 0.25
+    noise: Fraction = 0.25
     """PUCT: fraction of Dirichlet noise in the root's prior."""
-    concentration: float = 10.0
+    concentration: Annotated[float, Ge(1e-6)] = 10.0
     """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
     temperature_moves: int = 20
     """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
     visited move is played."""
-    player_simulations: int = 64
+    player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
-    value_weight: float = 1.0
+    value_weight: NonNegative = 1.0
     """Weight of the value loss."""
-    value_mix: float = 0.3
+    value_mix: Fraction = 0.3
     """Fraction of the searched value in the value target."""
-    average: float = 0.95
+    average: Fraction = 0.95
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
-
-    bounds: ClassVar[Bounds] = {
-        "capacity": (2, math.inf),
-        **dict.fromkeys(("simulations", "player_simulations"), (1, 10**6)),
-        "considered": (1, math.inf),
-        **dict.fromkeys(("exploration", "value_weight"), (0, math.inf)),
-        "concentration": (1e-6, math.inf),
-        **dict.fromkeys(("noise", "value_mix", "average"), (0, 1)),
-    }
 
     def explorer(self, **parts: Any) -> TreeSearch:
         """The planner of self-play.
@@ -237,57 +226,74 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 
-def check_bounds(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
+Bounds = Mapping[str, tuple[float, float]]
+
+
+def check_fields(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
     """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
-    type, and every number is finite and within bounds.
+    type, and every number is finite and what its annotation allows, see
+    [`zero_app.AbstractConfig`][].
 
     **Arguments:**
 
     - `config`: a dataclass, perhaps of dataclasses. Tuples are checked element by element, and
         `None` passes where the annotation allows it.
-    - `bounds`: the least and the greatest value of a field by name. By default an integer is from
-        0 to the greatest of 32 bits, a field `seed` is in `SEEDS`, and other numbers are finite.
 
     **Raises:** [`zero_app.UsageError`][], in the words of the command line.
     """
-    hints = get_type_hints(type(config))
-    for name in (field.name for field in dataclasses.fields(config)):
-        hint, value = hints[name], getattr(config, name)
+    hints = _hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            check_bounds(value, bounds)
+            check_fields(value, bounds)
         else:
-            _check(flag(name), value, hint, bounds.get(name, SEEDS if name == "seed" else None))
+            low, high = bounds.get(field.name, (None, None))
+            marks = [Interval(ge=low, le=high)] if field.name in bounds else []
+            _check(flag(field.name), value, hints[field.name], marks)
 
 
-def _check(name: str, value: Any, hint: Any, bounds: tuple[float, float] | None) -> None:
+@ft.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The annotations of all fields. A plain one keeps what the class above allows."""
+    hints: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        for name, hint in get_type_hints(base, include_extras=True).items():
+            if get_args(hints.get(name))[:1] != (hint,):
+                hints[name] = hint
+    return hints
+
+
+def _check(name: str, value: Any, hint: Any, marks: Sequence[Any] = ()) -> None:
     """Checks one value against its annotation `hint`. Messages call it `name`."""
     kinds = get_args(hint)
     if value is None and type(None) in kinds:
         return
-    if get_origin(hint) in (Union, types.UnionType):
+    if get_origin(hint) is Annotated:
+        _check(name, value, kinds[0], (*marks, *kinds[1:]))
+    elif get_origin(hint) in (Union, types.UnionType):
         (hint,) = (kind for kind in kinds if kind is not type(None))
-        _check(name, value, hint, bounds)
+        _check(name, value, hint, marks)
     elif get_origin(hint) is tuple and isinstance(value, tuple):
         for element in value:
-            _check(name, element, kinds[0], bounds)
+            _check(name, element, kinds[0], marks)
     elif get_origin(hint) is Literal:
         if value not in kinds:
             raise _refused(name, value, f"give one of {', '.join(map(str, kinds))}")
     elif hint in _NUMBERS:
-        _check_number(name, value, hint, bounds)
+        _check_number(name, value, hint, marks)
     elif hint in _WORDS and not isinstance(value, hint):
         raise _refused(name, value, f"give {_WORDS[hint]}")
 
 
-def _check_number(
-    name: str, value: Any, kind: type[int] | type[float], bounds: tuple[float, float] | None
-) -> None:
+def _check_number(name: str, value: Any, kind: type, marks: Sequence[Any]) -> None:
     what, largest = _NUMBERS[kind]
     # JSON has one kind of number, and for Python true is one.
     if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
         raise _refused(name, value, f"give {what}")
-    usual = (0, math.inf) if kind is int else (-math.inf, math.inf)
-    least, most = usual if bounds is None else bounds
+    least, most = (0 if kind is int else -math.inf), math.inf
+    for mark in marks:
+        least = least if getattr(mark, "ge", None) is None else mark.ge
+        most = most if getattr(mark, "le", None) is None else mark.le
     limit = largest if most == math.inf else most
     if max(least, -largest) <= value <= limit:
         return
@@ -307,6 +313,6 @@ def _refused(name: str, value: Any, allowed: str) -> UsageError:
 
 
 def inherited(kind: type, name: str) -> dict[str, Any]:
-    """The entries of a mapping of a class, such as its `bounds`, and of those of its bases."""
+    """The entries of a mapping of a class, such as its `absent`, and of those of its bases."""
     parts = (vars(base).get(name, {}) for base in reversed(kind.__mro__))
     return {key: value for part in parts for key, value in part.items()}

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from ._config import check_bounds
+from ._config import check_fields
 from ._errors import flag, UsageError
 from ._helptext import explain, filled
 
@@ -27,15 +27,15 @@ def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
 
     **Arguments:**
 
-    - `kind`: a dataclass with a flag for each field, documented by the string below it. It may
-        have `bounds`, as in [`zero_app.AbstractConfig`][].
+    - `kind`: a dataclass with a flag for each field, documented by the string below it. Fields
+        say what numbers are allowed as in [`zero_app.AbstractConfig`][].
     - `prog`: the command as the user writes it, such as `othello eval`.
 
     **Raises:** [`zero_app.UsageError`][] for an unknown flag, with the nearest one, and for a
     value that is not allowed. `--help` raises `SystemExit`.
     """
     arguments = parse_words(kind, prog, words, names_of(kind))
-    check_bounds(arguments, getattr(kind, "bounds", {}))
+    check_fields(arguments, getattr(kind, "bounds", {}))
     return arguments
 
 
@@ -48,7 +48,7 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
 def parse_words(
     kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any
 ) -> Any:
-    """Parses words as `parse` does, without looking at bounds. `options` are tyro's. An unknown
+    """Parses words as `parse` does, without checking numbers. `options` are tyro's. An unknown
     flag is compared with `names`, to say which one may be meant."""
     arguments, unknown = _known(kind, prog, words, **options)
     for name, value in _texts(arguments):

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .._command._config import SEEDS
+from .._command._config import MAX_SEED
 from ._service import MAX_MOVES, MAX_POINTS, Question, Refusal, Service
 
 
@@ -227,8 +227,8 @@ def read_question(body: bytes) -> Question:
     simulations, seed = said.get("simulations", 0), said.get("seed", 0)
     if type(simulations) is not int:
         raise Refusal(400, f"simulations is {_shown(simulations)}; give a whole number.")
-    if type(seed) is not int or not SEEDS[0] <= seed <= SEEDS[1]:
-        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {SEEDS[1]}.")
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
+        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {MAX_SEED}.")
     think = said.get("think", False)
     if not isinstance(think, bool):
         raise Refusal(400, f"think is {_shown(think)}; give true or false.")

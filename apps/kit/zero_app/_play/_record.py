@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from .._command._config import SEEDS
+from .._command._config import MAX_SEED
 from ._game import Game
 
 
@@ -36,6 +36,6 @@ def read_record(start: Game, text: str) -> tuple[Game, list[str], int]:
     words, seed = text.lower().split(), "0"
     if words and words[0].startswith(_SEED):
         seed = words.pop(0).removeprefix(_SEED)
-        if not re.fullmatch("[0-9]{1,12}", seed) or int(seed) > SEEDS[1]:
-            raise ValueError(f"{ascii(seed[:20])} is no seed; give a whole number up to {SEEDS[1]}")
+        if not re.fullmatch("[0-9]{1,12}", seed) or int(seed) > MAX_SEED:
+            raise ValueError(f"{ascii(seed[:20])} is no seed; give a whole number up to {MAX_SEED}")
     return start, words, int(seed)

@@ -3,15 +3,14 @@
 import contextlib
 import dataclasses
 import importlib.util
-import math
 import os
 import pathlib
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import jax
 import tyro
 
-from .._command._config import Bounds, check_bounds, inherited
+from .._command._config import check_fields, Count, inherited, NonNegative
 from .._command._errors import flag, UsageError
 from ._lines import read_json, RunError
 
@@ -31,11 +30,11 @@ MAY_DIFFER = ("checkpoint_every",)
 class Launch:
     """The devices of a run, and the processes that they belong to."""
 
-    devices: int | None = None
+    devices: Count | None = None
     """Devices to split games, trees and replay over, of all processes together; by default all
     accelerators, as far as they are a power of two, or one CPU device a process. On a CPU they are
     virtual."""
-    fsdp: int = 1
+    fsdp: Count = 1
     """How many neighbouring devices hold parameters and optimiser state together, a part each
     (fully sharded data parallel), where one is too small for all of it. It divides --devices."""
     coordinator: str | None = None
@@ -43,13 +42,11 @@ class Launch:
     4, Kubernetes (with the package kubernetes) and on TPU slices no flag is needed."""
     process_id: int | None = None
     """The number of this process, from 0."""
-    num_processes: int | None = None
+    num_processes: Count | None = None
     """How many processes train together."""
 
-    bounds: ClassVar[Bounds] = dict.fromkeys(("devices", "fsdp", "num_processes"), (1, math.inf))
-
     def __post_init__(self) -> None:
-        check_bounds(self, self.bounds)
+        check_fields(self)
         names = "coordinator", "process_id", "num_processes"
         lacking = [flag(name) for name in names if getattr(self, name) is None]
         if lacking == [flag(name) for name in names]:
@@ -100,7 +97,7 @@ class Options:
     """The run folder, which all processes must see."""
     resume: bool = False
     """Go on with the run in the folder, exactly where it was saved."""
-    max_minutes: float | None = None
+    max_minutes: NonNegative | None = None
     """Save, evaluate and stop so many minutes after the command began; --resume goes on. Compiling
     counts too."""
     wandb: bool = False
@@ -113,10 +110,8 @@ class Options:
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
     """The devices, and the processes that they belong to."""
 
-    bounds: ClassVar[Bounds] = {"max_minutes": (0, math.inf)}
-
     def __post_init__(self) -> None:
-        check_bounds(self, self.bounds)
+        check_fields(self)
         for name in ("wandb", "mlflow"):
             if getattr(self, name) and importlib.util.find_spec(name) is None:
                 raise UsageError(MISSING.format(name))
