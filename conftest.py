@@ -4,6 +4,7 @@ Nothing under test may be imported here, or the hook would come too late for it.
 """
 
 import gc
+import importlib.metadata
 import os
 import pathlib
 import random
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,7 +65,13 @@ _HASTY = (
 
 def _known_flags(*flags: str) -> tuple[str, ...]:
     """The flags that this version of XLA knows. A single one that it does not know would end
-    every test process, and XLA has no list to ask: so a process of its own tries them."""
+    every test process, and XLA has no list to ask: so a process of its own tries them, once for all
+    runs that share a compilation cache."""
+    cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", os.devnull)
+    name = f"xla-flags-{importlib.metadata.version('jaxlib')}-{zlib.crc32(repr(flags).encode())}"
+    stored = pathlib.Path(cache) / name
+    if stored.is_file():
+        return tuple(stored.read_text(encoding="utf-8").split())
     tried = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join(flags)},
@@ -71,7 +79,13 @@ def _known_flags(*flags: str) -> tuple[str, ...]:
         text=True,
     )
     refused = tried.stderr.split() if tried.returncode else []
-    return tuple(flag for flag in flags if flag not in refused)
+    known = tuple(flag for flag in flags if flag not in refused)
+    if cache != os.devnull and (tried.returncode == 0 or known != flags):
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        written = stored.with_suffix(f".{os.getpid()}")
+        written.write_text(" ".join(known), encoding="utf-8")
+        written.replace(stored)
+    return known
 
 
 def _share_ir_context() -> None:
@@ -84,8 +98,43 @@ def _share_ir_context() -> None:
         mlir.make_ir_context = lambda: context
 
 
+def _check_keys_where_there_are_some() -> None:
+    """Runs what neither takes nor returns keys as fast as without JAX's check of reused keys, which
+    has nothing to look at there. JAX would look, and call every program from Python: up to 1 ms for
+    each of the millions of operations that the fast tests run one at a time. What is inside of a
+    program is checked when it is traced, as before."""
+    from jax._src import core, pjit
+    from jax.experimental.key_reuse import _core as reuse
+
+    names = ((pjit, "_run_python_pjit"), (core, "jaxprs_in_params"), (reuse, "prng"))
+    if not all(hasattr(module, name) for module, name in names):  # they have no public names
+        return
+    run, check = pjit._run_python_pjit, reuse.call_impl_with_key_reuse_checks
+    is_key = lambda x: isinstance(x, reuse.prng.PRNGKeyArray)
+
+    def run_program(p: Any, *rest: Any) -> Any:
+        program = p.params["jaxpr"]
+        ends = (*program.in_avals, *program.out_avals, *program.consts)
+        if any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) for x in ends):
+            return run(p, *rest)
+        with jax.debug_key_reuse(False):
+            return run(p, *rest)
+
+    def run_operation(primitive: Any, implementation: Any, *args: Any, **params: Any) -> Any:
+        if any(map(is_key, args)) or any(True for _ in core.jaxprs_in_params(params)):
+            return check(primitive, implementation, *args, **params)
+        result = implementation(*args, **params)
+        if any(map(is_key, result if primitive.multiple_results else [result])):
+            return check(primitive, lambda *_, **__: result, *args, **params)
+        return result
+
+    pjit._run_python_pjit = run_program
+    reuse.call_impl_with_key_reuse_checks = run_operation
+
+
 def pytest_configure(config: pytest.Config) -> None:
     _share_ir_context()
+    _check_keys_where_there_are_some()
     # The workers of pytest-xdist inherit what the process that starts them has set.
     if config.option.markexpr == "not slow" and "PYTEST_XDIST_WORKER" not in os.environ:
         flags = (*_known_flags(*_HASTY), os.environ.get("XLA_FLAGS", ""))

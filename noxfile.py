@@ -121,12 +121,19 @@ def sync(session: nox.Session, *groups: str, packages: bool = True) -> None:
         env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
         external=True,
     )
-    share_compilations(session)
+    if packages:
+        share_compilations(session)
 
 
 def share_compilations(session: nox.Session) -> None:
-    """What one session compiled, the others and the next run need not compile again."""
-    session.env["JAX_COMPILATION_CACHE_DIR"] = str(cache() / "jax")
+    """What one session compiled, the others, the next run and other checkouts need not compile
+    again. JAX tells programs of different versions of itself apart: the folder has the version in
+    its name only for whoever wants to remove an old one."""
+    code = "import importlib.metadata; print(importlib.metadata.version('jax'))"
+    version = str(session.run("python", "-c", code, silent=True)).strip()
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    session.env["JAX_COMPILATION_CACHE_DIR"] = given or str(home / "zero-tests" / f"jax-{version}")
     # Many programs are single operations, which every test file compiles again.
     session.env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     # Where a machine sets it, every process that a test starts compiles all that it imports.

@@ -37,13 +37,39 @@ def test_mixed_ranks_are_an_error():
         _ = jnp.zeros((2, 3)) + jnp.zeros(3)
 
 
-@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="the check is off: see conftest.py")
-def test_a_reused_key_is_an_error(getkey):
-    def twice(key):
-        return jax.random.normal(key) + jax.random.normal(key)
+def twice(key):
+    return jax.random.normal(key) + jax.random.normal(key)
 
+
+def by_program(key):
+    draw = jax.jit(jax.random.normal)
+    return draw(key) + draw(key)
+
+
+def closed_over(key):
+    draw = jax.jit(lambda: jax.random.normal(key))
+    return draw() + draw()
+
+
+def made_inside(key):
+    del key
+    return jax.jit(lambda seed: twice(jax.random.key(seed)))(0)
+
+
+def made_in_a_loop(key):
+    del key
+    seeds = jnp.arange(2, dtype=jnp.uint32)
+    return jax.lax.scan(lambda x, seed: (x, twice(jax.random.key(seed))), 0, seeds)
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="the check is off: see conftest.py")
+@pytest.mark.parametrize(
+    "use", [twice, jax.jit(twice), by_program, closed_over, made_inside, made_in_a_loop]
+)
+def test_a_reused_key_is_an_error(getkey, use):
+    """Also where no key goes in or out, which conftest.py has a short way for."""
     with pytest.raises(jax.errors.KeyReuseError):
-        jax.jit(twice)(getkey())
+        use(getkey())
 
 
 def test_a_warning_is_an_error():
@@ -61,7 +87,11 @@ def test_fast_tests_compile_in_haste(pytestconfig):
         assert "--xla_backend_optimization_level=0" in os.environ["XLA_FLAGS"].split()
 
 
-def test_flags_that_xla_does_not_know_are_left_out(known_flags):
-    """XLA ends a process that is given one: a new JAX would end every test."""
+def test_flags_that_xla_does_not_know_are_left_out(known_flags, tmp_path, monkeypatch):
+    """XLA ends a process that is given one: a new JAX would end every test. What was found out is
+    kept beside the compiled programs."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
     known = "--xla_backend_optimization_level=0"
+    assert known_flags("--xla_no_such_flag=1", known, "--xla_nor_this_one=2") == (known,)
+    monkeypatch.setattr("subprocess.run", None)
     assert known_flags("--xla_no_such_flag=1", known, "--xla_nor_this_one=2") == (known,)
