@@ -110,12 +110,13 @@ def _check_keys_where_there_are_some() -> None:
     if not all(hasattr(module, name) for module, name in names):  # they have no public names
         return
     run, check = pjit._run_python_pjit, reuse.call_impl_with_key_reuse_checks
-    is_key = lambda x: isinstance(x, reuse.prng.PRNGKeyArray)
+    kind: Any = vars(reuse)["prng"].PRNGKeyArray
+    is_key = lambda x: isinstance(x, kind)
 
     def run_program(p: Any, *rest: Any) -> Any:
         program = p.params["jaxpr"]
         ends = (*program.in_avals, *program.out_avals, *program.consts)
-        if any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) for x in ends):
+        if any(jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key) for x in ends):
             return run(p, *rest)
         with jax.debug_key_reuse(False):
             return run(p, *rest)

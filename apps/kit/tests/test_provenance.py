@@ -51,6 +51,14 @@ SAVED = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _charts_are_not_drawn() -> Iterator[None]:
+    """They have tests of their own, and would be a quarter of what each run costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zero_train.app._chart.draw", lambda series, **_: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def app() -> App:
     """Nim; all runs share one compilation."""
