@@ -20,6 +20,9 @@ nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv"
 nox.options.sessions = ["lint", "typecheck", "tests"]
 nox.options.error_on_external_run = True
+# `uv sync` makes an environment of before what it would be anew, but for the bytecode, which takes
+# half a minute to compile. Sessions that have to begin with nothing say so.
+nox.options.reuse_venv = "yes"
 
 ROOT = pathlib.Path(__file__).parent
 MEMBERS = {
@@ -195,7 +198,7 @@ def tests_python(session: nox.Session) -> None:
     session.run(*PYTEST, *session.posargs)
 
 
-@nox.session
+@nox.session(reuse_venv=False)
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated(session: nox.Session, name: str) -> None:
     """Each package alone: installs from git (HEAD), with uv and with pip, and from its wheel, which
@@ -209,7 +212,7 @@ def isolated(session: nox.Session, name: str) -> None:
     run_alone(session, name, "pytest", *part)
 
 
-@nox.session
+@nox.session(reuse_venv=False)
 @nox.parametrize("name", list(DISTRIBUTIONS), ids=list(DISTRIBUTIONS))
 def isolated_full(session: nox.Session, name: str) -> None:
     """The same as `isolated`, with all fast tests of the package, or with those after `--`."""
@@ -241,9 +244,12 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
     session.install(locked, addresses[name])
     check_installed(session, expected, module)
     session.run_install("uv", "pip", "uninstall", *expected, external=True)
-    # pip does not read where uv finds the siblings, so it is given all of them.
-    session.install("pip")
-    session.run_install("python", "-m", "pip", "install", "--quiet", *addresses.values())
+    # pip does not read where uv finds the siblings, so it is given all of them. uv has built each
+    # in an environment with what its pyproject.toml asks for; pip finds that here, and makes none.
+    session.install("pip", "hatchling")
+    pip_install = ("python", "-m", "pip", "install", "--quiet", "--no-build-isolation")
+    session.run_install(*pip_install, *addresses.values())
+    session.run_install("uv", "pip", "uninstall", "hatchling", external=True)
     check_installed(session, expected, module)
     session.run_install("uv", "pip", "uninstall", *expected, external=True)
     session.install(*install, str(wheels[name]))
@@ -303,7 +309,7 @@ def check_complete(session: nox.Session, wheel: pathlib.Path, source: pathlib.Pa
         session.error(f"{wheel.name} lacks {sorted(missing)}")
 
 
-@nox.session
+@nox.session(reuse_venv=False)
 def lowest(session: nox.Session) -> None:
     """All fast tests of all members, with the lowest versions that the packages declare."""
     resolve(session, "lowest-direct")
@@ -311,7 +317,7 @@ def lowest(session: nox.Session) -> None:
     session.run(*PYTEST, "-W", "ignore::DeprecationWarning", *session.posargs)
 
 
-@nox.session
+@nox.session(reuse_venv=False)
 def newest(session: nox.Session) -> None:
     """A quick part of the fast tests, with the newest Python and the newest versions to be had.
 
