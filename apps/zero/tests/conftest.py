@@ -20,7 +20,9 @@ def small_config():
     from zero_cli._config import presets
 
     tiny = presets("pgx/tic_tac_toe", "alphazero", 18)["tiny"]
-    return dataclasses.replace(tiny, envs=8, batch=8, updates=1, capacity=32, games=4)
+    return dataclasses.replace(
+        tiny, envs=8, batch=8, updates=1, capacity=32, games=4, simulations=2
+    )
 
 
 @pytest.fixture(scope="session")
