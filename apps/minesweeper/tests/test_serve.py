@@ -19,7 +19,7 @@ from zero_minesweeper._table import Table
 from .helpers import exact, LAYOUTS, MINES, NUMBERS, SIZE
 
 
-ENV = Minesweeper(SIZE, SIZE, MINES, pays="win", max_states=64)
+ENV = Minesweeper(SIZE, SIZE, MINES, pays="win", max_states=32)
 SEED = 5
 
 
