@@ -3,10 +3,9 @@
 import subprocess
 import sys
 
-import pytest
 
-
-CODE = """
+WINDOWS = ("Latest", "TrajectoryBuffer", "PrioritisedTrajectoryBuffer")
+CODE = f"""
 import sys
 
 sys.modules["flashbax"] = None  # as where it is not installed
@@ -14,14 +13,17 @@ import zero_memory
 
 zero_memory.EpisodeBuffer(capacity=8, num_envs=1, batch_size=1)
 assert not hasattr(zero_memory, "Latst")
-from zero_memory import {name}
+for name in {WINDOWS}:
+    try:
+        exec(f"from zero_memory import {{name}}")
+    except ImportError as e:
+        print(e)
 """
 
 
-@pytest.mark.parametrize("name", ["Latest", "TrajectoryBuffer", "PrioritisedTrajectoryBuffer"])
-def test_flashbax_is_needed_for_windows_alone(name):
-    ran = subprocess.run(
-        [sys.executable, "-c", CODE.format(name=name)], capture_output=True, text=True
-    )
-    said = ran.stderr.splitlines()[-1]
-    assert said == f"ImportError: zero_memory.{name} needs flashbax: install zero-memory[windows]."
+def test_flashbax_is_needed_for_windows_alone():
+    ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        f"zero_memory.{name} needs flashbax: install zero-memory[windows]." for name in WINDOWS
+    ]
