@@ -66,14 +66,20 @@ class Config(AbstractConfig):
 ENV = Nim(heap=7, most=3)
 
 
+@ft.cache
+def loop_of(width):
+    """Runs that differ in nothing else share what is compiled."""
+    return nim_loop(1, env=ENV, agent=nim_agent(ENV, width, average_decay=0.9))
+
+
 def build(config):
-    return nim_loop(1, env=ENV, agent=nim_agent(ENV, config.width, average_decay=0.9))
+    return loop_of(config.width)
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """Nim, with a run and a player of it that it comes with."""
-    app = App("nim", "Nim.", {"tiny": Config()}, ft.cache(build))  # each program compiled once
+    app = App("nim", "Nim.", {"tiny": Config()}, build)
     folder = tmp_path_factory.mktemp("players")
     train(app, Config(), Options(out=folder / "run"))
     (folder / "players").mkdir()
