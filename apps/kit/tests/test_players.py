@@ -76,6 +76,14 @@ def build(config):
     return loop_of(config.width)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _charts_are_not_drawn():
+    """They have tests of their own, and would be a quarter of what each run costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zero_train.app._chart.draw", lambda series, **_: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """Nim, with a run and a player of it that it comes with."""
