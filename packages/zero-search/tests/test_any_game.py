@@ -18,8 +18,7 @@ from zero_search import (
     UCB1,
 )
 from zero_search._model import masked_prediction
-from zero_search._readout import ImprovedPolicy
-from zero_search._root import SequentialHalving
+from zero_search._root import ImprovedPolicy, SequentialHalving
 
 from .helpers import exact_values, Jitted, Node, quick_jit, RandomTree, Reference
 

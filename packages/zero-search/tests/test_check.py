@@ -39,8 +39,7 @@ from zero_search import (
     VisitCounts,
 )
 from zero_search._forest import Forest
-from zero_search._readout import ImprovedPolicy
-from zero_search._root import SequentialHalving
+from zero_search._root import ImprovedPolicy, SequentialHalving
 from zero_search._tree_search import SearchCarry
 
 from .helpers import Nim, Node, RandomTree

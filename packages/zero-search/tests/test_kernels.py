@@ -27,7 +27,7 @@ from zero_search import (
     TreeSearch,
     UCB1,
 )
-from zero_search._select import ImprovedPolicySelection
+from zero_search._rules import ImprovedPolicySelection
 from zero_search._walk import Up, Visits, with_visit
 
 from .dice import RandomDice

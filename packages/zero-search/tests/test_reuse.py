@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from zero_search import AbstractPriorModel, PUCT, Rules, Tree, TreeSearch
-from zero_search._select import prepare
+from zero_search._rules import prepare
 from zero_search._tree import COUNT, DISCOUNT, FINAL, keep, RAW, REWARD, VALUE
 
 from .helpers import Jitted, Node, Noise, quick_jit, RandomTree, Reference

@@ -16,9 +16,8 @@ from zero_search import (
     TreeSearch,
     UCB1,
 )
-from zero_search._readout import ImprovedPolicy
-from zero_search._root import SequentialHalving
-from zero_search._select import ImprovedPolicySelection
+from zero_search._root import ImprovedPolicy, SequentialHalving
+from zero_search._rules import ImprovedPolicySelection
 
 from .helpers import (
     check_laws,

@@ -18,7 +18,7 @@ from zero_search import (
     TreeSearch,
     UCB1,
 )
-from zero_search._select import best_action, prepare
+from zero_search._rules import best_action, prepare
 
 from .helpers import fresh, quick_jit
 

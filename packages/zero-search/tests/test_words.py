@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search._words import Layout
+from zero_search._forest import Layout
 
 from .helpers import quick_jit
 

@@ -15,11 +15,6 @@
 
 import importlib.metadata
 
-from ._backup import (
-    AbstractBackup as AbstractBackup,
-    MaxBackup as MaxBackup,
-    MeanBackup as MeanBackup,
-)
 from ._belief import (
     Belief as Belief,
     BeliefModel as BeliefModel,
@@ -29,10 +24,6 @@ from ._chance import sampled_step as sampled_step
 from ._cloud import GaussianNoise as GaussianNoise
 from ._engine import search as search
 from ._hindsight import Hindsight as Hindsight
-from ._inspect import (
-    read_tree as read_tree,
-    SearchTree as SearchTree,
-)
 from ._model import (
     AbstractChanceModel as AbstractChanceModel,
     AbstractHiddenModel as AbstractHiddenModel,
@@ -48,45 +39,48 @@ from ._planner import (
     Plan as Plan,
 )
 from ._playout import PlayoutModel as PlayoutModel
-from ._qtransform import (
-    AbstractQTransform as AbstractQTransform,
-    ByMinMax as ByMinMax,
-    ByParentAndSiblings as ByParentAndSiblings,
-    CompletedByMixedValue as CompletedByMixedValue,
-    FirstPlayUrgency as FirstPlayUrgency,
-    PlainQ as PlainQ,
-)
-from ._readout import (
-    AbstractReadout as AbstractReadout,
-    SoftmaxQ as SoftmaxQ,
-    VisitCounts as VisitCounts,
-)
 from ._root import (
+    AbstractReadout as AbstractReadout,
     AbstractRootNoise as AbstractRootNoise,
     AbstractRootRule as AbstractRootRule,
     DirichletNoise as DirichletNoise,
     PriorRoot as PriorRoot,
+    SoftmaxQ as SoftmaxQ,
+    VisitCounts as VisitCounts,
+)
+from ._rules import (
+    AbstractBackup as AbstractBackup,
+    AbstractQTransform as AbstractQTransform,
+    AbstractSelection as AbstractSelection,
+    ByMinMax as ByMinMax,
+    ByParentAndSiblings as ByParentAndSiblings,
+    CompletedByMixedValue as CompletedByMixedValue,
+    FirstPlayUrgency as FirstPlayUrgency,
+    MaxBackup as MaxBackup,
+    MeanBackup as MeanBackup,
+    PlainQ as PlainQ,
+    PUCB as PUCB,
+    PUCT as PUCT,
+    UCB1 as UCB1,
 )
 from ._sample import (
     safe_softmax as safe_softmax,
     sample_action as sample_action,
     Temperature as Temperature,
 )
-from ._select import (
-    AbstractSelection as AbstractSelection,
-    PUCB as PUCB,
-    PUCT as PUCT,
-    UCB1 as UCB1,
-)
-from ._statistics import (
-    NodeStatistics as NodeStatistics,
-    RootStatistics as RootStatistics,
+from ._search_tree import (
+    read_tree as read_tree,
+    SearchTree as SearchTree,
 )
 from ._tree import (
     Rules as Rules,
     Tree as Tree,
 )
 from ._tree_search import TreeSearch as TreeSearch
+from ._types import (
+    NodeStatistics as NodeStatistics,
+    RootStatistics as RootStatistics,
+)
 
 
 __version__ = importlib.metadata.version("zero-search")

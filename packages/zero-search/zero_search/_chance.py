@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PyTree
 
-from ._backup import MeanBackup
 from ._check import batch_size, check_answer, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted
+from ._rules import highest, MeanBackup
 from ._sample import inverted, safe_softmax, split_rows, where_rows
-from ._select import highest
-from ._statistics import NodeStatistics
-from ._types import Floats, Ints, Keys, Node, Stepped
+from ._types import Floats, Ints, Keys, Node, NodeStatistics, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.

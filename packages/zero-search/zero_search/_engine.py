@@ -21,9 +21,8 @@ from ._check import check_search
 from ._forest import Forest, on_device, put, recorded, take
 from ._model import AbstractPriorModel, masked_edge, masked_prediction, predicted, stepped
 from ._sample import folded, varying
-from ._statistics import NodeStatistics
 from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
-from ._types import Bools, Floats, Ints, Keys, PerAction
+from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
 from ._walk import (
     ascend,
     blank,

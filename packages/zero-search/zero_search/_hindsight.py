@@ -17,12 +17,11 @@ from ._check import (
 )
 from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
-from ._readout import read_out
+from ._root import read_out
 from ._sample import folded, numbered, split_rows
-from ._statistics import NodeStatistics, RootStatistics
 from ._tree import Tree
 from ._tree_search import SearchCarry, TreeSearch
-from ._types import Bools, Ints, Keys
+from ._types import Bools, Ints, Keys, NodeStatistics, RootStatistics
 
 
 T = TypeVar("T")

@@ -21,9 +21,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Int
 
 from ._forest import Forest, NODE
-from ._statistics import NodeStatistics
 from ._tree import ACTION, CODE, COLUMNS, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
-from ._types import Bools
+from ._types import Bools, NodeStatistics
 from ._walk import Fixed, Notes, rescored, Up, Visits, Walk, with_visit
 
 

@@ -15,9 +15,8 @@ from ._check import check_search
 from ._engine import back_up, begin, counted, evaluate, Loop, SearchStats, store, walk_down, widened
 from ._forest import Forest, on_device, take
 from ._model import AbstractPriorModel
-from ._statistics import NodeStatistics
 from ._tree import Rules, statistics, Tree
-from ._types import Ints, Keys, PerAction
+from ._types import Ints, Keys, NodeStatistics, PerAction
 from ._walk import blank, Fixed, Visits, with_visit
 
 

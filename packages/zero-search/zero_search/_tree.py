@@ -12,13 +12,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._backup import AbstractBackup, back_up, MeanBackup
 from ._chance import decision, Outcomes, widened
-from ._check import check_count, check_kernels, check_kinds, check_limits, check_planted
+from ._check import (
+    check_count,
+    check_kernels,
+    check_kinds,
+    check_limits,
+    check_planted,
+    check_result,
+)
+from ._rules import AbstractBackup, AbstractSelection, best_action, MeanBackup, prepare
 from ._sample import equal_rows, safe_softmax
-from ._select import AbstractSelection, best_action, prepare
-from ._statistics import NodeStatistics
-from ._types import Bools, Floats, Ints
+from ._types import Bools, Floats, Ints, NodeStatistics
 
 
 # Columns of `Tree.step`.
@@ -203,7 +208,8 @@ class Rules(eqx.Module):
 
     def value(self, node: NodeStatistics, chance: Floats | None, outcome: Floats) -> Floats:
         """The new values of nodes after a simulation whose return from there is `outcome`."""
-        value = back_up(self.backup, self.decisions(node), outcome)
+        value = self.backup(self.decisions(node), outcome)
+        check_result(self.backup, "__call__", value, outcome.shape, "one value for every row")
         if self.outcomes is None or chance is None:
             return value
         expected = self.outcomes.value(_columns(node, self.outcomes.num_outcomes), outcome)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._backup import AbstractBackup, MeanBackup
 from ._chance import chance_nodes, is_chance, OUTCOMES
 from ._check import (
     batch_size,
@@ -30,15 +29,31 @@ from ._engine import search, SearchStats
 from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
 from ._planner import AbstractPlanner, Plan
-from ._qtransform import AbstractQTransform, CompletedByMixedValue
-from ._readout import AbstractReadout, ImprovedPolicy, read_out, VisitCounts
-from ._root import AbstractRootNoise, AbstractRootRule, PriorRoot, root_scores, SequentialHalving
+from ._root import (
+    AbstractReadout,
+    AbstractRootNoise,
+    AbstractRootRule,
+    ImprovedPolicy,
+    PriorRoot,
+    read_out,
+    root_scores,
+    SequentialHalving,
+    VisitCounts,
+)
 from ._rounds import search_in_rounds
+from ._rules import (
+    AbstractBackup,
+    AbstractQTransform,
+    AbstractSelection,
+    CompletedByMixedValue,
+    ImprovedPolicySelection,
+    MeanBackup,
+    PUCT,
+    UCB1,
+)
 from ._sample import split_rows, Temperature, varying
-from ._select import AbstractSelection, ImprovedPolicySelection, PUCT, UCB1
-from ._statistics import RootStatistics
 from ._tree import check_rules, follow, keep, Rules, Tree
-from ._types import Bools, Ints, Keys
+from ._types import Bools, Ints, Keys, RootStatistics
 
 
 _COMPLETED = CompletedByMixedValue()

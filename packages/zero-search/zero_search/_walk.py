@@ -15,9 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
 from ._sample import folded, varying
-from ._statistics import NodeStatistics
 from ._tree import COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
-from ._types import Bools, Floats, Ints, Keys
+from ._types import Bools, Floats, Ints, Keys, NodeStatistics
 
 
 # Levels handled by one turn of the loops: a turn costs more than a level.

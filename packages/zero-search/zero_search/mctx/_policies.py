@@ -14,16 +14,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree, Shaped
 
 from .._engine import search
-from .._qtransform import (
+from .._root import best_due, SequentialHalving
+from .._rules import (
     AbstractQTransform,
+    AbstractSelection,
     ByMinMax,
     ByParentAndSiblings,
     CompletedByMixedValue,
+    ImprovedPolicySelection,
+    PUCT,
 )
-from .._root import best_due, SequentialHalving
-from .._select import AbstractSelection, ImprovedPolicySelection, PUCT
-from .._statistics import NodeStatistics, RootStatistics
 from .._tree import Rules, Tree
+from .._types import NodeStatistics, RootStatistics
 from .._walk import KeyPair, RootChoice
 from ._check import check_arguments, check_tree
 from ._nodes import break_ties, dirichlet, draw, masked_root, prior, Recurrent, Root

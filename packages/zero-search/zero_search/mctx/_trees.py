@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Float
 
+from .._rules import AbstractSelection, best_action, prepare
 from .._sample import where_rows
-from .._select import AbstractSelection, best_action, prepare
 from .._tree import (
     COLUMNS,
     COUNT,

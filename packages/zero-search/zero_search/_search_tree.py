@@ -12,10 +12,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float, Int, PyTree
 
-from .._chance import decision, is_chance
-from .._check import check_count
-from .._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, VALUE
+from ._chance import decision, is_chance
+from ._check import check_count
 from ._svg import Box, draw, write
+from ._tree import DISCOUNT, FINAL, RAW, REWARD, Tree, VALUE
 
 
 Names = Callable[[int], str] | Sequence[str] | None
