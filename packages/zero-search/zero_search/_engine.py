@@ -8,7 +8,7 @@ that costs, is done over that list, so a shallow game does not wait for the deep
 
 import dataclasses
 import functools as ft
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,29 +21,24 @@ from ._check import check_search
 from ._forest import Forest, on_device, put, recorded, take
 from ._model import AbstractPriorModel, masked_edge, masked_prediction, predicted, stepped
 from ._sample import folded, varying
-from ._tree import ACTION, DISCOUNT, FINAL, RAW, REWARD, Rules, Tree, UNSTORED
-from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
+from ._tree import DISCOUNT, FINAL, RAW, REWARD, Rules, statistics, Tree, UNSTORED
+from ._types import Floats, Ints, Keys, NodeStatistics, PerAction
 from ._walk import (
-    ascend,
+    back_up,
     blank,
-    descend,
+    enter,
     Fixed,
     KeyPair,
     NO_CHILD,
     NOT_EXPANDED,
     Notes,
-    rescored,
     RootChoice,
     Up,
-    visited,
-    VISITS,
     Visits,
     Walk,
+    walk_down,
+    with_visit,
 )
-
-
-# The next simulation, and how many have started with each action, if that is counted.
-Following = tuple[Int[Array, ""], PerAction | None]
 
 
 class SearchStats(eqx.Module):
@@ -84,6 +79,19 @@ class Loop(eqx.Module):
     started: PerAction | None
     invalid: Ints
 
+    @classmethod
+    def start(
+        cls,
+        rows: Int[Array, " leaves"],
+        forest: Forest,
+        notes: Notes,
+        invalid: Ints,
+        started: PerAction | None,
+    ) -> "Loop":
+        """Before the first turn, with as many leaves a turn as `rows`, whose states they take."""
+        slot, state = forest.nowhere(rows.shape[0]), [take(x, rows) for x in forest.state]
+        return cls(forest, notes, slot, state, started, invalid)
+
     @property
     def whole(self) -> Forest:
         """The trees with all states."""
@@ -91,6 +99,20 @@ class Loop(eqx.Module):
         # them all, for it cannot tell which comes first. So the next one writes before it reads.
         states = jax.tree.map(lambda x, y: put(x, self.slot, y), self.forest.state, self.state)
         return dataclasses.replace(self.forest, state=states)
+
+    def then(
+        self,
+        lanes: Fixed,
+        forest: Forest,
+        notes: Notes,
+        slot: Int[Array, " leaves"],
+        found: Found,
+        started: PerAction | None,
+    ) -> "Loop":
+        """After a turn that has `found` nodes for these slots."""
+        bad = (found.invalid & lanes.alive).reshape(-1, self.invalid.shape[0])
+        invalid = self.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
+        return Loop(forest, notes, slot, forest.layout.join(found.state), started, invalid)
 
 
 def search(
@@ -118,7 +140,7 @@ def search(
     """
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
     check_search(num_simulations, leaves, tree.edge.shape[2], key, batch)
-    fixed, vary = begin(tree, model, rules, key, choose_root)
+    fixed = fixed_for(tree, model, rules, key, choose_root)
     root = rules.decisions(tree.root)
     first = rules.choose(tree.root, None)
     if choose_root is not None:
@@ -131,11 +153,11 @@ def search(
 
     def simulated(packed: bool) -> tuple[Tree, Any]:
         forest, notes = Forest.of(tree, packed), blank(batch, max_nodes)
-        slot = forest.nowhere(leaves * batch)
-        state = [take(x, jnp.tile(fixed.base, leaves)) for x in forest.state]
         started = None if leaves == 1 else jnp.zeros_like(fixed.kept)
-        init = Loop(forest, notes, slot, state, started, jnp.zeros((batch,), jnp.int32))
-        end = loop(np.int32(0), np.int32(num_simulations // leaves), turn, vary(init))
+        none = jnp.zeros((batch,), jnp.int32)
+        init = Loop.start(jnp.tile(fixed.base, leaves), forest, notes, none, started)
+        first, number = np.int32(0), np.int32(num_simulations // leaves)
+        end = loop(first, number, turn, varying(init, fixed.base))
         return end.whole.trees(), (end.started, end.notes.depth, end.invalid)
 
     tree, (started, depth, invalid) = on_device(simulated, rules.kernels)
@@ -145,29 +167,85 @@ def search(
     return tree, SearchStats(started, depth, invalid)
 
 
-def begin(
+def search_in_rounds(
+    tree: Tree,
+    model: AbstractPriorModel,
+    rules: Rules,
+    *,
+    phases: Sequence[tuple[int, int]],
+    scores: Callable[[NodeStatistics, PerAction], PerAction],
+    key: Keys,
+    fresh: bool,
+) -> tuple[Tree, SearchStats]:
+    """Sequential halving from planted roots: the subtrees of different root actions do not touch,
+    so one simulation of each of them runs beside the others, and all their leaves are evaluated
+    together.
+
+    A phase `(width, rounds)` keeps the `width` best of the actions that the phase before has kept,
+    and simulates each of them once in every round. A game that has fewer simulates those alone.
+
+    **Arguments:**
+
+    - `scores`: of the roots' actions, `(statistics, started) -> scores`, asked at the start of
+        every phase; `-inf` where one is illegal. `started[batch, actions]` is how many simulations
+        of this search have taken each action.
+    - `fresh`: whether the trees have no nodes but their roots.
+    """
+    batch, max_nodes = tree.parent.shape
+    total = sum(width * rounds for width, rounds in phases)
+    check_search(total, rules.num_leaves, tree.edge.shape[2], key, batch)
+    fixed = fixed_for(tree, model, rules, key, None)
+
+    def simulated(packed: bool) -> tuple[Tree, Ints, Ints]:
+        forest, before = Forest.of(tree, packed), 0
+        left = jnp.ones(fixed.kept.shape, jnp.bool_)
+        depth, invalid = jnp.zeros((batch,), jnp.int32), jnp.zeros((batch,), jnp.int32)
+        for width, rounds in phases:
+            node = rules.decisions(_roots(fixed, forest))
+            ranked = jnp.where(left, scores(node, node.visits - fixed.kept), -jnp.inf)
+            best, action = jax.lax.top_k(ranked, width)
+            real = best > -jnp.inf
+            chosen = jax.nn.one_hot(action, left.shape[1], dtype=jnp.bool_)
+            left = jnp.any(chosen & real[..., None], axis=1)
+            # A walk that has no action of its own goes nowhere; the model is asked what is legal.
+            action = jnp.where(real, action, action[:, :1])
+            lanes = widened(fixed, width)
+            lanes = dataclasses.replace(lanes, alive=lanes.alive & real.T.reshape(-1))
+            # Every round adds a level to a subtree at most.
+            levels = min(before + rounds, max_nodes) if fresh else max_nodes
+            init = Loop.start(lanes.base, forest, blank(width * batch, levels), invalid, None)
+            turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
+            first, after = np.int32(before), np.int32(before + rounds)
+            end = jax.lax.fori_loop(first, after, turn, varying(init, fixed.base))
+            steps = end.notes.depth.reshape(width, batch)
+            depth = depth + jnp.sum(steps, axis=0, dtype=jnp.int32)
+            forest, invalid, before = end.whole, end.invalid, before + rounds
+        return forest.trees(), depth, invalid
+
+    tree, depth, invalid = on_device(simulated, rules.kernels)
+    started = rules.decisions(tree.root).visits - fixed.kept
+    number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
+    return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
+
+
+def fixed_for(
     tree: Tree,
     model: AbstractPriorModel,
     rules: Rules,
     key: Keys | Callable[[Any], KeyPair],
     choose_root: RootChoice | None,
-) -> tuple[Fixed, Callable[[Loop], Loop]]:
-    """What stays the same, and a function for what the loops carry.
+) -> Fixed:
+    """What stays the same in a search of these trees.
 
-    Under `shard_map` what the loops carry must vary over devices as the trees do.
+    The model's `step` and `predict` one after the other are jitted: a search is traced for a CPU
+    and for other devices (`on_device`), and so the model only once for both.
     """
-    batch, max_nodes = tree.parent.shape
+    batch, max_nodes, width = tree.child.shape
+    # Under `shard_map` what the loops carry must vary over devices as the trees do.
     vary = ft.partial(varying, like=(tree, model, key(0) if callable(key) else key))
     alive = vary(jnp.any(tree.prior[:, 0, 0] > -jnp.inf, axis=1))
     base = vary(jnp.arange(batch, dtype=jnp.int32) * max_nodes)
     kept = rules.decisions(tree.root).visits
-    ask = _asked(model, tree.edge.shape[-1])
-    return Fixed(ask, rules, key, choose_root, tree.prior[:, 0], kept, base, alive), vary
-
-
-def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
-    """The model's `step` and `predict` one after the other, jitted: a search is traced for a CPU
-    and for other devices (`on_device`), and so the model only once for both."""
     params, static = eqx.partition(model, eqx.is_array)
 
     @jax.jit
@@ -176,7 +254,8 @@ def _asked(model: AbstractPriorModel, width: int) -> Callable[..., Any]:
         after = stepped(model, node, action, step_key)
         return *after, *predicted(model, after[0], predict_key, width)
 
-    return ft.partial(ask, params)
+    asked = ft.partial(ask, params)
+    return Fixed(asked, rules, key, choose_root, tree.prior[:, 0], kept, base, alive)
 
 
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
@@ -186,8 +265,7 @@ def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
     found = evaluate(fixed, forest, walk, sim)
     forest, up, slot = store(fixed, forest, walk, found)
     forest, notes = enter(fixed, forest, notes, walk, up, None, 0, (sim + 1, None))
-    state = forest.layout.join(found.state)
-    return Loop(forest, notes, slot, state, None, counted(fixed, loop, found))
+    return loop.then(fixed, forest, notes, slot, found, None)
 
 
 def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
@@ -239,14 +317,43 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
 
     init = (forest, notes, walks.index)
     forest, notes, slots = jax.lax.fori_loop(first, end, up, init)
-    slot, state = slots.reshape(-1), forest.layout.join(found.state)
-    return Loop(forest, notes, slot, state, started, counted(lanes, loop, found))
+    return loop.then(lanes, forest, notes, slots.reshape(-1), found, started)
 
 
-def counted(fixed: Fixed, loop: Loop, found: Found) -> Ints:
-    """The invalid evaluations of all turns, with those of this one."""
-    bad = (found.invalid & fixed.alive).reshape(-1, loop.invalid.shape[0])
-    return loop.invalid + jnp.sum(bad, axis=0, dtype=jnp.int32)
+def _round(
+    fixed: Fixed, lanes: Fixed, action: Int[Array, " walks"], number: Int[Array, ""], loop: Loop
+) -> Loop:
+    """One simulation of each of the actions that are left in every game."""
+    forest = loop.whole
+    code = take(forest.child, forest.entry(lanes.base, action))
+    notes, walk = walk_down(lanes, forest, loop.notes, jnp.stack([action, code], axis=1))
+    pick = lambda own, x: jnp.where(walk.index == 0, own, x)
+    walk = dataclasses.replace(walk, action=pick(action, walk.action), code=pick(code, walk.code))
+    found = evaluate(lanes, forest, walk, number)
+    forest, up, slot = store(lanes, forest, walk, found)
+    forest, notes, visits, _ = back_up(lanes, forest, notes, walk, up, None, 1, 0)
+    forest = _at_roots(fixed, forest, dataclasses.replace(visits, real=lanes.alive))
+    return loop.then(lanes, forest, notes, slot, found, None)
+
+
+def _at_roots(fixed: Fixed, forest: Forest, visits: Visits) -> Forest:
+    """Enters the visits of the roots, of each game one after another."""
+    node, batch = _roots(fixed, forest), fixed.base.shape[0]
+    each = jax.tree.map(lambda x: x.reshape(-1, batch), visits)
+    for i in range(each.row.shape[0]):
+        visit = jax.tree.map(lambda x, i=i: x[i], each)
+        node = dataclasses.replace(node, count=node.count + visit.real.astype(jnp.float32))
+        after = with_visit(node, visit)
+        value = fixed.rules.value(after, None, visit.sample)
+        node = dataclasses.replace(after, value=jnp.where(visit.real, value, node.value))
+    row = jnp.where(fixed.alive, fixed.base, forest.nowhere(batch))
+    numbers = jnp.stack([node.count, node.value], axis=1)
+    edge = jnp.stack([node.visits, node.qvalues], axis=1)
+    return forest.entered(row, forest.steps(fixed.base), numbers, edge)
+
+
+def _roots(fixed: Fixed, forest: Forest) -> NodeStatistics:
+    return statistics(fixed.prior, take(forest.edge, fixed.base), forest.nodes(fixed.base))
 
 
 def widened(fixed: Fixed, number: int) -> Fixed:
@@ -341,117 +448,3 @@ def _numbered(
     new = each & (number < room)
     size = forest.size + jnp.sum(new, axis=0, dtype=jnp.int32)
     return new.reshape(-1), number.reshape(-1), size
-
-
-def enter(
-    fixed: Fixed,
-    forest: Forest,
-    notes: Notes,
-    walk: Walk,
-    up: Up,
-    real: Bools | None,
-    mark: int,
-    following: Following,
-) -> tuple[Forest, Notes]:
-    """Backs up along every walk, and finds the best action of every visited node anew.
-
-    `real` says which of the walks count, or is `None`. `mark` is added to the number of walks that
-    wait at each edge for their leaf.
-    """
-    # A kernel scores the roots as it comes by; a list of visits would be longer by all roots.
-    skip = 0 if fixed.choose_root is None or fixed.rules.kernels == "pallas" else 1
-    forest, notes, roots, node = back_up(fixed, forest, notes, walk, up, real, skip, mark)
-    if skip:
-        forest = write(fixed, forest, roots, mark, following)
-    elif fixed.choose_root is not None and node is not None:
-        best = chosen(fixed, node, forest.steps(fixed.base)[:, ACTION], following)
-        step = forest.leading(fixed.base, best)
-        forest = dataclasses.replace(forest, record=put(forest.record, roots.row, step))
-    return forest, notes
-
-
-def walk_down(
-    fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"] | None
-) -> tuple[Notes, Walk]:
-    """Walks to the leaves: from the roots by `step`, or by what is cached there."""
-    if fixed.rules.kernels == "pallas":
-        # Pallas takes half a second to import.
-        from . import _kernels
-
-        return _kernels.descend(fixed, forest, notes, step)
-    return descend(fixed, forest, notes, forest.steps(fixed.base) if step is None else step)
-
-
-def back_up(
-    fixed: Fixed,
-    forest: Forest,
-    notes: Notes,
-    walk: Walk,
-    up: Up,
-    real: Bools | None,
-    skip: int,
-    mark: int,
-) -> tuple[Forest, Notes, Visits, NodeStatistics | None]:
-    """Backs up along every walk, and enters the visits of all levels but the first `skip`.
-
-    `real` says which of the walks count; `None`, that all do.
-
-    **Returns:** the trees, the notes, the roots' visits, and what a kernel knows of the roots after
-    them. Without a kernel and with `skip` 0 the visits mean nothing.
-    """
-    if fixed.rules.kernels == "pallas":
-        from . import _kernels
-
-        forest, roots, node = _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
-        return forest, notes, roots, node
-    real = jnp.ones_like(fixed.alive) if real is None else real
-    notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
-    start = fixed.base.shape[0] if skip else 0
-    return score(fixed, forest, notes, start, total, mark), notes, roots, None
-
-
-def score(
-    fixed: Fixed, forest: Forest, notes: Notes, start: int, total: Int[Array, ""], mark: int
-) -> Forest:
-    """Enters `total` visits of the list, from the number `start` on."""
-    number = max(fixed.base.shape[0], VISITS)
-
-    # From the end of the list: a count from 0 would be a constant, which a loop copies first. The
-    # states are not carried: JAX would keep those of them that nothing else reads.
-    def body(carry):
-        first, record, edge = carry[0] - number, *carry[1:]
-        at = jnp.maximum(first, 0) + start
-        part = lambda x: jax.lax.dynamic_slice_in_dim(x, at, number, 0)
-        row, action, real = jnp.unstack(part(notes.visit), axis=-1)
-        there = jnp.arange(-number, 0, dtype=jnp.int32) < first
-        row = jnp.where(there, row, forest.nowhere(number))
-        visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
-        now = dataclasses.replace(forest, record=record, edge=edge)
-        now = write(fixed, now, visits, mark, None)
-        return first, now.record, now.edge
-
-    init = total, forest.record, forest.edge
-    _, record, edge = jax.lax.while_loop(lambda carry: carry[0] > 0, body, init)
-    return dataclasses.replace(forest, record=record, edge=edge)
-
-
-def write(
-    fixed: Fixed, forest: Forest, visits: Visits, mark: int, following: Following | None
-) -> Forest:
-    """Enters visits in the trees, with what comes next there; `following` is for the roots."""
-    rules, node = fixed.rules, visited(forest, visits)
-    marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
-    best, edge = rescored(rules, node, visits, marks, mark, forest.chance(visits.row))
-    if following is not None:
-        best = chosen(fixed, node, best, following)
-    numbers = jnp.stack([visits.count, visits.value], axis=1)
-    step = forest.leading(visits.row, best)
-    return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
-
-
-def chosen(fixed: Fixed, root: NodeStatistics, inside: Ints, following: Following) -> Ints:
-    """The actions at the roots, where the rule inside would take `inside`."""
-    assert fixed.choose_root is not None
-    (sim, started), root = following, fixed.rules.decisions(root)
-    started = root.visits - fixed.kept if started is None else started
-    return fixed.choose_root(sim, root, started, inside)

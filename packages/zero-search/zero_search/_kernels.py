@@ -36,10 +36,10 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def descend(
+def walk_down(
     fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"] | None
 ) -> tuple[Notes, Walk]:
-    """As [`zero_search._walk.descend`][]; without a `step` by what is cached at the roots."""
+    """As [`zero_search._walk.walk_down`][]."""
     limit, walks = fixed.rules.max_depth, fixed.base.shape[0]
 
     def kernel(base, alive, record, step, _, __, path, total, *ends):
@@ -81,8 +81,8 @@ def back_up(
     real: Bools | None,
     skip: int,
     mark: int,
-) -> tuple[Forest, Visits, NodeStatistics]:
-    """As [`zero_search._engine.back_up`][], without the notes."""
+) -> tuple[Forest, Notes, Visits, NodeStatistics]:
+    """As [`zero_search._walk.back_up`][]."""
     (walks,), (_, planes, actions) = fixed.base.shape, forest.edge.shape
     features, width = forest.prior.shape[1], 1 << (actions - 1).bit_length()
     if features & (features - 1):
@@ -102,7 +102,7 @@ def back_up(
     roots = Visits(row, notes.path[0, :, 1], real, *root)
     worth = roots.count, roots.value, roots.raw_value
     node = NodeStatistics(fixed.prior, edges[:, 0], edges[:, 1], *worth)
-    return dataclasses.replace(forest, record=record, edge=edge), roots, node
+    return dataclasses.replace(forest, record=record, edge=edge), notes, roots, node
 
 
 def _climb(enter, skip, base, depth, real, up, path, prior, child, _, __, record, edge, *root):

@@ -25,7 +25,7 @@ from ._check import (
     check_range,
     check_result,
 )
-from ._engine import search, SearchStats
+from ._engine import search, search_in_rounds, SearchStats
 from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
 from ._planner import AbstractPlanner, Plan
@@ -40,7 +40,6 @@ from ._root import (
     SequentialHalving,
     VisitCounts,
 )
-from ._rounds import search_in_rounds
 from ._rules import (
     AbstractBackup,
     AbstractQTransform,

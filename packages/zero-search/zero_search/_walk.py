@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
 from ._sample import folded, varying
-from ._tree import COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
-from ._types import Bools, Floats, Ints, Keys, NodeStatistics
+from ._tree import ACTION, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
 
 
 # Levels handled by one turn of the loops: a turn costs more than a level.
@@ -32,6 +32,8 @@ NOT_EXPANDED = -2.0
 KeyPair = tuple[Keys, Keys]
 # `(simulation, statistics, started, inside) -> action`; see `search`.
 RootChoice = Callable[..., Ints]
+# The next simulation, and how many have started with each action, if that is counted.
+Following = tuple[Int[Array, ""], PerAction | None]
 
 
 class Fixed(eqx.Module):
@@ -184,11 +186,17 @@ def rescored(
     return rules.choose(node, chance), edge
 
 
-def descend(
-    fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"]
+def walk_down(
+    fixed: Fixed, forest: Forest, notes: Notes, step: Int[Array, "batch 2"] | None
 ) -> tuple[Notes, Walk]:
-    """Follows the cached actions from the roots, noting the nodes it passes. `step` is what to do
-    at the roots; a walk that ends there tells the cached action nevertheless."""
+    """Follows the cached actions from the roots, noting the nodes it passes. `step`, if given, is
+    what to do at the roots; a walk that ends there tells the cached action nevertheless."""
+    if fixed.rules.kernels == "pallas":
+        # Pallas takes half a second to import.
+        from . import _kernels
+
+        return _kernels.walk_down(fixed, forest, notes, step)
+    step = forest.steps(fixed.base) if step is None else step
     limit = fixed.rules.max_depth
 
     def body(carry):
@@ -274,3 +282,97 @@ def ascend(
     roots = Visits(row, notes.path[0, :, 1], leaf_real, *jnp.unstack(value[:batch], axis=-1))
     total = jnp.sum(count, dtype=jnp.int32)
     return dataclasses.replace(notes, visit=visit, value=value), roots, total
+
+
+def back_up(
+    fixed: Fixed,
+    forest: Forest,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
+    real: Bools | None,
+    skip: int,
+    mark: int,
+) -> tuple[Forest, Notes, Visits, NodeStatistics | None]:
+    """Backs up along every walk, and enters the visits of all levels but the first `skip`.
+
+    `real` says which of the walks count; `None`, that all do.
+
+    **Returns:** the trees, the notes, the roots' visits, and what a kernel knows of the roots after
+    them. Without a kernel and with `skip` 0 the visits mean nothing.
+    """
+    if fixed.rules.kernels == "pallas":
+        from . import _kernels
+
+        return _kernels.back_up(fixed, forest, notes, walk, up, real, skip, mark)
+    real = jnp.ones_like(fixed.alive) if real is None else real
+    notes, roots, total = ascend(fixed, forest, notes, walk, up, real, skip)
+    start = fixed.base.shape[0] if skip else 0
+    number = max(fixed.base.shape[0], VISITS)
+
+    # From the end of the list: a count from 0 would be a constant, which a loop copies first. The
+    # states are not carried: JAX would keep those of them that nothing else reads.
+    def body(carry):
+        first, record, edge = carry[0] - number, *carry[1:]
+        at = jnp.maximum(first, 0) + start
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, at, number, 0)
+        row, action, real = jnp.unstack(part(notes.visit), axis=-1)
+        there = jnp.arange(-number, 0, dtype=jnp.int32) < first
+        row = jnp.where(there, row, forest.nowhere(number))
+        visits = Visits(row, action, real > 0, *jnp.unstack(part(notes.value), axis=-1))
+        now = dataclasses.replace(forest, record=record, edge=edge)
+        now = write(fixed, now, visits, mark, None)
+        return first, now.record, now.edge
+
+    init = total, forest.record, forest.edge
+    _, record, edge = jax.lax.while_loop(lambda carry: carry[0] > 0, body, init)
+    return dataclasses.replace(forest, record=record, edge=edge), notes, roots, None
+
+
+def write(
+    fixed: Fixed, forest: Forest, visits: Visits, mark: int, following: Following | None
+) -> Forest:
+    """Enters visits in the trees, with what comes next there; `following` is for the roots."""
+    rules, node = fixed.rules, visited(forest, visits)
+    marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
+    best, edge = rescored(rules, node, visits, marks, mark, forest.chance(visits.row))
+    if following is not None:
+        best = chosen(fixed, node, best, following)
+    numbers = jnp.stack([visits.count, visits.value], axis=1)
+    step = forest.leading(visits.row, best)
+    return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
+
+
+def chosen(fixed: Fixed, root: NodeStatistics, inside: Ints, following: Following) -> Ints:
+    """The actions at the roots, where the rule inside would take `inside`."""
+    assert fixed.choose_root is not None
+    (sim, started), root = following, fixed.rules.decisions(root)
+    started = root.visits - fixed.kept if started is None else started
+    return fixed.choose_root(sim, root, started, inside)
+
+
+def enter(
+    fixed: Fixed,
+    forest: Forest,
+    notes: Notes,
+    walk: Walk,
+    up: Up,
+    real: Bools | None,
+    mark: int,
+    following: Following,
+) -> tuple[Forest, Notes]:
+    """Backs up along every walk, and finds the best action of every visited node anew.
+
+    `real` says which of the walks count, or is `None`. `mark` is added to the number of walks that
+    wait at each edge for their leaf.
+    """
+    # A kernel scores the roots as it comes by; a list of visits would be longer by all roots.
+    skip = 0 if fixed.choose_root is None or fixed.rules.kernels == "pallas" else 1
+    forest, notes, roots, node = back_up(fixed, forest, notes, walk, up, real, skip, mark)
+    if skip:
+        forest = write(fixed, forest, roots, mark, following)
+    elif fixed.choose_root is not None and node is not None:
+        best = chosen(fixed, node, forest.steps(fixed.base)[:, ACTION], following)
+        step = forest.leading(fixed.base, best)
+        forest = dataclasses.replace(forest, record=put(forest.record, roots.row, step))
+    return forest, notes
