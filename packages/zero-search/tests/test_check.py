@@ -395,7 +395,7 @@ class BadRoot(AbstractRootRule):
     def prior(self, logits, *, key):
         return logits, (logits[:, 0] if self.wrong == "gumbel" else jnp.zeros_like(logits))
 
-    def choose(self, simulation, num_simulations, root, started, inside):
+    def choose(self, simulation, num_simulations, root, inside):
         return inside[:, None] if self.wrong == "shape" else inside.astype(jnp.float32)
 
 

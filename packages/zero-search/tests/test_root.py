@@ -37,9 +37,9 @@ def test_visits_of_a_bandit_follow_the_table(considered, leaves):
 class Watched(SequentialHalving):
     """Tells what each simulation started with, and which action it took."""
 
-    def choose(self, simulation, num_simulations, root, started, inside):
-        action = super().choose(simulation, num_simulations, root, started, inside)
-        told = (simulation, started, action, root.node.visits)
+    def choose(self, simulation, num_simulations, root, inside):
+        action = super().choose(simulation, num_simulations, root, inside)
+        told = (simulation, root.started, action, root.node.visits)
         jax.debug.callback(lambda *x: SEEN.append([np.array(y) for y in x]), *told, ordered=True)
         return action
 

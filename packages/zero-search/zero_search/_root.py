@@ -88,7 +88,6 @@ class AbstractRootRule(eqx.Module):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: PerAction,
         inside: Ints,
     ) -> Ints:
         """Returns the action that a simulation takes at the root; it must be legal.
@@ -96,9 +95,8 @@ class AbstractRootRule(eqx.Module):
         **Arguments:**
 
         - `simulation`, `num_simulations`: its number, from 0, and how many there are.
-        - `root`: what is known when it starts.
-        - `started`: how many simulations of this search have taken each action, those included
-            whose leaf is not evaluated yet.
+        - `root`: what is known when it starts. Its `started` includes the simulations whose leaf is
+            not evaluated yet.
         - `inside`: what the selection rule of the nodes inside would take.
         """
 
@@ -129,7 +127,6 @@ class PriorRoot(AbstractRootRule):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: PerAction,
         inside: Ints,
     ) -> Ints:
         return inside
@@ -171,7 +168,6 @@ class SequentialHalving(AbstractRootRule):
         simulation: int | Int[Array, ""],
         num_simulations: int,
         root: RootStatistics,
-        started: PerAction,
         inside: Ints,
     ) -> Ints:
         most = self.max_num_considered_actions
@@ -180,7 +176,7 @@ class SequentialHalving(AbstractRootRule):
         column = jnp.minimum(simulation, num_simulations - 1)
         row = jnp.minimum(root.num_legal, most)
         due = take(jnp.asarray(table.reshape(-1)), row * num_simulations + column)
-        return best_due(root, self.qtransform, started == due[:, None])
+        return best_due(root, self.qtransform, root.started == due[:, None])
 
     def phases(self, num_simulations: int, num_actions: int) -> list[tuple[int, int]]:
         """How many actions are left in each phase, and how often each of them is simulated.

@@ -390,8 +390,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             )
 
         def choose(simulation, node, started, inside):
-            root = known(node, started)
-            action = self.root.choose(simulation, number, root, started, inside)
+            action = self.root.choose(simulation, number, known(node, started), inside)
             check_choice(self.root, "choose", action, batch)
             return action
 

@@ -190,7 +190,8 @@ def gumbel_muzero_policy(
         return RootStatistics(node, logits, node.visits > 0, zeros, node.visits, noise, legal, ply)
 
     def choose(sim, node, started, inside):
-        return halving.choose(sim, num_simulations, known(node), started, inside)
+        del started  # leaves are evaluated one by one, so these are the visits
+        return halving.choose(sim, num_simulations, known(node), inside)
 
     tree = grow(
         start,
