@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped, UInt32
 
 from .._check import unpacked
 from .._model import AbstractPriorModel
-from .._types import Floats, Ints, Keys, PerAction, Prediction, Stepped
+from .._types import Ints, Keys, PerAction, Prediction, Stepped
 from ._check import check_output
 
 
@@ -21,36 +20,24 @@ TIE_BREAK = 1e-6
 
 
 class Node(NamedTuple):
-    """What the tree keeps of a state: what `recurrent_fn` said, in mctx's dtypes.
-
-    **Attributes:**
-
-    - `embedding`, `logits`, `value`: as it returned them.
-    - `action`: which led here; -1 at the root.
-    """
+    """What the tree keeps of a state: what `recurrent_fn` said, in mctx's dtypes."""
 
     embedding: PyTree[Array]
     logits: Float[Array, "*rows actions"]
     value: Float[Array, "*rows"]
-    action: Int[Array, "*rows"]
+    action: Int[Array, "*rows"]  # that led here; -1 at the root
 
 
 class Recurrent(AbstractPriorModel[Node]):
     """`recurrent_fn(params, rng_key, action, embedding)` for the whole batch, with one key.
 
     It never says `last`: mctx knows no final states and walks on below them.
-
-    **Attributes:**
-
-    - `params`, `function`: the caller's.
-    - `unwrap`: turns a typed key into one of the kind that the caller uses.
-    - `noisy`: whether ties are broken at random.
     """
 
     params: PyTree
     function: Callable[..., Any]
-    unwrap: Callable[[Key[Array, ""]], Array]
-    noisy: bool
+    unwrap: Callable[[Key[Array, ""]], Array]  # to a key of the kind that the caller uses
+    noisy: bool  # whether ties are broken at random
 
     def root(self, state: Node, obs: Any, *, key: Keys) -> Node:
         return state
@@ -119,40 +106,13 @@ def _mix(x: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     return x ^ (x >> jnp.uint32(16))
 
 
-class Root(eqx.Module):
-    """Where a search starts.
-
-    **Attributes:**
-
-    - `embedding`, `value`: the caller's.
-    - `logits`: with noise, and the lowest finite number at invalid actions.
-    - `invalid`: as in `mctx.Tree.root_invalid_actions`.
-    """
-
-    embedding: PyTree[Array]
-    value: Floats
-    logits: PerAction
-    invalid: Shaped[Array, "batch actions"]
-
-    @property
-    def node(self) -> Node:
-        action = jnp.full(self.value.shape, -1, jnp.int32)
-        return Node(self.embedding, self.logits, self.value, action)
-
-    @property
-    def legal_logits(self) -> PerAction:
-        """What selection sees: `-inf` at invalid actions, and the largest logit is 0."""
-        masked = jnp.where(self.invalid.astype(bool), -jnp.inf, self.logits.astype(jnp.float32))
-        highest = jnp.max(masked, axis=1, keepdims=True)
-        return masked - jnp.where(highest > -jnp.inf, highest, 0.0)
-
-
 def masked_root(
     root: Any, logits: PerAction, invalid_actions: Shaped[Array, "batch actions"] | None
-) -> Root:
-    """The caller's `mctx.RootFnOutput` with other logits.
+) -> tuple[Node, Shaped[Array, "batch actions"]]:
+    """The root's node with other logits, and `mctx.Tree.root_invalid_actions`.
 
-    Invalid is what the caller says and, besides, what the root's own logits leave out.
+    Invalid is what the caller says and, besides, what the root's own logits leave out. There the
+    logits become the lowest finite number.
     """
     logits = clean(logits)
     if invalid_actions is None:
@@ -162,7 +122,16 @@ def masked_root(
         logits = logits - jnp.max(logits, axis=-1, keepdims=True)
     invalid = jnp.where(illegal(root.prior_logits), jnp.ones_like(invalid), invalid)
     logits = jnp.where(invalid.astype(bool), jnp.finfo(logits.dtype).min, logits)
-    return Root(root.embedding, root.value, logits, invalid)
+    return Node(
+        root.embedding, logits, root.value, jnp.full(logits.shape[:1], -1, jnp.int32)
+    ), invalid
+
+
+def legal_logits(logits: PerAction, invalid: Shaped[Array, "batch actions"]) -> PerAction:
+    """What selection sees of a root: `-inf` at invalid actions, and the largest logit is 0."""
+    masked = jnp.where(invalid.astype(bool), -jnp.inf, logits.astype(jnp.float32))
+    highest = jnp.max(masked, axis=1, keepdims=True)
+    return masked - jnp.where(highest > -jnp.inf, highest, 0.0)
 
 
 def dirichlet(logits: PerAction, fraction: ArrayLike, alpha: ArrayLike, key: Array) -> PerAction:

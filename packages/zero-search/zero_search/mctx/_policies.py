@@ -25,10 +25,10 @@ from .._rules import (
     PUCT,
 )
 from .._tree import Rules, Tree
-from .._types import NodeStatistics, RootStatistics
+from .._types import NodeStatistics, PerAction, RootStatistics
 from .._walk import KeyPair, RootChoice
 from ._check import check_arguments, check_tree
-from ._nodes import break_ties, dirichlet, draw, masked_root, prior, Recurrent, Root
+from ._nodes import break_ties, dirichlet, draw, legal_logits, masked_root, Node, prior, Recurrent
 from ._trees import going_on, to_mctx
 
 
@@ -133,11 +133,12 @@ def alphazero_policy(
     typed, unwrap = with_typed_key(rng_key)
     action_key, noise_key, search_key = jr.split(typed, 3)
     noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
-    start = masked_root(root, noisy, invalid_actions)
+    start, invalid = masked_root(root, noisy, invalid_actions)
     rule = PUCT(1.25, as_qtransform(qtransform), c_base=19652.0)
     selection = with_options(rule, c=pb_c_init, c_base=pb_c_base)
     tree = grow(
         start,
+        legal_logits(start.logits, invalid),
         Recurrent(params, recurrent_fn, unwrap, noisy=True),
         selection,
         search_key,
@@ -150,7 +151,7 @@ def alphazero_policy(
     visits = tree.root.visits.astype(given.value.dtype)
     action, weights = draw(visits, temperature, action_key)
     return _engine.PolicyOutput(
-        action=action, action_weights=weights, search_tree=to_mctx(tree, start.invalid, None)
+        action=action, action_weights=weights, search_tree=to_mctx(tree, invalid, None)
     )
 
 
@@ -177,13 +178,13 @@ def gumbel_muzero_policy(
     given: Any = root
     typed, unwrap = with_typed_key(rng_key)
     key, gumbel_key = jr.split(typed)
-    start = masked_root(root, given.prior_logits, invalid_actions)
+    start, invalid = masked_root(root, given.prior_logits, invalid_actions)
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
     transform = as_qtransform(qtransform)
     halving = SequentialHalving(max_num_considered_actions, qtransform=transform)
     zeros, noise = jnp.zeros(shape, jnp.float32), gumbel.astype(jnp.float32)
-    ply, logits = jnp.zeros(shape[:1], jnp.int32), start.legal_logits
+    ply, logits = jnp.zeros(shape[:1], jnp.int32), legal_logits(start.logits, invalid)
     legal = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
 
     def known(node: NodeStatistics) -> RootStatistics:
@@ -195,6 +196,7 @@ def gumbel_muzero_policy(
 
     tree = grow(
         start,
+        logits,
         Recurrent(params, recurrent_fn, unwrap, noisy=False),
         ImprovedPolicySelection(transform),
         key,
@@ -206,13 +208,13 @@ def gumbel_muzero_policy(
     found = tree.root
     improved = start.logits + transform(found).astype(dtype)
     lowest = jnp.finfo(dtype).min
-    weights = jax.nn.softmax(jnp.where(start.invalid.astype(bool), lowest, improved))
+    weights = jax.nn.softmax(jnp.where(invalid.astype(bool), lowest, improved))
     most = found.visits == jnp.max(found.visits, axis=1, keepdims=True)
     extra = _engine.GumbelMuZeroExtraData(root_gumbel=gumbel)
     return _engine.PolicyOutput(
         action=best_due(known(found), transform, most),
         action_weights=weights,
-        search_tree=to_mctx(tree, start.invalid, extra),
+        search_tree=to_mctx(tree, invalid, extra),
     )
 
 
@@ -227,7 +229,8 @@ def with_typed_key(rng_key: Array) -> tuple[Key[Array, ""], Callable[[Key[Array,
 
 
 def grow(
-    root: Root,
+    root: Node,
+    logits: PerAction,
     model: Recurrent,
     selection: AbstractSelection,
     key: Key[Array, ""],
@@ -239,23 +242,23 @@ def grow(
     max_nodes: int | None = None,
     choose_root: RootChoice | None = None,
 ) -> Tree:
-    """Searches from the root, in a new tree or in what is kept of an earlier one."""
+    """Searches from the root, of which selection sees these logits, in a new tree or in what is
+    kept of an earlier one."""
     keys, rest = _keys(key, num_simulations, root.logits.shape[0])
     root_key, tree_key = jr.split(rest)
     ties = lambda logits, key: break_ties(logits, key) if model.noisy else logits
     rules = Rules(selection, max_depth=max_depth, stop_at_final=False)
-    logits = ties(root.legal_logits, root_key)
-    features = rules.prior(logits)
+    features = rules.prior(ties(logits, root_key))
     if tree is None:
         room = num_simulations + 1 if max_nodes is None else max_nodes
-        trees = Tree.empty(root.node, features, room)
+        trees = Tree.empty(root, features, room)
     else:
         kept: Any = tree
         trees = going_on(tree, selection, ties(prior(kept.children_prior_logits), tree_key))
     # As the search does with what it finds: a value that is not finite counts as 0.
     value = jnp.nan_to_num(root.value.astype(jnp.float32), posinf=0.0, neginf=0.0)
     grown, _ = search(
-        trees.plant(root.node, features, value),
+        trees.plant(root, features, value),
         model,
         rules,
         num_simulations=num_simulations,
