@@ -78,7 +78,7 @@ def test_a_belief_of_wrong_shapes_is_named(where, what, message):
 
 @pytest.mark.parametrize("action", [jnp.zeros((3,), jnp.int32), jnp.zeros((2,)), jnp.int32(0)])
 def test_wrong_actions_are_named(action):
-    with pytest.raises(ValueError, match=r"`action` is .* of 2 games; it must be int of shape"):
+    with pytest.raises(ValueError, match=r"`action` is .* of 2 games; it must be int\[2\]"):
         BeliefModel(TIGER).afterstate(TIGER.belief(2), action)
     carry = PLANNER.init(MODEL, TIGER.start(2))
     with pytest.raises(ValueError, match="`action` is .* for a carry of 2 games"):
@@ -90,5 +90,5 @@ def test_a_wrong_signal_is_named(monkeypatch, spoil):
     right = Tiger.signal
     monkeypatch.setattr(Tiger, "signal", lambda self, *step: spoil(right(self, *step)))
     plan = lambda s, k: PLANNER.plan(MODEL, s, PLANNER.init(MODEL, s), key=k)[0]
-    with pytest.raises(ValueError, match=r"`model.signal` returned .* for 8 steps; .* \(8,\)"):
+    with pytest.raises(ValueError, match=r"`model.signal` returned .* 8 steps; .* int\[8\]: one"):
         jax.eval_shape(plan, TIGER.start(2), KEYS)

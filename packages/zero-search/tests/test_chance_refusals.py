@@ -30,12 +30,12 @@ from .helpers import Jitted, RandomTree
         (
             "afterstate_value",
             lambda x: x[:, None],
-            r"`model.afterstate_value` returned .* shape \(2,\): one",
+            r"`model.afterstate_value` returned .* float\[2\]: one",
         ),
         (
             "afterstate_value",
             lambda x: x > 0,
-            r"`model.afterstate_value` returned .* shape \(2,\): one",
+            r"`model.afterstate_value` returned .* float\[2\]: one",
         ),
     ],
 )
@@ -69,5 +69,5 @@ def test_a_law_that_is_none_is_counted():
 
 
 def test_unknown_outcomes_are_refused():
-    with pytest.raises(ValueError, match="must be one of 'proportional', 'weighted', 'sampled'"):
+    with pytest.raises(ValueError, match='must be "proportional", "weighted", "sampled" or'):
         TreeSearch(4, outcomes="exact")

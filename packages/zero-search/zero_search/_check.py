@@ -42,22 +42,11 @@ def check_count(owner: str, low: int, hint: str = "", /, **fields: int) -> None:
 
 
 def check_option(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
-    """Raises where a hyperparameter of `owner` is none of those allowed."""
-    _check_one_of(owner, allowed, f"one of {', '.join(map(repr, allowed))}", fields)
-
-
-def check_word(owner: str, allowed: tuple[str, ...], /, **fields: str) -> None:
-    """As `check_option`, of few words."""
+    """Raises where a hyperparameter of `owner` is none of the words allowed."""
     *others, last = (f'"{option}"' for option in allowed)
-    _check_one_of(owner, allowed, f"{', '.join(others)} or {last}", fields)
-
-
-def _check_one_of(
-    owner: str, allowed: tuple[str, ...], wanted: str, fields: dict[str, str]
-) -> None:
     for name, value in fields.items():
         if value not in allowed:
-            raise ValueError(f"`{owner}({name}={value!r})`: must be {wanted}.")
+            raise ValueError(f"`{owner}({name}={value!r})`: must be {', '.join(others)} or {last}.")
 
 
 def check_kernels(owner: str, kernels: str) -> None:
@@ -86,24 +75,29 @@ def check_kinds(owner: str, kind: type, /, **parts: Any) -> None:
             )
 
 
-def check_result(
-    part: Any, method: str, result: Any, shape: tuple[Any, ...], each: str, kind: Any = jnp.float32
+def check_array(
+    what: str, x: Any, kind: str, shape: tuple[Any, ...], rows: str, each: str = ""
 ) -> None:
-    """Of a replaceable part, asked about `shape[0]` rows; `...` stands for any length."""
-    found = jnp.shape(result) if hasattr(result, "dtype") else ()
-    fits = len(found) == len(shape) and is_kind(result, kind)
-    if not fits or any(n not in (..., m) for n, m in zip(shape, found, strict=True)):
-        dtype = "int32" if kind is jnp.integer else "float32"
-        wanted = f"{dtype}[{','.join('n' if n is ... else str(n) for n in shape)}]"
-        raise ValueError(
-            f"`{type(part).__name__}.{method}` returned {shown(result)} for {shape[0]} rows; it "
-            f"must return {wanted}: {each}."
-        )
+    """Raises where `x` is no array of this kind and shape, in which `...` is any length."""
+    if not (is_kind(x, _KINDS[kind]) and _fits(jnp.shape(x), shape)):
+        wanted = f"{kind}[{','.join('n' if n is ... else str(n) for n in shape)}]"
+        each = f": {each}" if each else ""
+        raise ValueError(f"{what} {shown(x)} for {rows}; it must be {wanted}{each}.")
 
 
-def check_choice(part: Any, method: str, action: Any, batch: int) -> None:
-    """An action a row, which a replaceable part has chosen."""
-    check_result(part, method, action, (batch,), "one action for every row", jnp.integer)
+def check_result(
+    part: Any, method: str, result: Any, shape: tuple[Any, ...], each: str, kind: str = "float32"
+) -> None:
+    """Of a replaceable part, asked about `shape[0]` rows."""
+    what = f"`{type(part).__name__}.{method}` returned"
+    check_array(what, result, kind, shape, f"{shape[0]} rows", each)
+
+
+def check_answer(
+    method: str, x: Any, kind: str, shape: tuple[Any, ...], rows: str, each: str = ""
+) -> None:
+    """Of a method of a model, asked about `shape[0]` of what `rows` says."""
+    check_array(f"`model.{method}` returned", x, kind, shape, f"{shape[0]} {rows}", each)
 
 
 def check_own_carry(carry: Any, kind: type) -> None:
@@ -169,9 +163,9 @@ def check_plan(
         raise ValueError(f"`weights` is {shown(weights)}; it must be float32[batch,actions].")
     rows = f"weights of shape {shape}"
     for name, x in (("weights", weights), ("visits", visits), ("qvalues", qvalues)):
-        _check_array(f"`{name}` is", x, "float", shape, rows)
-    _check_array("`action` is", action, "int", shape[:1], rows)
-    _check_array("`value` is", value, "float", shape[:1], rows)
+        check_array(f"`{name}` is", x, "float", shape, rows)
+    check_array("`action` is", action, "int", shape[:1], rows)
+    check_array("`value` is", value, "float", shape[:1], rows)
     if "invalid" not in stats:
         raise ValueError(
             f"`stats` has {sorted(stats)} and no 'invalid': give the number of evaluations in each "
@@ -184,8 +178,8 @@ def check_move(carry: Any, kind: type, action: Array, last: Array) -> None:
     check_own_carry(carry, kind)
     batch = carry.ply.shape[0]
     rows = f"a carry of {batch} games"
-    _check_array("`action` is", action, "int", (batch,), rows)
-    _check_array("`last` is", last, "bool", (batch,), rows)
+    check_array("`action` is", action, "int", (batch,), rows)
+    check_array("`last` is", last, "bool", (batch,), rows)
 
 
 def batch_size(state: PyTree[Array]) -> int:
@@ -227,16 +221,11 @@ def unpacked(method: str, found: Any, names: str) -> Any:
 
 
 def check_prediction(logits: Array, value: Array, batch: int, num_actions: int | None) -> None:
-    expected = "actions" if num_actions is None else str(num_actions)
-    shape = jnp.shape(logits)
-    fits = len(shape) == 2 and shape[0] == batch and num_actions in (None, shape[1])
-    fits = fits and jnp.shape(value) == (batch,)
-    if not (fits and is_kind(logits, jnp.floating) and is_kind(value, jnp.floating)):
-        raise ValueError(
-            f"`model.predict` returned logits {shown(logits)} and values {shown(value)} for "
-            f"{batch} states; they must be ({batch}, {expected}) and ({batch},), both float: "
-            "return one row of logits and one scalar value for every state."
-        )
+    shape = batch, ... if num_actions is None else num_actions
+    what = "`model.predict` returned"
+    each = "one row of logits and one scalar value for every state"
+    check_array(f"{what} logits", logits, "float", shape, f"{batch} states", each)
+    check_array(f"{what} values", value, "float", shape[:1], f"{batch} states", each)
 
 
 def check_proposal(policy: Any, value: Array, batch: int) -> None:
@@ -247,10 +236,8 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
             "`sample(*, key)` and `log_prob(action)`, as the distributions of zero-nets have. "
             "Logits belong to `AbstractPriorModel.predict`."
         )
-    each = "one scalar for every state"
-    _check_array(
-        "`model.propose` returned values", value, "float", (batch,), f"{batch} states", each
-    )
+    what, each = "`model.propose` returned values", "one scalar for every state"
+    check_array(what, value, "float", (batch,), f"{batch} states", each)
     for path, x in jax.tree_util.tree_leaves_with_path(policy):
         if isinstance(x, Array) and x.shape[:1] != (batch,):
             raise ValueError(
@@ -258,13 +245,6 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
                 f"{shown(x)} for {batch} states; all must begin with the batch axis: return what "
                 "`jax.vmap` of a network gives."
             )
-
-
-def check_answer(
-    method: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str
-) -> None:
-    """Of another method of a model, asked about `shape[0]` of what `rows` says."""
-    _check_array(f"`model.{method}` returned", x, kind, shape, f"{shape[0]} {rows}", each)
 
 
 def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
@@ -289,7 +269,7 @@ def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
             f"({batch},): zeros will do where `step` draws nothing."
         )
     if action is not None:
-        _check_array("`action` is", action, "int", (batch,), f"beliefs of {batch} games")
+        check_array("`action` is", action, "int", (batch,), f"beliefs of {batch} games")
     return batch, number
 
 
@@ -299,7 +279,7 @@ def check_step(state: PyTree[Array], found: tuple[Any, ...], method: str = "step
     batch = batch_size(state)
     kinds = {"reward": "float", "discount": "float", "last": "bool"}
     for (name, kind), x in zip(kinds.items(), told, strict=True):
-        _check_array(f"`model.{method}` returned `{name}`", x, kind, (batch,), f"{batch} states")
+        check_array(f"`model.{method}` returned `{name}`", x, kind, (batch,), f"{batch} states")
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
         raise ValueError(
@@ -313,15 +293,17 @@ def check_step(state: PyTree[Array], found: tuple[Any, ...], method: str = "step
         )
 
 
-_KINDS: dict[str, Any] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
+_KINDS: dict[str, Any] = {
+    "float32": jnp.float32,
+    "float": jnp.floating,
+    "int": jnp.integer,
+    "bool": jnp.bool_,
+}
 
 
-def _check_array(
-    what: str, x: Any, kind: str, shape: tuple[int, ...], rows: str, each: str = ""
-) -> None:
-    if not is_kind(x, _KINDS[kind]) or jnp.shape(x) != shape:
-        each = f": {each}" if each else ""
-        raise ValueError(f"{what} {shown(x)} for {rows}; it must be {kind} of shape {shape}{each}.")
+def _fits(found: tuple[int, ...], shape: tuple[Any, ...]) -> bool:
+    pairs = zip(shape, found, strict=False)
+    return len(found) == len(shape) and all(n in (..., m) for n, m in pairs)
 
 
 def _different(tree: Any, other: Any) -> Iterator[tuple[str, str, str]]:

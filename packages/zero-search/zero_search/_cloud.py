@@ -41,20 +41,12 @@ class Categorical(eqx.Module):
 
 
 class Prospect(eqx.Module):
-    """What the evaluator says of some states.
+    """What the evaluator says of some states."""
 
-    **Attributes:**
-
-    - `policy`: one a row.
-    - `value`: for the player to move; 0 where it was not finite.
-    - `playable`: whether there is a legal action.
-    - `invalid`: something was not finite and has been replaced.
-    """
-
-    policy: Proposal
-    value: Floats
-    playable: Bools
-    invalid: Bools
+    policy: Proposal  # one a row
+    value: Floats  # for the player to move
+    playable: Bools  # whether there is a legal action
+    invalid: Bools  # whether something was not finite and has been replaced
 
 
 def judge(model: AbstractModel, state: PyTree[Array], key: Keys) -> Prospect:

@@ -30,23 +30,17 @@ Result = TypeVar("Result")
 
 
 class Forest(eqx.Module):
-    """The trees of a batch while they are searched, the nodes of all along one axis.
+    """The trees of a batch while they are searched, the nodes of all along one axis."""
 
-    **Attributes:**
-
-    - `record`: the bits of `Tree.step`, `node` and `parent`, and in a world with chance nodes
-        whether this is one. The first four columns change with every visit.
-    - `edge`, `prior`, `size`: those of [`zero_search.Tree`][].
-    - `child`: `Tree.child` along one axis: it is read and written entry by entry, for which TPUs
-        would otherwise make another layout of all of it in every simulation.
-    - `state`: the leaves of `Tree.state`, as `layout` keeps them.
-    """
-
+    # The bits of `Tree.step`, `node` and `parent`, and in a world with chance nodes whether this is
+    # one. The first four columns change with every visit.
     record: Int[Array, "rows bits"]
     edge: Float[Array, "rows planes actions"]
     prior: Float[Array, "rows features actions"]
+    # Read and written entry by entry, for which TPUs would make another layout of `Tree.child` in
+    # every simulation.
     child: Int[Array, " entries"]
-    state: list[Array]
+    state: list[Array]  # the leaves of `Tree.state`, as `layout` keeps them
     size: Ints
     layout: "Layout" = eqx.field(static=True)
 
@@ -219,17 +213,11 @@ class Layout:
     On GPUs and TPUs every array costs kernels of its own, and packing almost nothing. On a CPU
     packing large states takes time, and of arrays that lie apart those that nothing reads are left
     out of a program.
-
-    **Attributes:**
-
-    - `structure`: the tree that the leaves make.
-    - `leaves`: the shape and dtype of each in one row.
-    - `packed`: whether they lie in one array.
     """
 
-    structure: Any
-    leaves: tuple[jax.ShapeDtypeStruct, ...]
-    packed: bool
+    structure: Any  # the tree that the leaves make
+    leaves: tuple[jax.ShapeDtypeStruct, ...]  # the shape and dtype of each in one row
+    packed: bool  # whether they lie in one array
 
     @classmethod
     def of(cls, tree: PyTree[Array], packed: bool) -> "Layout":

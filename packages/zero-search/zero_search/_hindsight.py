@@ -12,8 +12,8 @@ from ._check import (
     check_keys,
     check_kinds,
     check_move,
+    check_option,
     check_own_carry,
-    check_word,
 )
 from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
@@ -78,7 +78,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     def __check_init__(self):
         check_kinds("Hindsight", TreeSearch, planner=self.planner)
         check_count("Hindsight", 1, num_trees=self.num_trees)
-        check_word("Hindsight", ("masked", "zero"), unvisited=self.unvisited)
+        check_option("Hindsight", ("masked", "zero"), unvisited=self.unvisited)
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """The carry of `planner` for all trees."""

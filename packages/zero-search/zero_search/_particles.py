@@ -10,7 +10,7 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_range, check_word
+from ._check import batch_size, check_count, check_keys, check_option, check_range
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._planner import AbstractPlanner, Plan
@@ -23,29 +23,19 @@ T = TypeVar("T")
 
 
 class Particles(eqx.Module):
-    """The particles of a batch. Values are for the player to move.
-
-    **Attributes:**
-
-    - `state`, `action`: its state, and the action that it takes next.
-    - `ancestor`: the number of the first action that it comes from.
-    - `gain`: the sum of its discounted TD errors since it was last resampled, for the player at the
-        root.
-    - `log_ratio`: log of the policy's probability of the first action over that with which it
-        was drawn; 0 without noise at the root, and after the first resampling.
-    - `scale`: the product of all discounts on the way, signs included.
-    - `value`: of its state.
-    - `alive`: whether the episode goes on.
-    """
+    """The particles of a batch. Values are for the player to move."""
 
     state: PyTree[Array]
-    action: PyTree[Array]
-    ancestor: Int[Array, "batch particles"]
+    action: PyTree[Array]  # that it takes next
+    ancestor: Int[Array, "batch particles"]  # the number of the first action that it comes from
+    # Its discounted TD errors since it was last resampled, together, for the player at the root.
     gain: Float[Array, "batch particles"]
+    # The log of the policy's probability of the first action over that with which it was drawn; 0
+    # without noise at the root, and after the first resampling.
     log_ratio: Float[Array, "batch particles"]
-    scale: Float[Array, "batch particles"]
+    scale: Float[Array, "batch particles"]  # the product of all discounts, signs included
     value: Float[Array, "batch particles"]
-    alive: Bool[Array, "batch particles"]
+    alive: Bool[Array, "batch particles"]  # whether the episode goes on
 
     def weights(self, temperature: Float[Array, ""]) -> Float[Array, "batch particles"]:
         """`softmax(log_ratio + gain / temperature)` of every row."""
@@ -55,20 +45,12 @@ class Particles(eqx.Module):
 
 
 class Moved(eqx.Module):
-    """What one step of the model has brought.
+    """What one step of the model has brought."""
 
-    **Attributes:**
-
-    - `particles`: after the step, with the old `action`.
-    - `policy`: of the states reached; its arrays begin with `[batch, particles]` as well.
-    - `delta`: the discounted TD errors in the root's view, 0 of those no longer alive.
-    - `invalid`: whose reward, discount or evaluation was not finite.
-    """
-
-    particles: Particles
-    policy: Proposal
-    delta: Float[Array, "batch particles"]
-    invalid: Bool[Array, "batch particles"]
+    particles: Particles  # after the step, with the old `action`
+    policy: Proposal  # of the states reached; its arrays begin with `[batch, particles]` as well
+    delta: Float[Array, "batch particles"]  # discounted TD errors in the root's view; 0 of the dead
+    invalid: Bool[Array, "batch particles"]  # whose reward, discount or evaluation was not finite
 
 
 def move(model: AbstractModel, particles: Particles, key: Key[Array, "batch particles"]) -> Moved:
@@ -262,13 +244,13 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
                 )
         if below is not None:
             check_range("ParticleSearch", 0, 1, resample_below=below)
-        check_word("ParticleSearch", ("multinomial", "systematic"), resampling=self.resampling)
+        check_option("ParticleSearch", ("multinomial", "systematic"), resampling=self.resampling)
         if not isinstance(self.noise, AbstractRootNoise | GaussianNoise | None):
             raise ValueError(
                 f"`ParticleSearch(noise={self.noise!r})`: must be an `AbstractRootNoise` such as "
                 "`DirichletNoise(...)`, a `GaussianNoise(...)` or None."
             )
-        check_word("ParticleSearch", ("sampled", "argmax", "mean"), readout=self.readout)
+        check_option("ParticleSearch", ("sampled", "argmax", "mean"), readout=self.readout)
 
     def init(self, model: AbstractModel, state: PyTree[Array]) -> None:
         """Nothing is kept between moves."""

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ._check import (
-    check_choice,
     check_count,
     check_kinds,
     check_positive,
@@ -315,7 +314,8 @@ def read_out(
     """The plan that `readout` makes of a root, if what it returns has the right shapes."""
     action, weights, value = readout(root, key=key)
     shape = root.logits.shape
-    check_choice(readout, "__call__", action, shape[0])
+    each = "one action for every row"
+    check_result(readout, "__call__", action, shape[:1], each, "int")
     check_result(readout, "__call__", weights, shape, "one weight for every action of every row")
     check_result(readout, "__call__", value, shape[:1], "one value for every row")
     qvalues = jnp.where(root.known, root.node.qvalues, value[:, None])

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._check import check_kinds, check_positive, check_range, check_result, check_word
+from ._check import check_kinds, check_option, check_positive, check_range, check_result
 from ._sample import safe_softmax
 from ._types import Floats, Ints, NodeStatistics, PerAction
 
@@ -207,7 +207,7 @@ class PUCT(AbstractSelection):
         check_kinds("PUCT", AbstractQTransform, qtransform=self.qtransform)
         if self.c_base is not None:
             check_positive("PUCT", c_base=self.c_base)
-        check_word("PUCT", ("sqrt", "log"), bound=self.bound)
+        check_option("PUCT", ("sqrt", "log"), bound=self.bound)
 
     def prepare(self, logits: PerAction) -> Float[Array, "batch 1 actions"]:
         return safe_softmax(logits)[:, None]

@@ -42,30 +42,18 @@ STYLE = """
 
 
 class Box(NamedTuple):
-    """An action that was tried, or the root.
-
-    **Attributes:**
-
-    - `name`, `visits`, `value`: the label; the value, here as in the colours, is for the root's
-        player.
-    - `lines`: drawn below the label.
-    - `title`: shown when the mouse rests on it.
-    - `main`: whether it is part of the principal variation.
-    - `own`: whether the root's player is the one who acts.
-    - `stored`, `final`: whether a node of the tree lies behind it, and one that ends the game.
-    - `more`: what is left out below.
-    """
+    """An action that was tried, or the root."""
 
     name: str
     visits: int
-    value: float
-    lines: tuple[str, ...]
-    title: str
-    main: bool
-    own: bool
-    stored: bool
-    final: bool
-    more: str
+    value: float  # here as in the colours, for the root's player
+    lines: tuple[str, ...]  # drawn below the label
+    title: str  # shown when the mouse rests on it
+    main: bool  # whether it is part of the principal variation
+    own: bool  # whether the root's player is the one who acts
+    stored: bool  # whether a node of the tree lies behind it
+    final: bool  # whether that node ends the game
+    more: str  # what is left out below
     children: tuple["Box", ...]
 
     @property

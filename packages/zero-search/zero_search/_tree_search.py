@@ -14,7 +14,6 @@ from ._chance import chance_nodes, is_chance, OUTCOMES
 from ._check import (
     batch_size,
     check_carry,
-    check_choice,
     check_keys,
     check_kinds,
     check_leaves,
@@ -391,7 +390,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         def choose(simulation, node, started, inside):
             action = self.root.choose(simulation, number, known(node, started), inside)
-            check_choice(self.root, "choose", action, batch)
+            each = "one action for every row"
+            check_result(self.root, "choose", action, (batch,), each, "int")
             return action
 
         # `PriorRoot` takes what the rule inside takes, so the root needs no scores of its own.
