@@ -254,8 +254,12 @@ def fixed_for(
         after = stepped(model, node, action, step_key)
         return *after, *predicted(model, after[0], predict_key, width)
 
-    asked = ft.partial(ask, params)
-    return Fixed(asked, rules, key, choose_root, tree.prior[:, 0], kept, base, alive)
+    asked, keys = ft.partial(ask, params), key if callable(key) else ft.partial(_keys_of, key)
+    return Fixed(asked, rules, keys, choose_root, tree.prior[:, 0], kept, base, alive)
+
+
+def _keys_of(key: Keys, sim: int | Int[Array, ""]) -> KeyPair:
+    return folded(key, 2 * sim), folded(key, 2 * sim + 1)
 
 
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
@@ -367,7 +371,7 @@ def widened(fixed: Fixed, number: int) -> Fixed:
 
     base, alive = jnp.tile(fixed.base, number), jnp.tile(fixed.alive, number)
     prior, kept = jnp.tile(fixed.prior, (number, 1, 1)), jnp.tile(fixed.kept, (number, 1))
-    return dataclasses.replace(fixed, key=keys, prior=prior, kept=kept, base=base, alive=alive)
+    return dataclasses.replace(fixed, keys=keys, prior=prior, kept=kept, base=base, alive=alive)
 
 
 def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]) -> Found:

@@ -82,7 +82,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """The carry of `planner` for all trees."""
-        return self._fold(self.planner.init(model, self._repeated(state)))
+        return self._split(self.planner.init(model, self._repeated(state)))
 
     def plan(
         self,
@@ -111,31 +111,27 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
         check_keys(key, batch_size(state))
         own = lambda i: split_rows(folded(key, i), 3)
-        flat = lambda x: x.reshape(-1, *x.shape[2:])
         root = guesses(model, state, obs, self.num_trees, lambda i: own(i)[0])
-        node = jax.tree.map(flat, root)
-        _, search_key, _ = split_rows(flat(numbered(key, self.num_trees)), 3)
+        _, search_key, _ = split_rows(_flat(numbered(key, self.num_trees)), 3)
         check_own_carry(carry, SearchCarry)
-        rows = jax.tree.map(flat, carry)
-        found, stats, rows, grown = self.planner.explore(model, node, rows, key=search_key)
-        stats = {name: self._split(x) for name, x in stats.items()}
+        found, stats, rows, grown = self.planner.explore(
+            model, _flat(root), _flat(carry), key=search_key
+        )
+        stats = self._split(stats)
         depth = {"depth": _mean(stats.pop("depth"))}
-        mean = self._mean_root(found)
-        read_key = own(0)[2]
+        mean, read_key = self._mean_root(found), own(0)[2]
         stats = depth | {name: jnp.sum(x, axis=1, dtype=x.dtype) for name, x in stats.items()}
-        return read_out(self.planner.readout, mean, stats, read_key), self._fold(rows), grown
+        return read_out(self.planner.readout, mean, stats, read_key), self._split(rows), grown
 
     def advance(self, carry: SearchCarry, action: Ints, last: Bools) -> SearchCarry:
         """Counts the move and follows it in all trees."""
         check_move(carry, SearchCarry, action, last)
-        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), carry)
-        return self._fold(self.planner.advance(rows, *self._repeated((action, last))))
+        rows = self.planner.advance(_flat(carry), *self._repeated((action, last)))
+        return self._split(rows)
 
-    def _split(self, x: Array) -> Array:
-        return x.reshape(-1, self.num_trees, *x.shape[1:])
-
-    def _fold(self, carry: SearchCarry) -> SearchCarry:
-        return jax.tree.map(self._split, carry)
+    def _split(self, rows: T) -> T:
+        """Rows of trees as rows of games with `num_trees` each."""
+        return jax.tree.map(lambda x: x.reshape(-1, self.num_trees, *x.shape[1:]), rows)
 
     def _repeated(self, tree: T) -> T:
         """Every row as often as there are trees, so that shares of a batch are shares of trees."""
@@ -143,7 +139,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def _mean_root(self, root: RootStatistics) -> RootStatistics:
         """The mean over trees. An action is legal if it is in every tree."""
-        root = jax.tree.map(self._split, root)
+        root = self._split(root)
         node, visited = root.node, root.known
         legal = root.logits > -jnp.inf
         counted = legal if self.unvisited == "zero" else visited
@@ -168,6 +164,11 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             num_legal=jnp.sum(possible, axis=1, dtype=jnp.int32),
             ply=root.ply[:, 0],
         )
+
+
+def _flat(tree: T) -> T:
+    """The trees of all games one after another."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
 def _mean_count(x: Float[Array, "batch trees ..."]) -> Float[Array, "batch ..."]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
-from ._sample import folded, varying
+from ._sample import varying
 from ._tree import ACTION, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
 from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
 
@@ -41,17 +41,12 @@ class Fixed(eqx.Module):
 
     ask: Callable[..., Any]  # `(node, action, step_key, predict_key)`: what the model answers
     rules: Rules
-    key: Keys | Callable[[Any], KeyPair]
+    keys: Callable[[Any], KeyPair]  # of a simulation
     choose_root: RootChoice | None
     prior: Float[Array, "batch features width"]  # of the roots
     kept: Float[Array, "batch columns"]  # visits of the roots' actions before this search
     base: Ints  # the roots' rows
     alive: Bools  # whether the root has a legal action
-
-    def keys(self, sim: int | Int[Array, ""]) -> KeyPair:
-        if callable(self.key):
-            return self.key(sim)
-        return folded(self.key, 2 * sim), folded(self.key, 2 * sim + 1)
 
 
 class Walk(eqx.Module):

@@ -117,8 +117,8 @@ def from_mctx(tree: mctx.Tree, prior: Float[Array, "batch nodes features actions
 
 
 def going_on(tree: mctx.Tree, selection: AbstractSelection, logits: Array) -> Tree:
-    """Trees to go on with, given what selection is to see of the nodes' logits. Every node's best
-    action is found anew."""
+    """As `from_mctx`, given what selection is to see of the nodes' logits, with every node's best
+    action found anew."""
     flat = lambda x: x.reshape(-1, *x.shape[2:])
     apart = lambda x: x.reshape(*logits.shape[:2], *x.shape[1:])
     trees = from_mctx(tree, apart(prepare(selection, flat(logits))))
