@@ -3,7 +3,7 @@
 import inspect
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,26 +16,29 @@ def check_range(owner: str, least: float, most: float = math.inf, /, **fields: A
     """Raises where a hyperparameter of `owner` is not a finite number in `[least, most]`."""
     allowed = f", {least:g} or more" if least > -math.inf else ""
     allowed = f"finite{allowed}" if most == math.inf else f"from {least:g} to {most:g}"
-    for name, value in fields.items():
-        if not (_is_number(value) and least <= value <= most and math.isfinite(value)):
-            raise ValueError(
-                f"`{owner}({name}={_given(value)})`: must be {_number(value)}{allowed}."
-            )
+    _check_numbers(owner, fields, lambda x: least <= x <= most and math.isfinite(x), allowed)
 
 
 def check_positive(owner: str, /, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is not a finite number above 0."""
+    _check_numbers(owner, fields, lambda x: 0 < x < math.inf, "finite and above 0")
+
+
+def _check_numbers(
+    owner: str, fields: dict[str, Any], fits: Callable[[Any], Any], allowed: str
+) -> None:
     for name, value in fields.items():
-        if not (_is_number(value) and 0 < value < math.inf):
-            raise ValueError(
-                f"`{owner}({name}={_given(value)})`: must be {_number(value)}finite and above 0."
-            )
+        number = isinstance(value, numbers.Real) or (isinstance(value, Array) and not value.shape)
+        if not (number and fits(value)):
+            kind = "" if number else "a number, "
+            raise ValueError(f"`{owner}({name}={_given(value)})`: must be {kind}{allowed}.")
 
 
 def check_count(owner: str, low: int, hint: str = "", /, **fields: int) -> None:
     """Raises where a hyperparameter of `owner` is not an integer of at least `low`."""
     for name, value in fields.items():
-        if not (_is_integer(value) and value >= low):
+        integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if not (integer and value >= low):
             raise ValueError(
                 f"`{owner}({name}={value!r})`: must be an integer, {low} or more{hint}."
             )
@@ -318,18 +321,6 @@ def _given(value: Any) -> str:
     """What was given, in one line."""
     given = f"{value.__name__}, a class" if isinstance(value, type) else repr(value)
     return f"{type(value).__name__}(...)" if "\n" in given else given
-
-
-def _number(value: Any) -> str:
-    return "" if _is_number(value) else "a number, "
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, numbers.Real) or (isinstance(x, Array) and x.shape == ())
-
-
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
 
 def is_kind(x: Any, kind: Any) -> bool:

@@ -10,7 +10,7 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_option, check_range
+from ._check import batch_size, check_count, check_keys, check_option, check_positive, check_range
 from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._planner import AbstractPlanner, Plan
@@ -404,7 +404,5 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
             raise ValueError(
                 f"`ParticleSearch(temperature=...)` has shape {heat.shape}: must be a scalar."
             )
-        if not isinstance(heat, Tracer) and not 0 < float(heat) < float("inf"):
-            raise ValueError(
-                f"`ParticleSearch(temperature={float(heat)})`: must be finite and above 0."
-            )
+        if not isinstance(heat, Tracer):
+            check_positive("ParticleSearch", temperature=float(heat))

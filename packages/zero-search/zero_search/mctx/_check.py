@@ -61,15 +61,14 @@ def check_tree(tree: Any, root: Any) -> None:
 
 def check_output(output: Any, embedding: PyTree, state: Any) -> None:
     """Of `recurrent_fn`, against the node it was called for."""
-    batch, actions = state.logits.shape
-    fields = {name: [batch] for name in ("reward", "discount", "value")}
-    fields["prior_logits"] = [batch, actions]
+    fields: dict[str, Any] = dict.fromkeys(("reward", "discount", "value"), state.value)
+    fields["prior_logits"] = state.logits
     hint = "it must be an `mctx.RecurrentFnOutput`"
     _check_fields("recurrent_fn: output", output, tuple(fields), hint)
-    for name, shape in fields.items():
+    for name, like in fields.items():
         found = getattr(output, name)
-        if list(np.shape(found)) != shape:
-            _refuse(f"recurrent_fn: output.{name}", found, f"of shape {shape}")
+        if np.shape(found) != like.shape:
+            _refuse(f"recurrent_fn: output.{name}", found, f"of shape {list(like.shape)}")
     old, new = jax.tree.structure(state.embedding), jax.tree.structure(embedding)
     if old != new:
         raise ValueError(
