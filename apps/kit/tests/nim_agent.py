@@ -34,8 +34,15 @@ class TinyNet(eqx.Module):
         return self.policy(hidden), jax.numpy.tanh(self.value(hidden))
 
 
+@ft.cache
+def tiny_net(size: int, actions: int, width: int):
+    """Makes a network. As one program, which is traced once: every player is made from its shapes
+    anew."""
+    return eqx.filter_jit(ft.partial(TinyNet, size, actions, width))
+
+
 def nim_agent(env: Nim, width: int = 16, **changes) -> ExpertIteration:
-    network = ft.partial(TinyNet, env.heap + 1, env.num_actions, width)
+    network = tiny_net(env.heap + 1, env.num_actions, width)
     search = ft.partial(TreeSearch.alphazero, 8, max_nodes=17, reuse=True)
     fields = dict(
         network=network,

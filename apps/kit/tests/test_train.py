@@ -89,7 +89,7 @@ def page(run):
 def _charts_are_not_drawn():
     """They have tests of their own, and would be a quarter of what each run costs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zero_train.app._chart.draw", lambda series, **_: None)
+        patch.setattr("zero_app._run._chart.draw", lambda series, **_: None)
         yield
 
 
