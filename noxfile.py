@@ -95,14 +95,16 @@ def pyproject(path: pathlib.Path) -> dict[str, Any]:
 DISTRIBUTIONS = {pyproject(path)["project"]["name"]: path for path in MEMBERS.values()}
 
 
-def siblings(name: str) -> set[str]:
-    """The members of this workspace that a member declares, and those that they declare."""
-    found: set[str] = set()
-    for requirement in pyproject(DISTRIBUTIONS[name])["project"]["dependencies"]:
+def siblings(name: str, *, tests: bool = False) -> set[str]:
+    """The members of this workspace that a member, or its tests, declare, and those that they
+    declare."""
+    declared, found = pyproject(DISTRIBUTIONS[name]), set[str]()
+    groups = declared.get("dependency-groups", {})
+    for requirement in declared["project"]["dependencies"] + tests * groups.get("tests", []):
         sibling = requirement.split("[")[0].split(">")[0].strip()
-        if sibling in DISTRIBUTIONS:
+        if sibling in DISTRIBUTIONS and sibling not in (name, *found):
             found |= {sibling} | siblings(sibling)
-    return found
+    return found - {name}
 
 
 def module_of(name: str) -> str:
@@ -222,8 +224,9 @@ def isolated_full(session: nox.Session, name: str) -> None:
 def run_alone(session: nox.Session, name: str, *command: str) -> None:
     """Installs a member as its users do, checks what came with it, and runs the command there."""
     folder, module, expected = DISTRIBUTIONS[name], module_of(name), siblings(name) | {name}
+    tested = siblings(name, tests=True) | {name}
     dist = cache() / "wheels" / name
-    wheels = build(session, expected, dist)
+    wheels = build(session, tested, dist)
     # Third-party versions as in uv.lock, so that this fails for our reasons only.
     locked = f"--constraints={dist}/locked.txt"
     session.run_install(
@@ -260,7 +263,7 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
     if "tests" in pyproject(folder).get("dependency-groups", {}):
         groups.append(folder / "pyproject.toml")
     session.install(*install, *(f"--group={path}:tests" for path in groups))
-    check_installed(session, expected, module)
+    check_installed(session, tested, module)
     share_compilations(session)
     session.run("pytest", "--collect-only", "-qq", str(folder), silent=True)
     session.run(*command)

@@ -32,10 +32,14 @@ from train_devices import configured
 
 from zero_app import Launch, start_jax
 from zero_app._run._app import built
-from zero_search import _engine
+from zero_search import _engine as engine_module
 from zero_search._walk import LEVELS, VISITS
 from zero_train import collect, fill, init, Loop, LoopState, step
 from zero_train._loop import step_keys
+
+
+# It has no other name for type checkers, which see that `walk_down` belongs to another module.
+_engine: Any = engine_module
 
 
 SHARDS = (8, 64, 256)
