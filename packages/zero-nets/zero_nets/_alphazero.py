@@ -49,8 +49,7 @@ class AlphaZeroNet(eqx.Module):
     ):
         """**Arguments:**
 
-        - `board_shape`: rows, columns and channels of one observation.
-        - `num_actions`: the number of actions, which is the length of the logits.
+        - `num_actions`: the length of the logits.
         - `channels`, `blocks`: the width and number of the residual blocks.
         - `norm`: `"none"`, or `"layer"` to normalise every cell over its channels before each
             convolution of a block. With 3 blocks of 32 channels on a CPU, normalisation made a
@@ -93,18 +92,8 @@ class AlphaZeroNet(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-        """The policy and value of one observation; use `jax.vmap` over a batch.
-
-        **Arguments:**
-
-        - `features`: an array of shape `board_shape` and any dtype, from the view of the player to
-            move.
-
-        **Returns:**
-
-        The logits of all actions, in which illegal actions are not masked, and the value in
-        [-max_value, max_value] from the view of the player to move.
-        """
+        """The logits of all actions, in which illegal actions are not masked, and the value in
+        [-max_value, max_value], both from the view of the player to move, as the features are."""
         del key
         x = self.stem(as_features(features, self.board_shape, self.stem.weight.dtype))
         for block in self.blocks:

@@ -24,16 +24,12 @@ class Select(eqx.Module):
 
     `Select("features")` returns `observation.features`. `Select("camera", 0)` returns the first
     entry of `observation.camera`, or of `observation["camera"]` if the observation is a mapping.
-    `Select()` returns the observation itself.
+    `Select()` returns the observation itself. The outermost attribute, key or index comes first.
     """
 
     path: tuple[str | int, ...] = eqx.field(static=True)
 
     def __init__(self, *path: str | int):
-        """**Arguments:**
-
-        - `path`: attributes, keys or indices, the outermost first.
-        """
         self.path = path
 
     def __call__(self, observation: PyTree, *, key: PRNGKeyArray | None = None) -> PyTree:
@@ -94,11 +90,6 @@ class ConcatenateOneHot(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, " size_and_actions"]:
-        """**Arguments:**
-
-        - `embedding`: a vector.
-        - `action`: an integer, or `[components]` if `num_actions` is a tuple.
-        """
         del key
         sizes = _sizes(self.num_actions)
         expected = (len(sizes),) if isinstance(self.num_actions, tuple) else ()
@@ -142,11 +133,6 @@ class Chain(eqx.Module):
         self.layers = layers
 
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:
-        """**Arguments:**
-
-        - `inputs`: the inputs of the first layer.
-        - `key`: for layers that draw noise; without it there is none.
-        """
         for layer, subkey in zip(self.layers, subkeys(key, len(self.layers)), strict=True):
             inputs = (layer(*inputs, key=subkey),)
         return inputs[0]
@@ -182,15 +168,7 @@ class ActorCritic(eqx.Module):
         self.value = value
 
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> tuple[Any, Any]:
-        """**Arguments:**
-
-        - `inputs`: the inputs of the torso.
-        - `key`: for layers that draw noise; without it there is none.
-
-        **Returns:**
-
-        The results of `policy` and of `value`.
-        """
+        """The results of `policy` and of `value`, for the inputs of the torso."""
         tkey, pkey, vkey = subkeys(key, 3)
         embedding = self.torso(*inputs, key=tkey)
         return self.policy(embedding, key=pkey), self.value(embedding, key=vkey)
@@ -206,21 +184,13 @@ class Ensemble(eqx.Module):
     members: tuple[Callable[..., Any], ...]
 
     def __init__(self, *members: Callable[..., Any]):
-        """**Arguments:**
-
-        - `members`: the networks.
-        """
         if not members:
             raise ValueError("`Ensemble()` has no members; give it at least one.")
         check_function(**{f"members[{i}]": member for i, member in enumerate(members)})
         self.members = members
 
     def __call__(self, *inputs: Any, key: PRNGKeyArray | None = None) -> Any:
-        """**Arguments:**
-
-        - `inputs`: the inputs of every member.
-        - `key`: for layers that draw noise, which is different for each member.
-        """
+        """Every member has noise of its own."""
         keys = subkeys(key, len(self.members))
         results = [net(*inputs, key=subkey) for net, subkey in zip(self.members, keys, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=-1), *results)

@@ -66,13 +66,7 @@ class Gaussian(AbstractDistribution):
     def decouple(self, other: "Gaussian") -> tuple["Gaussian", "Gaussian"]:
         """Splits this policy into two, so that a loss can bound the change of its mean and of its
         standard deviation separately (Abdolmaleki et al. 2018, https://arxiv.org/abs/1806.06920,
-        section 4.1).
-
-        **Returns:**
-
-        This mean with the standard deviation of `other`, and the mean of `other` with this standard
-        deviation.
-        """
+        section 4.1): this mean with the standard deviation of `other`, and the reverse."""
         return _decoupled(self, other)
 
 
@@ -102,12 +96,7 @@ class TanhGaussian(AbstractDistribution):
         minimum: Real[ArrayLike, "..."],
         maximum: Real[ArrayLike, "..."],
     ):
-        """**Arguments:**
-
-        - `loc`, `scale`: mean and standard deviation of `x`, before the squashing.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each, more than
-            0.002 apart. They receive no gradient.
-        """
+        """The bounds are more than 0.002 apart. They receive no gradient."""
         self.loc, self.scale = real(loc), real(scale)
         check_shape("scale", self.scale, self.loc.shape)
         check_positive("scale", self.scale)
@@ -158,10 +147,8 @@ class TanhGaussian(AbstractDistribution):
         return jnp.sum(_normal(self).entropy() + jnp.log(half) - 2 * log_cosh)
 
     def kl(self, other: "TanhGaussian") -> Float[Array, "*dims"]:
-        """`KL(self || other)` of each dimension, which the squashing does not change.
-
-        **Raises:** `ValueError` if the bounds are known to differ (traced bounds are not compared).
-        """
+        """`KL(self || other)` of each dimension, which the squashing does not change. The bounds
+        must be equal; traced ones are not compared."""
         check_same_kind(self, other)
         check_shape("other.loc", other.loc, self.loc.shape)
         _check_same_bounds(self, other)
@@ -238,12 +225,7 @@ class ClippedBeta(AbstractDistribution):
         minimum: Real[ArrayLike, "..."],
         maximum: Real[ArrayLike, "..."],
     ):
-        """**Arguments:**
-
-        - `alpha`, `beta`: the shape parameters, positive.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each. They
-            receive no gradient.
-        """
+        """The shape parameters are positive. The bounds receive no gradient."""
         self.alpha, self.beta = real(alpha), real(beta)
         check_shape("beta", self.beta, self.alpha.shape)
         check_positive("alpha", self.alpha)
@@ -282,10 +264,8 @@ class ClippedBeta(AbstractDistribution):
         return jnp.sum(entropy)
 
     def kl(self, other: "ClippedBeta") -> Float[Array, "*dims"]:
-        """`KL(self || other)` of each dimension, which the bounds do not change.
-
-        **Raises:** `ValueError` if the bounds are known to differ (traced bounds are not compared).
-        """
+        """`KL(self || other)` of each dimension, which the bounds do not change. They must
+        be equal, as those of a [`zero_nets.TanhGaussian`][]."""
         check_same_kind(self, other)
         check_shape("other.alpha", other.alpha, self.alpha.shape)
         _check_same_bounds(self, other)
@@ -306,11 +286,7 @@ def bounds(
     *,
     margin: float = 0.0,
 ) -> tuple[Bound, Bound]:
-    """Both bounds in the shape and dtype of `like`, as NumPy arrays unless they are traced.
-
-    **Raises:** `ValueError` if a bound is neither a number nor of the shape of `like`, if a bound
-    is not finite, or if the bounds are not more than `margin` apart.
-    """
+    """Both bounds in the shape and dtype of `like`, as NumPy arrays unless they are traced."""
     for name, bound in (("minimum", minimum), ("maximum", maximum)):
         if jnp.shape(bound) not in ((), like.shape):
             raise ValueError(

@@ -159,12 +159,8 @@ class EpsilonGreedy(AbstractDistribution):
     epsilon: Float[Array, ""]
 
     def __init__(self, qvalues: Float[Array, " actions"], epsilon: Float[ArrayLike, ""]):
-        """**Arguments:**
-
-        - `qvalues`, `epsilon`: the attributes. A Python number is cast to the dtype of `qvalues`.
-            Where a value is NaN or +inf there is no distribution, as for a
-            [`zero_nets.Categorical`][].
-        """
+        """A Python number is cast to the dtype of `qvalues`. Where a value is NaN or +inf there is
+        no distribution, as for a [`zero_nets.Categorical`][]."""
         self.qvalues = real(qvalues)
         check_vector("qvalues", self.qvalues)
         check_number(0, 1, epsilon=epsilon)

@@ -38,12 +38,8 @@ class LinearHead(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `shape`: the shape of the result: `()` for a scalar, `(actions,)` for the value of every
             action, `(actions, atoms)` for a distribution or the quantiles of each.
-        - `scale`: the scale of the orthogonal weights.
-        - `noise`: if it is a number, the layer is a [`zero_nets.NoisyLinear`][] with that initial
-            noise.
         """
         if not isinstance(shape, tuple | list) or shape:
             check_each(shape=shape)
@@ -53,7 +49,6 @@ class LinearHead(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*shape"]:
-        """`key` is for the noise of a noisy layer; without it there is none."""
         return _apply(self.linear, embedding, key=key).reshape(self.shape)
 
 
@@ -82,13 +77,9 @@ class Dueling(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the embedding.
         - `shape`: `(actions,)` or `(actions, atoms)`.
         - `widths`: the widths of the hidden layers of each stream.
-        - `activation`: the activation of those layers.
-        - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
-            noise.
-        - `scale`: the scale of the orthogonal weights of the last layers.
+        - `scale`: that of the last layers.
         """
         check_each(shape=shape)
         check_function(activation=activation)
@@ -107,7 +98,6 @@ class Dueling(eqx.Module):
     def __call__(
         self, embedding: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*shape"]:
-        """`key` is for the noise of noisy layers; without it there is none."""
         vkey, akey, first_key, second_key = subkeys(key, 4)
         first = second = embedding
         if self.hidden is not None:
@@ -128,12 +118,6 @@ class CategoricalHead(eqx.Module):
     linear: eqx.nn.Linear
 
     def __init__(self, in_size: int, num_actions: int, *, scale: float = _SCALE, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `in_size`: the length of the embedding.
-        - `num_actions`: the number of actions.
-        - `scale`: the scale of the orthogonal weights.
-        """
         check_sizes(in_size=in_size, num_actions=num_actions)
         self.linear = linear(in_size, num_actions, scale=scale, key=key)
 
@@ -145,7 +129,8 @@ class CategoricalHead(eqx.Module):
 
 
 class MultiDiscreteHead(eqx.Module):
-    """Several independent categorical distributions, which may differ in size."""
+    """Several independent categorical distributions, which may differ in size: one for each of
+    `num_actions`."""
 
     linear: eqx.nn.Linear
     num_actions: tuple[int, ...] = eqx.field(static=True)
@@ -158,11 +143,6 @@ class MultiDiscreteHead(eqx.Module):
         scale: float = _SCALE,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `num_actions`: the number of actions of each component.
-        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
-        """
         check_each(num_actions=num_actions)
         self.num_actions = tuple(num_actions)
         self.linear = linear(in_size, sum(self.num_actions), scale=scale, key=key)
@@ -193,13 +173,6 @@ class TanhGaussianHead(eqx.Module):
         scale: float = _SCALE,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `action_size`: the number of dimensions of an action.
-        - `minimum`, `maximum`: bounds of the action, one for all dimensions or one each.
-        - `min_scale`: the minimum of the standard deviation before squashing.
-        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
-        """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
         self.minimum, self.maximum = _bounds(action_size, minimum, maximum, margin=2 * EDGE)
@@ -233,11 +206,6 @@ class BetaHead(eqx.Module):
         scale: float = _SCALE,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `action_size`, `minimum`, `maximum`: see [`zero_nets.TanhGaussianHead`][].
-        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
-        """
         check_sizes(action_size=action_size)
         self.linear = linear(in_size, 2 * action_size, scale=scale, key=key)
         self.minimum, self.maximum = _bounds(action_size, minimum, maximum)
@@ -251,7 +219,8 @@ class BetaHead(eqx.Module):
 
 
 class GaussianHead(eqx.Module):
-    """An unbounded Gaussian with `scale = init_scale / softplus(0) * softplus(.) + min_scale`."""
+    """An unbounded Gaussian with `scale = init_scale / softplus(0) * softplus(.) + min_scale`. The
+    deviation is initially about `init_scale`, and always greater than `min_scale`."""
 
     linear: eqx.nn.Linear
     init_scale: float = eqx.field(static=True)
@@ -267,13 +236,6 @@ class GaussianHead(eqx.Module):
         scale: float = _SCALE,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `action_size`: the number of dimensions of an action.
-        - `init_scale`, `min_scale`: the standard deviation is initially about `init_scale`, and
-            always greater than `min_scale`.
-        - `in_size`, `scale`, `key`: see [`zero_nets.CategoricalHead`][].
-        """
         check_sizes(action_size=action_size)
         check_number(0, above=True, init_scale=init_scale)
         check_number(0, min_scale=min_scale)

@@ -38,7 +38,6 @@ class Conv(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_channels`, `out_channels`: the number of channels of the input and of the output.
         - `size`: the height and width of the kernel.
         - `stride`: the step of the kernel in rows and columns.
         - `padding`: `"SAME"` pads with zeros, so the output has `ceil(rows / stride)` rows;
@@ -59,7 +58,6 @@ class Conv(eqx.Module):
     def __call__(
         self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "out_rows out_columns out_channels"]:
-        """`key` is ignored; every layer takes one, so that layers can be chained."""
         del key
         x = as_cells(x, self.weight.shape[2])
         y = lax.conv_general_dilated(
@@ -144,7 +142,6 @@ def orthogonal(layer: _Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> _L
     - `layer`: an `equinox.nn.Linear`, a [`zero_nets.Conv`][] or an `equinox.nn.Conv`.
     - `scale`: the square root of 2 preserves the variance through a ReLU; 0.01 is usual for
         policies and 1 for values.
-    - `key`: for the weights.
     """
     check_number(scale=scale)
     if not isinstance(layer, eqx.nn.Linear | eqx.nn.Conv | Conv):
@@ -180,7 +177,6 @@ class NoisyLinear(eqx.Module):
     def __init__(self, in_size: int, out_size: int, *, noise: float = 0.5, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `in_size`, `out_size`: the lengths of the input and of the output.
         - `noise`: the paper's `sigma_0`. The noise parameters are initially
             `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0
             (section 3.2).

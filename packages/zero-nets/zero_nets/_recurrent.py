@@ -20,11 +20,8 @@ class RNN(eqx.Module):
     """A stack of recurrent cells, each of which reads the output of the one below.
 
     A *reset* marks the first step of an episode. The carry is set to zero before that step, so
-    nothing of the previous episode reaches it or any later step.
-
-    **Attributes:**
-
-    - `in_size`, `out_size`: the lengths of the input and of the output.
+    nothing of the previous episode reaches it or any later step. Without
+    resets no step is a first one.
     """
 
     cells: tuple[Callable[..., Any], ...]
@@ -44,7 +41,6 @@ class RNN(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the input.
         - `hidden_size`: the length of each cell's hidden state, and of the output.
         - `layers`: the number of cells.
         - `cell`: `equinox.nn.LSTMCell`, `equinox.nn.GRUCell`, or another class with the signature
@@ -87,17 +83,9 @@ class RNN(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Float[Array, " out_size"], PyTree[Float[Array, " hidden_size"]]]:
-        """One step.
+        """One step from the carry of the step before, or `init()`.
 
-        **Arguments:**
-
-        - `x`: an array of shape `[in_size]`.
-        - `carry`: the carry from the previous step, or `init()`.
-        - `reset`: whether this step is the first of an episode; `None` means that it is not.
-
-        **Returns:**
-
-        The last cell's hidden state, and the carry for the next step.
+        **Returns:** the last cell's hidden state, and the carry for the next step.
         """
         del key
         given, wanted = jax.tree.map(jnp.shape, carry), self._of_cells((self.out_size,))
@@ -122,18 +110,8 @@ class RNN(eqx.Module):
         resets: Bool[Array, " time"],
         carry: PyTree[Float[Array, " hidden_size"]],
     ) -> tuple[Float[Array, "time out_size"], PyTree[Float[Array, " hidden_size"]]]:
-        """All steps of a sequence, equal to calling `__call__` for each.
-
-        **Arguments:**
-
-        - `xs`: the inputs.
-        - `resets`: which steps are the first of an episode.
-        - `carry`: the carry before the first step.
-
-        **Returns:**
-
-        The outputs, and the carry after the last step.
-        """
+        """All steps of a sequence, equal to calling `__call__` for each: the outputs, and the carry
+        after the last step."""
 
         def step(carry, inputs):
             y, carry = self(inputs[0], carry, inputs[1])
@@ -171,19 +149,7 @@ class Recurrent(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Any, PyTree[Float[Array, " hidden_size"]]]:
-        """One step, for acting.
-
-        **Arguments:**
-
-        - `observation`: the input of the torso.
-        - `carry`: the carry from the previous step, or `init()`.
-        - `reset`: whether this step is the first of an episode; `None` means that it is not.
-        - `key`: for layers that draw noise; without it there is none.
-
-        **Returns:**
-
-        The result of the head, and the carry for the next step.
-        """
+        """One step, for acting: the result of the head, and the carry for the next step."""
         tkey, hkey = subkeys(key, 2)
         y, carry = self.rnn(self.torso(observation, key=tkey), carry, reset)
         return self.head(y, key=hkey), carry
@@ -196,20 +162,11 @@ class Recurrent(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Any, PyTree[Float[Array, " hidden_size"]]]:
-        """All steps of a sequence, for learning.
+        """All steps of a sequence, for learning: the results of the head, with a leading time axis
+        as the observations have, and the carry after the last step.
 
-        Only the RNN runs step by step; torso and head process all steps at once.
-
-        **Arguments:**
-
-        - `observations`: the inputs of the torso, with a leading time axis.
-        - `resets`: which steps are the first of an episode.
-        - `carry`: the carry before the first step.
-        - `key`: for layers that draw noise, which is the same for all steps.
-
-        **Returns:**
-
-        The results of the head, with a leading time axis, and the carry after the last step.
+        Only the RNN runs step by step; torso and head process all steps at once. Noise is the same
+        for all steps.
         """
         tkey, hkey = subkeys(key, 2)
         xs = eqx.filter_vmap(lambda x: self.torso(x, key=tkey))(observations)

@@ -56,10 +56,7 @@ class RunningStatistics(eqx.Module):
         - `example`: one example without batch axes, or its `jax.eval_shape`.
         - `filter_spec`: the leaves to follow, as in `equinox.filter`: `True`, `False` or a function
             of a leaf, for each leaf or for whole branches. Only floating-point leaves are ever
-            followed; `normalise` returns all others unchanged.
-        - `min_std`, `max_std`: the range to which standard deviations are clipped.
-
-        **Raises:** `ValueError` if no leaf is followed.
+            followed; `normalise` returns all others unchanged. There must be one.
         """
         check_number(0, above=True, min_std=min_std, max_std=max_std)
         if not min_std <= max_std:
@@ -100,9 +97,6 @@ class RunningStatistics(eqx.Module):
         - `batch`: a pytree like the example, with the same batch axes before the axes of each leaf.
         - `weights`: the weight of each example, at least 0; by default 1. Examples of weight 0 are
             ignored, even if they are NaN. A negative weight that is traced makes all NaN.
-
-        **Raises:** `ValueError` if the structure or a shape does not match the example, or a weight
-        is known to be negative or not finite.
         """
         leaves, axes = self._leaves(batch)
         if weights is not None:
@@ -135,15 +129,9 @@ class RunningStatistics(eqx.Module):
     def normalise(
         self, x: PyTree[Shaped[Array, "..."]], *, max_abs: float | None = None
     ) -> PyTree[Shaped[Array, "..."]]:
-        """`(x - mean) / std` for every followed leaf, in its own dtype; other leaves are unchanged.
-
-        **Arguments:**
-
-        - `x`: a pytree like the example, with or without batch axes.
-        - `max_abs`: if it is a number, normalised values are clipped to `[-max_abs, max_abs]`.
-
-        **Raises:** `ValueError` if the structure or a shape does not match the example.
-        """
+        """`(x - mean) / std` for every followed leaf, in its own dtype, clipped to
+        `[-max_abs, max_abs]` if that is given; other leaves are unchanged. `x` is like the example,
+        with or without batch axes."""
         if max_abs is not None:
             check_number(0, above=True, max_abs=max_abs)
         leaves, axes = self._leaves(x)

@@ -125,10 +125,8 @@ class BoardSymmetries(eqx.Module):
     def action(
         self, action: Int[Array, ""], index: Int[Array, ""] | int | np.integer
     ) -> Int[Array, ""]:
-        """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`.
-
-        **Raises:** `ValueError` if there is no such action. A traced one becomes -1.
-        """
+        """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`. A traced
+        action that does not exist becomes -1."""
         check_index("action", action, self.num_actions)
         # [symmetry, old action] -> new action.
         targets = np.argsort(self._sources(), axis=1).astype(np.int32)

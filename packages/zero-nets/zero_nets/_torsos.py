@@ -24,12 +24,8 @@ from ._layers import Conv, linear, maybe_noisy, NoisyLinear, orthogonal, Residua
 
 
 class MLP(eqx.Module):
-    """A multi-layer perceptron whose layers may differ in width, be normalised, or be noisy.
-
-    **Attributes:**
-
-    - `in_size`, `out_size`: the lengths of the features and of the embedding.
-    """
+    """A multi-layer perceptron whose layers may differ in width, be normalised, or be noisy. Those
+    that are not noisy have orthogonal weights of scale `sqrt(2)`."""
 
     layers: tuple[eqx.nn.Linear | NoisyLinear, ...]
     norms: tuple[eqx.nn.LayerNorm, ...]
@@ -51,14 +47,9 @@ class MLP(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the features.
         - `widths`: the widths of all layers, including the last one.
-        - `activation`: a function of an array, e.g. `jax.nn.silu`.
         - `activate_final`: whether the last layer is normalised and activated like the others.
-        - `norm`: `"layer"` normalises (https://arxiv.org/abs/1607.06450) the input of every
-            activation, in place of the layer's bias; `"none"` does not.
-        - `noise`: if it is a number, every layer is a [`zero_nets.NoisyLinear`][] with that initial
-            noise. Otherwise the layers have orthogonal weights of scale `sqrt(2)`.
+        - `norm`: `"layer"` normalises in place of the layer's bias.
         """
         check_sizes(in_size=in_size)
         check_each(widths=widths)
@@ -86,11 +77,6 @@ class MLP(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
-        """**Arguments:**
-
-        - `features`: an array of shape `[in_size]` and any dtype.
-        - `key`: for the noise of noisy layers; without it there is none.
-        """
         x = as_features(features, (self.in_size,), self.layers[0].weight.dtype)
         last = len(self.layers) - 1
         for i, subkey in enumerate(subkeys(key, len(self.layers))):
@@ -108,10 +94,6 @@ class VectorResNet(eqx.Module):
     The blocks are pre-activation, `x + linear(act(norm(linear(act(norm(x))))))`
     (https://arxiv.org/abs/1603.05027). The weights of their last layer are initially 0, so every
     block is initially the identity.
-
-    **Attributes:**
-
-    - `in_size`, `out_size`: the lengths of the features and of the embedding.
     """
 
     stem: eqx.nn.Linear
@@ -134,11 +116,8 @@ class VectorResNet(eqx.Module):
     ):
         """**Arguments:**
 
-        - `in_size`: the length of the features.
         - `width`: the width of every layer.
         - `blocks`: the number of residual blocks; with 0 there is a single activated layer.
-        - `activation`: a function of an array.
-        - `norm`: `"none"`, or `"layer"` to normalise the input of every activation.
         """
         check_sizes(in_size=in_size, width=width)
         check_function(activation=activation)
@@ -161,10 +140,6 @@ class VectorResNet(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
-        """**Arguments:**
-
-        - `features`: an array of shape `[in_size]` and any dtype.
-        """
         del key
         x = self.stem(as_features(features, (self.in_size,), self.stem.weight.dtype))
         for i, block in enumerate(self.blocks):
@@ -185,11 +160,6 @@ class CNN(eqx.Module):
 
     The defaults are the network of Mnih et al. 2015 (https://doi.org/10.1038/nature14236) with
     orthogonal weights of scale `sqrt(2)`.
-
-    **Attributes:**
-
-    - `shape`: the shape of the features.
-    - `out_size`: the length of the embedding.
     """
 
     convs: tuple[Conv, ...]
@@ -214,14 +184,12 @@ class CNN(eqx.Module):
     ):
         """**Arguments:**
 
-        - `shape`: the rows, columns and channels of one observation.
         - `channels`, `sizes`, `strides`: one entry for each convolution.
         - `padding`: `"VALID"` or `"SAME"`, as in [`zero_nets.Conv`][].
         - `widths`: the widths of the layers after the convolutions; if it is empty, the embedding
             is the flattened result of the convolutions.
-        - `activation`: a function of an array.
-        - `norm`: `"layer"` normalises the input of every activation (the result of a convolution
-            over rows, columns and channels together); `"none"` does not.
+        - `norm`: `"layer"` normalises the result of a convolution over rows, columns and channels
+            together.
         """
         check_board("shape", shape)
         rows, columns, depth = shape
@@ -262,10 +230,6 @@ class CNN(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
-        """**Arguments:**
-
-        - `features`: an array of shape `shape` and any dtype.
-        """
         del key
         x = as_features(features, self.shape, self.convs[0].weight.dtype)
         for i, conv in enumerate(self.convs):
@@ -281,11 +245,6 @@ class VisualResNet(eqx.Module):
     The defaults are the large network of Espeholt et al. 2018 (https://arxiv.org/abs/1802.01561,
     figure 3) without its LSTM, except that every residual block is initially the identity. The
     result of the last block is activated, flattened, and passed through an activated linear layer.
-
-    **Attributes:**
-
-    - `shape`: the shape of the features.
-    - `out_size`: the length of the embedding.
     """
 
     groups: tuple[tuple["_Downsample", tuple[ResidualBlock, ...]], ...]
@@ -307,14 +266,13 @@ class VisualResNet(eqx.Module):
     ):
         """**Arguments:**
 
-        - `shape`: the rows, columns and channels of one observation.
         - `channels`, `blocks`: the channels and the number of residual blocks of each group.
         - `downsampling`: how each group first halves the rows and columns, rounding up.
             `"max_pool"`: a 3x3 convolution, then the maximum over 3x3 cells at stride 2.
             `"average_pool"`: the same with the average, ignoring cells beyond the edge.
             `"conv"`: a 3x3 convolution of stride 2.
         - `norm`: `"layer"` normalises every cell over its channels before each convolution of a
-            block, and the whole image before the linear layer; `"none"` does not.
+            block, and the whole image before the linear layer.
         - `width`: the length of the embedding.
         """
         check_board("shape", shape)
@@ -346,10 +304,6 @@ class VisualResNet(eqx.Module):
     def __call__(
         self, features: Shaped[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
-        """**Arguments:**
-
-        - `features`: an array of shape `shape` and any dtype.
-        """
         del key
         x = as_features(features, self.shape, self.linear.weight.dtype)
         for first, rest in self.groups:

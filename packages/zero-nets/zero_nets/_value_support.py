@@ -58,12 +58,11 @@ class ValueSupport(eqx.Module):
     ):
         """**Arguments:**
 
-        - `num_atoms`: the number of atoms, at least 2.
-        - `maximum`: the last atom; by default `(num_atoms - 1) / 2`, which makes the spacing 1.
-        - `minimum`: the first atom; by default `-maximum`.
-        - `transform`: whether the atoms are values of `signed_hyperbolic(value)`. Then few atoms
-            suffice for values that span orders of magnitude, but the decoded mean is accurate only
-            for narrow distributions.
+        - `num_atoms`: at least 2.
+        - `maximum`: by default `(num_atoms - 1) / 2`, which makes the spacing 1.
+        - `minimum`: by default `-maximum`.
+        - `transform`: few atoms then suffice for values that span orders of magnitude, but the
+            decoded mean is accurate only for narrow distributions.
         """
         check_sizes(2, num_atoms=num_atoms)
         self.num_atoms = num_atoms
@@ -130,10 +129,8 @@ class ValueSupport(eqx.Module):
     def cross_entropy(
         self, logits: Float[Array, " atoms"], value: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """The cross-entropy loss of logits for the target `value`, in nats.
-
-        The target receives no gradient.
-        """
+        """The cross-entropy loss of logits for the target `value`, in nats. The target receives no
+        gradient."""
         check_shape("logits", logits, (self.num_atoms,))
         target = jax.lax.stop_gradient(self.encode(value))
         return -jnp.sum(target * jax.nn.log_softmax(real(logits)))

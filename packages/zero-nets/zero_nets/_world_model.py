@@ -67,13 +67,7 @@ class WorldModel(eqx.Module):
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " hidden"]:
-        """The hidden state of an observation.
-
-        **Arguments:**
-
-        - `observation`: the input of the encoder.
-        - `key`: for layers that draw noise; without it there is none.
-        """
+        """The hidden state of an observation."""
         hidden = self.encoder(observation, key=key)
         if hidden.shape != (self.rnn.carry_size,):
             raise ValueError(
@@ -85,18 +79,7 @@ class WorldModel(eqx.Module):
     def step(
         self, hidden: Float[Array, " hidden"], action: PyTree, *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " hidden"], Any]:
-        """The hidden state and the reward after an action.
-
-        **Arguments:**
-
-        - `hidden`: a hidden state from `represent` or `step`.
-        - `action`: the input of the embedding.
-        - `key`: for layers that draw noise; without it there is none.
-
-        **Returns:**
-
-        The next hidden state, and the reward network's result for it.
-        """
+        """The hidden state after an action, and the reward network's result for it."""
         akey, rkey = subkeys(key, 2)
         _, unravel = ravel_pytree(self.rnn.init())
         _, carry = self.rnn(self.embedding(action, key=akey), unravel(hidden))
@@ -117,12 +100,8 @@ def normalise_min_max(
 ) -> Float[Array, " size"]:
     """Shifts and scales a vector so that its smallest entry is `minimum` and its largest `maximum`.
 
-    **Arguments:**
-
-    - `x`: the vector.
-    - `minimum`, `maximum`: the range of the result.
-    - `epsilon`: if the range of `x` is smaller than this, it is scaled as if it were this large.
-        Therefore a constant vector becomes `minimum` everywhere, with a finite gradient.
+    If the range of `x` is smaller than `epsilon`, it is scaled as if it were this large. Therefore
+    a constant vector becomes `minimum` everywhere, with a finite gradient.
     """
     x = numbers(x)
     check_vector("x", x)
