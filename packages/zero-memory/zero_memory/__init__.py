@@ -5,6 +5,17 @@
   were just collected. They need `zero-memory[windows]`.
 
 All are an `AbstractBuffer` with a pure state, and sample a `Batch`.
+
+What holds of all of them, and is not said again:
+
+- `capacity=` is what is kept of each environment, in entries or rows; `num_envs=` and
+  `batch_size=`, in entries or windows, count over all shards; `length=` is the number of rows in a
+  window. `num_shards=` is the number of parts that share nothing, for `jax.shard_map`.
+- Each shard draws an equal part of a batch from its own environments, with a key folded from its
+  number. The rows are therefore the same however the shards lie on devices.
+- Slots of an empty buffer are copies of the example, so that even rows of weight 0 are items that
+  can be computed with.
+- Arguments that cannot be taken raise a ValueError of one line that names them.
 """
 
 import importlib.metadata

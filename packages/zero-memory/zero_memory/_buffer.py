@@ -17,7 +17,8 @@ class Batch(eqx.Module):
 
     - `items`: the sampled items; every leaf has the leading axes `[batch]` or `[batch, time]`.
     - `weights`: the weight of each row in the loss; a row of weight 0 must not count.
-    - `indices`: the place of each row in the buffer.
+    - `indices`: the place of each row in the buffer, `env * capacity + slot`, environments counted
+        over all shards.
     - `outcome`: the return of each row to the end of its episode, from the view of the player who
         moved; `None` for buffers that do not compute it.
     """
@@ -29,13 +30,9 @@ class Batch(eqx.Module):
 
 
 class AbstractBuffer(eqx.Module, Generic[State]):
-    """A replay buffer for items of any pytree structure, with one ring for each environment.
+    """A replay buffer for items of any pytree structure, with one ring for each environment."""
 
-    **Attributes:**
-
-    - `num_envs`: the number of environments, over all shards.
-    """
-
+    #: The number of environments, over all shards.
     num_envs: eqx.AbstractVar[int]
 
     @abc.abstractmethod
@@ -48,10 +45,8 @@ class AbstractBuffer(eqx.Module, Generic[State]):
 
     @abc.abstractmethod
     def sample(self, state: State, *, key: PRNGKeyArray) -> Batch:
-        """Samples a batch.
-
-        **Raises:** `ValueError` if the buffer is not `ready`. Under jit, all weights are 0 instead.
-        """
+        """Samples a batch. If the buffer holds nothing to sample it raises a `ValueError`; under
+        jit all weights are 0 instead."""
 
     @abc.abstractmethod
     def ready(self, state: State) -> Bool[Array, ""]:

@@ -79,16 +79,8 @@ def check_kind(buffer: Any, state: Any, kind: type) -> None:
 def check_items(
     rings: PyTree, items: PyTree[Array], num_axes: int, *, copies: bool = False
 ) -> tuple[int, ...]:
-    """Refuses items that differ from the example in more than their leading axes.
-
-    **Arguments:**
-
-    - `rings`: the items stored, `[envs, capacity, ...]`.
-    - `num_axes`: the number of leading axes of `items`, environments first.
-    - `copies`: whether `items` may have one more.
-
-    **Returns:** the leading axes.
-    """
+    """Refuses items that differ from those stored in `rings[envs, capacity, ...]` in more than
+    their `num_axes` leading axes, one more if there may be `copies`. Returns these axes."""
     allowed, given = jax.tree.structure(rings), jax.tree.structure(items)
     if given != allowed:
         raise ValueError(
@@ -178,10 +170,8 @@ def check_not_empty(available: Array, message: str) -> None:
 def check_priorities(
     indices: Array, priorities: Array, num_slots: int, period: int
 ) -> Bool[Array, " batch"]:
-    """Refuses shapes that do not fit and, if they are known, wrong indices and priorities.
-
-    **Returns:** which windows start at a place in the buffer and have a priority.
-    """
+    """Refuses shapes that do not fit and, if they are known, wrong indices and priorities. Returns
+    which windows start at a place in the buffer and have a priority."""
     if not jnp.issubdtype(indices.dtype, jnp.integer) or jnp.iscomplexobj(priorities):
         raise ValueError(
             f"indices of {indices.dtype} and priorities of {priorities.dtype}: give "

@@ -19,10 +19,9 @@ def distinct_ranks(
       collide again.
     - A smaller population is shuffled, by sorting `2 * num_draws` values by random numbers.
 
-    **Returns:**
-
-    The integers, and which of them are distinct draws: all, or the first `population` when there
-    are fewer than `num_draws`. The rest repeat them (they are 0 if the population is empty).
+    **Returns:** the integers, and which of them are distinct draws: all, or the first `population`
+    when there are fewer than `num_draws`. The rest repeat them (they are 0 if the population is
+    empty).
     """
     dkey, pkey = jr.split(key)
     large = population >= 2 * num_draws

@@ -1,6 +1,7 @@
 """Replay of single moves, with the outcome of their episode."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -27,19 +28,6 @@ from ._distinct import distinct_ranks
 from ._rings import empty_rings, EpisodeState, finish, forget, settle, store
 
 
-# Untyped results: `eqx.tree_at` calls an accessor on stand-ins for the leaves.
-def _last(item: Any) -> Any:
-    return item.last
-
-
-def _reward(item: Any) -> Any:
-    return item.reward
-
-
-def _discount(item: Any) -> Any:
-    return item.discount
-
-
 class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     """Keeps every move until its episode ends, and then samples moves with their outcomes.
 
@@ -62,11 +50,7 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
 
     **Attributes:**
 
-    - `capacity`: the number of entries kept of each environment.
-    - `num_envs`: the number of environments, over all shards.
-    - `batch_size`: the number of entries in a batch, over all shards.
     - `num_players`: the number of players among whom `assign_rewards` deals rewards.
-    - `num_shards`: the number of parts that share nothing, for `jax.shard_map`.
     - `last`, `reward`, `discount`: functions that find these leaves in an item.
     """
 
@@ -75,9 +59,9 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     batch_size: int = eqx.field(static=True)
     num_players: int = eqx.field(static=True, default=2)
     num_shards: int = eqx.field(static=True, default=1)
-    last: Callable[[Any], Array] = eqx.field(static=True, default=_last)
-    reward: Callable[[Any], Array] = eqx.field(static=True, default=_reward)
-    discount: Callable[[Any], Array] = eqx.field(static=True, default=_discount)
+    last: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("last"))
+    reward: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("reward"))
+    discount: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("discount"))
 
     def __check_init__(self):
         check_sizes(self, "capacity", "num_envs", "batch_size", "num_players")
@@ -90,11 +74,6 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         check_functions(self, "last", "reward", "discount")
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
-        """Returns an empty buffer for items like `example` (one item, no leading axes).
-
-        Slots start as copies of it, so that even the rows of weight 0 that an empty buffer hands
-        out are items that can be computed with.
-        """
         check_example(example)
         return empty_rings(
             example,
@@ -117,10 +96,8 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         The rows of an episode get their outcomes when a discount is 0.
 
         A row with `last` is the observation after the end, and is not stored. If the discount
-        before it was not 0 the episode was cut off, and its entries are dropped.
-
-        **Raises:** `ValueError` if the items are not like the example, or a discount is known to be
-        beyond -1 or 1. One that is traced makes the outcomes before it NaN.
+        before it was not 0 the episode was cut off, and its entries are dropped. A traced discount
+        beyond -1 or 1 makes the outcomes before it NaN.
         """
         self._shards(state)
         axes = check_items(state.items, items, 2, copies=True)
@@ -206,19 +183,11 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         return forget(state, mask)
 
     def sample(self, state: EpisodeState, *, key: PRNGKeyArray) -> Batch:
-        """Draws `batch_size` items, uniformly without replacement among the finished entries.
+        """Draws `batch_size` items, uniformly without replacement among the finished entries, with
+        the `outcome` of each.
 
-        Each shard draws an equal part of the batch from its own environments, with a key folded
-        from its number. The rows are therefore the same however the shards lie on devices.
-
-        **Returns:**
-
-        A [`zero_memory.Batch`][] with the `outcome` of each item. A shard with fewer finished
-        entries than its part returns each of them once; the rest are repeats of weight 0. `indices`
-        are `env * capacity + slot`, environments counted over all shards.
-
-        **Raises:** `ValueError` where no entry is finished, outside of jit. Inside, all weights
-        are 0.
+        A shard with fewer finished entries than its part returns each of them once; the rest are
+        repeats of weight 0.
         """
         num_shards, envs_per_shard = self._shards(state)
         check_not_empty(

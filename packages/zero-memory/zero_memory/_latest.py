@@ -19,21 +19,15 @@ class Latest(AbstractWindowBuffer):
     every `add` replaces all rows. If it is one more, the last row of a block, which is only
     bootstrapped from, is the first row of the next window.
 
-    The rows of an environment are cut into windows of `length`, one every `period` rows.
-    `init(example)` and `add(state, items[envs, time])` are those of every
-    [`zero_memory.AbstractBuffer`][]; `add` takes at most `capacity` rows at a time.
+    The rows of an environment are cut into windows of `length`, one every `period` rows. `add`
+    takes at most `capacity` rows at a time.
 
     **Attributes:**
 
-    - `capacity`: the number of rows kept of each environment: `length`, plus a multiple of
-        `period`.
-    - `num_envs`: the number of environments, over all shards.
-    - `batch_size`: the number of windows in a minibatch, over all shards; it divides the number
-        of all windows.
-    - `length`: the number of rows in a window.
+    - `capacity`: `length`, plus a multiple of `period`.
+    - `batch_size`: the number of windows in a minibatch, which divides that of all windows.
     - `period`: the number of rows from the start of a window to that of the next. By default it
         is `length - 1`, but at least 1: a window starts with the last row of the one before it.
-    - `num_shards`: the number of parts that share nothing, for `jax.shard_map`.
     """
 
     capacity: int = eqx.field(static=True)
@@ -62,16 +56,8 @@ class Latest(AbstractWindowBuffer):
         """Draws one minibatch: `batch_size` different windows, uniformly.
 
         Calls with different keys are independent of each other. To learn from every window once,
-        use [`zero_memory.Latest.minibatch`][], as a `zero_train.Loop` does.
-
-        Each shard draws an equal part of the batch from its own environments, with a key folded
-        from its number. The rows are therefore the same however the shards lie on devices.
-
-        **Returns:**
-
-        A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full there may be
-        fewer windows than that: the rest are repeats of weight 0. `indices` are
-        `env * capacity + slot`, environments counted over all shards.
+        use [`zero_memory.Latest.minibatch`][], as a `zero_train.Loop` does. Until the buffer is
+        full there may be fewer windows than that: the rest are repeats of weight 0.
         """
         self._check_complete(state)
         starts = self._num_starts(state, self._period)
@@ -90,12 +76,8 @@ class Latest(AbstractWindowBuffer):
         """One minibatch of epochs that follow each other: with the same key, the minibatches from
         0 to `num_minibatches - 1` hold every window once, the next as many again, and so on.
 
-        Each shard deals out its own windows, as in `sample`, in an order of each epoch's own.
-
-        **Returns:**
-
-        A [`zero_memory.Batch`][] of `[batch, length]`. Until the buffer is full, windows that are
-        not complete come with weight 0.
+        Each shard deals out its own windows, in an order of each epoch's own. Until the buffer is
+        full, windows that are not complete come with weight 0.
         """
         self._check_complete(state)
         number = as_array("number", number)

@@ -45,8 +45,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
     **Attributes:**
 
-    - `capacity`: the number of rows kept of each environment, a multiple of `period`.
-    - `num_envs`, `batch_size`, `length`, `num_shards`: see [`zero_memory.TrajectoryBuffer`][].
+    - `capacity`: a multiple of `period`.
     - `period`: a window starts at every `period`-th row that was ever added. Rows are not counted
         from the oldest one, because a window keeps its rows and its priority until it is
         overwritten.
@@ -80,7 +79,6 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
                 raise ValueError(f"{name}={value!r}: give a number from 0 to 1.")
 
     def init(self, example: PyTree[Array]) -> PrioritisedState:
-        """Returns an empty buffer for items like `example` (one item, no leading axes)."""
         envs_per_shard = self.num_envs // self.num_shards
         return PrioritisedState(
             rows=self._buffer.init(example),
@@ -114,17 +112,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
     def sample(self, state: PrioritisedState, *, key: PRNGKeyArray) -> Batch:
         """Draws `batch_size` windows in proportion to their priorities, stratified.
 
-        Each shard draws an equal part of the batch from its own environments, with a key folded
-        from its number. The rows are therefore the same however the shards lie on devices. P(i)
-        is the probability within the shard; it differs from that over all shards as far as the
-        shards' sums of priorities differ. The highest weight is 1 in every shard's part of the
-        batch.
-
-        **Returns:**
-
-        A [`zero_memory.Batch`][] of `[batch, length]` whose `weights` are the importance weights
-        of the windows, for each of their rows. `indices` are `env * capacity + slot`,
-        environments counted over all shards.
+        P(i) is the probability within the shard; it differs from that over all shards as far as the
+        shards' sums of priorities differ. The `weights` of each row are the importance weight of
+        its window. The highest is 1 in every shard's part of the batch.
         """
         check_kind(self, state, PrioritisedState)
         self._buffer._check_complete(state.rows)
@@ -155,12 +145,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
             window of priority 0 is never drawn again.
 
         If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
-        and of windows in shards on other devices, do not change. Under jit, an index that is out
-        of range or where no window starts has no effect, and neither has a priority that is
-        negative or not finite.
-
-        **Raises:** `ValueError` if the shapes do not fit and, outside of jit, for an index that is
-        out of range or where no window starts, and for a priority that is negative or not finite.
+        and of windows in shards on other devices, do not change. An index that is out of range or
+        where no window starts, and a priority that is negative or not finite, have no effect under
+        jit and are refused outside of it.
         """
         num_slots = self.num_envs * self.capacity
         check_kind(self, state, PrioritisedState)

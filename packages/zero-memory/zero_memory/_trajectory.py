@@ -14,8 +14,7 @@ from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 class TrajectoryBuffer(AbstractWindowBuffer):
     """Keeps the latest rows of every environment, and samples windows of consecutive rows.
 
-    `init(example)` and `add(state, items[envs, time])` are those of every
-    [`zero_memory.AbstractBuffer`][]; `add` takes at most `capacity` rows at a time.
+    `add` takes at most `capacity` rows at a time.
 
     The rings are flashbax's trajectory buffer, one for each shard. Windows are counted from the
     oldest row on, so none joins the newest row to the oldest. A window may cross the end of an
@@ -23,12 +22,7 @@ class TrajectoryBuffer(AbstractWindowBuffer):
 
     **Attributes:**
 
-    - `capacity`: the number of rows kept of each environment.
-    - `num_envs`: the number of environments, over all shards.
-    - `batch_size`: the number of windows in a batch, over all shards.
-    - `length`: the number of rows in a window.
     - `period`: a window starts at every `period`-th row, counted from the oldest.
-    - `num_shards`: the number of parts that share nothing, for `jax.shard_map`.
     """
 
     capacity: int = eqx.field(static=True)
@@ -43,16 +37,8 @@ class TrajectoryBuffer(AbstractWindowBuffer):
         check_sizes(self, "period")
 
     def sample(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
-        """Draws `batch_size` windows, each uniformly among all, independently of the others.
-
-        Each shard draws an equal part of the batch from its own environments, with a key folded
-        from its number. The rows are therefore the same however the shards lie on devices.
-
-        **Returns:**
-
-        A [`zero_memory.Batch`][] of `[batch, length]`, with weight 1. `indices` are
-        `env * capacity + slot`, environments counted over all shards.
-        """
+        """Draws `batch_size` windows, each uniformly among all, independently of the others, with
+        weight 1."""
         self._check_complete(state)
         starts = self._num_starts(state, self.period)
         num_draws = self.batch_size // self.num_shards

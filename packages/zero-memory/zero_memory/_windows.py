@@ -49,11 +49,6 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
     num_shards: eqx.AbstractVar[int]
 
     def init(self, example: PyTree[Array]) -> TrajectoryState:
-        """Returns an empty buffer for items like `example` (one item, no leading axes).
-
-        All slots are initially copies of it, so that the rows of weight 0 in a sample are valid
-        items too.
-        """
         check_example(example)
         shards = (self.num_shards,)
         axes = (*shards, self.num_envs // self.num_shards, self.capacity)
