@@ -9,15 +9,20 @@
   `AbstractFactoredEnvironment`; `zero_envs.testing.check_environment` checks it.
 - Wrappers: `TimeLimit`, `Fallible`.
 - What they return: `Observation`, `Transition`.
+
+What holds of all of them, and is not said again:
+
+- Arguments that cannot be taken raise a ValueError of one line that names them, and a library that
+  is not installed an ImportError that names the extra to install.
+- An action that is known and does not exist raises a ValueError too; what a traced one does the
+  environment says.
+- The method raw returns the library's own state, for its tools, and render an SVG image of a state.
 """
 
 import importlib.metadata
 
 from . import testing as testing
-from ._brax import (
-    BraxEnvironment as BraxEnvironment,
-    BraxState as BraxState,
-)
+from ._brax import BraxEnvironment as BraxEnvironment, BraxState as BraxState
 from ._code import load_class as load_class, own_code as own_code
 from ._control import (
     CartPole as CartPole,
@@ -57,10 +62,7 @@ from ._mine_posterior import (
     MinePosterior as MinePosterior,
     sample_mines as sample_mines,
 )
-from ._minesweeper import (
-    Minesweeper as Minesweeper,
-    MinesweeperState as MinesweeperState,
-)
+from ._minesweeper import Minesweeper as Minesweeper, MinesweeperState as MinesweeperState
 from ._monsters import (
     Monsters as Monsters,
     MONSTERS_WORDS as MONSTERS_WORDS,
@@ -68,18 +70,9 @@ from ._monsters import (
     MonstersState as MonstersState,
     MonstersTokens as MonstersTokens,
 )
-from ._othello import (
-    Othello as Othello,
-    OthelloState as OthelloState,
-)
-from ._pgx import (
-    PgxEnvironment as PgxEnvironment,
-    PgxState as PgxState,
-)
-from ._sokoban import (
-    SokobanGenerator as SokobanGenerator,
-    SokobanLevel as SokobanLevel,
-)
+from ._othello import Othello as Othello, OthelloState as OthelloState
+from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
 

@@ -108,9 +108,6 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         - `bounds`: the lowest and the highest action of `env.step`, each a number or one number for
             each dimension. By default, [-1, 1] for brax's own environments and the actuators' range
             for others.
-
-        **Raises:** `ValueError` for an unknown name, a backend that the environment does not
-        support and actions without bounds; `ImportError` if brax is not installed.
         """
         check_count("BraxEnvironment", max_steps=max_steps)
         self.env = _make(env, backend) if isinstance(env, str) else env
@@ -136,18 +133,9 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
         self._low, self._high = tuple(low.tolist()), tuple(high.tolist())
 
     def init(self, *, key: PRNGKeyArray) -> BraxState:
-        """Draws an initial state."""
         with _calling_brax():
             first = self.env.reset(raw_key(key))
-        no = jnp.zeros((), jnp.bool_)
-        return BraxState(
-            physics=strongly_typed(first.pipeline_state),
-            observation=strongly_typed(first.obs),
-            info=strongly_typed(_with_keys(first.info, None)),
-            steps=jnp.zeros((), jnp.int32),
-            over=no,
-            failed=no,
-        )
+        return _kept(first, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.bool_))
 
     def step(
         self, state: BraxState, action: Float[Array, " action_size"], *, key: PRNGKeyArray
@@ -162,14 +150,7 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
             after = self.env.step(before, action)
         steps = state.steps + 1
         ended = jnp.asarray(after.done, jnp.float32) > 0
-        next_state = BraxState(
-            physics=strongly_typed(after.pipeline_state),
-            observation=strongly_typed(after.obs),
-            info=strongly_typed(_with_keys(after.info, None)),
-            steps=steps,
-            over=ended | (steps >= self.max_steps),
-            failed=jnp.zeros((), jnp.bool_),
-        )
+        next_state = _kept(after, steps, ended | (steps >= self.max_steps))
         reward = jnp.asarray(after.reward, jnp.float32)
         failed = ~_finite((next_state.physics, next_state.observation, reward)) & ~state.over
         stays = state.over | failed
@@ -207,6 +188,18 @@ class BraxEnvironment(AbstractContinuousEnvironment[BraxState]):
 
         system = self.env.sys.tree_replace({"opt.timestep": self.env.dt})
         return html.render(system, [state.physics for state in states], height)
+
+
+def _kept(raw: Any, steps: Int[Array, ""], over: Bool[Array, ""]) -> BraxState:
+    """What is kept of a state of brax."""
+    return BraxState(
+        physics=strongly_typed(raw.pipeline_state),
+        observation=strongly_typed(raw.obs),
+        info=strongly_typed(_with_keys(raw.info, None)),
+        steps=steps,
+        over=over,
+        failed=jnp.zeros((), jnp.bool_),
+    )
 
 
 @ft.cache

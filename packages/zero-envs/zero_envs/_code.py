@@ -21,10 +21,7 @@ _LONGEST = 300
 
 
 def load_class(name: str) -> Any:
-    """The class, or anything else, that `module:Class` or `path/to/file.py:Class` names.
-
-    **Raises:** `ValueError` where there is none, or importing it fails.
-    """
+    """The class, or anything else, that `module:Class` or `path/to/file.py:Class` names."""
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
         raise ValueError(f'"{name}" does not name a module and a class; {_GIVE}')
@@ -39,12 +36,8 @@ def load_class(name: str) -> Any:
 @contextlib.contextmanager
 def own_code(name: str) -> Iterator[None]:
     """Runs code of the user's own inside the `with` block, and nothing else. An exception becomes a
-    `ValueError` of one line, which says where in that code it was raised.
-
-    **Arguments:**
-
-    - `name`: of what is run, which the line says where no place is known.
-    """
+    `ValueError` of one line, which says where in that code it was raised, or the `name` of what is
+    run where no place is known."""
     try:
         yield
     except MemoryError:

@@ -87,7 +87,8 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
         x, _, angle, _ = state.motion.tolist()
         reach, floor = 100 * _TRACK, 140
         middle = reach + 40
-        svg = sheet(2 * middle, 180, scale, self._caption(state))
+        caption = f"step {int(state.steps)}, cart at {x:.2f} m, pole at {_degrees(angle)}"
+        svg = sheet(2 * middle, 180, scale, caption)
         line(svg, "line", middle - reach, floor, middle + reach, floor)
         for end in (middle - reach, middle + reach):
             line(svg, "line", end, floor - 8, end, floor + 8)
@@ -96,10 +97,6 @@ class CartPole(AbstractDiscreteEnvironment[CartPoleState]):
         # The pole is 1 m long.
         line(svg, "rod", cart, top, cart + 100 * math.sin(angle), top - 100 * math.cos(angle))
         return markup(svg)
-
-    def _caption(self, state: CartPoleState) -> str:
-        x, _, angle, _ = state.motion.tolist()
-        return f"step {int(state.steps)}, cart at {x:.2f} m, pole at {_degrees(angle)}"
 
 
 class PendulumState(eqx.Module):
@@ -170,14 +167,12 @@ class Pendulum(AbstractContinuousEnvironment[PendulumState]):
 
     def render(self, state: PendulumState, *, scale: float = 1.0) -> str:
         """An SVG image at 100 units a metre. Positive angles lean left, as in Gymnasium."""
-        svg, angle = sheet(260, 280, scale, self._caption(state)), state.angle.item()
+        angle, velocity = state.angle.item(), state.velocity.item()
+        caption = f"step {int(state.steps)}, {_degrees(angle)} from upright, {velocity:.2f} rad/s"
+        svg = sheet(260, 280, scale, caption)
         line(svg, "rod", 130, 130, 130 - 100 * math.sin(angle), 130 - 100 * math.cos(angle))
         add(svg, "circle", "ink", cx=130, cy=130, r=5)
         return markup(svg)
-
-    def _caption(self, state: PendulumState) -> str:
-        angle = _degrees(state.angle.item())
-        return f"step {int(state.steps)}, {angle} from upright, {state.velocity.item():.2f} rad/s"
 
 
 def _swing_cart(motion: Float[Array, " 4"], action: Int[Array, ""]) -> Float[Array, " 4"]:

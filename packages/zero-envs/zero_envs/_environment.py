@@ -69,10 +69,7 @@ def absorbing_transition(
 
 
 def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[Array, ""]:
-    """The action as an int32.
-
-    **Raises:** `ValueError` if it is not one integer, or not traced and out of range.
-    """
+    """The action as an int32, once it is known to be one integer and, unless traced, in range."""
     try:
         given = jnp.asarray(action)
     except (TypeError, ValueError):
@@ -169,11 +166,7 @@ class Fallible(Protocol):
 
 
 class AbstractDiscreteEnvironment(AbstractEnvironment[State, Int[Array, ""]], Generic[State]):
-    """An environment whose actions are integers from 0 to `num_actions - 1`.
-
-    Our own environments refuse an action that is not one integer, or not traced and out of range,
-    with a `ValueError`.
-    """
+    """An environment whose actions are integers from 0 to `num_actions - 1`."""
 
     num_actions: eqx.AbstractVar[int]
 

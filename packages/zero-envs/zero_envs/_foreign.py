@@ -19,11 +19,8 @@ _Tree = TypeVar("_Tree")
 
 @contextlib.contextmanager
 def default_numerics(name: str) -> Iterator[None]:
-    """Applies the default promotion of dtypes and ranks, on which other libraries rely.
-
-    **Raises:** `ValueError` with this name where the library mixes dtypes, as many of their
-    environments do in double precision.
-    """
+    """Applies the default promotion of dtypes and ranks, on which other libraries rely. In double
+    precision many of their environments mix dtypes, which is refused under this name."""
     try:
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             yield
@@ -72,14 +69,8 @@ class UnknownNameError(ValueError):
 def unknown(
     call: str, name: str, allowed: Iterable[str], known: Iterable[str] | None = None
 ) -> UnknownNameError:
-    """An error for an unknown name.
-
-    **Arguments:**
-
-    - `allowed`: what it says is allowed.
-    - `known`: the names of which it says the nearest, with or without their libraries; by default
-        `allowed`.
-    """
+    """An error for an unknown name, which says what is `allowed` and the nearest of the `known`
+    names, with or without their libraries; these are by default those allowed."""
     allowed = sorted(allowed)
     bare: dict[str, list[str]] = {}
     for one in allowed if known is None else known:
@@ -108,10 +99,7 @@ def syntax(library: str, file: str) -> ast.Module | None:
 
 
 def import_or_explain(module: str, call: str) -> Any:
-    """Imports a module of an optional dependency.
-
-    **Raises:** `ImportError` that names the extra to install.
-    """
+    """Imports a module of an optional dependency."""
     name = module.partition(".")[0]
     try:
         importlib.import_module(name)

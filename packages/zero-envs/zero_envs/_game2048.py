@@ -135,7 +135,6 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return Observation(features=features.reshape(4, 4, _TILES), legal=legal)
 
     def raw(self, state: Game2048State) -> Any:
-        """pgx's own state, for pgx's tools."""
         env = PgxEnvironment("2048")
         position = env.init(key=jr.key(0)).position.replace(
             _board=state.board.astype(jnp.int32),
@@ -145,7 +144,6 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return env.raw(PgxState(position))
 
     def render(self, state: Game2048State, *, scale: float = 1.0) -> str:
-        """An SVG image of the state."""
         return self.raw(state).to_svg(scale=scale)
 
 

@@ -96,24 +96,15 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         jax.eval_shape(lambda: self.observe(self.init(key=jax.random.key(0))))
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
-        """Draws an initial state."""
         with default_numerics(f"jumanji's {_name(self.env)}"):
-            position, first = self.env.reset(raw_key(key))
-        return JumanjiState(
-            position=strongly_typed(position.replace(key=None)),
-            observation=strongly_typed(first.observation),
-            steps=jnp.zeros((), jnp.int32),
-            over=jnp.zeros((), jnp.bool_),
-        )
+            made = self.env.reset(raw_key(key))
+        return _kept(made, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.bool_))
 
     def step(
         self, state: JumanjiState, action: Int[Array, " components"], *, key: PRNGKeyArray
     ) -> tuple[JumanjiState, Transition]:
-        """Takes an action.
-
-        **Raises:** `ValueError` if the action is out of range and not traced. With a traced action
-        out of range the state stays, the reward is 0 and the episode goes on.
-        """
+        """Takes an action. With a traced one out of range the state stays, the reward is 0 and the
+        episode goes on."""
         _check_bounds(self.env, action, self.num_values)
         values = np.asarray(self.num_values, np.int32)
         action = jnp.asarray(action, jnp.int32)
@@ -123,18 +114,14 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         played = jnp.where(outside, 0, action).astype(spec.dtype).reshape(spec.shape)
         before = state.position.replace(key=raw_key(key))
         with default_numerics(f"jumanji's {_name(self.env)}"):
-            position, after = self.env.step(before, played)
+            made = self.env.step(before, played)
+            after = made[1]
             ended = after.last()
         steps = state.steps + 1
         last = ended if self.max_steps is None else ended | (steps >= self.max_steps)
-        next_state = JumanjiState(
-            position=strongly_typed(position.replace(key=None)),
-            observation=strongly_typed(after.observation),
-            steps=steps,
-            over=last,
-        )
-        kept = state.over | outside
-        next_state = jax.tree.map(lambda old, new: jnp.where(kept, old, new), state, next_state)
+        stays = state.over | outside
+        next_state = _kept(made, steps, last)
+        next_state = jax.tree.map(lambda old, new: jnp.where(stays, old, new), state, next_state)
         # An environment that truncates by itself has a discount other than 0 then.
         transition = absorbing_transition(
             state.over,
@@ -151,7 +138,7 @@ class FactoredJumanjiEnvironment(AbstractFactoredEnvironment[JumanjiState]):
         return Observation(features=features, legal=_factored_legal(state, self.num_values))
 
     def raw(self, state: JumanjiState) -> Any:
-        """Jumanji's own state, for its viewers, with an arbitrary key."""
+        """Jumanji's own state, with an arbitrary key."""
         return state.position.replace(key=raw_key(jax.random.key(0)))
 
 
@@ -160,8 +147,7 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
     - Actions of several components are flattened to one integer in row-major order. There may be
         up to 4 096 of them; for more see [`zero_envs.FactoredJumanjiEnvironment`][].
-    - An action out of range raises a `ValueError`. If it is traced, the state stays, the reward is
-        0 and the episode goes on.
+    - With a traced action out of range the state stays, the reward is 0 and the episode goes on.
     - Jumanji reports its `time_limit` as a termination. Here it is a truncation: `last` with
         discount 1.
     - Jumanji's state holds a PRNG key. Here it does not: chance depends on the `key` of `step`.
@@ -202,10 +188,6 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
             that are not Jumanji's own.
         - `options`: with an id, the arguments of the environment's constructor, such as
             `generator`, `reward_fn` or `time_limit`.
-
-        **Raises:** `ValueError` for an unknown id or option, for actions that are not discrete or
-        too many, for several rewards and for another's environment without `hidden`; `ImportError`
-        if Jumanji is not installed.
         """
         made = _make(_CALL, env, hidden, options)
         self.factored = FactoredJumanjiEnvironment(made, features=features)
@@ -230,7 +212,6 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         return self.factored.max_steps
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
-        """Draws an initial state."""
         return self.factored.init(key=key)
 
     def step(
@@ -250,8 +231,19 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
         return Observation(features=features, legal=_joint_legal(state, self.factored.num_values))
 
     def raw(self, state: JumanjiState) -> Any:
-        """Jumanji's own state, for its viewers, with an arbitrary key."""
+        """Jumanji's own state, with an arbitrary key."""
         return self.factored.raw(state)
+
+
+def _kept(made: tuple[Any, Any], steps: Int[Array, ""], over: Bool[Array, ""]) -> JumanjiState:
+    """What is kept of what Jumanji's `reset` or `step` returned."""
+    position, first = made
+    return JumanjiState(
+        position=strongly_typed(position.replace(key=None)),
+        observation=strongly_typed(first.observation),
+        steps=steps,
+        over=over,
+    )
 
 
 def _check_bounds(env: Any, action: Any, num_values: tuple[int, ...]) -> None:
@@ -452,19 +444,6 @@ def _without_mask(observation: Any) -> dict[str, PyTree[Array]]:
     return fields
 
 
-def _game_2048(observation: Any) -> Array:
-    # As in pgx, there are planes for tiles up to 2^30.
-    return jax.nn.one_hot(observation.board, 31, dtype=jnp.float32)
-
-
-def _snake(observation: Any) -> Array:
-    return observation.grid.astype(jnp.float32)
-
-
-def _rubiks_cube(observation: Any) -> Array:
-    return jax.nn.one_hot(observation.cube, 6, dtype=jnp.float32)
-
-
 def _sokoban(observation: Any) -> Array:
     """Planes of the agent, boxes, walls and targets."""
     moving, fixed = observation.grid[..., 0], observation.grid[..., 1]
@@ -472,9 +451,10 @@ def _sokoban(observation: Any) -> Array:
     return jnp.stack(planes, axis=-1).astype(jnp.float32)
 
 
-_FEATURES = {
-    "Game2048": _game_2048,
-    "RubiksCube": _rubiks_cube,
-    "Snake": _snake,
+_FEATURES: dict[str, Callable[[Any], Any]] = {
+    # As in pgx, there are planes for tiles up to 2^30.
+    "Game2048": lambda seen: jax.nn.one_hot(seen.board, 31, dtype=jnp.float32),
+    "RubiksCube": lambda seen: jax.nn.one_hot(seen.cube, 6, dtype=jnp.float32),
+    "Snake": lambda seen: seen.grid.astype(jnp.float32),
     "Sokoban": _sokoban,
 }

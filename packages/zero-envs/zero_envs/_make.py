@@ -50,12 +50,7 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
 or a function that is annotated to return an environment |
 
-    **Arguments:**
-
-    - `options`: passed to the class of the environment.
-
-    **Raises:** `ValueError` for an unknown name, with similar ones, and where a library's
-    environment is refused; `ImportError` where its library is not installed.
+    The options are passed to the class of the environment.
     """
     if not isinstance(name, str):
         raise ValueError(f"make({name!r}): give the name of an environment, a text.")

@@ -93,11 +93,8 @@ def mine_posterior(
     - `max_states`: a power of two up to 32768. Boards with more mines need more states; boards of
         16 x 16 with 40 mines were not measured. Time grows with the square of it.
 
-    **Returns:** a [`zero_envs.MinePosterior`][].
-
-    **Raises:** `ValueError` if an argument has a wrong type or shape, or if `max_states` is not
-    allowed. If the values are concrete, also if no layout is consistent with the board or if it
-    overflows. If they are traced, `count` is 0 or NaN in these cases and `probability` is NaN.
+    A board with which no layout is consistent, or that overflows, is refused if its values are
+    concrete. If they are traced, `count` is 0 or NaN in these cases and `probability` is NaN.
     """
     none = jnp.zeros((0, np.size(board) + 1), jnp.float32)
     return _posterior("mine_posterior", board, num_mines, drawn_layouts, none, max_states)[0]
@@ -113,15 +110,11 @@ def sample_mines(
 ) -> tuple[Bool[Array, "num rows columns"], MinePosterior]:
     """Draws `num` independent layouts from the posterior.
 
-    This takes little longer than [`zero_envs.mine_posterior`][]. If `jax.vmap` maps over keys only,
-    the board is solved once.
-
-    **Arguments:** see [`zero_envs.mine_posterior`][]; `num` is the number of layouts.
+    This takes little longer than [`zero_envs.mine_posterior`][], whose arguments it takes. If
+    `jax.vmap` maps over keys only, the board is solved once.
 
     **Returns:** the layouts, and the posterior. If there is no layout or the board overflows, and
     the values are traced, all cells of all layouts are mines, also the open ones.
-
-    **Raises:** see [`zero_envs.mine_posterior`][].
     """
     if not isinstance(num, int | np.integer) or num < 0:
         raise ValueError(f"sample_mines(num={num!r}): must be an integer of at least 0.")
@@ -141,15 +134,12 @@ def list_mines(
 
     This takes as long as [`zero_envs.sample_mines`][].
 
-    **Arguments:** see [`zero_envs.mine_posterior`][]; `num` is from 1 to 65536, because float32
-    cannot distinguish more layouts.
+    The arguments are those of [`zero_envs.mine_posterior`][]; `num` is from 1 to 65536, because
+    float32 cannot distinguish more layouts.
 
     **Returns:** the layouts, followed by rows in which all cells are mines; a mask of the rows that
     are layouts; and the posterior. If there are more than `num` layouts and the values are traced,
     no row is a layout.
-
-    **Raises:** see [`zero_envs.mine_posterior`][]; also `ValueError` if there are more than `num`
-    layouts and the values are concrete.
     """
     if not isinstance(num, int | np.integer) or not 1 <= num <= _MOST_LISTED:
         raise ValueError(f"list_mines(num={num!r}): must be an integer from 1 to {_MOST_LISTED}.")

@@ -54,8 +54,8 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     reward 0) and with the last safe cell. Therefore the return is the number of opened safe cells.
     With `pays="win"` the reward is 1 for the last safe cell and 0 otherwise.
 
-    Unlike in Jumanji, final states are absorbing. An action outside the board raises a `ValueError`
-    or, if it is traced, terminates the episode with reward 0.
+    Unlike in Jumanji, final states are absorbing. A traced action outside the board terminates the
+    episode with reward 0.
 
     The features are `{"board": int8[rows, columns], "num_mines": int32}`. Hidden cells are legal.
 
@@ -67,8 +67,6 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         cells for a safe cell, so the return of a win is 1. `"win"` is 1 for the last safe cell.
     - `max_states`: see [`zero_envs.mine_posterior`][]. If a board needs more states, all cells of
         the result of `resample` are mines.
-
-    **Raises:** `ValueError` for impossible arguments; `ImportError` if Jumanji is not installed.
     """
 
     rows: int = 10
@@ -174,7 +172,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         return jnp.all((state.board < 0) == state.mines)
 
     def raw(self, state: MinesweeperState) -> Any:
-        """Jumanji's own state, for its viewers, with an arbitrary key."""
+        """Jumanji's own state, with an arbitrary key."""
         from jumanji.environments.logic.minesweeper.types import State
 
         (mines,) = jnp.nonzero(state.mines.reshape(-1), size=self.num_mines)

@@ -123,7 +123,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         )
 
     def raw(self, state: OthelloState) -> Any:
-        """pgx's own state, for pgx's tools. Player 0 is black, and the number of steps is 0."""
+        """pgx's own state. Player 0 is black, and the number of steps is 0."""
         env = PgxEnvironment("othello")
         position, seen = env.init(key=jr.key(0)).position, self.observe(state)
         own, theirs = jnp.unstack(seen.features.reshape(64, 2).astype(jnp.int32), axis=1)
@@ -137,7 +137,6 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         return env.raw(PgxState(position))
 
     def render(self, state: OthelloState, *, scale: float = 1.0) -> str:
-        """An SVG image of the state."""
         return self.raw(state).to_svg(scale=scale)
 
 

@@ -96,9 +96,6 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         - `game`: an id of `pgx.available_envs()`, for instance `"othello"`, or a `pgx.Env`.
         - `hidden`: whether the state is only partly observable. It is required for games that are
             not pgx's own.
-
-        **Raises:** `ValueError` for an unknown id, for more than two players and for another's
-        game without `hidden`; `ImportError` if pgx is not installed.
         """
         self.game = _make(game) if isinstance(game, str) else game
         check_foreign(
@@ -171,7 +168,6 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             return position.replace(observation=self.game.observe(position))
 
     def render(self, state: PgxState, *, scale: float = 1.0) -> str:
-        """An SVG image of the state."""
         with default_numerics(f"pgx/{self.game.id}"):
             return self.raw(state).to_svg(scale=scale)
 

@@ -91,15 +91,9 @@ class SokobanGenerator(eqx.Module):
 
     def level(self, key: Array) -> SokobanLevel:
         """Draws a level with its solution. Attempts that leave a box on a target are repeated."""
-
-        def again(
-            carry: tuple[Int[Array, ""], SokobanLevel],
-        ) -> tuple[Int[Array, ""], SokobanLevel]:
-            i, _ = carry
-            return i + 1, self._attempt(jr.fold_in(key, i))
-
-        first = (jnp.int32(1), self._attempt(jr.fold_in(key, 0)))
-        return jax.lax.while_loop(lambda carry: ~carry[1].complete, again, first)[1]
+        attempt = lambda i: (i + 1, self._attempt(jr.fold_in(key, i)))
+        again = lambda carry: attempt(carry[0])
+        return jax.lax.while_loop(lambda carry: ~carry[1].complete, again, attempt(jnp.int32(0)))[1]
 
     def _attempt(self, key: Array) -> SokobanLevel:
         wkey, pkey, skey = jr.split(key, 3)

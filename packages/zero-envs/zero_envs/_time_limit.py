@@ -31,10 +31,8 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     The step that reaches the limit has `last` and keeps the discount of `env`, so agents bootstrap
     from the next state. If the episode terminates in that step, its discount is 0. The number of
-    remaining steps is not observed.
-
-    **Raises:** `ValueError` for hidden, chance and fallible environments, because the wrapper does
-    not have their methods.
+    remaining steps is not observed. Hidden, chance and fallible environments are refused, because
+    the wrapper does not have their methods.
     """
 
     env: AbstractDiscreteEnvironment[State]
@@ -56,13 +54,11 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
             )
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
-        """Draws an initial state."""
         return TimeLimitState(self.env.init(key=key), jnp.zeros((), jnp.int32))
 
     def step(
         self, state: TimeLimitState[State], action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[TimeLimitState[State], Transition]:
-        """Steps the wrapped environment."""
         over = state.steps >= self.max_steps
         inner, transition = self.env.step(state.inner, action, key=key)
         inner = jax.tree.map(lambda old, new: jnp.where(over, old, new), state.inner, inner)
@@ -78,5 +74,4 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         return TimeLimitState(inner, steps), transition
 
     def observe(self, state: TimeLimitState[State]) -> Observation:
-        """The observation of the wrapped environment."""
         return self.env.observe(state.inner)

@@ -21,10 +21,7 @@ What holds of all of them, and is not said again:
 import importlib.metadata
 import typing
 
-from ._buffer import (
-    AbstractBuffer as AbstractBuffer,
-    Batch as Batch,
-)
+from ._buffer import AbstractBuffer as AbstractBuffer, Batch as Batch
 from ._episode import EpisodeBuffer as EpisodeBuffer
 from ._priorities import Priorities as Priorities
 from ._rings import EpisodeState as EpisodeState

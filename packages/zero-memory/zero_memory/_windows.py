@@ -9,14 +9,7 @@ from flashbax.buffers import trajectory_buffer as flashbax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import (
-    check_example,
-    check_items,
-    check_kind,
-    check_sizes,
-    check_state,
-    is_known,
-)
+from ._checks import check_example, check_items, check_kind, check_sizes, check_state, is_known
 from ._rings import repeat
 
 

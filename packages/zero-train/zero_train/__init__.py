@@ -14,6 +14,10 @@ What holds of all of them, and is not said again:
 - Arguments that a function cannot take, by themselves or beside each other, raise a ValueError of
   one line that names them.
 - A key is consumed: every call takes another one.
+- Networks, evaluators and policies take one example. Values and advantages are from the view of the
+  player to move.
+- Rows that were collected are `[envs, time]`, those of a batch `[batch]` or, in windows,
+  `[batch, time]`.
 - A move is wrong where its action is NaN or out of the environment's range, its reward is not
   finite, or its discount is not between -1 and 1. `evaluate`, `match`, `challenge`, `collect` and
   `rollout`, and the summaries of what they return, raise a ValueError that says which. Compiled
@@ -60,11 +64,7 @@ from ._collect import (
     start as start,
     Totals as Totals,
 )
-from ._elo import (
-    EloLadder as EloLadder,
-    EloRatings as EloRatings,
-    fit_elo as fit_elo,
-)
+from ._elo import EloLadder as EloLadder, EloRatings as EloRatings, fit_elo as fit_elo
 from ._evaluation import (
     evaluate as evaluate,
     Evaluation as Evaluation,

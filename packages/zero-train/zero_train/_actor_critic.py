@@ -110,10 +110,8 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     def losses(
         self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Metrics]:
-        """The sum of all losses of a batch of windows, and metrics.
-
-        `learned` are the parameters of policy and critic, and the duals.
-        """
+        """The sum of all losses of a batch of windows, and metrics. `learned` are the parameters of
+        policy and critic, and the duals."""
 
     @abc.abstractmethod
     def observed(self, rows: Experience) -> Metrics:

@@ -29,7 +29,7 @@ class PlanRecord(eqx.Module):
 
     - `weights`: the policy target; 0 on illegal actions, sums to 1 (0 on a final state's row
         without legal actions).
-    - `value`: the root's value, from the view of the player to move.
+    - `value`: the root's value.
     """
 
     weights: Float[Array, "*axes candidates"]
@@ -47,9 +47,8 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     The planner asks the model's `root` what it may know of a state, so a hidden part of the state
     reaches no plan.
 
-    `advance` raises a `ValueError` where an action is negative or NaN, a reward is not finite or a
-    discount is not between -1 and 1. Under `jax.jit` the planner starts such a row anew instead.
-    The functions that act in an environment know its range of actions, and check that.
+    After a wrong move, of which it knows no action's upper bound, `advance` raises. Under `jax.jit`
+    the planner starts such a row anew instead.
 
     **Attributes:**
 
@@ -88,12 +87,11 @@ class PolicyActor(AbstractReflexActor):
     """Plays a network's policy without any search.
 
     Its record is a `PlanRecord` of the network's own policy (at temperature 1) and value. Where a
-    logit is NaN or `+inf` there is no policy, and the action is -1, which no environment has: it
-    is what [`zero_train.evaluate`][], [`zero_train.match`][] and [`zero_train.collect`][] refuse.
+    logit is NaN or `+inf` there is no policy, and the action is -1, which is a wrong move.
 
     **Attributes:**
 
-    - `evaluate`: takes ONE observation, returns logits `[actions]` and a value `[]`.
+    - `evaluate`: returns the logits and the value of an observation.
     - `temperature`: 0 plays the most likely legal action, otherwise logits are divided by it and
         sampled from.
     """

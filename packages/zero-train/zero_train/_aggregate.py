@@ -73,14 +73,12 @@ def aggregate(
     """Mean, median, interquartile mean and optimality gap, each with a bootstrap interval.
 
     See Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264). Normalise the scores of different
-    tasks first ([`zero_train.normalise_scores`][]).
+    tasks first ([`zero_train.normalise_scores`][]). Beyond the `target` the optimality gap sees no
+    improvement.
 
-    **Arguments:**
-
-    - `scores`: one number a run and task. Leading axes are kept: for the evaluations of a whole
-        training, `[steps, runs, tasks]`, every estimate is a curve.
-    - `target`: the score beyond which the optimality gap sees no improvement.
-    - `confidence`, `num_resamples`, `seed`: see [`zero_train.stratified_bootstrap`][].
+    There is one score a run and task. Leading axes are kept: for the evaluations of a whole
+    training, `[steps, runs, tasks]`, every estimate is a curve. The other arguments are those of
+    [`zero_train.stratified_bootstrap`][].
     """
     check_range("aggregate", -math.inf, target=target)
 
@@ -114,12 +112,8 @@ def probability_of_improvement(
 
     The mean over the tasks of `P(x > y) + P(x = y) / 2`, which is Mann and Whitney's U over the
     number of pairs (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, section 4.3). Scores
-    need no normalising. Where the interval excludes 1/2 the difference is significant.
-
-    **Arguments:**
-
-    - `scores`, `other`: one number a run and task; the tasks are the same, in the same order.
-    - `confidence`, `num_resamples`, `seed`: see [`zero_train.stratified_bootstrap`][].
+    need no normalising; the tasks are the same, in the same order. Where the interval excludes 1/2
+    the difference is significant. Arguments are those of [`zero_train.aggregate`][].
     """
     scores, other = _checked(scores), _checked(other)
     if scores.shape[-1] != other.shape[-1]:
@@ -148,11 +142,8 @@ def performance_profile(
     """Share of all runs and tasks that score above each threshold, with a pointwise band.
 
     The score distribution of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264), section 4.2:
-    one algorithm's curve above another's everywhere means stochastic dominance.
-
-    **Arguments:** see [`zero_train.aggregate`][].
-
-    **Returns:** an [`zero_train.Estimate`][] of `[thresholds, *points]`.
+    one algorithm's curve above another's everywhere means stochastic dominance. Arguments are those
+    of [`zero_train.aggregate`][]; the estimate is `[thresholds, *points]`.
     """
     limits = reals("thresholds", thresholds)
     if limits.ndim != 1 or not limits.size or np.isnan(limits).any():
@@ -161,9 +152,7 @@ def performance_profile(
             "least one number, none NaN"
         )
 
-    def statistic(scores: np.ndarray) -> np.ndarray:
-        return np.stack([(scores > limit).mean(axis=(-2, -1)) for limit in limits])
-
+    statistic = lambda x: np.stack([(x > limit).mean(axis=(-2, -1)) for limit in limits])
     return stratified_bootstrap(
         statistic, scores, confidence=confidence, num_resamples=num_resamples, seed=seed
     )
@@ -233,11 +222,9 @@ def normalise_scores(
 ) -> dict[str, Float[np.ndarray, "*points _ tasks"]]:
     """Every task's scores on a common scale, from 0 at its `minimum` to 1 at its `maximum`.
 
-    **Arguments:**
-
-    - `scores`: of every algorithm; the tasks are the same, in the same order.
-    - `minimum`, `maximum`: a number a task, e.g. what a random player and an expert score. By
-        default the extremes of all `scores`; the results then hold among these algorithms only.
+    The scores are by the name of their algorithm; the tasks are the same, in the same order. The
+    extremes are a number a task, e.g. what a random player and an expert score. By default they are
+    those of all `scores`, and the results then hold among these algorithms only.
     """
     check_kind("normalise_scores", Mapping, "scores by the name of their algorithm", scores=scores)
     arrays = {name: _checked(array) for name, array in scores.items()}

@@ -101,8 +101,7 @@ def challenge(
     """Plays a match between a challenger and the best actor so far, which the challenger replaces
     if the mean outcome of the games that count is above 0. Pass the returned best to the next call.
 
-    **Arguments:** those of [`zero_train.match`][]; `challenger` and `best` must differ in their
-    arrays only.
+    The arguments are those of [`zero_train.match`][]; the actors must differ in their arrays only.
 
     **Returns:** the new best actor, and the match from the view of the challenger. Under `jax.jit`
     the best actor stays where a move is wrong.

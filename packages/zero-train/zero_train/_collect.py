@@ -48,8 +48,8 @@ class Episodes(eqx.Module):
     - `finished`: the episodes that ended in the rows `[envs, time]` of the last call, each at its
         final row. Those cut short because the simulation broke down are left out.
         [`zero_train.episode_metrics`][] summarises them.
-    - `failures`: episodes that were cut short because the simulation broke down; `None` where it
-        cannot, which only a [`zero_envs.Fallible`][] environment's can.
+    - `failures`: episodes that were cut short because the simulation broke down; `None` unless the
+        environment is [`zero_envs.Fallible`][].
     """
 
     state: PyTree[Array]
@@ -137,13 +137,8 @@ def collect(
     Where the simulation breaks down (a [`zero_envs.Fallible`][] environment) there is no such step:
     the row before it becomes the final one of a truncated episode, which restarts, and is counted.
 
-    **Arguments:**
-
-    - `indices`: global index of each environment, from which its randomness derives.
-    - `num_steps`: rows to write for each environment.
-
-    **Returns:** the environments, and [`zero_train.Experience`][] of `[envs, time]`. Under
-    `jax.jit` the reward of a wrong move is NaN, so that no update that meets it is finite.
+    The randomness of an environment derives from its global index, in `indices`. Under `jax.jit`
+    the reward of a wrong move is NaN, so that no update that meets it is finite.
     """
 
     def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
@@ -211,10 +206,8 @@ def rollout(
     num_envs: int,
     key: PRNGKeyArray,
 ) -> Experience:
-    """Acts in `num_envs` fresh environments for `num_steps` rows each, with auto-reset.
-
-    **Returns:** [`zero_train.Experience`][] of `[envs, time]`; see [`zero_train.collect`][].
-    """
+    """Acts in `num_envs` fresh environments for `num_steps` rows each, with auto-reset. See
+    [`zero_train.collect`][]."""
     check_parts("rollout", env, actor=actor)
     check_count("rollout", num_steps=num_steps, num_envs=num_envs)
     experience = _rollout(env, actor, num_steps, num_envs, key)

@@ -59,12 +59,8 @@ def fit_elo(
     - `scores`: `scores[i, j]` is what `i` scored against `j`, so `scores + scores.T == games`.
     - `games`: how many games `i` and `j` have played; symmetric, zero on the diagonal.
     - `anchor`: the actor whose rating is 0.
-    - `prior`: virtual draws a pair; 0 for plain maximum likelihood.
-
-    **Returns:** [`zero_train.EloRatings`][].
-
-    **Raises:** `ValueError` where no finite rating exists: for actors that are not connected by
-    games or, without a prior, by both wins and losses.
+    - `prior`: virtual draws a pair; 0 for plain maximum likelihood. No finite rating exists of
+        actors that are not connected by games or, without a prior, by both wins and losses.
     """
     scores, games = reals("scores", scores), reals("games", games)
     _check(scores, games, anchor, prior)

@@ -77,7 +77,7 @@ def start_tally(sign: Float[Array, " rows"]) -> Tally:
 def check_parts(
     call: str, env: AbstractEnvironment, mesh: Mesh | None = None, /, **actors: AbstractActor
 ) -> None:
-    """Raises a `ValueError` for what is no environment, actor or mesh."""
+    """Raises for what is no environment, actor or mesh."""
     check_kind(call, AbstractEnvironment, "an environment of zero_envs", env=env)
     called = "an actor, such as a `zero_train.PlanningActor` of a planner"
     check_kind(call, AbstractActor, called, **actors)
@@ -172,12 +172,10 @@ class Evaluation(eqx.Module):
     fault: Int[Array, " episodes"]
 
     def summary(self, *, solved_at: float | None = None) -> EvaluationSummary:
-        """Waits for the device and gives plain numbers.
+        """Waits for the device and gives plain numbers, of the episodes that did not fail.
 
         `solved_at` is the return from which on an episode counts as solved. Every episode is asked
         by itself, an unfinished one with what it had collected.
-
-        **Raises:** `ValueError` where every episode failed.
         """
         metrics = self.metrics(solved_at=solved_at)
         returns = metrics["return"].astype(np.float64)
@@ -208,10 +206,7 @@ class Evaluation(eqx.Module):
         self, *, solved_at: float | None = None
     ) -> dict[str, Real[np.ndarray, " episodes"]]:
         """Every episode's `"return"`, `"length"` and, given `solved_at`, `"solved"` (1 or 0), those
-        that failed left out.
-
-        On the host, as [`zero_app.Results`][] takes them.
-        """
+        that failed left out, on the host, as [`zero_app.Results`][] takes them."""
         check_faults("Evaluation", self.fault, "episodes")
         counts = ~np.asarray(self.failed)
         returns, lengths = np.asarray(self.returns)[counts], np.asarray(self.lengths)[counts]
@@ -250,15 +245,13 @@ def evaluate(
     **Arguments:**
 
     - `max_steps`: an episode that has not ended by then is cut off and counted as truncated.
-    - `key`: episode `i` depends on it and on `i` only, with every actor that draws row by
-        row.
+    - `key`: episode `i` depends on it and on `i` only, with every actor that draws row by row.
     - `mesh`: splits the episodes over its devices, each of which is done when its own are. The
         same episodes, to rounding in the actor's networks. Where they do not divide, some devices
         play one more, which does not count. Of several processes all must call this, and each gets
         all episodes.
 
-    **Returns:** an [`zero_train.Evaluation`][] of the episodes, each return from the view of the
-    player who moved first. Under `jax.jit` the return of an episode with a wrong move is NaN.
+    Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
     check_parts("evaluate", env, mesh, actor=actor)
     if mesh is not None:
@@ -330,9 +323,8 @@ def _play(
         return time + 1, state, carry, count
 
     _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
-    failed = jnp.zeros(rows.shape, jnp.bool_)
-    if isinstance(env, Fallible):
-        failed = jax.vmap(env.failed)(state)
+    fallible = isinstance(env, Fallible)
+    failed = jax.vmap(env.failed)(state) if fallible else jnp.zeros(rows.shape, jnp.bool_)
     returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
     return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)
 
@@ -353,8 +345,6 @@ def score_interval(
 
     - `points`: 1 for a win, 1/2 for a draw, 0 for a loss; one row a cluster (a pair of games).
     - `z`: normal quantile; the default gives 95 %.
-
-    **Returns:** `(low, high)`.
     """
     points = reals("points", points)
     if points.ndim != 2 or not points.size:

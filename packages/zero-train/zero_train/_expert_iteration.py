@@ -45,16 +45,7 @@ class AbstractValueTarget(eqx.Module):
     def targets(
         self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
     ) -> Float[Array, "*axes"]:
-        """One target for each row, from the view of the player to move.
-
-        **Arguments:**
-
-        - `batch`: rows of `[batch]` or, from a buffer of windows, `[batch, time]`.
-        - `values`: what the target network says of every row; computed if it is called.
-        - `gamma`: the discount factor.
-
-        **Raises:** `ValueError` for a batch of a buffer of the other kind.
-        """
+        """One target for each row. `values` returns what the target network says of every row."""
 
 
 class Outcomes(AbstractValueTarget):
@@ -127,7 +118,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     the case in which the target is the outcome.
 
     The loss of one row is `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with
-    the plan's weights `w` and the value target, from the view of the player to move,
+    the plan's weights `w` and the value target
     `z = (1 - value_mix) * target + value_mix * searched value`. `L` is the cross-entropy of
     `value_code`, or half the squared error without one. Rows count as
     [`zero_train.loss_weights`][] says, and `l2 * |params|^2` is added to their mean.
@@ -182,14 +173,8 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     def __check_init__(self):
         owner = "ExpertIteration"
         check_optimisers(owner, optimiser=self.optimiser)
-        check_kind(
-            owner,
-            callable,
-            "a function",
-            network=self.network,
-            model=self.model,
-            record=self.record,
-        )
+        check_kind(owner, callable, "a function", network=self.network, model=self.model)
+        check_kind(owner, callable, "a function", record=self.record)
         if self.auxiliary is not None:
             check_kind(owner, callable, "a function", auxiliary=self.auxiliary)
         check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
@@ -272,8 +257,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     def update(
         self, state: ExpertIterationState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[ExpertIterationState, Metrics]:
-        """One gradient step. A step that is not finite leaves the state as it was, and its
-        metrics say so."""
+        """One gradient step. One that is not finite leaves the state as it was; metrics say so."""
         del key
         target = jax.lax.stop_gradient(self._targets(state.target, batch))
         params, optimiser, metrics = gradient_step(

@@ -13,11 +13,7 @@ def matrix_flops(function: Callable[..., Any], *args: Any) -> int:
 
     Unlike in XLA's own count, the body of a `scan` counts once for each iteration. The body of a
     `while` loop counts once, because the number of its iterations is unknown. Of the branches of a
-    `cond` the largest counts.
-
-    **Arguments:**
-
-    - `args`: arrays, or their shapes.
+    `cond` the largest counts. The arguments are arrays, or their shapes.
     """
     return _count(jax.make_jaxpr(function)(*args).jaxpr)
 
@@ -45,14 +41,9 @@ def _of_equation(equation: Any) -> int:
 
 def _inside(params: dict[str, Any]) -> list[Jaxpr]:
     """The functions that an equation calls."""
-    found = []
-    for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, ClosedJaxpr):
-                found.append(one.jaxpr)
-            elif isinstance(one, Jaxpr):
-                found.append(one)
-    return found
+    leaves = jax.tree.leaves([*params.values()])
+    both = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in leaves]
+    return [x for x in both if isinstance(x, Jaxpr)]
 
 
 def _devices(params: dict[str, Any]) -> int:

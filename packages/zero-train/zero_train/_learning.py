@@ -112,12 +112,9 @@ def update_target(
 ) -> Tree:
     """The target network's parameters, moved by `rate` of the way to `params`.
 
-    A small `rate` gives an exponential moving average, and a `rate` of 1 a copy.
-
-    **Arguments:**
-
-    - `period`, `updates`: the target moves only where `updates`, the number of gradient steps so
-        far, is a multiple of `period`. Without `updates` it always moves.
+    A small `rate` gives an exponential moving average, and a `rate` of 1 a copy. The target moves
+    only where `updates`, the number of gradient steps so far, is a multiple of `period`. Without
+    `updates` it always moves.
     """
     check_range("update_target", 0, 1, rate=rate)
     check_count("update_target", period=period)
@@ -142,10 +139,8 @@ def loss_weights(batch: Batch) -> Float[Array, "*axes"]:
 
     The weights are those of the buffer, except that they are 0 in final rows and in the last row
     of every window, because values are only bootstrapped from these. A batch of `[batch]` has no
-    windows and only loses its final rows.
-
-    **Returns:** weights of the shape of `batch.weights`, for
-    [`zero_train.losses.masked_mean`][] and [`zero_train.mask_rows`][].
+    windows and only loses its final rows. [`zero_train.losses.masked_mean`][] and
+    [`zero_train.mask_rows`][] take them.
     """
     weights = jnp.where(batch.items.last, 0.0, batch.weights)
     if weights.ndim < 2:
@@ -187,14 +182,12 @@ def log_policy(
 
 def check_optimisers(owner: str, **optimisers: Any) -> None:
     """Raises where an optimiser of `owner` is no optax transformation."""
-    for name, optimiser in optimisers.items():
-        called = "an optax transformation, such as `optax.adam(1e-3)`"
-        kinds = (optax.GradientTransformation, optax.GradientTransformationExtraArgs)
-        check_kind(owner, kinds, called, **{name: optimiser})
+    kinds = (optax.GradientTransformation, optax.GradientTransformationExtraArgs)
+    check_kind(owner, kinds, "an optax transformation, such as `optax.adam(1e-3)`", **optimisers)
 
 
 def check_windows(owner: str, rows: Experience) -> None:
-    """Raises a `ValueError` for rows that are not windows of 2 rows or more."""
+    """Raises for rows that are not windows of 2 rows or more."""
     shape = rows.last.shape
     if len(shape) != 2 or shape[1] < 2:
         raise ValueError(
@@ -228,11 +221,6 @@ def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
     `per_update(optax.linear_schedule(3e-4, 0.0, num_updates), epochs * num_minibatches)` falls
     once per update, and reaches 0 only after the last. Any schedule of optax will do, such as
     `optax.warmup_cosine_decay_schedule` or several joined by `optax.join_schedules`.
-
-    **Arguments:**
-
-    - `schedule`: the learning rate, given the number of updates done.
-    - `num_steps`: gradient steps an update.
     """
     check_kind("per_update", callable, "a function of the number of updates", schedule=schedule)
     check_count("per_update", num_steps=num_steps)

@@ -193,10 +193,7 @@ def shardings(loop: Loop, state: LoopState) -> LoopState:
 def act(
     loop: Loop, actor: AbstractActor, episodes: Episodes, *, key: PRNGKeyArray
 ) -> tuple[Episodes, Experience]:
-    """Collects on every acting device by itself, the same rows however many there are.
-
-    **Returns:** the running episodes, and rows of `[envs, time]`.
-    """
+    """Collects on every acting device by itself, the same rows however many there are."""
     mesh = loop.actor_mesh
     arrays, static = eqx.partition(actor, eqx.is_array)
     local = lambda arrays, episodes, key: collect(
@@ -252,7 +249,7 @@ def learn(
 def take_in(
     loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], rows: Experience
 ) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
-    """Stores rows of `[envs, time]`, and shows them to an agent that wants to see them."""
+    """Stores rows, and shows them to an agent that wants to see them."""
     buffer = store(loop, buffer, rows)
     metrics: dict[str, Any] = {}
     if isinstance(loop.agent, AbstractBlockAgent):
@@ -280,10 +277,8 @@ def draw(
 ) -> Batch:
     """Samples and augments one global batch, every device from its own part of the buffer.
 
-    **Arguments:**
-
-    - `dealt`: the number of the minibatch and the key of all of them, for buffers that have a
-        `minibatch`; others leave it out.
+    A buffer that has a `minibatch` needs what is `dealt`: the number of the minibatch and the key
+    of all of them.
     """
     mesh, deal = loop.learner_mesh, getattr(loop.buffer, "minibatch", None)
 

@@ -175,11 +175,9 @@ def match(
     - `mesh`: splits the pairs over its devices, as that of [`zero_train.evaluate`][] does.
 
     **Returns:** a [`zero_train.MatchResult`][], in which equal games count once;
-    `result.summary()` has the score.
-
-    **Raises:** `ValueError` where somebody moved again but in no game the move ever passed to the
-    other side. Under `jax.jit` the outcomes of such games are NaN instead, as those of games with a
-    wrong move.
+    `result.summary()` has the score. It is refused that somebody moved again but in no game the
+    move ever passed to the other side. Under `jax.jit` the outcomes of such games are NaN instead,
+    as those of games with a wrong move.
     """
     check_parts("match", env, mesh, first=first, second=second)
     if mesh is not None:
@@ -290,12 +288,8 @@ def _turn(
     def act(actor: AbstractActor, carry: PyTree, lower: Bool[Array, ""]) -> tuple[PyTree, PyTree]:
         begin = jnp.where(lower, 0, half)
 
-        def take(x: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(x, begin, half)
-
-        def put(x: Array, y: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(x, y, begin, 0)
-
+        take = lambda x: jax.lax.dynamic_slice_in_dim(x, begin, half)
+        put = lambda x, y: jax.lax.dynamic_update_slice_in_dim(x, y, begin, 0)
         args = jax.tree.map(take, (games.state, obs, carry))
         akeys = row_keys(jr.fold_in(akey, turn), take(game))
         action, _, part = acted(actor, actor.act(*args, key=akeys), args[2], half)

@@ -52,8 +52,8 @@ class FeatureEvaluator(eqx.Module):
 
     **Attributes:**
 
-    - `network`: takes one `obs.features`, returns logits `[actions]` and a value `[]`; what it may
-        return beside is left out.
+    - `network`: returns logits and a value of `obs.features`; what it may return beside is left
+        out.
     - `value_code`: where the value is not a number but logits over atoms, what they stand for.
     """
 
@@ -77,8 +77,6 @@ def evaluate_batch(
 
     The only place where legality meets logits. Values, and NaNs of the evaluator on legal
     actions, pass as they are.
-
-    **Returns:** logits and the values for the players to move.
     """
     legal = obs.legal
     if legal is None:
@@ -113,9 +111,9 @@ class EnvironmentModel(
     **Attributes:**
 
     - `env`: a discrete environment. If it is `hidden` it must be able to `resample`.
-    - `evaluate`: takes ONE [`zero_envs.Observation`][], returns logits `[actions]` and the value
-        `[]` for the player to move. Illegal logits are masked here. Give a pytree (a
-        [`zero_train.FeatureEvaluator`][]) and new parameters do not compile anew.
+    - `evaluate`: returns the logits and the value of an [`zero_envs.Observation`][]. Illegal logits
+        are masked here. Give a pytree (a [`zero_train.FeatureEvaluator`][]) and new parameters do
+        not compile anew.
     - `gamma`: the discount factor, above 0 and up to 1: it multiplies the signed discounts of the
         environment. Values that the evaluator learned with one gamma should be searched with it.
     """
@@ -205,7 +203,7 @@ def discounted(
 
 
 def check_gamma(owner: str, gamma: float) -> None:
-    """Raises a `ValueError` where gamma is no discount factor of a model."""
+    """Raises where gamma is no discount factor of a model."""
     if not (isinstance(gamma, int | float | np.integer | np.floating | Array) and 0 < gamma <= 1):
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
@@ -223,11 +221,9 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
     **Attributes:**
 
     - `env`: an environment that hides nothing.
-    - `evaluate`: takes ONE [`zero_envs.Observation`][], returns a policy of one action, such as the
-        distributions of zero-nets, and the value `[]` for the player to move. Where actions are
-        factored, the policy's `logits` are those of all components' values, as in a
-        `zero_nets.MultiDiscrete`; illegal ones are masked here. Give a pytree and new parameters
-        do not compile anew.
+    - `evaluate`: returns a policy, such as the distributions of zero-nets, and the value of an
+        [`zero_envs.Observation`][]. Where actions are factored, the policy's `logits` are those of
+        all components' values, as in a `zero_nets.MultiDiscrete`; illegal ones are masked here.
     - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
     """
 

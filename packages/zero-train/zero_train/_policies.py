@@ -29,12 +29,7 @@ class Statistics(Protocol):
 
 
 class Behaviour(eqx.Module):
-    """The record of a sampled action.
-
-    **Attributes:**
-
-    - `log_prob`: its log-probability, or log-density, when it was drawn.
-    """
+    """The record of a sampled action: its log-probability, or log-density, when it was drawn."""
 
     log_prob: Float[Array, "*axes"]
 
@@ -60,7 +55,7 @@ class DistributionActor(AbstractReflexActor):
 
     **Attributes:**
 
-    - `policy`: takes one `features`, returns a distribution.
+    - `policy`: returns a distribution of the features.
     - `statistics`: to normalise features by, or `None`.
     - `greedy`: plays the policy's mode instead of a sample.
     """
@@ -91,15 +86,9 @@ class DistributionActor(AbstractReflexActor):
 
 
 class ActorCriticEvaluator(eqx.Module):
-    """Networks of the features as one evaluator. With legal actions in the observation it returns
-    logits, as planners over discrete actions need, otherwise the policy.
-
-    **Attributes:**
-
-    - `policy`: takes one `features`, returns a distribution.
-    - `critic`: takes one `features`, returns a number.
-    - `statistics`: to normalise features by, or `None`.
-    """
+    """Networks of the features, normalised by the `statistics` if there are any, as one evaluator.
+    With legal actions in the observation it returns logits, as planners over discrete actions need,
+    otherwise the policy."""
 
     policy: Callable[[Any], Any]
     critic: Callable[[Any], Array]
@@ -123,7 +112,6 @@ def policies(
     legal: Bool[Array, "*axes actions"] | None,
 ) -> Any:
     """The policy of every row of `[rows]`, as one pytree."""
-
     return jax.vmap(lambda x, mask: masked(bind(network, params)(x), mask))(features, legal)
 
 

@@ -44,12 +44,8 @@ def of_writer(name: str, value: Any) -> Any:
 
 
 def to_writer(name: str, value: bytes) -> list[bytes]:
-    """Hands a value to the process that writes files. All processes must call it.
-
-    It is no collective of the devices, and compiles nothing.
-
-    **Returns:** there, the values of all processes, in their order; in the others, none.
-    """
+    """Hands a value to the process that writes files. That one gets the values of all, in their
+    order, the others none. All must call it; no device takes part, and nothing is compiled."""
     client: Any = global_state.client
     if client is None or jax.process_count() == 1:
         return [value]

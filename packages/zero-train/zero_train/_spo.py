@@ -37,8 +37,7 @@ class ParticleRecord(eqx.Module):
     - `candidates`: the first actions.
     - `weights`: the weight of each after the search. They sum to 1, or are all 0 in rows without
         a legal action.
-    - `advantages`: of the first actions under the policy that they were drawn from, from the view
-        of the player to move.
+    - `advantages`: of the first actions under the policy that they were drawn from.
     - `stats`: those of [`zero_search.ParticleSearch`][].
     """
 
@@ -94,9 +93,8 @@ class SPO(AbstractActorCritic):
 
     def __check_init__(self):
         check_kind("SPO", callable, "a function", model=self.model)
-        for name in ("explorer", "planner"):
-            part = getattr(self, name)
-            check_kind("SPO", ParticleSearch, "a zero_search.ParticleSearch", **{name: part})
+        called = "a zero_search.ParticleSearch"
+        check_kind("SPO", ParticleSearch, called, explorer=self.explorer, planner=self.planner)
 
     def play(self, online: ActorCritic, *, explore: bool) -> PlanningActor:
         """Plans with these parameters."""

@@ -43,11 +43,8 @@ _SIZES = ("num_envs", "capacity", "batch_size", "num_shards")
 def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) -> LoopState:
     """Fresh parameters and environments and an empty buffer, laid out over the mesh.
 
-    With `loop.actor_devices`, the first rows are collected as well.
-
-    **Arguments:**
-
-    - `player`: an actor of the loop's agent, whose networks the agent begins with.
+    With `loop.actor_devices`, the first rows are collected as well. With a `player`, an actor of
+    the loop's agent, the agent begins with its networks.
     """
     check_kind("init", Loop, "a zero_train.Loop", loop=loop)
     # The player's arrays may be on another device than those of the mesh.
@@ -66,11 +63,8 @@ def template(loop: Loop, player: AbstractActor | None = None) -> LoopState:
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
-    """Collects and stores, without learning, until the buffer is ready.
-
-    **Raises:** `ValueError` where the buffer is not ready after every environment could have filled
-    it many times over.
-    """
+    """Collects and stores, without learning, until the buffer is ready. It gives up where that is
+    not so after every environment could have filled it many times over."""
     check_kind("fill", LoopState, "what `zero_train.init` or `step` returned", state=state)
     for _ in range(_MAX_FILLS):
         if bool(loop.buffer.ready(state.buffer)):
@@ -160,7 +154,7 @@ def _fresh_agent(
 
 
 def _check_world(loop: Loop, actor: AbstractActor) -> None:
-    """Raises a `ValueError` where the agent plans over the states of another environment."""
+    """Raises where the agent plans over the states of another environment."""
     env: Any = getattr(getattr(actor, "model", None), "env", None)
     if env is None or eqx.tree_equal(env, loop.env) is True:
         return

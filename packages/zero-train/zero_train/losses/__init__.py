@@ -3,12 +3,17 @@
 All raise a `ValueError` for arguments whose shapes do not fit together, and for bounds,
 temperatures and other numbers that are out of range and not traced. Arrays of half precision and
 of integers are cast to float32, which the results have as well.
+
+What is not said again: bounds on a KL divergence, and all divergences and entropies, are in nats.
+Advantages, values and Q-values are from the view of the player to move. A `discount` is gamma times
+the environment's signed one. Logits, log-probabilities and Q-values of -inf mark illegal actions;
+of a state without a legal one the loss is finite and meaningless, of an action that does not exist
+it is NaN. Targets, weights and what the acting policy said are constants. A `selector` has the
+Q-values that choose the next action, such as those of the learning network. From the error `huber`
+on a loss is linear, with `None` never.
 """
 
-from ._mean import (
-    masked_mean as masked_mean,
-    standardise as standardise,
-)
+from ._mean import masked_mean as masked_mean, standardise as standardise
 from ._mpo import (
     Dual as Dual,
     kl_penalty as kl_penalty,

@@ -19,13 +19,9 @@ def masked_mean(
     Rows of weight 0, such as final ones, may hold anything, NaN included. A weight below 0 makes
     the mean NaN.
 
-    **Arguments:**
-
-    - `x`: a loss or a metric of every row.
-    - `weights`: how much each row counts, at least 0, of the shape of `x`.
-    - `total`: the sum of the weights, for several means over the same ones. Over several devices
-        a gradient has to wait for this sum, and XLA does not see that two sums are the same: with
-        one for all means, everything else is sent together.
+    There is a weight for each number of `x`. Give the sum of the weights as `total` to several
+    means over the same ones: over several devices a gradient has to wait for this sum, and XLA does
+    not see that two sums are the same; with one for all means, everything else is sent together.
     """
     x, weights = taken("`masked_mean(x=)`", x), taken("`masked_mean(weights=)`", weights)
     if jnp.shape(x) != jnp.shape(weights):

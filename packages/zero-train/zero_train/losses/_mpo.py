@@ -36,17 +36,13 @@ class Dual(eqx.Module):
 
     **Attributes:**
 
-    - `rho`: what the gradient acts on; a scalar, or one per action dimension.
+    - `rho`: what the gradient acts on; finite and at least -18.
     """
 
     rho: Float[Array, "*dims"]
 
     def __init__(self, rho: float, shape: tuple[int, ...] = ()):
-        """**Arguments:**
-
-        - `rho`: the initial parameter, finite and at least -18.
-        - `shape`: `()` for one constraint, `(dims,)` for one per action dimension.
-        """
+        """The shape is `()` for one constraint, `(dims,)` for one per action dimension."""
         if not within(rho, lambda x: (x >= _MIN_RHO) & (x < math.inf)) or jnp.ndim(rho):
             raise ValueError(
                 f"`Dual(rho={rho!r})`: must be finite and at least {_MIN_RHO:g}, where softplus "
@@ -88,13 +84,9 @@ def kl_penalty(
 
     Both are linear in the KL, so the mean over states constrains the mean KL.
 
-    **Arguments:**
-
-    - `kl`: divergence of the policy from the one it must stay close to, per action dimension, in
-        nats.
-    - `dual`: the multiplier `alpha`. A scalar bounds the sum of `kl` over dimensions; one of the
-        shape of `kl` bounds every dimension separately.
-    - `epsilon`: the bound on the KL, in nats.
+    The `kl` is that of the policy from the one it must stay close to, per action dimension. The
+    `dual` is the multiplier `alpha`: a scalar bounds the sum of `kl` over dimensions, one of the
+    shape of `kl` every dimension separately.
 
     **Returns:** the penalty `stop_gradient(alpha) * kl`, whose gradient is the policy's, and the
     dual loss `alpha * (epsilon - stop_gradient(kl))`, whose gradient is that of `rho`. Both are
@@ -127,13 +119,12 @@ def nonparametric_policy(
 
     **Arguments:**
 
-    - `values`: Q-values or advantages of the candidate actions, from the view of the player to
-        move. Adding a constant to all changes nothing.
+    - `values`: Q-values or advantages of the candidate actions. Adding a constant to all changes
+        nothing.
     - `temperature`: `eta`, a scalar dual, in the unit of `values`.
     - `log_prior`: normalised log-probabilities of the candidates under the policy to improve.
         `None` if they were sampled from it: each has the probability `1 / actions`. An action
-        whose log-prior or value is -inf is illegal. Without a legal action the result is finite
-        and meaningless.
+        whose log-prior or value is -inf is illegal.
 
     **Returns:** `log q`, without gradient, and -inf for illegal actions. Its `exp` are weights for
     [`zero_train.losses.weighted_policy_loss`][].
@@ -159,14 +150,13 @@ def temperature_loss(
     the mean KL is `epsilon`. Only the temperature has a gradient. The loss is accurate for all
     values and all temperatures of a dual.
 
-    **Arguments:** those of [`zero_train.losses.nonparametric_policy`][], and
-
-    - `epsilon`: the bound on `KL(q || prior)`, in nats.
+    The arguments are those of [`zero_train.losses.nonparametric_policy`][], and the bound `epsilon`
+    on `KL(q || prior)`.
 
     **Returns:** the loss, and of this state
 
     - `temperature`: `eta`, in the unit of `values`.
-    - `kl_nonparametric`: KL(q || prior) in nats.
+    - `kl_nonparametric`: KL(q || prior).
     - `kl_nonparametric_relative`: the same divided by `epsilon`. A mean of 1 meets the bound.
     - `effective_sample_size`: `1 / sum(q^2)`, between 1 and the number of candidates.
     """
@@ -213,11 +203,8 @@ def weighted_policy_loss(
     """The cross-entropy of weighted actions of one state, `-sum(weights * log_probs)`: the loss of
     a policy that imitates the visits of a search, or the improved policy of MPO or SPO.
 
-    **Arguments:**
-
-    - `log_probs`: `log pi(a)` of every candidate action.
-    - `weights`: at least 0, usually with sum 1. A constant. An action of weight 0 may have the
-        log-probability -inf: `0 * -inf` counts as 0.
+    The weights are at least 0, usually with sum 1. An action of weight 0 may have the
+    log-probability -inf: `0 * -inf` counts as 0.
     """
     weights = jax.lax.stop_gradient(weights)
     return -jnp.sum(weights * jnp.where(weights > 0, log_probs, 0.0))
@@ -246,20 +233,18 @@ def mpo_loss(
 
     **Arguments:**
 
-    - `policy`: the policy to learn.
     - `target`: the policy that the actions were sampled from, and that `policy` stays close to,
         usually of a target network. A constant.
     - `actions`: candidates, one per leading index. They may repeat.
-    - `values`: their Q-values or advantages, from the view of the player to move.
-    - `temperature`, `alpha`: the duals of the bounds on the E-step and on the policy.
-    - `epsilon`, `epsilon_policy`: these bounds, in nats.
+    - `values`: their Q-values or advantages.
+    - `temperature`, `alpha`: the duals of the bounds `epsilon` on the E-step and `epsilon_policy`
+        on the policy.
     - `weights`: the weights of the actions in a search (SPO); `None` for the
         [`zero_train.losses.nonparametric_policy`][] of `values` (MPO).
 
     **Returns:** the loss and its metrics: those of [`zero_train.losses.temperature_loss`][],
     `policy_loss`, `kl_loss` (the penalty), `alpha_loss`, `temperature_loss`, `alpha` (the mean
-    over dimensions), `kl` (in nats, the sum over dimensions) and `kl_relative` (divided by its
-    bound).
+    over dimensions), `kl` (the sum over dimensions) and `kl_relative` (divided by its bound).
     """
     check_kind("mpo_loss", Policy, "a distribution of actions", policy=policy, target=target)
     target = _fixed(target)
@@ -296,8 +281,8 @@ def mpo_decoupled_loss(
     a collapse of the deviation (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section
     4.2.1). It is the loss of continuous MPO and SPO.
 
-    **Arguments:** those of [`zero_train.losses.mpo_loss`][], with two duals and bounds of the
-    policy. A dual of shape `[dims]` bounds every action dimension, a scalar one their sum.
+    The arguments are those of `mpo_loss`, with two duals and bounds of the policy. A dual of shape
+    `[dims]` bounds every action dimension, a scalar one their sum.
 
     **Returns:** the loss, and the metrics of `mpo_loss`, where `policy_loss`, `kl_loss`,
     `alpha_loss`, `alpha`, `kl` and `kl_relative` come twice, ending in `_mean` and `_stddev`.
@@ -337,16 +322,11 @@ def mpo_categorical_loss(
     epsilon_policy: float,
 ) -> Losses:
     """[`zero_train.losses.mpo_loss`][] with exact expectations over the target policy: every action
-    is a candidate, and its probability is the prior.
-
-    **Arguments:** those of [`zero_train.losses.mpo_loss`][], but
-
-    - `logits`, `target_logits`: of both policies, -inf for the same illegal actions. Without a
-        legal action the loss is finite and meaningless.
-    - `values`: Q-values of all actions. Those of illegal actions are not used.
+    is a candidate, and its probability is the prior. The same actions are illegal in both `logits`,
+    and their `values` are not used.
 
     **Returns:** the loss, and the metrics of `mpo_loss`, `policy_entropy` (of `logits`) and
-    `target_entropy` (of the improved policy), in nats.
+    `target_entropy` (of the improved policy).
     """
     target_logits = jax.lax.stop_gradient(target_logits)
     log_policy, log_prior = log_softmax(logits), log_softmax(target_logits)
@@ -383,11 +363,10 @@ def vmpo_loss(
 
     **Arguments:**
 
-    - `log_probs`: `log pi(a)` of the action played in every row.
-    - `advantages`: of these actions, from the view of the player who played them.
+    - `log_probs`, `advantages`: of the action played in every row.
     - `weights`: how much each row counts. Rows of weight 0, such as final ones, are left out and
         may hold anything. If all are, the losses are 0.
-    - `temperature`, `epsilon`: the dual of the E-step and its bound in nats.
+    - `temperature`, `epsilon`: the dual of the E-step and its bound.
     - `top_fraction`: the fraction of the rows to keep, rounded down. At least one is kept, and all
         rows that equal the last one kept.
 

@@ -43,13 +43,9 @@ def ppo_clip_loss(
     """PPO's clipped loss, `-min(rho * A, clip(rho, 1 - epsilon, 1 + epsilon) * A)` with
     `rho = pi / mu` (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7).
 
-    **Arguments:**
-
-    - `log_prob`: of the action taken, under the policy `pi` to learn.
-    - `old_log_prob`: the same under the policy `mu` that acted. A constant. Where it is -inf, as
-        for a filler action, `rho` is 1 and has no gradient.
-    - `advantage`: of the action, from the view of the player who took it. A constant.
-    - `epsilon`: the distance of `rho` from 1 at which it is clipped, such as 0.2.
+    The log-probabilities are of the action taken, under the policy `pi` to learn and under the old
+    policy `mu` that acted. Where the latter is -inf, as for a filler action, `rho` is 1 and has no
+    gradient. At the distance `epsilon` from 1, such as 0.2, `rho` is clipped.
     """
     rho = ratio(_log_ratio(log_prob, old_log_prob))
     check_positive("ppo_clip_loss", epsilon=epsilon)
@@ -70,11 +66,9 @@ def ppo_penalty_loss(
     """PPO's loss with a KL penalty, `-(rho * A - beta * KL(mu || pi))` (Schulman et al. 2017,
     https://arxiv.org/abs/1707.06347, equation 8).
 
-    **Arguments:** those of [`zero_train.losses.ppo_clip_loss`][], and
-
-    - `kl`: `KL(mu || pi)` in the state of this row, with a gradient for `pi`.
-    - `beta`: the weight of the penalty. The paper (section 4) doubles it when the mean `kl` of an
-        update exceeds 1.5 times its goal, and halves it when the goal exceeds 1.5 times the `kl`.
+    The other arguments are those of [`zero_train.losses.ppo_clip_loss`][]. The `kl` has a gradient
+    for `pi`. The paper (section 4) doubles `beta` when the mean `kl` of an update exceeds 1.5 times
+    its goal, and halves it when the goal exceeds 1.5 times the `kl`.
     """
     check_range("ppo_penalty_loss", 0, beta=beta)
     rho = ratio(_log_ratio(log_prob, old_log_prob))

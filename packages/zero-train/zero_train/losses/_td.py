@@ -23,14 +23,8 @@ def td_learning_loss(
 ) -> Float[Array, ""]:
     """One-step TD learning (Sutton & Barto 2018, equation 6.2) with the target `r + d * V'`.
 
-    **Arguments:**
-
-    - `value`: to learn, of the state before the step.
-    - `reward`, `discount`: of the step; `discount` is gamma times the environment's signed one.
-    - `next_value`: of the state after it, from the view of the player to move there; usually of a
-        target network. The target is a constant.
-    - `huber`: the error from which the loss is linear (`optax.losses.huber_loss`); `None` for half
-        the square.
+    `V'` is usually that of a target network. Without `huber` (`optax.losses.huber_loss`) the loss
+    is half the squared error.
     """
     return regression("td_learning_loss", value, reward + discount * next_value, huber)
 
@@ -47,12 +41,9 @@ def clipped_value_loss(
     https://arxiv.org/abs/2005.12729, section 3):
     `max((V - G)^2, (clip(V, V_old - epsilon, V_old + epsilon) - G)^2) / 2`.
 
-    **Arguments:**
-
-    - `value`: to learn.
-    - `old_value`: the value when the data were collected. A constant.
-    - `target`: `G`, such as that of [`zero_train.returns.truncated_gae`][]. A constant.
-    - `epsilon`: how far an update may move the value, in its unit.
+    `V_old` is the value when the data were collected, `G` a target such as that of
+    [`zero_train.returns.truncated_gae`][], and `epsilon` how far an update may move the value, in
+    its unit.
     """
     check_positive("clipped_value_loss", epsilon=epsilon)
     old_value, target = jax.lax.stop_gradient((old_value, target))
@@ -82,11 +73,8 @@ def q_learning_loss(
 ) -> Float[Array, ""]:
     """Q-learning (Watkins & Dayan 1992; Mnih et al. 2015) with the target `r + d * max(Q')`.
 
-    A Q-value of -inf marks an illegal action. A final next state may have no legal action. The loss
-    of an `action` that does not exist is NaN.
-
-    Arguments are those of [`zero_train.losses.td_learning_loss`][], of Q-values, from the view of
-    the player to move. Only that of `action` is learned.
+    Only the Q-value of `action` is learned. A final next state may have no legal action. The loss
+    is as in [`zero_train.losses.td_learning_loss`][].
     """
     target = reward + discount * _greedy(next_qvalues, next_qvalues)
     return regression("q_learning_loss", at_action(finite(qvalues), action), target, huber)
@@ -104,11 +92,7 @@ def double_q_learning_loss(
     huber: float | None = None,
 ) -> Float[Array, ""]:
     """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4)
-    with the target `r + d * Q'[argmax(selector)]`.
-
-    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
-
-    - `selector`: Q-values that choose the next action; usually the learning network's own.
+    with the target `r + d * Q'[argmax(selector)]`. See [`zero_train.losses.q_learning_loss`][].
     """
     owner = "double_q_learning_loss"
     target = reward + discount * _greedy(next_qvalues, selector)
@@ -135,13 +119,9 @@ def munchausen_q_learning_loss(
     `r + scale * clip(tau * log pi[a], minimum, 0) + d * tau * logsumexp(Q' / tau)`
 
     with `pi = softmax(target_qvalues / tau)`. The last term is `sum(pi' * (Q' - tau * log pi'))`
-    with `pi' = softmax(Q' / tau)`.
-
-    **Arguments:** those of [`zero_train.losses.q_learning_loss`][], and
-
-    - `target_qvalues`: of the state before the step, by the target network.
-    - `temperature`: `tau`, above 0.
-    - `scale`, `minimum`: of the bonus. A scale of 0 gives soft Q-learning.
+    with `pi' = softmax(Q' / tau)`. The `target_qvalues` are of the state before the step, by the
+    target network, and `tau` is the `temperature`. A `scale` of 0 gives soft Q-learning. See
+    [`zero_train.losses.q_learning_loss`][].
     """
     owner = "munchausen_q_learning_loss"
     check_positive(owner, temperature=temperature)
@@ -169,13 +149,8 @@ def categorical_projection(
     """The distribution on `atoms` nearest in Cramér distance to the given one (Bellemare et al.
     2017, https://arxiv.org/abs/1707.06887, equation 7; Rowland et al. 2018). The probability of
     each value is divided between the two atoms next to it by linear interpolation, which keeps the
-    mean. Values outside the range of the atoms are clipped to it.
-
-    **Arguments:**
-
-    - `values`: in any order; a negative discount reverses it.
-    - `probs`: the probability of each value.
-    - `atoms`: two or more in increasing order, at any distances.
+    mean. Values outside the range of the atoms are clipped to it. They may be in any order, which a
+    negative discount reverses; the atoms are two or more in increasing order, at any distances.
     """
     _check_atoms("categorical_projection", atoms)
     atoms = jnp.asarray(atoms)
@@ -197,10 +172,8 @@ def categorical_td_loss(
     next_logits: Float[Array, " atoms"],
 ) -> Float[Array, ""]:
     """TD learning of a distribution (Bellemare et al. 2017, https://arxiv.org/abs/1707.06887,
-    algorithm 1): the cross-entropy with the projection of `r + d * Z'` onto the atoms.
-
-    Arguments are those of [`zero_train.losses.td_learning_loss`][], with logits of the `atoms`, as
-    [`zero_train.losses.categorical_projection`][] takes them, in place of values.
+    algorithm 1): the cross-entropy with the projection of `r + d * Z'` onto the atoms, which are as
+    [`zero_train.losses.categorical_projection`][] takes them.
     """
     _check_atoms("categorical_td_loss", atoms)
     values = reward + discount * jnp.asarray(atoms)
@@ -220,12 +193,7 @@ def categorical_double_q_learning_loss(
 ) -> Float[Array, ""]:
     """Double Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461) of
     distributions: [`zero_train.losses.categorical_td_loss`][] of `action`, with the next action
-    `argmax(selector)`.
-
-    **Arguments:** those of [`zero_train.losses.categorical_td_loss`][], for every action, and
-
-    - `selector`: Q-values that choose the next action, -inf where illegal. Usually those of the
-        learning network; `jax.nn.softmax(next_logits) @ atoms` for the Q-learning of C51.
+    `argmax(selector)`; `jax.nn.softmax(next_logits) @ atoms` selects as the Q-learning of C51.
     """
     chosen = next_logits[jnp.argmax(selector)]
     return categorical_td_loss(at_action(logits, action), atoms, reward, discount, chosen)
@@ -258,13 +226,8 @@ def quantile_regression_loss(
     `delta = target[j] - quantiles[i]` (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
     equation 10).
 
-    **Arguments:**
-
-    - `quantiles`: to learn.
-    - `fractions`: `tau`, the fraction of each quantile, such as `(i + 1/2) / N`.
-    - `target`: equally likely samples or quantiles of the target. A constant.
-    - `huber`: the error from which `L`, the Huber loss, is linear. `L` is not divided by it. With
-        `None`, `L` is the absolute value.
+    The `fractions` are `tau`, such as `(i + 1/2) / N`, and the `target` is equally likely samples
+    or quantiles. `L` is the Huber loss, not divided by `huber`, or without one the absolute value.
     """
     owner = "quantile_regression_loss"
     check_range(owner, 0, 1, fractions=jnp.asarray(fractions))
@@ -293,14 +256,8 @@ def quantile_q_learning_loss(
 ) -> Float[Array, ""]:
     """Q-learning of quantiles (Dabney et al. 2018, https://arxiv.org/abs/1710.10044,
     algorithm 1): [`zero_train.losses.quantile_regression_loss`][] with the target
-    `r + d * next_quantiles[argmax(selector)]`.
-
-    **Arguments:** those of [`zero_train.losses.quantile_regression_loss`][], and
-
-    - `action`, `reward`, `discount`, `next_quantiles`: as in
-        [`zero_train.losses.q_learning_loss`][].
-    - `selector`: Q-values that choose the next action, -inf where illegal:
-        `next_quantiles.mean(1)`, or those of the learning network for double Q-learning.
+    `r + d * next_quantiles[argmax(selector)]`. The selector is `next_quantiles.mean(1)`, or for
+    double Q-learning the Q-values of the learning network.
     """
     target = reward + discount * finite(next_quantiles[jnp.argmax(selector)])
     return quantile_regression_loss(

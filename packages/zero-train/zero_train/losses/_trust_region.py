@@ -14,7 +14,7 @@ class AbstractTrustRegion(eqx.Module):
     """The bounds on an update of the policy, with their duals, as MPO and SPO share them. The two
     differ in the source of candidates, values and weights."""
 
-    #: The bound on the KL of the improved policy from the old one, in nats.
+    #: The bound on the KL of the improved policy from the old one.
     epsilon: eqx.AbstractVar[float]
 
     @abc.abstractmethod
@@ -40,8 +40,8 @@ class TrustRegion(AbstractTrustRegion):
 
     **Attributes:**
 
-    - `epsilon`: the bound on the KL of the improved policy from the old one, in nats.
-    - `epsilon_policy`: the bound on the KL of the learned policy from the target policy, in nats.
+    - `epsilon`: the bound on the KL of the improved policy from the old one.
+    - `epsilon_policy`: the bound on the KL of the learned policy from the target policy.
     - `temperature`, `alpha`: the initial duals of the two bounds.
     """
 
@@ -52,7 +52,7 @@ class TrustRegion(AbstractTrustRegion):
 
     def __check_init__(self):
         check_kind("TrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive("TrustRegion", epsilon=self.epsilon, epsilon_policy=self.epsilon_policy)
+        check_positive("TrustRegion", **_bounds(self))
 
     def duals(self) -> dict[str, Dual]:
         return {"temperature": self.temperature, "alpha": self.alpha}
@@ -67,16 +67,8 @@ class TrustRegion(AbstractTrustRegion):
         *,
         weights: Float[Array, " actions"] | None = None,
     ) -> Losses:
-        return mpo_loss(
-            policy,
-            target,
-            actions,
-            values,
-            epsilon=self.epsilon,
-            epsilon_policy=self.epsilon_policy,
-            weights=weights,
-            **duals,
-        )
+        given: dict[str, Any] = {**_bounds(self), **duals}
+        return mpo_loss(policy, target, actions, values, weights=weights, **given)
 
 
 class DecoupledTrustRegion(AbstractTrustRegion):
@@ -85,9 +77,9 @@ class DecoupledTrustRegion(AbstractTrustRegion):
 
     **Attributes:**
 
-    - `epsilon`: the bound on the KL of the improved policy from the old one, in nats.
-    - `epsilon_mean`, `epsilon_stddev`: the bounds on the KL of the learned policy from the target
-        policy, in nats.
+    - `epsilon`: the bound on the KL of the improved policy from the old one.
+    - `epsilon_mean`, `epsilon_stddev`: those on the KL of the learned policy from the target
+        policy.
     - `temperature`, `alpha_mean`, `alpha_stddev`: the initial duals of the three bounds. One of
         shape `[dims]` bounds every action dimension, a scalar one their sum.
     """
@@ -101,12 +93,7 @@ class DecoupledTrustRegion(AbstractTrustRegion):
 
     def __check_init__(self):
         check_kind("DecoupledTrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive(
-            "DecoupledTrustRegion",
-            epsilon=self.epsilon,
-            epsilon_mean=self.epsilon_mean,
-            epsilon_stddev=self.epsilon_stddev,
-        )
+        check_positive("DecoupledTrustRegion", **_bounds(self))
 
     def duals(self) -> dict[str, Dual]:
         return {
@@ -125,14 +112,9 @@ class DecoupledTrustRegion(AbstractTrustRegion):
         *,
         weights: Float[Array, " actions"] | None = None,
     ) -> Losses:
-        return mpo_decoupled_loss(
-            policy,
-            target,
-            actions,
-            values,
-            epsilon=self.epsilon,
-            epsilon_mean=self.epsilon_mean,
-            epsilon_stddev=self.epsilon_stddev,
-            weights=weights,
-            **duals,
-        )
+        given: dict[str, Any] = {**_bounds(self), **duals}
+        return mpo_decoupled_loss(policy, target, actions, values, weights=weights, **given)
+
+
+def _bounds(region: AbstractTrustRegion) -> dict[str, Any]:
+    return {name: x for name, x in vars(region).items() if name.startswith("epsilon")}

@@ -2,8 +2,11 @@
 
 What is not said again: `log_ratio` is `log pi - log mu` of the action taken in each row, discrete
 or continuous, of the policy `pi` to learn of and the policy `mu` that acted. Q-values of -inf mark
-illegal actions, and the value of a row without a legal one is 0. Without `stop_gradient` all
-arguments have gradients.
+illegal actions, and the value of a row without a legal one is 0. `lambda_` is a number, or one for
+each row. `reward` and `discount` are of the step after each row; `discount` is gamma times the
+environment's signed one, so a return is from the view of the player to move, as values are. `last`
+marks final observations. These rows and the last one of the window are *end rows*, which have no
+step: `T` targets need `T + 1` rows. Without `stop_gradient` all arguments have gradients.
 """
 
 from ._multistep import (

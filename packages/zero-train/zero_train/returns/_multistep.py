@@ -9,11 +9,6 @@ from jaxtyping import Array, Bool, Float
 from .._arrays import check_axes, check_count, check_range
 
 
-def check_lambda(owner: str, lambda_: float | Array) -> None:
-    """Raises where `lambda_` is neither an array nor a number from 0 to 1."""
-    check_range(owner, 0, 1, lambda_=lambda_)
-
-
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
     """Stops the gradients of the arguments if asked to, so that no derivative is traced."""
     return jax.lax.stop_gradient(given) if stop_gradient else given
@@ -64,18 +59,9 @@ def lambda_returns(
     """The lambda-return of every row (Sutton & Barto 2018, equation 12.18):
 
     `G[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G[t+1])`, and `G[t] = V[t]` in an
-    end row: a row with `last`, and the last row of the window. A lambda of 0 gives one-step TD
-    targets, and 1 the discounted return.
-
-    **Arguments:**
-
-    - `reward`, `discount`: of the step after each row; `discount` is gamma times the signed
-        discount of the environment, so a return is from the view of the player to move.
-    - `value`: of the observation of each row, from the view of the player to move.
-    - `last`: marks final observations. `T` targets need `T + 1` rows.
-    - `lambda_`: a number, or one for each row. Those of end rows are not used.
+    end row. A lambda of 0 gives one-step TD targets, and 1 the discounted return.
     """
-    check_lambda("lambda_returns", lambda_)
+    check_range("lambda_returns", 0, 1, lambda_=lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     return solve(*_mixture(reward, discount, value, lambda_, last))
 
@@ -91,8 +77,6 @@ def discounted_returns(
 ) -> Float[Array, " rows"]:
     """The discounted rewards up to the end of the episode or window, and the value there:
     `G[t] = r[t] + d[t] * G[t+1]` (Sutton & Barto 2018, equation 3.9).
-
-    Arguments are those of [`zero_train.returns.lambda_returns`][].
     """
     reward, discount, value = stopped(stop_gradient, reward, discount, value)
     return solve(*_mixture(reward, discount, value, 1.0, last))
@@ -114,10 +98,8 @@ def n_step_returns(
     `G_n[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G_(n-1)[t+1])` with `G_0 = V`,
     so a lambda below 1 mixes in the shorter returns. Where the episode or window has fewer than `n`
     steps left, the return takes those. `n` is at least 1.
-
-    The other arguments are those of [`zero_train.returns.lambda_returns`][].
     """
-    check_lambda("n_step_returns", lambda_)
+    check_range("n_step_returns", 0, 1, lambda_=lambda_)
     check_count("n_step_returns", n=n)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     a, b = _mixture(reward, discount, value, lambda_, last)
@@ -167,12 +149,9 @@ def truncated_gae(
     `A[t] = delta[t] + d[t] * lambda[t] * A[t+1]` with `delta[t] = r[t] + d[t] * V[t+1] - V[t]`, and
     0 in end rows.
 
-    Arguments are those of [`zero_train.returns.lambda_returns`][].
-
-    **Returns:** the advantages, from the view of the player who acts, and the value targets
-    `V + A`, which are the lambda-returns.
+    **Returns:** the advantages, and the value targets `V + A`, which are the lambda-returns.
     """
-    check_lambda("truncated_gae", lambda_)
+    check_range("truncated_gae", 0, 1, lambda_=lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     ends, discount = cut(last, discount)
     error = jnp.where(ends, 0.0, reward + discount * following(value) - value)
@@ -192,18 +171,12 @@ def truncated_gae_from_successors(
     stop_gradient: bool = True,
 ) -> tuple[Float[Array, " steps"], Float[Array, " steps"]]:
     """[`zero_train.returns.truncated_gae`][] for collectors that store the next observation with
-    each step, and no final rows.
-
-    **Arguments:**
-
-    - `value`, `next_value`: of the observations before and after each step, also where the next
-        entry starts a new episode.
-    - `truncated`: marks steps whose next entry does not follow them although `discount` is not 0.
-        They bootstrap from their `next_value`, and the sum stops.
-
-    **Returns:** the advantages and the value targets of all steps.
+    each step, and no final rows: `value` and `next_value` are of the observations before and after
+    each step, also where the next entry starts a new episode. Steps whose next entry does not
+    follow them although `discount` is not 0 are `truncated`. They bootstrap from their
+    `next_value`, and the sum stops.
     """
-    check_lambda("truncated_gae_from_successors", lambda_)
+    check_range("truncated_gae_from_successors", 0, 1, lambda_=lambda_)
     reward, discount, value, next_value, lambda_ = stopped(
         stop_gradient, reward, discount, value, next_value, lambda_
     )

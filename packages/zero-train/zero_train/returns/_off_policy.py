@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import at_action, check_axes, check_positive, finite, ratio
-from ._multistep import check_lambda, cut, end_rows, following, lambda_returns, solve, stopped
+from .._arrays import at_action, check_axes, check_positive, check_range, finite, ratio
+from ._multistep import cut, end_rows, following, lambda_returns, solve, stopped
 
 
 @check_axes
@@ -22,16 +22,14 @@ def off_policy_returns(
     """Returns of the policy `pi` from the steps of another policy `mu` (Munos et al. 2016,
     https://arxiv.org/abs/1606.02647, equation 3):
 
-    `G[t] = r[t] + d[t] * (V[t+1] + c[t+1] * (G[t+1] - Q[t+1]))`, and `G[t] = V[t]` in an end row: a
-    row with `last`, and the last row of the window.
+    `G[t] = r[t] + d[t] * (V[t+1] + c[t+1] * (G[t+1] - Q[t+1]))`, and `G[t] = V[t]` in an end row.
 
     The functions below choose the coefficients `c`. A constant `c = lambda` gives the Q(lambda) of
     Harutyunyan et al. (2016, https://arxiv.org/abs/1602.04951).
 
     **Arguments:**
 
-    - `reward`, `discount`, `last`: as in [`zero_train.returns.lambda_returns`][].
-    - `qvalue`: of the action taken in each row, from the view of the player who took it.
+    - `qvalue`: of the action taken in each row.
     - `value`: of each row under `pi`, such as `sum(pi * Q)` over the actions.
     - `coefficient`: the trace coefficient `c`. In end rows it and `qvalue` are not used.
     """
@@ -61,7 +59,7 @@ def importance_sampling_returns(
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi / mu`: per-decision
     importance sampling (Precup et al. 2000). With a lambda of 1 it is unbiased, with unbounded
     variance."""
-    check_lambda("importance_sampling_returns", lambda_)
+    check_range("importance_sampling_returns", 0, 1, lambda_=lambda_)
     coefficient = lambda_ * ratio(_of_steps(log_ratio, last))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
@@ -82,7 +80,7 @@ def retrace_returns(
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * min(1, pi / mu)`:
     Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647)."""
-    check_lambda("retrace_returns", lambda_)
+    check_range("retrace_returns", 0, 1, lambda_=lambda_)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
@@ -106,7 +104,7 @@ def tree_backup_returns(
 
     `policy` holds the probabilities of `pi`; those of illegal actions are not used.
     """
-    check_lambda("tree_backup_returns", lambda_)
+    check_range("tree_backup_returns", 0, 1, lambda_=lambda_)
     # The policy too: where nothing is legal, a softmax is NaN.
     policy = jnp.where(jnp.isneginf(qvalues), 0.0, policy)
     value = jnp.sum(policy * finite(qvalues), axis=-1)
@@ -133,7 +131,7 @@ def peng_q_lambda_returns(
 ) -> Float[Array, " rows"]:
     """Peng's Q(lambda) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
     `V = max(Q)`, for any action taken."""
-    check_lambda("peng_q_lambda_returns", lambda_)
+    check_range("peng_q_lambda_returns", 0, 1, lambda_=lambda_)
     value = finite(jnp.max(qvalues, axis=-1))
     return lambda_returns(
         reward, discount, value, last, lambda_=lambda_, stop_gradient=stop_gradient
@@ -153,7 +151,7 @@ def watkins_q_lambda_returns(
 ) -> Float[Array, " rows"]:
     """Watkins's Q(lambda) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
     `V = max(Q)` with `c = lambda` where the action taken is greedy, and `c = 0` elsewhere."""
-    check_lambda("watkins_q_lambda_returns", lambda_)
+    check_range("watkins_q_lambda_returns", 0, 1, lambda_=lambda_)
     value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
     coefficient = lambda_ * (qvalue == value).astype(value.dtype)
     return off_policy_returns(
@@ -188,15 +186,10 @@ def importance_corrected_td_errors(
     `e[t] = rho[t] * (delta[t] + d[t] * lambda[t] * e[t+1])` with
     `delta[t] = r[t] + d[t] * V[t+1] - V[t]`, and 0 in end rows.
 
-    **Arguments:**
-
-    - `reward`, `discount`, `value`, `last`, `lambda_`: as in
-        [`zero_train.returns.lambda_returns`][].
-    - `log_ratio`: that of end rows is not used.
-    - `stop_gradient`: whether the target is a constant. The value, which is subtracted from it,
-        always has a gradient, so that half the squared error is a loss.
+    `stop_gradient` says whether the target is a constant. The value, which is subtracted from it,
+    always has a gradient, so that half the squared error is a loss.
     """
-    check_lambda("importance_corrected_td_errors", lambda_)
+    check_range("importance_corrected_td_errors", 0, 1, lambda_=lambda_)
     reward, discount, constant, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
     )
@@ -223,19 +216,16 @@ def vtrace(
     `e[t] = rho[t] * delta[t] + d[t] * lambda[t] * c[t] * e[t+1]` with
     `rho = min(clip_rho, pi / mu)` and `c = min(clip_c, pi / mu)`.
 
-    **Arguments:** those of [`zero_train.returns.importance_corrected_td_errors`][], which computes
-    these errors without clipping, and
-
-    - `clip_rho`: sets whose value is learned: that of `mu` near 0, that of `pi` at infinity.
-    - `clip_c`: trades variance for speed. It does not change the value that is learned.
-    - `stop_gradient`: without it all arguments have gradients.
+    [`zero_train.returns.importance_corrected_td_errors`][] computes these errors without clipping.
+    `clip_rho` sets whose value is learned: that of `mu` near 0, that of `pi` at infinity. `clip_c`
+    trades variance for speed and does not change the value that is learned.
 
     **Returns:** the advantages of the policy gradient,
     `rho[t] * (r[t] + d[t] * (V[t+1] + lambda[t] * e[t+1]) - V[t])`, and the value targets `V + e`.
     Where `pi = mu` and nothing is clipped they are those of
     [`zero_train.returns.truncated_gae`][].
     """
-    check_lambda("vtrace", lambda_)
+    check_range("vtrace", 0, 1, lambda_=lambda_)
     check_positive("vtrace", clip_rho=clip_rho, clip_c=clip_c)
     reward, discount, value, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
