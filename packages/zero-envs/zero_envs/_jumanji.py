@@ -157,8 +157,6 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
     **Attributes:**
 
     - `factored`: the same environment with unflattened actions.
-    - `num_actions`, `hidden`: see the interfaces.
-    - `num_players`: 1.
     """
 
     factored: FactoredJumanjiEnvironment

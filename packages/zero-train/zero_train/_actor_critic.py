@@ -69,26 +69,19 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
     """A policy and a critic with target networks of both, learned from windows of rows.
 
     Policy, critic and duals have an optimiser each. A step that is not finite leaves everything as
-    it was, and its metrics say so.
+    it was, and its metrics say so. What its attributes are, [`zero_train.SPO`][] says; what a
+    critic's arguments are, the agent. Illegal actions are taken out of a discrete policy here.
     """
 
-    #: `(*, key) -> net`, and `net(features) -> distribution` over one example's action. One of
-    #: discrete actions has `logits`, and illegal ones are taken out here.
     policy: eqx.AbstractVar[Callable[..., Any]]
-    #: `(*, key) -> net`; what its arguments are the agent says.
     critic: eqx.AbstractVar[Callable[..., Any]]
-    #: Bounds how far an update moves the policy.
     region: eqx.AbstractVar[AbstractTrustRegion]
-    #: Any optax transformations.
     policy_optimiser: eqx.AbstractVar[optax.GradientTransformation]
     critic_optimiser: eqx.AbstractVar[optax.GradientTransformation]
     dual_optimiser: eqx.AbstractVar[optax.GradientTransformation]
-    #: Of the critic's returns.
     gamma: eqx.AbstractVar[float]
     lambda_: eqx.AbstractVar[float]
-    #: How far target networks move with every gradient step.
     target_rate: eqx.AbstractVar[float]
-    #: Fresh statistics to normalise observations by, or `None` to leave them as they are.
     statistics: eqx.AbstractVar[Statistics | None]
 
     def __check_init__(self):

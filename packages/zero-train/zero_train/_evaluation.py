@@ -27,8 +27,7 @@ class Tally(eqx.Module):
     **Attributes:**
 
     - `sign`: +1 where the side from whose view `returns` is kept moves next, -1 elsewhere.
-    - `returns`: signed sum of rewards.
-    - `lengths`: moves made.
+    - `returns`, `lengths`: the signed sum of rewards, and moves made.
     - `over`: frozen from here on.
     - `terminated`: over with a discount of 0, and not by truncation or the step limit.
     - `kept`, `passed`: a player moved twice in a row; the move passed to the other side.
