@@ -264,8 +264,8 @@ class ClippedBeta(AbstractDistribution):
         return jnp.sum(entropy)
 
     def kl(self, other: "ClippedBeta") -> Float[Array, "*dims"]:
-        """`KL(self || other)` of each dimension, which the bounds do not change. They must
-        be equal, as those of a [`zero_nets.TanhGaussian`][]."""
+        """`KL(self || other)` of each dimension, which the bounds do not change. They must be
+        equal, as those of a [`zero_nets.TanhGaussian`][]."""
         check_same_kind(self, other)
         check_shape("other.alpha", other.alpha, self.alpha.shape)
         _check_same_bounds(self, other)

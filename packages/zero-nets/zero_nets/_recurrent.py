@@ -20,8 +20,8 @@ class RNN(eqx.Module):
     """A stack of recurrent cells, each of which reads the output of the one below.
 
     A *reset* marks the first step of an episode. The carry is set to zero before that step, so
-    nothing of the previous episode reaches it or any later step. Without
-    resets no step is a first one.
+    nothing of the previous episode reaches it or any later step. By default
+    no step is a first one.
     """
 
     cells: tuple[Callable[..., Any], ...]
