@@ -7,13 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from zero_envs import MinesweeperState
-from zero_search import (
-    AbstractChanceModel,
-    Belief,
-    BeliefModel,
-    PredictedBelief,
-    sampled_step,
-)
+from zero_search import AbstractChanceModel, Belief, BeliefModel, PredictedBelief, sampled_step
 
 
 class MineBelief(eqx.Module):

@@ -7,12 +7,7 @@ from zero_app import as_usage_error
 from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries
-from zero_search import (
-    FirstPlayUrgency,
-    MaxBackup,
-    PUCT,
-    TreeSearch,
-)
+from zero_search import FirstPlayUrgency, MaxBackup, PUCT, TreeSearch
 from zero_train import EnvironmentModel, Evaluator, ExpertIteration, Loop, NStepReturns
 
 from ._config import Config

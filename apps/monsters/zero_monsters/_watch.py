@@ -13,17 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, RenderableType
 
-from zero_app import (
-    App,
-    Bounds,
-    check_path,
-    drawn,
-    Episode,
-    Frame,
-    is_plain,
-    screen,
-    Trained,
-)
+from zero_app import App, Bounds, check_path, drawn, Episode, Frame, is_plain, screen, Trained
 from zero_search import Plan
 from zero_train import AbstractActor
 

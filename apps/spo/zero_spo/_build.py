@@ -11,12 +11,7 @@ from zero_app import UsageError
 from zero_envs import AbstractContinuousEnvironment
 from zero_memory import TrajectoryBuffer
 from zero_nets import RunningStatistics
-from zero_search import (
-    AbstractModel,
-    DirichletNoise,
-    GaussianNoise,
-    ParticleSearch,
-)
+from zero_search import AbstractModel, DirichletNoise, GaussianNoise, ParticleSearch
 from zero_train import EnvironmentModel, Loop, MPO, PolicyModel, SPO
 from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, TrustRegion
 

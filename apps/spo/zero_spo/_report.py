@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from zero_app import (
-    chart,
-    charts,
-    curve,
-    MAX_SERIES,
-    RETURN,
-    Series,
-    StoredRun,
-)
+from zero_app import chart, charts, curve, MAX_SERIES, RETURN, Series, StoredRun
 
 
 def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
