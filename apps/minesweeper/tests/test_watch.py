@@ -17,11 +17,10 @@ from zero_envs import Minesweeper
 from zero_minesweeper import _watch
 from zero_minesweeper._agents import build_agent
 from zero_minesweeper._app import APP
-from zero_minesweeper._game import Game
+from zero_minesweeper._game import decision, Game, luck, reasons
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
 from zero_minesweeper._table import Table
-from zero_minesweeper._words import decision, luck, reasons
 from zero_train import AbstractActor
 
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
@@ -32,7 +31,7 @@ BOARDS = 4
 
 def watched(agent: str, boards: int = BOARDS, delay: float = 1.0, **settings: Any) -> str:
     console, out = paper(**settings)
-    _watch.look_on(TABLE, agent, boards=boards, delay=delay, seed=0, console=console)
+    _watch.Watch(agent=agent, boards=boards, delay=delay).look_on(TABLE, console)
     return out.getvalue()
 
 
@@ -156,7 +155,7 @@ def test_a_terminal_dwells_on_guesses(by_reason, monkeypatch):
 def test_a_film_has_every_move(tmp_path):
     console, out = paper()
     save = tmp_path / "film.html"
-    _watch.look_on(TABLE, "rules", boards=2, delay=1.0, seed=0, console=console, save=save)
+    _watch.Watch(agent="rules", boards=2, save=save).look_on(TABLE, console)
     moves = sum(game.moves + 1 for game in played("rules")[:2])
     assert f"{moves} pictures are in {save}" in out.getvalue()
 
@@ -293,4 +292,4 @@ def test_ctrl_c_is_passed_on(monkeypatch):
 
     monkeypatch.setattr(_watch, "draw", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        _watch.look_on(TABLE, "rules", boards=1, delay=0.0, seed=0, console=Console())
+        _watch.Watch(agent="rules", boards=1, delay=0.0).look_on(TABLE, Console())

@@ -27,14 +27,7 @@ from ._solvers import by_rules, least_likely
 #: The agents that use a network; `belief-constant` can do without.
 NETWORKED = ("network", "belief", "belief-constant")
 #: All agents.
-AGENTS = (
-    *NETWORKED,
-    "hindsight",
-    "minprob",
-    "tiebreak",
-    "rules",
-    "random",
-)
+AGENTS = (*NETWORKED, "hindsight", "minprob", "tiebreak", "rules", "random")
 #: The agents of evaluations during training.
 FOLLOWED = ("network", "belief")
 #: The agents that a flag applies to.

@@ -5,9 +5,8 @@ import pathlib
 from zero_app import App, load, player_file, Trained
 
 from ._build import build_loop
-from ._compare import Compare
 from ._config import Config, PRESETS
-from ._eval import Eval, evaluation
+from ._eval import Compare, Eval, evaluation
 from ._play import Play
 from ._report import page
 from ._serve import Serve

@@ -15,6 +15,7 @@ from zero_app import (
     Bounds,
     Evaluate,
     EvaluationResult,
+    plus_minus,
     RETURN,
     RunFiles,
     WON,
@@ -26,17 +27,46 @@ from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
 from ._build import build_env
 from ._config import Config
-from ._known import BOUND, is_usual
 from ._measure import mean_and_error, measure, Played
 from ._table import network_of, TABLE_BOUNDS, TableArguments
 
 
+#: Win rates and returns on the default board, 10 x 10 with 10 mines, measured elsewhere or
+#: computed; for `belief` those of the best hand-written solver.
+KNOWN = {
+    "random": (0.0, 8.18),
+    "rules": (0.747, 71.7),
+    "minprob": (0.8127, 74.20),
+    "tiebreak": (0.857, 78.0),
+    "hindsight-8": (0.190, 24.1),
+    "hindsight-32": (0.577, 56.3),
+    "hindsight-128": (0.809, 73.9),
+    "belief": (0.857, 78.0),
+}
+#: Upper bounds of both without observing the mines, by exact expectimax over optimistic positions.
+BOUND = (0.8711, 78.43)
 #: The allowed range of `--boards`, inclusive; a standard error needs two.
 BOARDS = (2, 10**8)
 #: The additional agents of the last evaluation.
 COMPARED = ("belief-constant", "tiebreak", "minprob")
 # The number of boards in the report.
 _PICTURED = 5
+_EVERYBODY = (
+    "tiebreak",
+    "minprob",
+    "rules",
+    "random",
+    "hindsight-8",
+    "hindsight-32",
+    "hindsight-128",
+    "belief-constant",
+    "network",
+    "belief",
+)
+_HEADER = (
+    f"{'agent':>16} {'wins':>17} {'counted':>7} {'return':>14} {'needless':>9} {'moves/s':>8} "
+    f"{'known':>13} {'wins more than tiebreak':>24}"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +96,76 @@ class Eval(AbstractPlayerCommand):
             print(dumps(row))
             return
         safe = env.num_actions - env.num_mines
-        size = f"{env.rows} x {env.columns} with {env.num_mines} mines"
         search: Any = getattr(getattr(actor, "planner", None), "search", None)
         with_ = "" if search is None else f" with {search.num_simulations} simulations a move"
-        print(f"{name}{with_}, {self.boards} boards of {size}; ± is a 95 % interval:")
+        print(f"{name}{with_}, {self.boards} boards of {seat.board}; ± is a 95 % interval:")
         print(f"  wins     {WON.shown(row)} (counted: {games.won.mean():.4f})")
         print(f"  return   {RETURN.shown(row)} of {safe} (counted: {games.safe.mean():.2f})")
         print(f"  needless risks  {row['needless_risks']}")
         print(f"  moves a second  {row['moves_per_second']:.0f}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare(AbstractPlayerCommand):
+    """Compare agents on the same boards, and with known results."""
+
+    agents: tuple[str, ...] = ()
+    """As for eval; hindsight-32 has 32 layouts. By default all agents."""
+    boards: int = 2000
+    """The number of boards."""
+    seed: int = 0
+    """The seed of the boards and of the agents. The randomness of belief trees depends on the board
+    only."""
+    table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
+    json: bool = False
+    """Print one JSON line for each row."""
+
+    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
+
+    def __call__(self, app: App[Config]) -> None:
+        agents = self.agents or _EVERYBODY
+        seat = self.table.at(app, self, agents)
+        env = seat.env
+        # Unknown names raise an error before the first agent plays.
+        players = seat.agents(agents)
+        known = KNOWN if is_usual(env) else {}
+        if not self.json:
+            print(f"{self.boards} boards of {seat.board}")
+            if known:
+                print(f"upper bounds of any player: {BOUND[0]} of them won, return {BOUND[1]}")
+            print("±: a 95 % interval")
+            print(_HEADER)
+        first = None
+        # The other agents are compared with `tiebreak`, so it is measured first.
+        for name in sorted(players, key=lambda name: name != "tiebreak"):
+            games, row = measure_agent(name, env, players[name], boards=self.boards, seed=self.seed)
+            if name == "tiebreak":
+                first = games.wins
+            elif first is not None:
+                more, error = mean_and_error(games.wins - first)
+                row |= {"wins_more": more, "wins_more_se": error}
+            if name in known:
+                row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
+            print(dumps(row) if self.json else _line(row), flush=True)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row of the table with the header `_HEADER`."""
+    wins, returned = WON.shown(row), RETURN.shown(row)
+    known = more = ""
+    if "known_win_rate" in row:
+        known = f"{row['known_win_rate']:g}, {row['known_return']:g}"
+    if "wins_more" in row:
+        more = plus_minus(row["wins_more"], row["wins_more_se"], row["boards"])
+    return (
+        f"{row['agent']:>16} {wins:>17} {row['win_rate_raw']:>7.4f} {returned:>14} "
+        f"{row['needless_risks']:>9} {row['moves_per_second']:>8.0f} {known:>13} {more:>24}"
+    ).rstrip()
+
+
+def is_usual(env: Minesweeper) -> bool:
+    """Whether the known results apply to `env`."""
+    return (env.rows, env.columns, env.num_mines) == (10, 10, 10)
 
 
 def measure_agent(

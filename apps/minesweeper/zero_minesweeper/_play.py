@@ -11,13 +11,11 @@ import tyro
 from rich.console import Console
 
 from zero_app import AbstractPlayerCommand, App, Bounds, Dialogue
-from zero_train import AbstractActor
 
 from ._config import Config
-from ._game import Game
+from ._game import ending, Game, reasons
 from ._scene import draw, legend, name, parse, Picture
 from ._table import Table, TABLE_BOUNDS, TableArguments
-from ._words import about, ending, reasons
 
 
 _OTHERS = (
@@ -62,21 +60,10 @@ class Session:
         seed: int,
         read: Callable[[str], str] = input,
     ):
-        """**Arguments:**
-
-        - `table`: the board and the agents.
-        - `agent`: the name of the agent that gives hints.
-        - `console`: the output.
-        - `seed`: the seed of the boards.
-        - `read`: shows its argument and returns a line. `EOFError` or `KeyboardInterrupt` ends the
-            session.
-        """
-        self._table = table
-        self._env = table.env
-        self._actor: AbstractActor = table.agent(agent)
-        self._agent = agent
+        """`agent` gives hints; `console` and `read` are those of [`zero_app.Dialogue`][]."""
+        self._table, self._agent, self._seed = table, agent, seed
+        self._env, self._actor = table.env, table.agent(agent)
         self._console = console
-        self._seed = seed
         self._heat = False
         self._number = -1
         self._flags = set[int]()
@@ -97,7 +84,7 @@ class Session:
 
     def run(self) -> None:
         """Plays until the person leaves. Bad input raises no error."""
-        self._say(f"Hints by {about(self._table, self._agent)}, seed {self._seed}.")
+        self._say(f"Hints by {self._table.about(self._agent)}, seed {self._seed}.")
         self._say("No cell opens automatically, and the first cell may be a mine.")
         self._say('Type a cell such as b3, or "help".')
         self._say("Compiling the exact solver, which takes a while the first time ...")

@@ -18,7 +18,7 @@ from zero_app import (
 
 from ._agents import FOLLOWED
 from ._boards import pictures
-from ._known import BOUND, KNOWN
+from ._eval import BOUND, KNOWN
 
 
 def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:

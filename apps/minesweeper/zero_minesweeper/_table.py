@@ -31,6 +31,18 @@ class Table:
     layouts: int | None = None
     simulations: int | None = None
 
+    @property
+    def board(self) -> str:
+        """The size of the board in words."""
+        return f"{self.env.rows} x {self.env.columns} with {self.env.num_mines} mines"
+
+    def about(self, agent: str) -> str:
+        """The agent and the board in words."""
+        trained = ""
+        if self.trained is not None and agent in NETWORKED:
+            trained = f" (trained for {self.trained.step} steps)"
+        return f"{agent}{trained} on {self.board}"
+
     def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
         """The agents of these names.
 

@@ -28,10 +28,9 @@ from zero_train import AbstractActor
 
 from ._build import build_env
 from ._config import Config
-from ._game import Advice, Game
+from ._game import Advice, ending, Game, luck, outcome, reasons
 from ._scene import draw, legend, Picture, width_of
 from ._table import Table, TABLE_BOUNDS, TableArguments
-from ._words import about, ending, luck, outcome, reasons
 
 
 _PANEL = 42  # columns of the text beside the board
@@ -41,7 +40,11 @@ _Moment = tuple[str, Game, Advice | None]
 
 @dataclasses.dataclass(frozen=True)
 class Watch(AbstractPlayerCommand):
-    """Watch an agent play, with the probability of a mine in each cell."""
+    """Watch an agent play, with the probability of a mine in each cell.
+
+    In a terminal the picture is updated in place. Otherwise guesses and ends are printed one after
+    another, as plain text and without delay.
+    """
 
     agent: str = "belief"
     """As for eval."""
@@ -60,41 +63,26 @@ class Watch(AbstractPlayerCommand):
 
     def __call__(self, app: App[Config]) -> None:
         check_path(self.save)
-        seat, console = self.table.at(app, self, [self.agent]), Console(highlight=False)
-        numbers = {"boards": self.boards, "seed": self.seed, "delay": self.delay}
-        look_on(seat, self.agent, **numbers, console=console, save=self.save)
+        self.look_on(self.table.at(app, self, [self.agent]), Console(highlight=False))
 
-
-def look_on(
-    table: Table,
-    agent: str,
-    *,
-    boards: int,
-    delay: float,
-    seed: int,
-    console: Console,
-    save: pathlib.Path | None = None,
-) -> None:
-    """Shows the first boards that `minesweeper eval` plays with this seed.
-
-    In a terminal the picture is updated in place. Otherwise guesses and ends are printed one after
-    another, as plain text and without delay. With `save` all pictures are written into this file.
-    """
-    actor = table.agent(agent)
-    console.print(f"{about(table, agent)}, seed {seed}", soft_wrap=True, markup=False)
-    console.print("Compiling, which takes a while the first time ...\n")
-    won = 0
-    seconds, write = lambda moment: _seconds(moment, delay), lambda moment: _write(console, moment)
-    with screen(console, _scene, seconds, write, save=save) as show:
-        for number in range(boards):
-            game = Game(table.env, number, key=jr.key(seed))
-            title = f"board {number + 1} of {boards}"
-            for moment in _moments(title, game, actor):
-                show(moment)
-            won += game.won
-            said = "; ".join([f"{title}: {outcome(game)}", *luck(game)])
-            console.print(said, soft_wrap=True, markup=False)
-    console.print(f"{won} of {boards} won")
+    def look_on(self, table: Table, console: Console) -> None:
+        """Shows the games at a table."""
+        actor, won = table.agent(self.agent), 0
+        about = f"{table.about(self.agent)}, seed {self.seed}"
+        console.print(about, soft_wrap=True, markup=False)
+        console.print("Compiling, which takes a while the first time ...\n")
+        seconds = lambda moment: _seconds(moment, self.delay)
+        write = lambda moment: _write(console, moment)
+        with screen(console, _scene, seconds, write, save=self.save) as show:
+            for number in range(self.boards):
+                game = Game(table.env, number, key=jr.key(self.seed))
+                title = f"board {number + 1} of {self.boards}"
+                for moment in _moments(title, game, actor):
+                    show(moment)
+                won += game.won
+                said = "; ".join([f"{title}: {outcome(game)}", *luck(game)])
+                console.print(said, soft_wrap=True, markup=False)
+        console.print(f"{won} of {self.boards} won")
 
 
 def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
