@@ -2,13 +2,14 @@
 
 import io
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pytest
 from rich.console import Console
 
-from zero_app import Episode, is_plain, screen
-from zero_envs.testing import Nim
+from zero_app import Episode, is_plain, moments, screen
+from zero_envs.testing import Corridor, Nim
 from zero_search import Plan, TreeSearch
 from zero_train import EnvironmentModel, PlanningActor, RandomActor
 
@@ -48,6 +49,25 @@ def test_keys_decide_what_a_random_actor_plays():
 
     assert played(1) == played(1)
     assert len({tuple(played(seed)) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize("most, ending", [(50, "terminated"), (1, "truncated")])
+def test_moments_are_the_decisions_of_an_episode_and_its_end(most, ending):
+    """Each follows from the one before by the action that was taken in it."""
+    env = Corridor(3)
+    keys = {"start": jr.key(0), "key": jr.key(1)}
+    *decisions, end = moments(env, RandomActor(), **keys, most=most)
+    assert [now.step for now in decisions] == list(range(end.step)) and end.step <= most
+    assert {now.end for now in decisions} == {None} and end.end == ending
+    assert end.action == decisions[-1].action and end.plan is None
+    gained = 0.0
+    for now, then in zip(decisions, [*decisions[1:], end], strict=True):
+        before, action = jax.device_put((now.state, now.action))
+        state, transition = env.step(before, action, key=jr.key(2))
+        gained += float(transition.reward)
+        assert (then.reward, then.gained) == (float(transition.reward), pytest.approx(gained))
+        assert jax.tree.all(jax.tree.map(lambda a, b: bool(a == b), state, then.state))
+    assert len(decisions) == len([*moments(env, RandomActor(), **keys, most=most)]) - 1
 
 
 @pytest.mark.parametrize(

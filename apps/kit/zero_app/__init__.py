@@ -43,6 +43,7 @@ from ._play._game import (
 )
 from ._play._game_command import AbstractGameCommand as AbstractGameCommand
 from ._play._gtp import serve_gtp as serve_gtp
+from ._play._moments import Moment as Moment, moments as moments
 from ._play._play import Dialogue as Dialogue, Session as Session
 from ._play._serve import AbstractServe as AbstractServe
 from ._play._service import Page as Page, Question as Question, Service as Service

@@ -255,7 +255,6 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 "win_se": belief["win_se"],
                 "network_win_rate": alone["win_rate"],
             },
-            figures={},
             headline=(
                 f"belief trees, {config.simulations} simulations a move: {WON.shown(belief)} won "
                 f"(95 % interval) of {belief['boards']} boards; network alone: {WON.shown(alone)}"

@@ -6,8 +6,7 @@ from zero_app import App, load, player_file, Trained
 
 from ._build import build_loop
 from ._config import Config, PRESETS
-from ._eval import Eval, evaluation
-from ._plan import Plan
+from ._eval import Eval, evaluation, Plan
 from ._report import page
 from ._watch import episode, Watch
 

@@ -1,33 +1,38 @@
-"""How good the player of a run is, while it trains and in `monsters eval`."""
+"""How good players and planners are: while one trains, in `monsters eval` and `monsters plan`."""
 
 import dataclasses
 import json as json_text
-from typing import Annotated, Any, ClassVar
+import sys
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax.random as jr
 import tyro
 from jaxtyping import PRNGKeyArray
 
 from zero_app import (
+    AbstractCommand,
     AbstractPlayerCommand,
     App,
+    as_usage_error,
     Bounds,
     Evaluate,
     EvaluationResult,
     RETURN,
     RunFiles,
     Trained,
+    UsageError,
 )
+from zero_envs import Monsters
 from zero_train import AbstractActor, Loop
 
 from ._build import build_actor, build_env
 from ._config import Config, ROLLOUTS, SIMULATIONS
-from ._measure import measure
-from ._planners import LEAST_IN_A_TREE, PlannerName, planning_actor
+from ._measure import measure, NUM_STEPS
+from ._planners import LEAST_IN_A_TREE, PlannerError, PlannerName, PLANNERS, planning_actor
 from .oracle import MonstersOracle
 
 
-HEADER = (
+_HEADER = (
     f"{'planner':>20} {'simulations':>12} {'return':>16} {'win':>7} {'loss':>7} "
     f"{'regret':>8} {'moves/s':>9}"
 )
@@ -71,8 +76,61 @@ class Eval(AbstractPlannedCommand):
         if not self.json:
             where = f"{row['rollouts']} rollouts of 32 steps in the {row['world']} world"
             print(f"{self.run} (step {trained.step}), {where}; ± is a 95 % interval:")
-            print(HEADER)
-        print(json_text.dumps(row) if self.json else line(row))
+            print(_HEADER)
+        print(json_text.dumps(row) if self.json else _line(row))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(AbstractCommand):
+    """Compare planners that know the rules but have no network, in rollouts of 32 steps, with the
+    exact optimum. The policy is uniform, and leaves are worth zero or the return of a random
+    playout. If there are too few simulations for the planner's trees, a line on standard error
+    replaces the row."""
+
+    world: Literal["moving", "stationary"] = "moving"
+    """Whether the monsters move."""
+    planners: tuple[str, ...] = tuple(PLANNERS)
+    """frozen, hindsight-K or chance; append +playout for leaves judged by playouts."""
+    simulations: tuple[int, ...] = (50, 200, 800)
+    """Simulations per move, in all trees together."""
+    rollouts: int = 2000
+    """Rollouts of 32 steps for each row."""
+    seed: int = 0
+    """The seed of all randomness."""
+    json: bool = False
+    """Print one JSON line for each row."""
+
+    bounds: ClassVar[Bounds] = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
+
+    def __call__(self, app: App) -> None:
+        del app
+        for flag, given in (("planners", self.planners), ("simulations", self.simulations)):
+            if not given:
+                raise UsageError(f"--{flag} is empty; give at least one value, or leave it out.")
+        with as_usage_error():
+            for planner in self.planners:
+                PlannerName.parse(planner)
+        if least := [n for n in self.simulations if n < LEAST_IN_A_TREE]:
+            raise UsageError(
+                f"--simulations {least[0]} was given; give at least {LEAST_IN_A_TREE}."
+            )
+        env = Monsters(moving=self.world == "moving")
+        oracle = MonstersOracle(env)
+        if not self.json:
+            best, rest = oracle.rollout(NUM_STEPS), oracle.rollout(NUM_STEPS, "random")
+            print(f"{self.rollouts} rollouts of {NUM_STEPS} steps; ± is a 95 % interval")
+            print(f"{self.world} world: the best return is {best:.3f}, a random one {rest:.3f}")
+            print(_HEADER)
+        for number in self.simulations:
+            for planner in self.planners:
+                try:
+                    actor = planning_actor(env, planner, number)
+                except PlannerError as e:
+                    print(f"monsters: left out: {e}", file=sys.stderr)
+                    continue
+                key = jr.key(self.seed)
+                row = result_row(oracle, actor, planner, number, rollouts=self.rollouts, key=key)
+                print(json_text.dumps(row) if self.json else _line(row), flush=True)
 
 
 def result_row(
@@ -93,8 +151,8 @@ def result_row(
     }
 
 
-def line(row: dict[str, Any]) -> str:
-    """A row of the table with the header `HEADER`."""
+def _line(row: dict[str, Any]) -> str:
+    """A row of the table with the header `_HEADER`."""
     spread = RETURN.shown(row)
     return (
         f"{row['planner']:>20} {row['simulations']:>12} {spread:>16} "
@@ -132,7 +190,6 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 "win_rate": best["win_rate"],
                 "network_return": network["return_mean"],
             },
-            figures={},
             headline=(
                 f"{best['planner']}, {best['simulations']} simulations a move: return "
                 f"{RETURN.shown(best)} (95 % interval) in {best['rollouts']} rollouts, "

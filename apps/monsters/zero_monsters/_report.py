@@ -47,6 +47,8 @@ def _play(run: StoredRun, world: str) -> list[str]:
     # The spread of the regret is not kept.
     bars = {one.name: one.bars for one in (LOST, RETURN, WON)}
     returned, won, lost = OPTIMUM[world]
+    fresh = "A fresh start follows every end; bars are 95 % intervals."
+    loss = "The loss of a decision compared with the best one (gamma 0.99)."
     return [
         chart(
             run,
@@ -58,18 +60,8 @@ def _play(run: StoredRun, world: str) -> list[str]:
             from_zero=best is None,
         )
         for heading, caption, name, best in (
-            (
-                "Return of 32 steps",
-                "A fresh start follows every end; bars are 95 % intervals.",
-                RETURN.name,
-                returned,
-            ),
-            (
-                "Regret",
-                "The loss of a decision compared with the best one (gamma 0.99).",
-                "regret_mean",
-                None,
-            ),
+            ("Return of 32 steps", fresh, RETURN.name, returned),
+            ("Regret", loss, "regret_mean", None),
             ("Episodes won", "Within 32 steps, the first of each rollout.", WON.name, won),
             ("Episodes lost", "The same episodes; the others are not over.", LOST.name, lost),
         )

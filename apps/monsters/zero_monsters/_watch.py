@@ -5,7 +5,7 @@ import functools as ft
 import math
 import pathlib
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.random as jr
@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, RenderableType
 
-from zero_app import App, Bounds, check_path, drawn, Episode, Frame, is_plain, screen, Trained
-from zero_search import Plan
+from zero_app import App, Bounds, check_path, drawn, Frame, is_plain, moments, screen, Trained
 from zero_train import AbstractActor
 
 from ._build import build_actor, build_env
@@ -91,37 +90,25 @@ def _scenes(
     """A scene for each decision of an episode, and one for its end."""
     # Without a time limit, values are finite only for a gamma below 1.
     gamma = gamma if gamma < 1 else GAMMA
-    episode, gained = Episode(oracle.env, actor, key=jr.fold_in(key, NUM_STEPS)), 0.0
-    for step in range(NUM_STEPS):
-        tkey, skey = jr.split(jr.fold_in(key, step))
-        exact = oracle.qvalues(episode.state, gamma=gamma)[0]
-        action, record = episode.act(key=tkey)
-        shares, qvalues = record.weights[0], None
-        if isinstance(record, Plan):
-            visits = record.visits[0]
+    start, exact = jr.fold_in(key, NUM_STEPS), np.empty(0)
+    for now in moments(oracle.env, actor, start=start, key=key, most=NUM_STEPS):
+        shares, qvalues, end = now.record.weights, None, None
+        if now.plan is not None:
+            visits = now.plan.visits
             shares = visits / np.sum(visits)
-            qvalues = np.where(visits > 0, record.qvalues[0], np.nan)
-        scene = Scene(
+            qvalues = np.where(visits > 0, now.plan.qvalues, np.nan)
+        if now.end is None:
+            exact = oracle.qvalues(jax.tree.map(lambda x: x[None], now.state), gamma=gamma)[0]
+        else:
+            end = ending(now.state) if now.state.over else f"not over after {NUM_STEPS} steps"
+        yield Scene(
             env=oracle.env,
-            state=_only(episode.state),
-            gained=gained,
-            action=int(action[0]),
-            value=float(record.value[0]),
-            shares=np.asarray(shares),
+            state=now.state,
+            gained=now.gained,
+            action=int(now.action),
+            value=float(now.record.value),
+            shares=shares,
             qvalues=qvalues,
             exact=exact,
+            end=end,
         )
-        yield scene
-        transition = episode.step(action, key=skey)
-        gained += float(transition.reward[0])
-        over = bool(transition.last[0])
-        if over or step == NUM_STEPS - 1:
-            state = _only(episode.state)
-            end = ending(state) if over else f"not over after {NUM_STEPS} steps"
-            yield dataclasses.replace(scene, state=state, gained=gained, end=end)
-            return
-
-
-def _only(tree: Any) -> Any:
-    """The one row of a batch."""
-    return jax.tree.map(lambda x: x[0], tree)

@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from zero_app import Moment
 from zero_envs import CartPole, CartPoleState, Pendulum, PendulumState
 from zero_search import Plan
-from zero_spo._board import board
-from zero_spo._picture import _BODY, _FORCE, _ROD, picture
-from zero_spo._scene import draw, Scene
+from zero_spo._picture import _BODY, _FORCE, _ROD, board, picture
+from zero_spo._scene import draw
 
 
 def places(text: Text | None, colour: str) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_a_cart_is_where_it_is(position, angle, action):
     assert np.sign(lowest.mean() - push[:, 1].mean()) == (1 if action == 1 else -1)
 
 
-def scene(candidates, weights, action, env) -> Scene:
+def scene(candidates, weights, action, env) -> Moment:
     numbers = jnp.arange(len(weights), dtype=jnp.float32)
     plan = Plan(
         action=jnp.asarray(action),
@@ -83,13 +83,13 @@ def scene(candidates, weights, action, env) -> Scene:
         },
     )
     plan = jax.device_get(plan)
-    return Scene(env, None, 7, -3.0, -0.25, np.asarray(action), plan, 0.125)
+    return Moment(env, None, 7, -3.0, -0.25, np.asarray(action), plan)
 
 
-def drawn(one: Scene, width: int = 80, **settings) -> str:
+def drawn(one: Moment, width: int = 80, **settings) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, **settings)
-    console.print(draw(one, width=width, plain=not settings))
+    console.print(draw(one, 0.125, width=width, plain=not settings))
     return out.getvalue()
 
 

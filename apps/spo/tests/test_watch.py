@@ -96,7 +96,7 @@ def test_scenes_follow_the_rules(tiny_run):
     """Each state comes of the one before by the action that was shown, and so does the return."""
     trained = load(APP, tiny_run)
     env: Any = trained.loop.env
-    *scenes, end = _watch._scenes(env, trained.player, jr.key(3))
+    *scenes, end = _watch._moments(trained, jr.key(3))
     assert [scene.step for scene in scenes] == list(range(200)) and end.step == 200
     state, gained = jax.device_put(scenes[0].state), 0.0
     step = jax.jit(lambda state, action: env.step(state, action, key=jr.key(0)))

@@ -80,7 +80,6 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         return EvaluationResult(
             rows=[row],
             metrics={"return": row["return_mean"], "return_se": row["return_se"]},
-            figures={},
             headline=f"{who(player)}: {sentence(row, '')}",
         )
 

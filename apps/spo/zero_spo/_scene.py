@@ -1,8 +1,5 @@
 """Drawings of one moment of an episode for a terminal, in colour or in plain text."""
 
-import dataclasses
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 from rich.console import Group, RenderableType
@@ -10,10 +7,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from zero_search import Plan
+from zero_app import Moment
 
 from ._picture import action_names, picture
-from ._worlds import World
 
 
 _DRAWN, _PLANNED, _TRACK = "#949494", "#af87d7", "#303030"
@@ -27,43 +23,20 @@ _PLAIN_HEIGHTS = " .:-=+*#@"
 _ROWS = 6
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Scene:
-    """One moment of an episode, with NumPy arrays.
-
-    **Attributes:**
-
-    - `env`, `state`: the environment and its state.
-    - `step`: the number of steps so far.
-    - `gained`, `reward`: the sum of the rewards so far, and the last reward.
-    - `action`: the next action or, if the episode is over, the last one.
-    - `plan`: the plan of that action; `None` for a policy without a search.
-    - `temperature`: the temperature of the plan.
-    - `end`: a description of the end if the episode is over, else `None`.
-    """
-
-    env: World
-    state: Any
-    step: int
-    gained: float
-    reward: float
-    action: np.ndarray
-    plan: Plan | None
-    temperature: float
-    end: str | None = None
-
-
-def draw(scene: Scene, *, width: int, plain: bool) -> RenderableType:
+def draw(moment: Moment, temperature: float, *, width: int, plain: bool) -> RenderableType:
     """The drawing of the state, if it fits, and the plan beside it or below.
 
     **Arguments:**
 
+    - `temperature`: that of the plan.
     - `width`: the width of the terminal.
     - `plain`: whether to use ASCII without colours.
     """
-    shown = picture(scene.env, scene.state, scene.action, plain=plain)
+    shown = picture(moment.env, moment.state, moment.action, plain=plain)
     columns = 0 if shown is None else max(map(len, shown.plain.splitlines()))
-    said = [part for part in (_numbers(scene, plain), _particles(scene, plain)) if part]
+    said = [
+        part for part in (_numbers(moment, temperature, plain), _particles(moment, plain)) if part
+    ]
     if shown is None or columns > width:
         return _stacked(*said) if plain or width < _WIDTH else _beside(*said)
     if plain or width < _WIDTH:
@@ -83,37 +56,37 @@ def _beside(*parts: RenderableType) -> Table:
     return table
 
 
-def _numbers(scene: Scene, plain: bool) -> RenderableType:
+def _numbers(moment: Moment, temperature: float, plain: bool) -> RenderableType:
     """The step, the return and the value, and the first actions of the particles."""
     rows = Table.grid(padding=(0, 2))
-    step = Text(f"step {scene.step}", "" if plain else "bold")
-    rows.add_row(step, f"return {scene.gained:.2f}")
-    rows.add_row("reward", f"{scene.reward:+z.2f}" if scene.step else "")
-    discrete, names = np.issubdtype(scene.action.dtype, np.integer), action_names(scene.env)
-    if scene.end:
-        rows.add_row("end", scene.end)
+    step = Text(f"step {moment.step}", "" if plain else "bold")
+    rows.add_row(step, f"return {moment.gained:.2f}")
+    rows.add_row("reward", f"{moment.reward:+z.2f}" if moment.step else "")
+    discrete, names = np.issubdtype(moment.action.dtype, np.integer), action_names(moment.env)
+    if moment.end:
+        rows.add_row("end", moment.end)
     elif discrete:
-        rows.add_row("action", names[scene.action] if names else str(scene.action))
+        rows.add_row("action", names[moment.action] if names else str(moment.action))
     else:
-        rows.add_row("action", " ".join(f"{x:+z.2f}" for x in np.ravel(scene.action)))
-    if scene.plan is None:
+        rows.add_row("action", " ".join(f"{x:+z.2f}" for x in np.ravel(moment.action)))
+    if moment.plan is None:
         return rows
-    value = float(scene.plan.value)
-    planned = value + float(scene.plan.stats["improvement"])
+    value = float(moment.plan.value)
+    planned = value + float(moment.plan.stats["improvement"])
     rows.add_row("value", f"{value:.2f}, by plan {planned:.2f}")
-    rows.add_row("temperature", f"{scene.temperature:.3g}")
-    choice = _by_action(scene, plain) if discrete else _histogram(scene, plain)
+    rows.add_row("temperature", f"{temperature:.3g}")
+    choice = _by_action(moment, plain) if discrete else _histogram(moment, plain)
     return Group(rows, Text(), choice)
 
 
-def _particles(scene: Scene, plain: bool) -> RenderableType | None:
+def _particles(moment: Moment, plain: bool) -> RenderableType | None:
     """The effective sample size after each step of the search."""
-    if scene.plan is None:
+    if moment.plan is None:
         return None
-    number = scene.plan.weights.shape[-1]
-    fractions = np.asarray(scene.plan.stats["ess_fraction"])
-    resampled = np.asarray(scene.plan.stats["resampled"])
-    alive = np.asarray(scene.plan.stats["alive"])
+    number = moment.plan.weights.shape[-1]
+    fractions = np.asarray(moment.plan.stats["ess_fraction"])
+    resampled = np.asarray(moment.plan.stats["resampled"])
+    alive = np.asarray(moment.plan.stats["alive"])
     table = Table.grid(padding=(0, 1))
     for side in ("right", "left", "right", "right", "left"):
         table.add_column(justify=side, no_wrap=True)
@@ -134,13 +107,13 @@ def _some(depths: int) -> list[int]:
     return sorted({round(x) for x in np.linspace(0, depths - 1, min(depths, _ROWS))})
 
 
-def _by_action(scene: Scene, plain: bool) -> RenderableType:
+def _by_action(moment: Moment, plain: bool) -> RenderableType:
     """The fraction of the particles that began with each action, and the plan's weight of it."""
-    assert scene.plan is not None
-    candidates, weights = np.asarray(scene.plan.candidates), np.asarray(scene.plan.weights)
-    advantages = np.asarray(scene.plan.advantages)
-    names = action_names(scene.env)
-    number = getattr(scene.env, "num_actions", 0)
+    assert moment.plan is not None
+    candidates, weights = np.asarray(moment.plan.candidates), np.asarray(moment.plan.weights)
+    advantages = np.asarray(moment.plan.advantages)
+    names = action_names(moment.env)
+    number = getattr(moment.env, "num_actions", 0)
     drawn = np.bincount(candidates, minlength=number) / len(candidates)
     planned = np.bincount(candidates, weights, minlength=number)
     # If there are many actions, only those of the highest weights are shown.
@@ -153,7 +126,7 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
     for action in sorted(rows.tolist()):
         mine = advantages[candidates == action]
         table.add_row(
-            (">" if plain else "\u25b6") if action == int(scene.action) else "",
+            (">" if plain else "\u25b6") if action == int(moment.action) else "",
             names[action] if names else str(action),
             _bar(float(planned[action]), _PLANNED, plain),
             f"{drawn[action]:.0%}",
@@ -163,13 +136,13 @@ def _by_action(scene: Scene, plain: bool) -> RenderableType:
     return table
 
 
-def _histogram(scene: Scene, plain: bool) -> RenderableType:
+def _histogram(moment: Moment, plain: bool) -> RenderableType:
     """Histograms of the particles' first actions in each dimension, unweighted and weighted, above
     an axis from -1 to 1 with a mark at the action."""
-    assert scene.plan is not None
-    weights: Float[np.ndarray, " particles"] = np.asarray(scene.plan.weights)
-    candidates = np.asarray(scene.plan.candidates).reshape(len(weights), -1)
-    action, plus_minus = np.ravel(scene.action), "+-" if plain else "\u00b1"
+    assert moment.plan is not None
+    weights: Float[np.ndarray, " particles"] = np.asarray(moment.plan.weights)
+    candidates = np.asarray(moment.plan.candidates).reshape(len(weights), -1)
+    action, plus_minus = np.ravel(moment.action), "+-" if plain else "\u00b1"
     table = Table.grid(padding=(0, 1))
     for dimension, values in enumerate(candidates.T[: _ROWS // 2]):
         equal = np.full_like(weights, 1 / len(weights))

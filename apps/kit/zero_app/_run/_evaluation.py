@@ -46,7 +46,7 @@ class EvaluationResult:
 
     rows: Sequence[Mapping[str, Any]]
     metrics: Mapping[str, Any]
-    figures: Mapping[str, str]
+    figures: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: str = ""
 
 
