@@ -20,14 +20,14 @@ from typing import Any
 from playwright.sync_api import Browser, Error, expect, Page, Request, Route, sync_playwright
 
 import zero_minesweeper._serve as minesweeper
-from zero_app import drawn, Frame, Page as Shown, Question, Service
+from zero_app import drawn, Frame, Question, Service
 from zero_app._play._http import addresses, application, server
 from zero_app._run._film import save_film
-from zero_cli._commands import page_of
+from zero_cli._board import Board
 from zero_cli._worlds import build_world
 from zero_envs import Minesweeper
 from zero_minesweeper._table import Table
-from zero_othello._commands import PAGE as OTHELLO
+from zero_othello._board import Board as OthelloBoard
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, indifferent, PlanningActor
 
@@ -40,9 +40,9 @@ def game_of(name: str) -> Service:
     """A game of pgx, or Othello, with a player that searches and knows nothing."""
     world = build_world(name)
     env: Any = world.env
-    shown: Shown = OTHELLO if name == "othello" else page_of(world, pathlib.Path())
+    page: Any = (OthelloBoard() if name == "othello" else Board(world)).page
     player = PlanningActor(TreeSearch.alphazero(16), EnvironmentModel(env, indifferent))
-    return Service.of_search(env, player, shown)
+    return Service.of_search(env, player, page)
 
 
 def minefields() -> list[Service]:

@@ -36,6 +36,7 @@ from ._main import (
     run as run,
     start_jax as start_jax,
 )
+from ._play._commands import GAME_COMMANDS as GAME_COMMANDS
 from ._play._game import (
     AbstractBoard as AbstractBoard,
     AbstractRecord as AbstractRecord,
@@ -77,6 +78,7 @@ from ._run._folder import (
     Sink as Sink,
     StopSignal as StopSignal,
 )
+from ._run._ladder import elo_ladder as elo_ladder, ladder_page as ladder_page
 from ._run._lines import (
     cut_lines as cut_lines,
     JsonLines as JsonLines,
@@ -84,6 +86,7 @@ from ._run._lines import (
     read_lines as read_lines,
     RunError as RunError,
 )
+from ._run._loop import loop_of as loop_of
 from ._run._manifest import CheckpointError as CheckpointError
 from ._run._measures import (
     half_width as half_width,

@@ -6,7 +6,7 @@ import pytest
 from zero_app import Game as Played, NonFiniteError
 from zero_app._play._gtp import GtpEngine
 from zero_envs import PgxEnvironment
-from zero_othello._board import discs, PASS
+from zero_othello._board import PASS
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor, PolicyActor
 
@@ -33,10 +33,10 @@ def test_whole_games_agree_with_the_rules():
             passes += move == PASS
             truth.play(move)
             game = game.play(move)
-            np.testing.assert_array_equal(discs(game), truth.board)
+            np.testing.assert_array_equal(game.stones, truth.board)
             assert game.action == move
         assert game.over == truth.over is True
-        assert discs(game).sum() == truth.board.sum()
+        assert game.stones.sum() == truth.board.sum()
         assert game.total == np.sign(truth.board.sum())
     assert passes == 5  # the last two of them in a row, which ends a game
 
@@ -57,11 +57,11 @@ def test_an_earlier_position_stays_as_it_was():
     game, kept = new_game(), []
     for move in random_game(1, 12):
         weights = game.plan.weights if len(kept) % 3 == 0 else None
-        kept.append((game, game.state, discs(game), weights))
+        kept.append((game, game.state, game.stones, weights))
         game = game.play(move)
     for past, state, board, weights in kept:
         jax.tree.map(np.testing.assert_array_equal, past.state, state)
-        np.testing.assert_array_equal(discs(past), board)
+        np.testing.assert_array_equal(past.stones, board)
         if weights is not None:
             assert past.plan.weights is weights  # asking again costs nothing
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from zero_app import Game as Played, Session
 from zero_app._play._record import read_record
-from zero_othello._board import Board, Colour
+from zero_othello._board import Board
 from zero_train import PolicyActor
 
 from .helpers import BEFORE_PASS, by_discs, name, new_game, parse, WIPE_OUT
@@ -33,7 +33,7 @@ class Script:
 
 
 def run(
-    *lines, colour: Colour = "black", start: Played | None = None, **options
+    *lines, colour: str = "black", start: Played | None = None, **options
 ) -> tuple[str, Script, Played]:
     """What was said, the script, and the game at the end."""
     script, out = Script(*lines), io.StringIO()

@@ -1,7 +1,7 @@
 """Othello in the browser: its squares, its pass and its end."""
 
 from zero_app import Question, Service
-from zero_othello._commands import PAGE
+from zero_othello._board import Board
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
 
@@ -10,7 +10,9 @@ from .helpers import BEFORE_PASS, by_discs, othello, WIPE_OUT
 
 def test_a_game_of_othello():
     player = PlanningActor(TreeSearch(num_simulations=4), EnvironmentModel(othello(), by_discs))
-    service = Service.of_search(othello(), player, PAGE)
+    page = Board().page
+    assert page is not None
+    service = Service.of_search(othello(), player, page)
     names = service.about()["names"]
     assert (names[0], names[63]) == ("a1", "h8")
     start = service.answer(Question())

@@ -1,38 +1,31 @@
 """Squares, moves and drawings of Othello.
 
 Columns are A to H from left to right and rows 1 to 8 from top to bottom, so A1 is the upper left
-corner and action 0. Action `8 * (row - 1) + column` is a disc, action 64 a pass.
+corner and action 0, also over the Go Text Protocol, unlike in Go. Action `8 * (row - 1) + column`
+is a disc, action 64 a pass, which is legal only for a side without a move.
 """
 
-from typing import Literal
-
 import numpy as np
-from jaxtyping import Int8
 from rich.text import Text
 
-from zero_app import AbstractBoard, Game, Sgf
+from zero_app import AbstractBoard, Game, Page, Sgf
 
 
 SIZE = 8
 PASS = SIZE * SIZE
 COLUMNS = "ABCDEFGH"
 
-Colour = Literal["black", "white"]
-
-
-def discs(game: Game) -> Int8[np.ndarray, "8 8"]:
-    """1 black, -1 white, 0 empty; row 0 is the top row. The colours take turns."""
-    own, opponent = (game.features[..., plane].astype(np.int8) for plane in range(2))
-    return (own - opponent) * (1 if game.num_plies % 2 == 0 else -1)
-
 
 class Board(AbstractBoard):
-    """The board in the terminal."""
+    """The board, on which the score counts discs."""
 
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
-    record = Sgf(SIZE, 2, lambda game: int(discs(game).sum()))
+    record: Sgf = Sgf(SIZE, 2, lambda game: int(game.stones.sum()))
+
+    def __init__(self):
+        self.page = Page("Othello", self, shape=(SIZE, SIZE))
 
     def name(self, action: int, first: bool = True) -> str:
         """`"D3"` for a square, `"pass"` for a pass."""
@@ -43,10 +36,6 @@ class Board(AbstractBoard):
         return f"{COLUMNS[action % SIZE]}{action // SIZE + 1}"
 
     def action(self, name: str, first: bool = True) -> int:
-        """The action of a text such as `d3`, `D3` or `pass`. It may be illegal in a position.
-
-        **Raises:** `ValueError` for other texts.
-        """
         move = name.strip().upper()
         if move == "PASS":
             return PASS
@@ -60,12 +49,12 @@ class Board(AbstractBoard):
         """A drawing with the legal moves, the last move, the numbers of discs, and the colour to
         move or the result. Without colours `X` is black, `O` white, `*` a legal move and `(X)` the
         last one."""
-        board = discs(game)
+        discs = game.stones
         text = Text("    " + "  ".join(COLUMNS) + "\n", no_wrap=True)
         for row in range(SIZE):
             text.append(f"{row + 1:>2} ")
             for column in range(SIZE):
-                action, disc = SIZE * row + column, int(board[row, column])
+                action, disc = SIZE * row + column, int(discs[row, column])
                 ground = "dark_orange3" if action == game.action else "dark_green"
                 style = f"{('white', 'black', 'bright_white')[disc]} on {ground}"
                 mark = ("*" if plain else "·") if action in game.legal else "." if plain else " "
@@ -75,7 +64,7 @@ class Board(AbstractBoard):
                 text.append(f"({mark})" if last else f" {mark} ", style)
             text.append("\n")
         counts = "   ".join(
-            f"{colour}{f' ({sign})' * plain} {int(np.sum(board == disc))}"
+            f"{colour}{f' ({sign})' * plain} {int(np.sum(discs == disc))}"
             for colour, sign, disc in (("black", "X", 1), ("white", "O", -1))
         )
         turn = self.result(game) if game.over else f"{game.mover} to move"
@@ -84,7 +73,4 @@ class Board(AbstractBoard):
 
     def result(self, game: Game) -> str:
         """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
-        margin = int(discs(game).sum())
-        if margin == 0:
-            return "draw"
-        return f"{self.sides[0 if margin > 0 else 1]} wins by {abs(margin)}"
+        return self.record.result(game)

@@ -3,6 +3,7 @@
 import functools as ft
 from typing import Any
 
+from zero_app import loop_of
 from zero_envs import Othello, PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries
@@ -16,33 +17,17 @@ from ._mctx import MctxSearch
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     env = Othello() if config.env_engine == "zero" else PgxEnvironment("othello")
-    agent = config.alphazero(
-        network=ft.partial(
-            AlphaZeroNet,
-            board_shape=(8, 8, 2),
-            num_actions=env.num_actions,
-            channels=config.channels,
-            blocks=config.blocks,
-        ),
-        model=ft.partial(EnvironmentModel, env),
-        explorer=_explorer(config),
-        l2=config.l2,
+    network = ft.partial(
+        AlphaZeroNet,
+        board_shape=(8, 8, 2),
+        num_actions=env.num_actions,
+        channels=config.channels,
+        blocks=config.blocks,
     )
-    buffer = EpisodeBuffer(
-        capacity=config.capacity,
-        num_envs=config.envs,
-        batch_size=config.batch,
-        num_players=2,
-        num_shards=config.shards,
-    )
-    return Loop(
-        env=env,
-        agent=agent,
-        buffer=buffer,
-        augment=BoardSymmetries(8, 8, env.num_actions) if config.symmetries else None,
-        unroll_length=config.unroll,
-        num_updates=config.updates,
-    )
+    model = ft.partial(EnvironmentModel, env)
+    agent = config.alphazero(network, model, explorer=_explorer(config), l2=config.l2)
+    augment = BoardSymmetries(8, 8, env.num_actions) if config.symmetries else None
+    return loop_of(config, env, agent, ft.partial(EpisodeBuffer, num_players=2), augment)
 
 
 def _explorer(config: Config) -> AbstractPlanner:

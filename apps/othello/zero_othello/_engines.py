@@ -90,7 +90,7 @@ def uct(env: AbstractDiscreteEnvironment, *, num_playouts: int = 200) -> Plannin
 #: The opponents of an Othello by name: a uniformly random legal move, the one that flips the most
 #: discs, the one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct`. Ties are broken
 #: at random.
-OPPONENTS: Mapping[str, Callable[[AbstractDiscreteEnvironment], AbstractActor]] = {
+OPPONENTS: Mapping[str, Callable[[Any], AbstractActor]] = {
     "random": lambda env: RandomActor(),
     "greedy": lambda env: SquareActor(env, np.ones((8, 8), np.int32)),
     "positional": lambda env: SquareActor(env, SQUARE_WEIGHTS),

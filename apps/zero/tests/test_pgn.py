@@ -16,7 +16,6 @@ from rich.console import Console
 from zero_app import Game, Question, Service, Session
 from zero_app._play._record import read_record, write_record
 from zero_cli._board import Board
-from zero_cli._commands import page_of
 from zero_cli._worlds import build_world
 from zero_train import indifferent, PolicyActor
 
@@ -281,7 +280,8 @@ def test_a_damaged_text_is_a_game_or_is_refused(start):
 def test_the_browser_and_the_terminal_keep_games_as_pgn(start, tmp_path):
     world = build_world("pgx/chess")
     env: Any = world.env
-    service = Service(env, {0: PolicyActor(indifferent)}, page_of(world, tmp_path))
+    page: Any = Board(world).page
+    service = Service(env, {0: PolicyActor(indifferent)}, page)
     assert service.about()["notation"] == "PGN"
     moves = PLAYED[:3]
     answer = service.answer(Question(tuple(moves)))

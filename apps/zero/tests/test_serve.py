@@ -1,6 +1,5 @@
 """Runs in the browser: what their boards and moves become."""
 
-import pathlib
 import random
 import re
 import socket
@@ -8,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from zero_app import Question, Service, UsageError
+from zero_app import GAME_COMMANDS, Question, Service, Trained, UsageError
 from zero_cli._apps import APP
-from zero_cli._commands import page_of, Serve
+from zero_cli._board import Board
+from zero_cli._config import presets
 from zero_cli._pieces import PIECES
-from zero_cli._worlds import build_world, OWN_APPS, world_of_two
+from zero_cli._worlds import build_world, OWN_APPS
 from zero_envs import known_environments
-from zero_train import indifferent, PolicyActor
+from zero_train import indifferent, PolicyActor, RandomActor
 
 
 _NAME = re.escape(socket.gethostname())
 
 
 def test_a_run_is_served(tiny_run):
-    (service,) = Serve(str(tiny_run)).services(APP)
+    serve: Any = GAME_COMMANDS["serve"]
+    (service,) = serve(str(tiny_run)).services(APP)
     about = service.about()
     assert (about["title"], about["rows"], about["columns"]) == ("Tic tac toe", 3, 3)
     moves = ("b2", "a1", "b1", "a2")
@@ -56,9 +57,13 @@ def test_the_address_to_open_is_printed(zero, tiny_run, monkeypatch, host, shown
         ("zero_envs.testing:Nim", "cannot be drawn"),
     ],
 )
-def test_what_cannot_be_served_is_named(env, said):
+def test_what_cannot_be_served_is_named(env, said, monkeypatch):
+    serve: Any = GAME_COMMANDS["serve"]
+    config = presets(env, "expert", 84)["tiny"]
+    trained = Trained(config, APP.build(config), RandomActor(), 0)
+    monkeypatch.setattr(serve, "load", lambda command, app: trained)
     with pytest.raises(UsageError, match=said):
-        page_of(world_of_two(env, "r"), pathlib.Path())
+        serve("r").services(APP)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,8 @@ BOARDS = [
 def _service(name: str) -> Service:
     """With a player that knows nothing."""
     env: Any = build_world(name).env
-    return Service(env, {0: PolicyActor(indifferent)}, page_of(build_world(name), pathlib.Path()))
+    page: Any = Board(build_world(name)).page
+    return Service(env, {0: PolicyActor(indifferent)}, page)
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -14,7 +14,6 @@ from zero_app._play._gtp import GtpEngine
 from zero_app._play._record import read_record, write_record
 from zero_app._play._sgf import decode, handicap_points
 from zero_cli._board import Board
-from zero_cli._commands import page_of
 from zero_cli._worlds import build_world, World
 from zero_train import indifferent, PolicyActor
 
@@ -140,7 +139,8 @@ def engine(start) -> GtpEngine:
 @pytest.fixture(scope="module")
 def service(world) -> Service:
     env: Any = world.env
-    return Service(env, {0: PolicyActor(indifferent)}, page_of(world, pathlib.Path()))
+    page: Any = Board(world).page
+    return Service(env, {0: PolicyActor(indifferent)}, page)
 
 
 def said(engine: GtpEngine, *lines: str) -> list[str]:

@@ -84,6 +84,13 @@ def test_a_game_in_the_terminal(zero, tiny_run, monkeypatch):
     assert winner or "." not in stones
 
 
+def test_a_side_is_chosen_by_its_name_too(zero, tiny_run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("q\n"))
+    assert "You play X and move first." in zero("play", tiny_run, "--colour", "X")[1]
+    code, _, err = zero("play", tiny_run, "--seat", "up")
+    assert code == 2 and "--seat up was given; give one of first, second, X, O." in err
+
+
 def test_a_game_against_itself(zero, tiny_run):
     code, out, _ = zero("watch", tiny_run, "--simulations", 2, "--delay", 0)
     assert code == 0

@@ -17,8 +17,8 @@ Train, measure and play any game.
   train ENV    train a player; --out is its run folder, by default in runs/
   play RUN     play against a trained player in the terminal
   serve RUN    play against a trained player in the browser
-  gtp RUN      serve a player of Go over the Go Text Protocol, version 2, on
-               stdin and stdout
+  gtp RUN      serve a player of Go or Othello over the Go Text Protocol,
+               version 2, on stdin and stdout
   watch RUN    watch a trained player alone, or against itself
   list [NAME]  list the environments, with the number of players and the agents
                that can play each

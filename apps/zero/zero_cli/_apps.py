@@ -9,31 +9,28 @@ from typing import Any
 from zero_app import (
     App,
     app_of_player,
-    Evaluate,
+    GAME_COMMANDS,
+    game_frames,
     load,
     network_alone,
     player_file,
     player_names,
     PRETRAINED,
-    RunFiles,
     Trained,
     UsageError,
     which_player,
 )
 from zero_envs import known_environments
-from zero_train import Loop
 
+from ._board import Board
 from ._build import build_loop
-from ._commands import episode, Gtp, Play, Serve, Watch
 from ._config import Config, presets
 from ._list import List
 from ._worlds import build_world, OWN_APPS, TRAINED
 
 
-def _evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
-    """The network without a search: against random moves, or alone."""
-    players = build_world(config.env).players
-    return network_alone(config, loop, files, players=players, games=config.games)
+def _board(trained: Trained[Config], picture: pathlib.Path = pathlib.Path("board.svg")) -> Board:
+    return Board(build_world(trained.config.env), picture)
 
 
 #: Any game by tree search. `zero train` gives it the presets of the environment.
@@ -42,12 +39,14 @@ APP = App(
     about="Train, measure and play any game.",
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=build_loop,
-    evaluation=_evaluation,
-    episode=episode,
-    commands={"play": Play, "serve": Serve, "gtp": Gtp, "watch": Watch, "list": List},
+    evaluation=lambda config, loop, files: network_alone(config, loop, files, games=config.games),
+    board=_board,
+    episode=lambda trained, key: game_frames(trained, _board(trained), key),
+    commands={**GAME_COMMANDS, "list": List},
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
     operands="ENV",
+    program=("zero", importlib.metadata.version("zero-games")),
 )
 
 #: Every app that is installed: a package names its own in its metadata.

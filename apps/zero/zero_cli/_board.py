@@ -3,43 +3,47 @@
 import math
 import pathlib
 import string
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.ndimage
 
-from zero_app import AbstractBoard, Game, Sgf, write_whole
+from zero_app import AbstractBoard, Game, Page, Sgf, write_whole
 
 from ._pgn import Pgn
 from ._pieces import PIECES
 from ._worlds import World
 
 
-#: Games whose first two planes are the stones of the player to move and those of the opponent, who
-#: take turns.
-_STONES = {
-    "pgx/tic_tac_toe": (3, 3),
-    "pgx/connect_four": (6, 7),
-    "pgx/hex": (11, 11),
-    "pgx/go_9x9": (9, 9),
-    "pgx/go_19x19": (19, 19),
-}
-#: What the sides are called: whoever moves first, and the other one.
-_SIDES = {
-    "pgx/tic_tac_toe": ("X", "O"),
-    "pgx/connect_four": ("red", "yellow"),
-    "pgx/hex": ("red", "blue"),
-    **dict.fromkeys(("pgx/go_9x9", "pgx/go_19x19"), ("black", "white")),
-    **dict.fromkeys(("pgx/chess", "pgx/gardner_chess"), ("white", "black")),
-    **dict.fromkeys(("pgx/shogi", "pgx/animal_shogi"), ("black", "white")),
-}
-#: Moves that open games whose first action does not.
-_EXAMPLES = {
-    "pgx/chess": "a2a3",
-    "pgx/gardner_chess": "a2a3",
-    "pgx/shogi": "7fu",
-    "pgx/animal_shogi": "2c2b",
-    "pgx/backgammon": "24-3",
+class _Look(NamedTuple):
+    """What is known of how a game is shown.
+
+    **Attributes:**
+
+    - `sides`: whoever moves first, and the other one.
+    - `style`: how the cells of its board look.
+    - `stones`: rows and columns of a board of stones, where the first two planes are those of the
+        player to move and those of the opponent, who take turns.
+    - `example`: a move that opens the game, where its first action does not.
+    """
+
+    sides: tuple[str, str] = ("first", "second")
+    style: Any = "squares"
+    stones: tuple[int, int] | None = None
+    example: str | None = None
+
+
+_LOOKS = {
+    "pgx/tic_tac_toe": _Look(("X", "O"), stones=(3, 3)),
+    "pgx/connect_four": _Look(("red", "yellow"), "holes", (6, 7)),
+    "pgx/hex": _Look(("red", "blue"), "hexagons", (11, 11)),
+    "pgx/go_9x9": _Look(("black", "white"), "points", (9, 9)),
+    "pgx/go_19x19": _Look(("black", "white"), "points", (19, 19)),
+    "pgx/chess": _Look(("white", "black"), "pieces", example="a2a3"),
+    "pgx/gardner_chess": _Look(("white", "black"), "pieces", example="a2a3"),
+    "pgx/shogi": _Look(("black", "white"), "wood", example="7fu"),
+    "pgx/animal_shogi": _Look(("black", "white"), "wood", example="2c2b"),
+    "pgx/backgammon": _Look(example="24-3"),
 }
 _SIGNS = ("X", "O")
 _LETTERS = string.ascii_lowercase
@@ -50,54 +54,47 @@ _GO_LETTERS = _LETTERS.replace("i", "")
 class Board(AbstractBoard):
     """How the states of an environment are shown, and its moves called: by a cell such as b3, a
     column, two squares such as e2e4, a point and a die, or a number. Cells of Go are called as its
-    books do: a1 is the lower left one, and no column is called i.
+    books do: a1 is the lower left one, and no column is called i."""
 
-    **Attributes:**
+    about = "play that move"
 
-    - `shape`: rows and columns of a board of stones, `None` for others.
-    - `pieces`: how the board of a game of pieces is shown, `None` for others.
-    - `render`: draws a state as an SVG, where the environment can, else `None`.
-    - `drawn`: whether a page can show it.
-    """
-
-    def __init__(self, world: World, picture: pathlib.Path):
-        """**Arguments:**
-
-        - `world`: the environment.
-        - `picture`: the file, or a pattern for the number of the move, that pictures are drawn into
-            where there is no board for a terminal.
-        """
+    def __init__(self, world: World, picture: pathlib.Path = pathlib.Path("board.svg")):
+        """Where there is no board for a terminal, pictures are drawn into the file `picture`, or
+        into one for each move, whose number its name is a pattern for."""
         env: Any = world.env
-        self.render, self._picture = getattr(env, "render", None), picture
-        self.sides = _SIDES.get(world.name, ("first", "second"))
-        self._hex = world.name == "pgx/hex"
-        self._go = world.name.startswith("pgx/go_")
-        self.chance = world.name == "pgx/backgammon"
-        self.pieces = PIECES.get(world.name)
-        self.shape = _STONES.get(world.name)
-        self.drawn = not (self.pieces is self.shape is self.render is None)
+        look = _LOOKS.get(world.name, _Look())
+        self.sides, self.chance = look.sides, world.name == "pgx/backgammon"
+        self._render, self._picture = getattr(env, "render", None), picture
+        self._pieces, self._shape = PIECES.get(world.name), look.stones
+        self._hex, self._go = look.style == "hexagons", look.style == "points"
         # A move is the column that a stone falls into.
-        self._falls = self.shape is not None and env.num_actions == self.shape[1]
-        if self._go and self.shape is not None:
-            self.record = Sgf(self.shape[0], 1, _area_margin, env.game._game.komi)
-        if world.name == "pgx/chess" and self.pieces is not None:
-            self.record = Pgn(self.pieces)
+        self._falls = look.style == "holes"
+        if look.stones is not None and self._go:
+            self.record = Sgf(look.stones[0], 1, _area_margin, env.game._game.komi)
+        if self._pieces is not None and world.name == "pgx/chess":
+            self.record = Pgn(self._pieces)
         # By whether whoever moves first makes them.
         self._actions = {
             first: {self.name(action, first): action for action in range(env.num_actions)}
             for first in (True, False)
         }
-        self.example = _EXAMPLES.get(world.name, self.name(0))
-        self.about = "play that move"
+        self.example = look.example or self.name(0)
+        title = world.name.removeprefix("pgx/").replace("_", " ").capitalize()
+        if self._pieces is not None:
+            self.page = self._pieces.page(title, self, look.style)
+        elif self._shape is not None:
+            self.page = Page(title, self, shape=self._shape, style=look.style)
+        elif self._render is not None:
+            self.page = Page(title, self, svg=self._render)
 
     def name(self, action: int, first: bool = True) -> str:
-        if self.pieces is not None:
-            return self.pieces.name(action, first)
+        if self._pieces is not None:
+            return self._pieces.name(action, first)
         if self.chance:
             return _backgammon_move(action)
-        if self.shape is None:
+        if self._shape is None:
             return str(action)
-        rows, columns = self.shape
+        rows, columns = self._shape
         if self._falls:
             return str(action + 1)
         row, column = divmod(action, columns)
@@ -112,37 +109,34 @@ class Board(AbstractBoard):
         return action
 
     def draw(self, game: Game, *, plain: bool) -> str:
-        if self.shape is not None:
-            return self._stones(game, *self.shape)
-        if self.pieces is not None:
-            return self.pieces.draw(game)
+        if self._shape is not None:
+            return self._stones(game, *self._shape)
+        if self._pieces is not None:
+            return self._pieces.draw(game)
         if self.chance:
             return _backgammon(game)
-        if self.render is None:
+        if self._render is None:
             return "This environment cannot be drawn."
         path = self._picture.with_name(self._picture.name.format(game.num_plies))
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, self.render(game.state))
+        write_whole(path, self._render(game.state))
         return f"The board is drawn in {path}."
 
     def result(self, game: Game) -> str:
-        lead = self.record.lead(game) if isinstance(self.record, Sgf) else game.total
-        if lead == 0:
-            return "draw"
-        counted = isinstance(self.record, Sgf) and math.isfinite(lead)
-        return f"{self.sides[0 if lead > 0 else 1]} wins{f' by {abs(lead):g}' * counted}"
+        if isinstance(self.record, Sgf):
+            return self.record.result(game)
+        return "draw" if game.total == 0 else f"{self.sides[0 if game.total > 0 else 1]} wins"
 
     def _stones(self, game: Game, rows: int, columns: int) -> str:
         """The board in lines, X for whoever moved first, and which signs are whose."""
-        mine, theirs = _SIGNS if game.num_plies % 2 == 0 else _SIGNS[::-1]
+        signs = {0: ".", 1: _SIGNS[0], -1: _SIGNS[1]}
         letters = _GO_LETTERS if self._go else _LETTERS
         head = [str(i + 1) if self._falls else letters[i] for i in range(columns)]
         lines = ["   " + " ".join(head)]
-        for row, cells in enumerate(game.features[..., :2].astype(bool)):
-            signs = [mine if own else theirs if other else "." for own, other in cells]
+        for row, stones in enumerate(game.stones.tolist()):
             indent = " " * row if self._hex else ""
             number = "  " if self._falls else f"{rows - row if self._go else row + 1:2}"
-            lines.append(f"{indent}{number} {' '.join(signs)}")
+            lines.append(f"{indent}{number} {' '.join(signs[stone] for stone in stones)}")
         if self.sides != _SIGNS:
             lines.append(f"   {_legend(self.sides)}")
         return "\n".join(lines)
@@ -183,11 +177,11 @@ def _area_margin(game: Game) -> float:
     position: Any = game.state.position
     if game.over and position._x.is_psk:
         return math.copysign(math.inf, game.total)
-    planes = game.features[..., :2].astype(bool)
-    black, white = (planes[..., (i + game.num_plies) % 2] for i in range(2))
-    labelled: Any = scipy.ndimage.label(~(black | white))
+    stones = game.stones
+    black, white = stones > 0, stones < 0
+    labelled: Any = scipy.ndimage.label(stones == 0)
     regions, number = labelled
-    margin = float(black.sum()) - float(white.sum())
+    margin = float(stones.sum())
     for region in range(1, number + 1):
         inside = regions == region
         edge = scipy.ndimage.binary_dilation(inside) & ~inside

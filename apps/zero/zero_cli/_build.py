@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zero_app import UsageError
+from zero_app import loop_of, UsageError
 from zero_envs import load_class, own_code
 from zero_memory import EpisodeBuffer, TrajectoryBuffer
 from zero_nets import ActorCritic, AlphaZeroNet, Chain, Concatenate, MLP, ValueSupport
@@ -24,67 +24,53 @@ def build_loop(config: Config) -> Loop:
     world = build_world(config.env)
     network = ft.partial(build_network, config, world)
     model = ft.partial(EnvironmentModel, world.env)
-    shared: dict[str, Any] = {
-        "capacity": config.capacity,
-        "num_envs": config.envs,
-        "batch_size": config.batch,
-        "num_shards": config.shards,
-    }
+    augment = SYMMETRIES.get(config.env) if config.symmetries else None
     if config.agent == "alphazero":
         agent = config.alphazero(network, model)
-        buffer = EpisodeBuffer(num_players=world.players, **shared)
-    else:
-        agent = ExpertIteration(
-            network=network,
-            model=model,
-            optimiser=config.optimiser(),
-            explorer=config.explorer(),
-            planner=config.planner(),
-            value_weight=config.value_weight,
-            value_mix=config.value_mix,
-            gamma=config.gamma,
-            value_target=NStepReturns(config.n_steps),
-            value_code=_SUPPORT,
-            target_rate=1 - config.average,
-            target_acts=True,
-        )
-        buffer = TrajectoryBuffer(length=config.window, **shared)
-    return Loop(
-        env=world.env,
-        agent=agent,
-        buffer=buffer,
-        augment=SYMMETRIES.get(config.env) if config.symmetries else None,
-        unroll_length=config.unroll,
-        num_updates=config.updates,
+        buffer = ft.partial(EpisodeBuffer, num_players=world.players)
+        return loop_of(config, world.env, agent, buffer, augment)
+    agent = ExpertIteration(
+        network=network,
+        model=model,
+        optimiser=config.optimiser(),
+        explorer=config.explorer(),
+        planner=config.planner(),
+        value_weight=config.value_weight,
+        value_mix=config.value_mix,
+        gamma=config.gamma,
+        value_target=NStepReturns(config.n_steps),
+        value_code=_SUPPORT,
+        target_rate=1 - config.average,
+        target_acts=True,
     )
+    buffer = ft.partial(TrajectoryBuffer, length=config.window)
+    return loop_of(config, world.env, agent, buffer, augment)
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
-    obs = world.observation
-    num_actions: int = world.env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
+    features, env = world.observation.features, world.env
+    num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
     if config.network != "auto":
-        return _own_network(config, obs.features, num_actions, key=key)
-    shape = getattr(obs.features, "shape", ())
+        return _own_network(config, features, num_actions, key=key)
+    # The largest return of a game of two players.
+    max_value: float = getattr(env, "max_return", 1.0)
+    shape = getattr(features, "shape", ())
     if config.agent == "alphazero" and len(shape) == 3 and min(shape[:2]) > 1:
         return AlphaZeroNet(
             shape,
             num_actions,
             channels=config.channels,
             blocks=config.blocks,
-            max_value=world.max_return,
+            max_value=max_value,
             key=key,
         )
-    return _perceptron(config, world.size, num_actions, world.max_return, key=key)
+    return _perceptron(config, world.size, num_actions, max_value, key=key)
 
 
 def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:
-    """The network that `--network` names.
-
-    **Raises:** [`zero_app.UsageError`][] where there is none, it raises something, or does
-    not return logits and a value.
-    """
+    """The network that `--network` names, if it returns logits and a value."""
     values = () if config.agent == "alphazero" else (_SUPPORT.num_atoms,)
     wanted = f"logits of shape ({num_actions},) and a value of shape {values}"
     said = f"--network {config.network}"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import pathlib
 from typing import Annotated
 
 import jax
@@ -58,8 +57,8 @@ def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
     it can be drawn, and GTP where it is Go."""
     has = {"play": False, "serve": False, "gtp": False}
     if world.players == 2:
-        board = Board(world, pathlib.Path())
-        has = {"serve": board.drawn, "gtp": isinstance(board.record, Sgf)}
+        board = Board(world)
+        has = {"serve": board.page is not None, "gtp": isinstance(board.record, Sgf)}
     return {name: kind for name, kind in app.commands.items() if has.get(name, True)}
 
 

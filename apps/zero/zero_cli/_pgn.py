@@ -80,10 +80,6 @@ class Pgn(AbstractRecord):
     notation = "PGN"
 
     def __init__(self, pieces: Pieces):
-        """**Arguments:**
-
-        - `pieces`: how the game is shown.
-        """
         self._pieces, self._cells = pieces, pieces.names
         self._letters = dict(zip(pieces.kinds, pieces.letters, strict=True)) | {"pawn": ""}
         # What the last move of each game is called: a page asks for a game after each of its moves.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zero_app import Game
+from zero_app import AbstractBoard, Game, Page
 
 
 _LETTERS = "abcdefghi"
@@ -96,9 +96,19 @@ class Pieces:
             return str(action)
         return before + "".join(self.names[self.cell(x, first)] for x in squares) + behind
 
-    def signs(self, sides: tuple[str, str]) -> dict[str, str]:
-        """The glyph of every piece in words."""
-        return self._by_words(sides, self.glyphs or (self.letters, self.letters))
+    def page(self, title: str, board: AbstractBoard, style: Any) -> Page:
+        """How the browser shows the game."""
+        return Page(
+            title,
+            board,
+            shape=(self.rows, self.columns),
+            style=style,
+            names=self.names,
+            cells=self.cells,
+            places=self.places,
+            glyphs=self._by_words(board.sides, self.glyphs or (self.letters, self.letters)),
+            note=None if self.hand is None else self.in_hand,
+        )
 
     def _by_words(
         self, sides: tuple[str, str], of_sides: tuple[Sequence[str], Sequence[str]]

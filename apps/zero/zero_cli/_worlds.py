@@ -72,16 +72,8 @@ class World:
         """The numbers in an observation."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))
 
-    @property
-    def max_return(self) -> float:
-        """The largest return of a game of two players: 1 unless the environment says otherwise."""
-        return getattr(self.env, "max_return", 1.0)
-
     def choose(self, agent: str | None) -> str:
-        """The agent asked for, or the best one.
-
-        **Raises:** [`zero_app.UsageError`][] where it cannot play this environment.
-        """
+        """The agent asked for, or the best one, if it can play this environment."""
         if not self.agents:
             raise UsageError(
                 f"{self.name} hides a part of its state from the player, and has no `resample` to "
@@ -97,10 +89,7 @@ class World:
 
 @ft.cache
 def build_world(name: str) -> World:
-    """The environment of a name, built once.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown or refused name.
-    """
+    """The environment of a name, built once."""
     env = environment(name)
     with as_usage_error():
         # Only of one's own environment it may be unknown how many play it.
@@ -108,18 +97,6 @@ def build_world(name: str) -> World:
     facts = EnvironmentFacts(type(env), players, env.hidden)
     observation = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     return World(name, env, facts, observation)
-
-
-def world_of_two(name: str, run: str) -> World:
-    """The environment of a run whose player is to be played against.
-
-    **Raises:** [`zero_app.UsageError`][] where one plays it alone.
-    """
-    world = build_world(name)
-    if world.players != 2:
-        hint = f"`zero watch {run}` shows how it plays"
-        raise UsageError(f"{world.name} has one player; {hint}.")
-    return world
 
 
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ import copy
 import dataclasses
 import functools as ft
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int8, Key, PRNGKeyArray, PyTree
 from rich.console import RenderableType
 
 from zero_envs import AbstractEnvironment, Observation
@@ -21,6 +21,10 @@ from zero_train import AbstractActor, PlanningActor
 from .._run._evaluation import with_simulations
 from .._run._folder import NonFiniteError
 from ._watch import act, Episode, whole
+
+
+if TYPE_CHECKING:
+    from ._service import Page
 
 
 class AbstractRecord(abc.ABC):
@@ -64,6 +68,7 @@ class AbstractBoard(abc.ABC):
     - `example`: the name of a move.
     - `about`: an explanation of typing a move, for the list of commands.
     - `record`: the notation of its games; `None` where they are a line of the names of moves.
+    - `page`: how the browser shows it; `None` where it cannot.
     - `chance`: whether the seed decides what happens in a game.
     """
 
@@ -71,6 +76,7 @@ class AbstractBoard(abc.ABC):
     example: str
     about: str
     record: AbstractRecord | None = None
+    page: "Page | None" = None
     chance: bool = False
 
     @abc.abstractmethod
@@ -172,6 +178,15 @@ class Game:
     def features(self) -> PyTree[np.ndarray]:
         """The features of the observation, as NumPy arrays."""
         return jax.tree.map(lambda x: np.asarray(x[0]), self._episode.obs.features)
+
+    @property
+    def stones(self) -> Int8[np.ndarray, "*board"]:
+        """1 on the cells with a stone of the side that moved first, -1 on those of the other, else
+        0, where the sides take turns and the first two planes of the features are the stones of the
+        player to move and those of the opponent."""
+        mine, theirs = (self.features[..., plane].astype(np.int8) for plane in range(2))
+        # pgx's observation changes sides at the end of a game too, where `first_moves` stays.
+        return (mine - theirs) * (1 if self.num_plies % 2 == 0 else -1)
 
     @ft.cached_property
     def legal(self) -> tuple[int, ...]:

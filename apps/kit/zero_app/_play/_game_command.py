@@ -1,6 +1,5 @@
 """Commands that play a game with a trained player, move by move."""
 
-import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -23,17 +22,7 @@ class AbstractGameCommand(AbstractPlayerCommand):
 
     bounds: ClassVar[Bounds] = {"simulations": (0, 10**6 - 1)}
 
-    @abc.abstractmethod
-    def board(self, trained: Trained[Any]) -> AbstractBoard:
-        """How the game of a player is shown.
-
-        **Raises:** [`zero_app.UsageError`][] where the command cannot play it.
-        """
-
-    def start(self, trained: Trained[Any], seed: int) -> Game:
-        """A new game, in which the player has so many simulations.
-
-        **Raises:** as `board`.
-        """
+    def start(self, trained: Trained[Any], board: AbstractBoard, seed: int) -> Game:
+        """A new game, in which the player has so many simulations."""
         actor = with_simulations(trained.player, self.simulations)
-        return Game.start(trained.loop.env, actor, self.board(trained), key=jr.key(seed))
+        return Game.start(trained.loop.env, actor, board, key=jr.key(seed))

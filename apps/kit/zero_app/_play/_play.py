@@ -241,11 +241,14 @@ class Session:
         shown = Text(picture) if isinstance(picture, str) else picture
         self._console.print("", shown, "", sep="\n")
 
+    def _table(self, title: str) -> Table:
+        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
+        return Table(title=title, title_justify="left", box=box)
+
     def _explain(self, title: str, game: Game) -> None:
         """Prints the moves of a plan, the best first."""
         plan, prior = game.plan, game.prior
-        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
-        table = Table(title=title, title_justify="left", box=box)
+        table = self._table(title)
         table.add_column("move")
         visits = ("visits",) if plan.visits.any() else ()
         for column in (*visits, "share", "value", "prior"):
@@ -270,9 +273,7 @@ class Session:
         chances = [g.win_chance if g.first_moves else 1 - g.win_chance for g in games if not g.over]
         if self.game.over:
             chances.append(0.5 + 0.5 * np.sign(self.game.total))
-        box = rich.box.ASCII if self._dialogue.plain else rich.box.SIMPLE
-        side = self.game.board.sides[0]
-        table = Table(title="The game so far", title_justify="left", box=box)
+        side, table = self.game.board.sides[0], self._table("The game so far")
         for column in ("", "move", f"{side} wins", ""):
             table.add_column(column, justify="left" if column == "move" else "right")
         for ply, (before, after) in enumerate(zip(chances, chances[1:], strict=False)):

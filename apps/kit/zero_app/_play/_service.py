@@ -298,7 +298,7 @@ class Service:
         page = self.page
         if page.shape is None:
             return {"svg": page.svg(game.state) if page.svg else None}
-        cells = list(page.cells(game)) if page.cells else _stones(game)
+        cells = list(page.cells(game)) if page.cells else _owners(game)
         # The last stone of a column is the upper one; the last cell of a move is where it leads.
         last = next((cell for cell in touched if cells[cell]), None)
         return {"cells": cells, "last": last, "note": page.note(game) if page.note else None}
@@ -315,13 +315,10 @@ class Service:
         return [action] if action < rows * columns else []
 
 
-def _stones(game: Game) -> list[str]:
-    """The owner of the stone on each cell."""
-    planes = [game.features[..., i].ravel() > 0 for i in range(2)]
-    # pgx's observation changes sides at the end of a game too, where `first_moves` stays.
-    first, second = planes if game.num_plies % 2 == 0 else planes[::-1]
-    names = game.board.sides
-    return [names[0] if a else names[1] if b else "" for a, b in zip(first, second, strict=True)]
+def _owners(game: Game) -> list[str]:
+    """The side that has the stone on each cell."""
+    words = {0: "", 1: game.board.sides[0], -1: game.board.sides[1]}
+    return [words[stone] for stone in game.stones.ravel().tolist()]
 
 
 def _number(value: Any) -> float | None:

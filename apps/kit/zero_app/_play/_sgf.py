@@ -13,7 +13,6 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int8
 
 from ._game import AbstractRecord, Game
 
@@ -74,6 +73,14 @@ class Sgf(AbstractRecord):
         if lead == 0:
             return "0"
         return f"{'B' if lead > 0 else 'W'}+{'F' if math.isinf(lead) else f'{abs(lead):g}'}"
+
+    def result(self, game: Game) -> str:
+        """The result in words, such as `"black wins by 3.5"`, or `"draw"`."""
+        lead = self.lead(game)
+        if lead == 0:
+            return "draw"
+        points = f" by {abs(lead):g}" if math.isfinite(lead) else ""
+        return f"{game.board.sides[0 if lead > 0 else 1]} wins{points}"
 
     def write(self, games: Sequence[Game]) -> str:
         game = games[-1]
@@ -163,7 +170,7 @@ class Sgf(AbstractRecord):
 
     def _set_up(self, game: Game, node: dict[str, list[str]]) -> Game:
         """The game after moves that lead to the stones of a node."""
-        stones = _stones(game)
+        stones = game.stones.ravel()
         before, said = stones.copy(), dict[int, None]()  # in the file's order
         for name, colour in _COLOURS.items():
             for value in node.get(name, []):
@@ -179,7 +186,7 @@ class Sgf(AbstractRecord):
         if np.all((before == 0) | (before == stones)) and self.size**2 in game.legal:
             with contextlib.suppress(ValueError):
                 after = place(game, black, white)
-                if np.array_equal(_stones(after), stones):
+                if np.array_equal(after.stones.ravel(), stones):
                     return after
         raise ValueError(
             "this game has stones that were not played, which no moves and passes lead to; give "
@@ -270,12 +277,6 @@ def _main_variation(text: str) -> Iterator[dict[str, list[str]]]:
         raise ValueError(f"this is no SGF: it breaks off at character {at + 1}")
     assert node is not None
     yield node
-
-
-def _stones(game: Game) -> Int8[np.ndarray, " points"]:
-    """1 black, -1 white, 0 empty."""
-    mine, theirs = (game.features[..., plane].astype(np.int8).ravel() for plane in range(2))
-    return (mine - theirs) * (1 if game.num_plies % 2 == 0 else -1)
 
 
 def _handicap(game: Game) -> int:

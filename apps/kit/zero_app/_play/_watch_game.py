@@ -1,5 +1,6 @@
 """A trained player of a game with a board, alone or against itself."""
 
+import abc
 import dataclasses
 import math
 import pathlib
@@ -42,10 +43,14 @@ class AbstractWatch(AbstractGameCommand):
         "delay": (0, 3600),
     }
 
+    @abc.abstractmethod
+    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
+        """How the game of a player is shown."""
+
     def __call__(self, app: App[Any]) -> None:
         check_path(self.save)
         trained, console = self.load(app), Console(highlight=False)
-        env, start = trained.loop.env, self.start(trained, self.seed)
+        env, start = trained.loop.env, self.start(trained, self.board(app, trained), self.seed)
 
         def frame(moment: _Moment) -> Frame:
             return moment.frame(env, seconds(moment))

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import importlib.metadata
 import operator
 import os
 import pathlib
@@ -82,6 +83,9 @@ class App(Generic[Config]):
         that signals are heard. Its state must follow from its arguments, so that a resumed run
         writes the same lines as one that never stopped. The default fits agents that search a tree.
     - `page`: the report's own figures and sections.
+    - `board`: `(trained, picture)`, the [`zero_app.AbstractBoard`][] of the game of a player. With
+        it the app may have the commands [`zero_app.GAME_COMMANDS`][]. What a terminal cannot show
+        is drawn into the file `picture`, whose name may be a pattern for the number of the move.
     - `episode`: `(trained, key)`, the pictures of an episode of a player, for the report; `None`
         where there are none.
     - `commands`: others than `train` and those of every app, of which they may replace some.
@@ -96,6 +100,7 @@ class App(Generic[Config]):
     - `opening_plies`: the random moves at the start of each game of two of `eval`.
     - `presets_of`: the presets for the words after `train`, where they depend on flags.
     - `called_by`: the command that its users type, where this is not `name`.
+    - `program`: the name and the version that it says over the Go Text Protocol.
     """
 
     name: str
@@ -104,6 +109,7 @@ class App(Generic[Config]):
     build: Callable[[Config], Loop]
     evaluation: Callable[[Config, Loop, RunFiles], Evaluate] = network_alone
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
+    board: Callable[[Trained[Config], pathlib.Path], Any] | None = None
     episode: Callable[[Trained[Config], PRNGKeyArray], Iterator[Frame]] | None = None
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
@@ -116,6 +122,7 @@ class App(Generic[Config]):
     opening_plies: int = OPENING_PLIES
     presets_of: Callable[[Sequence[str]], Mapping[str, Config]] | None = None
     called_by: str = ""
+    program: tuple[str, str] = ("zero", importlib.metadata.version("zero-app"))
 
     @property
     def command(self) -> str:

@@ -1,0 +1,106 @@
+"""The commands of an app with a board: games with a trained player, and of one by itself."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from .._command._errors import UsageError
+from .._run._app import AbstractCommand, App, Trained
+from .._run._evaluation import num_players
+from .._run._players import AbstractPlayerCommand
+from ._game import AbstractBoard
+from ._game_command import AbstractGameCommand
+from ._gtp import serve_gtp
+from ._play import Session
+from ._serve import AbstractServe
+from ._service import Service
+from ._sgf import Sgf
+from ._watch_game import AbstractWatch
+
+
+@dataclasses.dataclass(frozen=True)
+class Play(AbstractGameCommand):
+    """Play against a trained player in the terminal."""
+
+    seat: Annotated[str, tyro.conf.arg(aliases=["--colour"])] = "first"
+    """Your side: the one that moves first, second, or a side by its name, such as black."""
+    seed: int = 0
+    """The seed of the game and of the player's search."""
+
+    def __call__(self, app: App[Any]) -> None:
+        trained = self.load(app)
+        board = _board_of_two(self, app, trained)
+        names = ("first", "second", *board.sides)
+        if self.seat not in names:
+            raise UsageError(f"--seat {self.seat} was given; give one of {', '.join(names)}.")
+        if hasattr(trained.config, "env"):
+            print(trained.config.env)
+        start, first = self.start(trained, board, self.seed), self.seat in names[::2]
+        Session(start, Console(), first=first, seed=self.seed).run()
+
+
+@dataclasses.dataclass(frozen=True)
+class Serve(AbstractServe):
+    """Play against a trained player in the browser."""
+
+    def services(self, app: App[Any]) -> list[Service]:
+        trained = self.load(app)
+        page = _board_of_two(self, app, trained).page
+        if page is None:
+            raise UsageError(f"{_game(app, trained)} cannot be drawn; `{app.command} play` may do.")
+        env: Any = trained.loop.env  # whose actions are discrete
+        return [Service.of_search(env, trained.player, page)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gtp(AbstractGameCommand):
+    """Serve a player of Go or Othello over the Go Text Protocol, version 2, on stdin and stdout."""
+
+    def __call__(self, app: App[Any]) -> None:
+        trained = self.load(app)
+        board = _board_of_two(self, app, trained)
+        if not isinstance(board.record, Sgf):
+            raise UsageError(
+                f"GTP is for Go and Othello; `{app.command} play {self.run}` plays "
+                f"{_game(app, trained)}."
+            )
+        serve_gtp(self.start(trained, board, 0), *app.program)
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch(AbstractWatch):
+    """Watch a trained player alone, or against itself. Pictures that a terminal cannot show become
+    numbered files in the folder `watch` of the run."""
+
+    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
+        assert app.board is not None
+        return app.board(trained, self.folder / "watch" / "{:04}.svg")
+
+
+#: The commands of an app with a `board`.
+GAME_COMMANDS: Mapping[str, type[AbstractCommand]] = {
+    "play": Play,
+    "serve": Serve,
+    "gtp": Gtp,
+    "watch": Watch,
+}
+
+
+def _board_of_two(
+    command: AbstractPlayerCommand, app: App[Any], trained: Trained[Any]
+) -> AbstractBoard:
+    """How the game of a player is shown that somebody may play against."""
+    if num_players(trained.loop.env) != 2:
+        raise UsageError(
+            f"{_game(app, trained)} has one player; `{app.command} watch {command.run}` shows how "
+            "it plays."
+        )
+    assert app.board is not None
+    return app.board(trained, command.folder / "play.svg")
+
+
+def _game(app: App[Any], trained: Trained[Any]) -> str:
+    return getattr(trained.config, "env", app.name)
