@@ -13,10 +13,8 @@ MOST_LAYOUTS = 65536
 Layouts = Annotated[int, Interval(ge=1, le=MOST_LAYOUTS)]
 Simulations = Annotated[int, Interval(ge=1, le=10**6 - 1)]
 Side = Annotated[int, Interval(ge=2, le=100)]
-#: The allowed range of `--simulations`, inclusive.
-SIMULATIONS = (1, 10**6 - 1)
-#: The allowed range of the sides of a board, inclusive.
-SIDES = (2, 100)
+#: How many are played; a standard error needs two.
+Boards = Annotated[int, Interval(ge=2, le=10**8)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Config(AbstractAdamWConfig):
     """Apply a random symmetry of the board to every window."""
 
     # --- evaluation
-    boards: Annotated[int, Interval(ge=2, le=10**8)] = 250
+    boards: Boards = 250
     """Boards in an evaluation; four times as many in the last one."""
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import functools as ft
 import sys
 from json import dumps
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax.random as jr
 import tyro
@@ -12,12 +12,12 @@ import tyro
 from zero_app import (
     AbstractPlayerCommand,
     App,
-    Bounds,
     Evaluate,
     EvaluationResult,
     plus_minus,
     RETURN,
     RunFiles,
+    Seed,
     WON,
 )
 from zero_envs import Minesweeper
@@ -26,9 +26,9 @@ from zero_train import AbstractActor, FeatureEvaluator, Loop
 from ._agents import build_agent, FOLLOWED
 from ._boards import FILE, guesses, opinions
 from ._build import build_env
-from ._config import Config
+from ._config import Boards, Config
 from ._measure import mean_and_error, measure, Played
-from ._table import network_of, TABLE_BOUNDS, TableArguments
+from ._table import network_of, TableArguments
 
 
 #: Win rates and returns on the default board, 10 x 10 with 10 mines, measured elsewhere or
@@ -45,8 +45,6 @@ KNOWN = {
 }
 #: Upper bounds of both without observing the mines, by exact expectimax over optimistic positions.
 BOUND = (0.8711, 78.43)
-#: The allowed range of `--boards`, inclusive; a standard error needs two.
-BOARDS = (2, 10**8)
 #: The additional agents of the last evaluation.
 COMPARED = ("belief-constant", "tiebreak", "minprob")
 # The number of boards in the report.
@@ -76,16 +74,14 @@ class Eval(AbstractPlayerCommand):
     agent: str = "belief"
     """network, belief, belief-constant, hindsight, minprob, tiebreak, rules or random. The first
     three have the network of the run."""
-    boards: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
+    boards: Annotated[Boards, tyro.conf.arg(aliases=["--games"])] = 2000
     """The number of boards, which are the same for every agent."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the boards and of the agents. The randomness of belief trees depends on the board
     only."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line."""
-
-    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
         seat = self.table.at(app, self, [self.agent])
@@ -111,16 +107,14 @@ class Compare(AbstractPlayerCommand):
 
     agents: tuple[str, ...] = ()
     """As for eval; hindsight-32 has 32 layouts. By default all agents."""
-    boards: int = 2000
+    boards: Boards = 2000
     """The number of boards."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the boards and of the agents. The randomness of belief trees depends on the board
     only."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
     json: bool = False
     """Print one JSON line for each row."""
-
-    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": BOARDS}
 
     def __call__(self, app: App[Config]) -> None:
         agents = self.agents or _EVERYBODY

@@ -3,19 +3,18 @@
 import dataclasses
 import secrets
 from collections.abc import Callable
-from typing import ClassVar
 
 import jax.random as jr
 import numpy as np
 import tyro
 from rich.console import Console
 
-from zero_app import AbstractPlayerCommand, App, Bounds, Dialogue
+from zero_app import AbstractPlayerCommand, App, Dialogue, Seed
 
 from ._config import Config
 from ._game import ending, Game, reasons
 from ._scene import draw, legend, name, parse, Picture
-from ._table import Table, TABLE_BOUNDS, TableArguments
+from ._table import Table, TableArguments
 
 
 _OTHERS = (
@@ -33,11 +32,9 @@ class Play(AbstractPlayerCommand):
 
     agent: str = "belief"
     """The agent that gives hints; as for eval."""
-    seed: int | None = None
+    seed: Seed | None = None
     """The seed of the boards, which are those of eval; by default a random one, which is shown."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
-
-    bounds: ClassVar[Bounds] = TABLE_BOUNDS
 
     def __call__(self, app: App[Config]) -> None:
         seat = self.table.at(app, self, [self.agent])

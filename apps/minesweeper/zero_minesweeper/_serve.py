@@ -1,12 +1,11 @@
 """`minesweeper serve`: boards in the browser, with the exact risks of their cells."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 import tyro
 
-from zero_app import AbstractBoard, AbstractServe, App, Bounds, Game, Page, Service
+from zero_app import AbstractBoard, AbstractServe, App, Game, Page, Service
 from zero_envs import Minesweeper
 from zero_train import AbstractActor
 
@@ -14,7 +13,7 @@ from ._agents import build_agent
 from ._config import Config
 from ._game import heat
 from ._scene import draw, name, parse, Picture
-from ._table import network_of, Table, TABLE_BOUNDS, TableArguments
+from ._table import network_of, Table, TableArguments
 
 
 #: Rows, columns and mines of the boards that are offered beside the one that was asked for, and the
@@ -29,8 +28,6 @@ class Serve(AbstractServe):
     """Play in the browser, with the probability of a mine in each cell if you want it."""
 
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
-
-    bounds: ClassVar[Bounds] = {**AbstractServe.bounds, **TABLE_BOUNDS}
 
     def services(self, app: App[Config]) -> list[Service]:
         usual = self.table.at(app, self, ["belief"])

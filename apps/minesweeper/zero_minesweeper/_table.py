@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from zero_app import AbstractPlayerCommand, App, Bounds, PRETRAINED, Trained, UsageError
+from zero_app import AbstractPlayerCommand, App, PRETRAINED, Trained, UsageError
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, PlanningActor
 
 from ._agents import build_agent, NETWORKED, PLANNING
 from ._build import build_env
-from ._config import Config, MOST_LAYOUTS, SIDES, SIMULATIONS
+from ._config import Config, Layouts, Side, Simulations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,31 +74,22 @@ def network_of(player: AbstractActor) -> FeatureEvaluator:
     return model.evaluate
 
 
-#: The allowed range of the flags of a table, inclusive. `zero_envs.Minesweeper` checks them too.
-TABLE_BOUNDS: Bounds = {
-    "rows": SIDES,
-    "columns": SIDES,
-    "layouts": (1, MOST_LAYOUTS),
-    "simulations": SIMULATIONS,
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class TableArguments:
     """The board and the budget of agents."""
 
-    rows: int | None = None
+    rows: Side | None = None
     """Rows of the board; by default the run's."""
-    columns: int | None = None
+    columns: Side | None = None
     """Columns of the board; by default the run's."""
     mines: int | None = None
     """Mines on the board; by default the run's. The first cell may be a mine."""
     max_states: int | None = None
     """Maximum number of states of the exact posterior, a power of two; by default the
     run's."""
-    layouts: int | None = None
+    layouts: Layouts | None = None
     """hindsight, belief: layouts per move; by default 128 for hindsight, the run's for belief."""
-    simulations: int | None = None
+    simulations: Simulations | None = None
     """belief: simulations per searched move; by default the run's."""
 
     def at(self, app: App[Config], command: AbstractPlayerCommand, agents: Sequence[str]) -> Table:

@@ -4,7 +4,6 @@ import dataclasses
 import functools as ft
 import pathlib
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax.random as jr
 import tyro
@@ -16,12 +15,14 @@ from rich.text import Text
 from zero_app import (
     AbstractPlayerCommand,
     App,
-    Bounds,
     check_path,
+    Count,
+    Delay,
     drawn,
     Frame,
     is_plain,
     screen,
+    Seed,
     Trained,
 )
 from zero_train import AbstractActor
@@ -30,7 +31,7 @@ from ._build import build_env
 from ._config import Config
 from ._game import Advice, ending, Game, luck, outcome, reasons
 from ._scene import draw, legend, Picture, width_of
-from ._table import Table, TABLE_BOUNDS, TableArguments
+from ._table import Table, TableArguments
 
 
 _PANEL = 42  # columns of the text beside the board
@@ -48,18 +49,16 @@ class Watch(AbstractPlayerCommand):
 
     agent: str = "belief"
     """As for eval."""
-    boards: int = 5
+    boards: Count = 5
     """The number of boards: the first ones that eval plays with this seed."""
-    delay: float = 1.0
+    delay: Delay = 1.0
     """Seconds for which a guess is shown; safe moves are shown for a fifth of it."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the boards and of the agents. The randomness of belief trees depends on the board
     only."""
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
     table: tyro.conf.OmitArgPrefixes[TableArguments] = TableArguments()
-
-    bounds: ClassVar[Bounds] = {**TABLE_BOUNDS, "boards": (1, 10**8), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config]) -> None:
         check_path(self.save)

@@ -20,10 +20,6 @@ from ._planners import build_planner, PlannerError, PlannerName
 #: The standard error of a mean needs two.
 Rollouts = Annotated[int, Interval(ge=2, le=10**8)]
 Simulations = Annotated[int, Interval(ge=1, le=10**6)]
-#: The allowed range of `--rollouts`, inclusive; a standard error needs two.
-ROLLOUTS = (2, 10**8)
-#: The allowed range of `--simulations`, inclusive.
-SIMULATIONS = (1, 10**6)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import dataclasses
 import json as json_text
 import sys
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import jax.random as jr
 import tyro
@@ -14,11 +14,11 @@ from zero_app import (
     AbstractPlayerCommand,
     App,
     as_usage_error,
-    Bounds,
     Evaluate,
     EvaluationResult,
     RETURN,
     RunFiles,
+    Seed,
     Trained,
     UsageError,
 )
@@ -26,7 +26,7 @@ from zero_envs import Monsters
 from zero_train import AbstractActor, Loop
 
 from ._build import build_actor, build_env
-from ._config import Config, ROLLOUTS, SIMULATIONS
+from ._config import Config, Rollouts, Simulations
 from ._measure import measure, NUM_STEPS
 from ._planners import LEAST_IN_A_TREE, PlannerError, PlannerName, PLANNERS, planning_actor
 from .oracle import MonstersOracle
@@ -44,12 +44,10 @@ class AbstractPlannedCommand(AbstractPlayerCommand):
 
     planner: str = "chance"
     """frozen, hindsight (or hindsight-K), chance, or network for the network without a search."""
-    simulations: int | None = None
+    simulations: Simulations | None = None
     """Simulations per move, in all trees together; by default those of the run's configuration."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of all randomness."""
-
-    bounds: ClassVar[Bounds] = {"simulations": SIMULATIONS}
 
     def player(self, app: App[Config]) -> tuple[Trained[Config], AbstractActor, int]:
         """The run, its player with this planner, and the simulations per move."""
@@ -62,12 +60,10 @@ class AbstractPlannedCommand(AbstractPlayerCommand):
 class Eval(AbstractPlannedCommand):
     """Measure the player of a run."""
 
-    rollouts: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 2000
+    rollouts: Annotated[Rollouts, tyro.conf.arg(aliases=["--games"])] = 2000
     """Rollouts of 32 steps."""
     json: bool = False
     """Print one JSON line instead."""
-
-    bounds: ClassVar[Bounds] = {**AbstractPlannedCommand.bounds, "rollouts": ROLLOUTS}
 
     def __call__(self, app: App[Config]) -> None:
         trained, actor, number = self.player(app)
@@ -93,14 +89,12 @@ class Plan(AbstractCommand):
     """frozen, hindsight-K or chance; append +playout for leaves judged by playouts."""
     simulations: tuple[int, ...] = (50, 200, 800)
     """Simulations per move, in all trees together."""
-    rollouts: int = 2000
+    rollouts: Rollouts = 2000
     """Rollouts of 32 steps for each row."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of all randomness."""
     json: bool = False
     """Print one JSON line for each row."""
-
-    bounds: ClassVar[Bounds] = {"rollouts": ROLLOUTS, "simulations": SIMULATIONS}
 
     def __call__(self, app: App) -> None:
         del app
@@ -137,7 +131,7 @@ def result_row(
     oracle: MonstersOracle,
     actor: AbstractActor,
     planner: str,
-    simulations: int,
+    simulations: Simulations,
     *,
     rollouts: int,
     key: PRNGKeyArray,

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools as ft
-import math
 import pathlib
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import jax.random as jr
@@ -13,7 +11,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, RenderableType
 
-from zero_app import App, Bounds, check_path, drawn, Frame, is_plain, moments, screen, Trained
+from zero_app import App, check_path, Count, Delay, drawn, Frame, is_plain, moments, screen, Trained
 from zero_train import AbstractActor
 
 from ._build import build_actor, build_env
@@ -33,18 +31,12 @@ class Watch(AbstractPlannedCommand):
     another, as plain text and without delay.
     """
 
-    episodes: int = 5
+    episodes: Count = 5
     """Episodes, each cut off after 32 steps."""
-    delay: float = 1.0
+    delay: Delay = 1.0
     """Seconds between two moves."""
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
-
-    bounds: ClassVar[Bounds] = {
-        **AbstractPlannedCommand.bounds,
-        "episodes": (1, math.inf),
-        "delay": (0, 3600),
-    }
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
         check_path(self.save)

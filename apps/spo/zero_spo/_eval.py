@@ -5,22 +5,23 @@ import json as json_text
 import math
 import pathlib
 import statistics
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.random as jr
 import tyro
+from annotated_types import Ge
 from jaxtyping import PyTree
 
 from zero_app import (
     AbstractPlayerCommand,
     App,
-    Bounds,
     Evaluate,
     EvaluationResult,
     measure,
     read_lines,
     RunFiles,
+    Seed,
     sentence,
     which_player,
     who,
@@ -35,16 +36,14 @@ from ._worlds import longest_episode
 class Eval(AbstractPlayerCommand):
     """Measure the player of a run."""
 
-    episodes: Annotated[int, tyro.conf.arg(aliases=["--games"])] = 128
+    episodes: Annotated[int, Ge(2), tyro.conf.arg(aliases=["--games"])] = 128
     """The number of whole episodes, which are played in parallel."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of all randomness."""
     json: bool = False
     """Print one JSON line."""
 
     # A standard error needs two episodes.
-    bounds: ClassVar[Bounds] = {"episodes": (2, math.inf)}
-
     def __call__(self, app: App[Config]) -> None:
         trained = self.load(app)
         env, key = trained.loop.env, jr.key(self.seed)

@@ -7,7 +7,7 @@ import itertools
 import math
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -17,14 +17,16 @@ from rich.console import Console, RenderableType
 from zero_app import (
     AbstractPlayerCommand,
     App,
-    Bounds,
     check_path,
+    Count,
+    Delay,
     drawn,
     Frame,
     is_plain,
     Moment,
     moments,
     screen,
+    Seed,
     Trained,
 )
 from zero_envs import BraxEnvironment
@@ -48,16 +50,14 @@ class Watch(AbstractPlayerCommand):
     the run's folder.
     """
 
-    episodes: int = 1
+    episodes: Count = 1
     """The number of episodes."""
-    delay: float = 0.05
+    delay: Delay = 0.05
     """Seconds between two steps in the terminal."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of all randomness."""
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
-
-    bounds: ClassVar[Bounds] = {"episodes": (1, math.inf), "delay": (0, 3600)}
 
     def __call__(self, app: App[Config], console: Console | None = None) -> None:
         check_path(self.save)

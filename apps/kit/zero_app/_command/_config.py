@@ -26,6 +26,10 @@ Count = Annotated[int, Ge(1)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 #: The type of a field for a number that is not negative.
 NonNegative = Annotated[float, Ge(0)]
+#: The type of a field for the seconds that a picture is shown.
+Delay = Annotated[float, Interval(ge=0, le=3600)]
+#: The type of a field for the simulations per move of a player; 0 is its network alone.
+Simulations = Annotated[int, Interval(ge=0, le=10**6 - 1)]
 # The name of a kind of number in messages, and the largest one that 32 bits hold.
 _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
@@ -226,10 +230,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 
-Bounds = Mapping[str, tuple[float, float]]
-
-
-def check_fields(config: Any, bounds: Bounds = types.MappingProxyType({})) -> None:
+def check_fields(config: Any) -> None:
     """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
     type, and every number is finite and what its annotation allows, see
     [`zero_app.AbstractConfig`][].
@@ -245,11 +246,9 @@ def check_fields(config: Any, bounds: Bounds = types.MappingProxyType({})) -> No
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            check_fields(value, bounds)
+            check_fields(value)
         else:
-            low, high = bounds.get(field.name, (None, None))
-            marks = [Interval(ge=low, le=high)] if field.name in bounds else []
-            _check(flag(field.name), value, hints[field.name], marks)
+            _check(flag(field.name), value, hints[field.name])
 
 
 @ft.cache

@@ -35,7 +35,7 @@ def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     value that is not allowed. `--help` raises `SystemExit`.
     """
     arguments = parse_words(kind, prog, words, names_of(kind))
-    check_fields(arguments, getattr(kind, "bounds", {}))
+    check_fields(arguments)
     return arguments
 
 

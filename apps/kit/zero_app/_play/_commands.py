@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from .._command._config import Seed
 from .._command._errors import UsageError
 from .._run._app import AbstractCommand, App, Trained
 from .._run._evaluation import num_players
@@ -27,7 +28,7 @@ class Play(AbstractGameCommand):
 
     seat: Annotated[str, tyro.conf.arg(aliases=["--colour"])] = "first"
     """Your side: the one that moves first, second, or a side by its name, such as black."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the game and of the player's search."""
 
     def __call__(self, app: App[Any]) -> None:

@@ -1,11 +1,11 @@
 """Commands that play a game with a trained player, move by move."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.random as jr
 
-from .._command._config import Bounds
+from .._command._config import Simulations
 from .._run._app import Trained
 from .._run._evaluation import with_simulations
 from .._run._players import AbstractPlayerCommand
@@ -16,11 +16,9 @@ from ._game import AbstractBoard, Game
 class AbstractGameCommand(AbstractPlayerCommand):
     """A command that plays a game with a trained player, move by move."""
 
-    simulations: int | None = None
+    simulations: Simulations | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration."""
-
-    bounds: ClassVar[Bounds] = {"simulations": (0, 10**6 - 1)}
 
     def start(self, trained: Trained[Any], board: AbstractBoard, seed: int) -> Game:
         """A new game, in which the player has so many simulations."""

@@ -5,9 +5,10 @@ import dataclasses
 import secrets
 import socket
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-from .._command._config import Bounds
+from annotated_types import Interval
+
 from .._command._errors import UsageError
 from .._run._app import App
 from .._run._players import AbstractPlayerCommand
@@ -25,10 +26,8 @@ class AbstractServe(AbstractPlayerCommand):
     host: str = "127.0.0.1"
     """The address to listen at: by default this machine alone; 0.0.0.0 for the network,
     :: for IPv6 too."""
-    port: int = 8000
+    port: Annotated[int, Interval(ge=0, le=65535)] = 8000
     """The port to listen at; 0 for any that is free."""
-
-    bounds: ClassVar[Bounds] = {"port": (0, 65535)}
 
     @abc.abstractmethod
     def services(self, app: App[Any]) -> Sequence[Service]:

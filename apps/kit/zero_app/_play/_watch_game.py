@@ -2,17 +2,16 @@
 
 import abc
 import dataclasses
-import math
 import pathlib
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 
 from zero_envs import AbstractEnvironment
 
-from .._command._config import Bounds
+from .._command._config import Count, Delay, Seed
 from .._run._app import App, Trained
 from .._run._evaluation import MOST_MOVES, num_players
 from .._run._film import check_path, drawn, Frame, scalable
@@ -28,20 +27,14 @@ class AbstractWatch(AbstractGameCommand):
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
     """
 
-    max_moves: int = MOST_MOVES
+    max_moves: Count = MOST_MOVES
     """Moves after which the game is cut off."""
-    delay: float = 0.5
+    delay: Delay = 0.5
     """Seconds between two moves."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of the game and of the player's search."""
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
-
-    bounds: ClassVar[Bounds] = {
-        **AbstractGameCommand.bounds,
-        "max_moves": (1, math.inf),
-        "delay": (0, 3600),
-    }
 
     @abc.abstractmethod
     def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:

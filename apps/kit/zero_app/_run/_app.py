@@ -7,14 +7,14 @@ import operator
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from zero_train import AbstractActor, data_mesh, Loop, OPENING_PLIES
 
-from .._command._config import AbstractConfig, Bounds
+from .._command._config import AbstractConfig
 from .._command._errors import as_usage_error, UsageError
 from ._disk import write_whole
 from ._evaluation import Evaluate, network_alone, RunFiles
@@ -30,14 +30,7 @@ Config = TypeVar("Config", bound=AbstractConfig)
 class AbstractCommand(abc.ABC):
     """A command of an app: a frozen dataclass with a flag for each field, documented by the string
     below it. The first sentence of its docstring describes it.
-
-    **Attributes:**
-
-    - `bounds`: the least and the greatest value of its fields, as in
-        [`zero_app.AbstractConfig`][].
     """
-
-    bounds: ClassVar[Bounds] = {}
 
     @abc.abstractmethod
     def __call__(self, app: "App[Any]") -> None:

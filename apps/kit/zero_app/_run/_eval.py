@@ -2,14 +2,15 @@
 
 import dataclasses
 import json as json_text
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.random as jr
+from annotated_types import Interval
 
 from zero_train import AbstractActor, RandomActor
 
-from .._command._config import Bounds
+from .._command._config import Seed, Simulations
 from .._command._errors import UsageError
 from ._app import App, Trained
 from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
@@ -23,24 +24,18 @@ class Eval(AbstractPlayerCommand):
     opponent: str = "random"
     """Whom it meets in games of two players: random, another fixed player of the app (an unknown
     name is answered with a list), or a trained player: another run, a file or pretrained."""
-    games: int = 200
+    games: Annotated[int, Interval(ge=2, le=10**8)] = 200
     """How many games are played: in games of two players an even number, because each opening of
     random moves is played from both seats. Equal games of players without randomness count once."""
-    opening_plies: int | None = None
+    opening_plies: Annotated[int, Interval(ge=0, le=10**4)] | None = None
     """Random moves at the start of each game of two players; by default 2, and in Othello 6."""
-    simulations: int | None = None
+    simulations: Simulations | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration. A trained opponent gets as many."""
-    seed: int = 0
+    seed: Seed = 0
     """The seed of openings, chance and ties."""
     json: bool = False
     """Print one JSON line."""
-
-    bounds: ClassVar[Bounds] = {
-        "games": (2, 10**8),
-        "opening_plies": (0, 10**4),
-        "simulations": (0, 10**6 - 1),
-    }
 
     def __call__(self, app: App[Any]) -> None:
         trained = self.load(app)

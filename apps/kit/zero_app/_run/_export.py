@@ -3,10 +3,9 @@
 import contextlib
 import dataclasses
 import inspect
-import math
 import pathlib
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.export
@@ -24,7 +23,7 @@ from zero_train import (
     PolicyActor,
 )
 
-from .._command._config import Bounds
+from .._command._config import Count
 from .._command._errors import UsageError
 from ._app import App, Trained
 from ._disk import children, write_whole
@@ -45,12 +44,10 @@ class Export(AbstractPlayerCommand):
 
     out: pathlib.Path = pathlib.Path("exported")
     """The folder, which is made if it is missing, and must be empty."""
-    batch: int | None = None
+    batch: Count | None = None
     """Positions that the network takes at a time; by default any number."""
     platforms: tuple[Literal["cpu", "cuda", "rocm", "tpu"], ...] = ("cpu", "cuda", "tpu")
     """What the network runs on."""
-
-    bounds: ClassVar[Bounds] = {"batch": (1, math.inf)}
 
     def __call__(self, app: App[Any]) -> None:
         if not self.platforms:
