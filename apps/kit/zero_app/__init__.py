@@ -1,9 +1,10 @@
-"""The parts of an app besides its loop: the command line, the run and the report.
+"""What an app is made of besides its loop: the command line, the run on disk, and games.
 
 - An app is an `App`; `main` runs its commands (`COMMANDS` and its own).
 - To derive from: a configuration (`AbstractConfig`, `AbstractTreeSearchConfig`), commands
   (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
-  shown (`AbstractBoard`, `Page`).
+  shown (`AbstractBoard`, `Page`). One with a board has `GAME_COMMANDS`.
+- On disk: `RunFolder`, `Checkpoints`, `read_lines`, `Results`.
 - From Python: `train` runs the loop, `load` reads a `Trained` player, `measure` plays games.
 - What was asked for and is not there, or cannot be, raises a `UsageError`: a line for the user that
   says what to give instead. Whatever the disk refuses, or holds and should not, raises a
