@@ -36,7 +36,7 @@ class Cells(AbstractBoard):
     def action(self, name, first=True):
         return [self.name(action) for action in range(9)].index(name)
 
-    def draw(self, game, *, plain):
+    def draw(self, game, *, plain) -> str:
         pytest.fail("the browser draws the board")
 
     def result(self, game):

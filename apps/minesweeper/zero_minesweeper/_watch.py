@@ -4,9 +4,11 @@ import dataclasses
 import functools as ft
 import pathlib
 from collections.abc import Iterator
+from typing import Annotated
 
 import jax.random as jr
 import tyro
+from annotated_types import Interval
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
@@ -16,7 +18,6 @@ from zero_app import (
     AbstractPlayerCommand,
     App,
     check_path,
-    Count,
     Delay,
     drawn,
     Frame,
@@ -49,7 +50,7 @@ class Watch(AbstractPlayerCommand):
 
     agent: str = "belief"
     """As for eval."""
-    boards: Count = 5
+    boards: Annotated[int, Interval(ge=1, le=10**8)] = 5
     """The number of boards: the first ones that eval plays with this seed."""
     delay: Delay = 1.0
     """Seconds for which a guess is shown; safe moves are shown for a fifth of it."""

@@ -32,6 +32,7 @@ class Config(AbstractAdamWConfig):
     batch: Count = 64
     """Windows per gradient update, over all learning devices."""
     learning_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 1e-3
+    decay: Annotated[float, Interval(ge=1e-6, le=1)] = 0.05
     evaluate_every: Count = 100
 
     world: Literal["moving", "stationary"] = "moving"

@@ -87,7 +87,7 @@ class Plan(AbstractCommand):
     """Whether the monsters move."""
     planners: tuple[str, ...] = tuple(PLANNERS)
     """frozen, hindsight-K or chance; append +playout for leaves judged by playouts."""
-    simulations: tuple[int, ...] = (50, 200, 800)
+    simulations: tuple[Simulations, ...] = (50, 200, 800)
     """Simulations per move, in all trees together."""
     rollouts: Rollouts = 2000
     """Rollouts of 32 steps for each row."""
@@ -131,7 +131,7 @@ def result_row(
     oracle: MonstersOracle,
     actor: AbstractActor,
     planner: str,
-    simulations: Simulations,
+    simulations: int,
     *,
     rollouts: int,
     key: PRNGKeyArray,
