@@ -5,6 +5,7 @@ import math
 import pathlib
 import struct
 import sys
+import threading
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,6 +32,16 @@ def run_main(monkeypatch, capsys) -> Callable[..., Callable[..., tuple[int, str,
         return run
 
     return of
+
+
+@pytest.fixture(autouse=True)
+def _threads_end_with_their_test() -> Iterator[None]:
+    """A command of a later test that finds one running ends the process, as users need it."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "zero-background":
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session", autouse=True)

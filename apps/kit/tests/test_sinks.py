@@ -248,3 +248,4 @@ def test_a_tracker_that_hangs_delays_nothing():
     (line,) = said
     assert line.startswith("It does not keep up; it lacks some steps from ")
     released.set()
+    sink.close()  # now it hears that this is the end
