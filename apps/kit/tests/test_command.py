@@ -444,7 +444,8 @@ def test_a_configuration_comes_back_from_its_folder(tmp_path):
 def test_a_run_of_another_app_is_said_to_be_one(tmp_path):
     stored = {"env": "cartpole", "agent": "mpo", "seed": 3}
     (tmp_path / "config.json").write_text(json.dumps(stored))
-    start = {"step": 0, "versions": {"jax": "0.10.2", "zero_train": "0.1.0", "zero_other": "1"}}
+    ours = dict.fromkeys(("zero_train", "zero_app"), "0.1.0")
+    start = {"step": 0, "versions": {"jax": "0.10.2", **ours, "zero_other": "1"}}
     (tmp_path / "starts.jsonl").write_text(json.dumps(start) + "\n")
     with pytest.raises(UsageError) as raised:
         load_config(Config, tmp_path, "app")

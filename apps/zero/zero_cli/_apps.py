@@ -4,6 +4,8 @@ import difflib
 import importlib.metadata
 import os
 import pathlib
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from zero_app import (
@@ -49,10 +51,23 @@ APP = App(
     program=("zero", importlib.metadata.version("zero-games")),
 )
 
-#: Every app that is installed: a package names its own in its metadata.
-APPS: dict[str, App[Any]] = {APP.name: APP} | {
-    found.name: found.load() for found in importlib.metadata.entry_points(group="zero.apps")
-}
+
+def _installed() -> Iterator[App[Any]]:
+    """The apps that packages name in their metadata. One that cannot be imported is told, since
+    every command of `zero` would fail with it."""
+    found = importlib.metadata.entry_points(group="zero.apps")
+    for one in sorted(found, key=lambda one: one.name):
+        try:
+            yield one.load()
+        except Exception as e:
+            said = " ".join(str(e).split())[:200] or type(e).__name__
+            print(f"zero: the app {one.name} ({one.value}) is left out: {said}", file=sys.stderr)
+
+
+#: Every app that is installed; `zero` itself is the first.
+APPS: dict[str, App[Any]] = {APP.name: APP}
+for _app in _installed():
+    APPS.setdefault(_app.name, _app)
 
 
 #: How a player is named on the command line.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
 import optax
-from annotated_types import Ge, Interval
+from annotated_types import BaseMetadata, Ge, GroupedMetadata, Interval, Le
 
 from zero_search import DirichletNoise, Temperature, TreeSearch
 from zero_train import ExpertIteration
@@ -40,12 +40,13 @@ class AbstractConfig:
     """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
     this one; each field is a flag, documented by the string below it, and an entry of config.json.
 
-    A field may say what its numbers are in the terms of annotated-types, as in `Annotated[int,
-    Interval(ge=1, le=256)]`, which a class below keeps where its field is only an `int`. By default
-    an integer is from 0 to the greatest of 32 bits, and other numbers are finite. A class may have
-    `absent`: what newer fields are in runs whose config.json lacks them, beside those of the
-    classes above it. Its `code` lists the fields in which `module:Class` and `file.py:Class` name
-    code of the user's own, which is run for a stored configuration only with --run-code.
+    A field may say what its numbers are by Ge, Le and Interval of annotated-types, as in
+    `Annotated[int, Interval(ge=1, le=256)]`, which a class below keeps where its field is only an
+    `int`. By default an integer is from 0 to the greatest of 32 bits, and other numbers are finite.
+    A class may have `absent`: what newer fields are in runs whose config.json lacks them, beside
+    those of the classes above it. Its `code` lists the fields in which `module:Class` and
+    `file.py:Class` name code of the user's own, which is run for a stored configuration only with
+    --run-code.
     """
 
     seed: Seed = 0
@@ -289,10 +290,17 @@ def _check_number(name: str, value: Any, kind: type, marks: Sequence[Any]) -> No
     # JSON has one kind of number, and for Python true is one.
     if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
         raise _refused(name, value, f"give {what}")
-    least, most = (0 if kind is int else -math.inf), math.inf
+    least: Any = 0 if kind is int else -math.inf
+    most: Any = math.inf
     for mark in marks:
-        least = least if getattr(mark, "ge", None) is None else mark.ge
-        most = most if getattr(mark, "le", None) is None else mark.le
+        for one in mark if isinstance(mark, GroupedMetadata) else [mark]:
+            match one:
+                case Ge(ge=bound):
+                    least = bound
+                case Le(le=bound):
+                    most = bound
+                case BaseMetadata():
+                    raise TypeError(f"{name} is annotated with {one}; give Ge, Le or Interval.")
     limit = largest if most == math.inf else most
     if max(least, -largest) <= value <= limit:
         return

@@ -130,8 +130,8 @@ def likeness(kind: type[Any], folder: pathlib.Path) -> tuple[bool, int]:
 
 
 def _versions(folder: pathlib.Path) -> dict[str, str]:
-    """The versions of JAX, of zero_train and of the app's package that a run was last started with,
-    as far as its folder says so."""
+    """The versions of JAX, of zero_train, of zero_app and of the app's package that a run was last
+    started with, as far as its folder says so."""
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
         return dict(read_lines(folder / "starts.jsonl")[-1]["versions"])
     return {}
