@@ -1,6 +1,6 @@
 """Pages are made of what stands elsewhere, so that they cannot fall behind it: a line
 `The site shows [PATH](../PATH) here.`, which leads there on a code host, becomes that file, and a
-line `@api zero_x` one entry for each public name of `zero_x`.
+line `@api zero_x` what `zero_x` says of itself, and one entry for each of its public names.
 """
 
 import ast
@@ -31,11 +31,16 @@ def include(path: str) -> str:
     return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
 
 
+def source(module: str) -> ast.Module:
+    """The `__init__.py` of a module."""
+    (init,) = ROOT.glob(f"[ap]*/*/{module.replace('.', '/')}/__init__.py")
+    return ast.parse(init.read_text(encoding="utf-8"))
+
+
 def public_names(module: str) -> list[str]:
     """What the module re-exports as `from ._x import Y as Y`, also where that needs an extra, or
     defines itself."""
-    (init,) = ROOT.glob(f"[ap]*/*/{module.replace('.', '/')}/__init__.py")
-    names, body = [], ast.parse(init.read_text(encoding="utf-8")).body
+    names, body = [], source(module).body
     for node in [x for one in body for x in (one.body if isinstance(one, ast.Try) else [one])]:
         match node:
             case ast.ImportFrom(names=aliases):
@@ -46,7 +51,9 @@ def public_names(module: str) -> list[str]:
 
 
 def api(module: str) -> str:
-    return "\n\n".join(f"::: {module}.{name}" for name in public_names(module))
+    """What the module says of itself, and an entry for each of its names."""
+    said = ast.get_docstring(source(module)) or ""
+    return "\n\n".join([said, *(f"::: {module}.{name}" for name in public_names(module))])
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

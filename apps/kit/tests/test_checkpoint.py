@@ -1,14 +1,11 @@
 import errno
 import functools as ft
-import json
 import os
 import pathlib
-import random
 import shutil
 import subprocess
 import threading
 import types
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +16,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import zero_app._run._checkpoint as implementation
 from zero_app import CheckpointError, Checkpoints
 from zero_app._run._lines import as_step
-from zero_app._run._manifest import _digest
 from zero_train import BestSoFar
 
-from .damages import cut, DAMAGES, flip
 
-
-def _state() -> dict:
+def state_of_all_kinds() -> dict:
     """Equal arrays in a dictionary of its own."""
     return dict(_arrays())
 
@@ -54,7 +48,7 @@ def _bits(leaf) -> bytes:
     return np.asarray(leaf).tobytes()
 
 
-def _assert_same(first, second) -> None:
+def assert_same(first, second) -> None:
     assert jax.tree.structure(first) == jax.tree.structure(second)
     for x, y in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
@@ -64,7 +58,7 @@ def _assert_same(first, second) -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("saved")
-    Checkpoints(folder).save(7, _state())
+    Checkpoints(folder).save(7, state_of_all_kinds())
     return folder
 
 
@@ -76,9 +70,9 @@ def copy(saved, tmp_path) -> Checkpoints:
 
 
 def test_round_trip_is_bitwise(saved):
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), _state())
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state_of_all_kinds())
     restored = Checkpoints(saved).restore(like)
-    _assert_same(restored, _state())
+    assert_same(restored, state_of_all_kinds())
     assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(restored))
     # A restored key draws what the saved one would have drawn.
     before, after = jax.random.key(1), restored["nested"][1][0]
@@ -111,7 +105,7 @@ def test_every_dtype_keeps_its_bits_whatever_jax_computes_with(tmp_path, saved_w
         restored = Checkpoints(tmp_path).restore(like)
     finally:
         jax.config.update("jax_enable_x64", False)
-    _assert_same(restored, state)
+    assert_same(restored, state)
     assert all(
         isinstance(x, jax.Array) or x.dtype.itemsize > 4 and not wide
         for x in jax.tree.leaves(restored)
@@ -135,7 +129,7 @@ def test_what_would_not_come_back_is_not_saved(tmp_path, array):
 @pytest.mark.parametrize("state", [{}, None, {"x": jnp.zeros((0, 2))}, [np.zeros(0)]])
 def test_a_state_without_numbers_is_one(tmp_path, state):
     Checkpoints(tmp_path).save(1, state)
-    _assert_same(Checkpoints(tmp_path).restore(state), state)
+    assert_same(Checkpoints(tmp_path).restore(state), state)
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8, jnp.int32, np.asarray])
@@ -153,7 +147,7 @@ def test_a_step_that_would_not_be_found_again_is_refused(saved, step):
     checkpoints = Checkpoints(saved)
     for use in (
         lambda: checkpoints.save(step, {}),
-        lambda: checkpoints.restore(_state(), step=step),
+        lambda: checkpoints.restore(state_of_all_kinds(), step=step),
         lambda: checkpoints.about(step),
     ):
         with pytest.raises(CheckpointError, match="^step=-1 was given; give a whole number from 0"):
@@ -170,8 +164,8 @@ def test_a_step_that_is_no_whole_number_is_refused(step):
 
 
 def test_a_template_of_arrays_gives_its_layout(saved):
-    restored = Checkpoints(saved).restore(_state(), step=7)
-    assert restored["int8"].sharding == _state()["int8"].sharding
+    restored = Checkpoints(saved).restore(state_of_all_kinds(), step=7)
+    assert restored["int8"].sharding == state_of_all_kinds()["int8"].sharding
 
 
 def test_only_the_latest_are_kept(tmp_path):
@@ -254,7 +248,7 @@ def test_a_replacement_that_was_interrupted_leaves_the_old_one(copy):
     # What is on disk between the two renames.
     (copy.directory / "00000007").rename(copy.directory / "00000007.old")
     assert copy.steps() == [7]
-    _assert_same(copy.restore(_state()), _state())
+    assert_same(copy.restore(state_of_all_kinds()), state_of_all_kinds())
 
 
 def test_both_folders_of_a_replacement_are_removed_with_their_step(copy):
@@ -278,7 +272,7 @@ def test_an_interrupted_save_does_not_count_and_is_cleaned(copy, monkeypatch):
             copy.save(8, {"x": jnp.zeros((), jnp.int32)})
     assert (copy.directory / ".00000008.tmp").exists()
     assert copy.steps() == [7]
-    copy.save(9, _state())
+    copy.save(9, state_of_all_kinds())
     assert sorted(path.name for path in copy.directory.iterdir()) == ["00000007", "00000009"]
 
 
@@ -302,8 +296,8 @@ def test_a_full_disk_keeps_the_previous_checkpoint(copy, monkeypatch, error, lat
             copy.save(9, state)  # says so where the thread of the save before met it
     assert "up to 10 MB" in str(info.value) and "\n" not in str(info.value)
     assert [path.name for path in copy.directory.iterdir()] == ["00000007"]
-    _assert_same(copy.restore(_state()), _state())
-    copy.save(9, _state())
+    assert_same(copy.restore(state_of_all_kinds()), state_of_all_kinds())
+    copy.save(9, state_of_all_kinds())
     assert copy.steps() == [7, 9]
 
 
@@ -315,215 +309,9 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_missing(saved, tmp_path):
     with pytest.raises(CheckpointError, match="No checkpoint was found in .*nowhere"):
-        Checkpoints(tmp_path / "nowhere").restore(_state())
+        Checkpoints(tmp_path / "nowhere").restore(state_of_all_kinds())
     with pytest.raises(CheckpointError, match="Checkpoint 8 was not found in .*; it has 7"):
-        Checkpoints(saved).restore(_state(), step=8)
-
-
-def _largest(folder: pathlib.Path) -> pathlib.Path:
-    return max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-
-
-def test_damage_is_named(copy):
-    folder = copy.directory / "00000007"
-    largest = _largest(folder / "arrays")
-    whole = largest.read_bytes()
-    largest.write_bytes(whole[:-1])
-    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} has .* instead of"):
-        copy.restore(_state())
-    largest.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-    with pytest.raises(CheckpointError, match=rf"{largest.name} is not what was written"):
-        copy.restore(_state())
-    largest.unlink()
-    with pytest.raises(CheckpointError, match=rf"damaged: .*{largest.name} is missing. Put"):
-        copy.restore(_state())
-    (folder / "manifest.json").write_text("{")
-    with pytest.raises(CheckpointError, match="damaged: manifest.json cannot be read"):
-        copy.restore(_state())
-
-
-def _damages(folder: pathlib.Path) -> list[tuple[str, Callable[[pathlib.Path], None]]]:
-    """Whatever may happen to a checkpoint's files: what it is, and how to do it to a copy."""
-    found = []
-    for name in sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file()):
-        more = (flip,) * 40 if name.name == "manifest.json" else (flip, cut)
-        for seed, damage in enumerate((*DAMAGES, *more)):
-            use = lambda at, n=name, d=damage, s=seed: d(at / n, random.Random(s))
-            found.append((f"{damage.__name__} {name}", use))
-    return found
-
-
-def _without_entries(manifest: dict) -> list[dict]:
-    """The manifest without each of its entries in turn."""
-    top = [{k: v for k, v in manifest.items() if k != gone} for gone in manifest]
-    files = [
-        {**manifest, "files": {k: v for k, v in manifest["files"].items() if k != gone}}
-        for gone in manifest["files"]
-    ]
-    leaves = []
-    for index, leaf in enumerate(manifest["leaves"]):
-        others = manifest["leaves"][:index], manifest["leaves"][index + 1 :]
-        leaves.append({**manifest, "leaves": [*others[0], *others[1]]})
-        for gone in leaf:
-            less = {k: v for k, v in leaf.items() if k != gone}
-            leaves.append({**manifest, "leaves": [*others[0], less, *others[1]]})
-    return [*top, *files, *leaves]
-
-
-def _falls_back(checkpoints: Checkpoints, what: object) -> None:
-    """One line names the damaged checkpoint and the one used, which is as it was saved."""
-    said = []
-    step, restored = checkpoints.restore_latest(_state(), tell=said.append)
-    assert step == 5 and len(said) == 1, what
-    assert "00000007 is damaged: " in said[0] and "checkpoint 5" in said[0], what
-    assert "\n" not in said[0], what
-    _assert_same(restored, _state())
-    with pytest.raises(CheckpointError, match="00000007 is damaged: ") as info:
-        checkpoints.restore(_state(), step=7)
-    assert "\n" not in str(info.value)
-
-
-@pytest.fixture
-def read_once(monkeypatch) -> None:
-    """The arrays of a checkpoint are read once, where nothing happens to it between restores."""
-    read = implementation._read
-    once = ft.cache(lambda folder, targets: read(folder, dict(targets)))
-    monkeypatch.setattr(
-        implementation, "_read", lambda folder, targets: once(folder, tuple(targets.items()))
-    )
-
-
-def test_whatever_happens_to_a_file_the_checkpoint_before_is_used(copy, read_once):
-    copy.save(5, _state())
-    folder = copy.directory / "00000007"
-    whole = folder.with_name("whole")
-    folder.rename(whole)
-    damages = _damages(whole)
-    assert len(damages) > 100
-    for what, damage in damages:
-        shutil.copytree(whole, folder)
-        damage(folder)
-        _falls_back(copy, what)
-        shutil.rmtree(folder)
-
-
-def test_a_manifest_that_lacks_an_entry_is_damaged(copy, read_once):
-    copy.save(5, _state())
-    path = copy.directory / "00000007" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for changed in (*_without_entries(manifest), {**manifest, "step": 9}, [manifest], 1, "leaves"):
-        path.write_text(json.dumps(changed))
-        _falls_back(copy, changed)
-    path.write_text("[" * 200_000)
-    _falls_back(copy, "nested")
-    path.write_bytes((copy.directory / "00000005" / "manifest.json").read_bytes())
-    _falls_back(copy, "that of step 5")
-    # Another spelling of the same manifest is the same manifest.
-    path.write_text(json.dumps(manifest))
-    _assert_same(copy.restore(_state()), _state())
-
-
-def test_a_manifest_of_another_version_is_not_passed_over(copy):
-    """Its digest is right: it is no damage, and the earlier one would lose what came after it."""
-    copy.save(5, _state())
-    path = copy.directory / "00000007" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    digest = manifest.pop("digest")
-    assert digest == _digest(manifest)
-    others = [{**manifest, "format": 2}, {**manifest, "files": []}, {**manifest, "leaves": [1]}]
-    for other in (*_without_entries(manifest), *others):
-        path.write_text(json.dumps({**other, "digest": _digest(other)}))
-        if "about" not in other or _is_same_version(other):
-            continue  # as an older one has it, or as one of this version may be
-        for use in (
-            lambda: copy.restore(_state()),
-            lambda: copy.restore_latest(_state(), tell=print),
-            lambda: copy.about(7),
-        ):
-            with pytest.raises(CheckpointError, match="00000007 was written by another ver") as e:
-                use()
-            assert "\n" not in str(e.value)
-    assert copy.steps() == [5, 7]
-
-
-def _is_same_version(manifest: dict) -> bool:
-    """It lacks files or whole leaves."""
-    return (
-        len(manifest) == 4
-        and all(
-            isinstance(leaf, dict) and {"path", "shape", "dtype"} <= leaf.keys()
-            for leaf in manifest["leaves"]
-        )
-        and isinstance(manifest["files"], dict)
-    )
-
-
-def test_what_is_said_about_a_checkpoint_is_kept_with_it(copy):
-    """As it was when it was saved, with the state being written meanwhile."""
-    said = {"games": np.int32(3), "shape": (8, 8)}
-    copy.save(9, _state(), about=said, wait=False)
-    said["games"] = 4
-    copy.finish()
-    assert copy.about(9) == {"games": 3, "shape": [8, 8]} and copy.about(7) == {}
-    with pytest.raises(CheckpointError, match="Checkpoint 8 was not found"):
-        copy.about(8)
-    manifest = copy.directory / "00000009" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"games": 3', '"games": 5'))
-    with pytest.raises(CheckpointError, match="00000009 is damaged: manifest.json is not what was"):
-        copy.about(9)
-
-
-def test_only_what_an_interrupted_save_left_is_removed(copy):
-    names = ".00000008.tmp", ".00000003.old.tmp", ".notes.tmp"
-    for name in names:
-        (copy.directory / name).mkdir()
-    copy.save(9, _state())
-    assert [(copy.directory / name).exists() for name in names] == [False, False, True]
-
-
-def test_a_checkpoint_under_another_step_is_refused(copy):
-    """It is whole: passed over for an earlier one, it would be removed as what came later."""
-    copy.save(5, _state())
-    (copy.directory / "00000007").rename(copy.directory / "00000009")
-    said = "00000009 was saved as step 7; give it its name 00000007 again"
-    with pytest.raises(CheckpointError, match=said):
-        copy.restore_latest(_state(), tell=print)
-
-
-def test_where_all_checkpoints_are_damaged_one_line_says_so(copy):
-    with pytest.raises(CheckpointError, match="No checkpoint was found in .*nowhere"):
-        Checkpoints(copy.directory / "nowhere").restore_latest(_state(), tell=print)
-    copy.save(5, _state())
-    for step in (5, 7):
-        (copy.directory / f"0000000{step}" / "manifest.json").unlink()
-    said = []
-    with pytest.raises(CheckpointError, match="00000005 is damaged.*no other") as info:
-        copy.restore_latest(_state(), tell=said.append)
-    assert "00000007 is damaged: manifest.json" in str(info.value)
-    assert "\n" not in str(info.value) and said == []
-
-
-def test_a_process_that_does_not_write_restores_what_the_writer_names(copy, monkeypatch):
-    """It reads only its part, and says so where its disk does not show the checkpoint."""
-    copy.save(9, _state())
-    monkeypatch.setattr(implementation, "is_writer", lambda: False)
-    monkeypatch.setattr(
-        implementation, "check_files", lambda *files: pytest.fail("reads all files")
-    )
-    monkeypatch.setattr(implementation, "of_writer", lambda name, value: (7, ["9 is damaged"]))
-    step, state = copy.restore_latest(_state(), tell=lambda line: pytest.fail("says it again"))
-    assert step == 7
-    _assert_same(state, _state())
-    shutil.rmtree(copy.directory / "00000007")
-    with pytest.raises(CheckpointError, match="Process 0 cannot read checkpoint 7 in "):
-        copy.restore_latest(_state(), tell=print)
-
-
-def test_another_configuration_is_no_damage(copy):
-    """The checkpoint before is of the same one, and must not be tried."""
-    copy.save(5, _state())
-    with pytest.raises(CheckpointError, match="00000007 is a checkpoint of another configuration"):
-        copy.restore_latest({"x": jnp.zeros(())}, tell=print)
+        Checkpoints(saved).restore(state_of_all_kinds(), step=8)
 
 
 def test_what_the_store_raises_becomes_one_line(copy, monkeypatch):
@@ -534,32 +322,32 @@ def test_what_the_store_raises_becomes_one_line(copy, monkeypatch):
     with pytest.raises(
         CheckpointError, match="00000007 could not be restored: first line second line"
     ):
-        copy.restore(_state())
+        copy.restore(state_of_all_kinds())
 
 
 def test_another_configuration_names_the_first_difference(saved):
     checkpoints = Checkpoints(saved)
-    like = _state()
+    like = state_of_all_kinds()
     like["int8"] = jnp.zeros((4,), jnp.int8)
     with pytest.raises(CheckpointError, match=r"\['int8'\] is int8\[3\] in it and int8\[4\]"):
         checkpoints.restore(like)
     like["int8"] = jnp.zeros((3,), jnp.int32)
     with pytest.raises(CheckpointError, match=r"\['int8'\] is int8\[3\] in it and int32\[3\]"):
         checkpoints.restore(like)
-    like = _state()
+    like = state_of_all_kinds()
     like["rbg"] = jax.random.key(0)
     with pytest.raises(CheckpointError, match=r"key<rbg>\[\] in it and key<fry>\[\] is expected"):
         checkpoints.restore(like)
-    like = _state()
+    like = state_of_all_kinds()
     del like["uint32"]
     with pytest.raises(CheckpointError, match=r"it has \['uint32'\], which is not expected"):
         checkpoints.restore(like)
-    like = {**_state(), "z": jnp.zeros(())}
+    like = {**state_of_all_kinds(), "z": jnp.zeros(())}
     with pytest.raises(CheckpointError, match=r"it lacks \['z'\]. Use the configuration"):
         checkpoints.restore(like)
     with pytest.raises(CheckpointError, match=r"\['int8'\] of `like` is a float; give arrays"):
-        checkpoints.restore({**_state(), "int8": 1.0})
-    like = _state()
+        checkpoints.restore({**state_of_all_kinds(), "int8": 1.0})
+    like = state_of_all_kinds()
     like["inr8"] = like.pop("int8")
     with pytest.raises(CheckpointError, match=r"has \['int8'\] where \['inr8'\] is expected"):
         checkpoints.restore(like)
@@ -569,7 +357,7 @@ def test_only_arrays_and_a_sensible_keep(tmp_path):
     with pytest.raises(CheckpointError, match=r"\['x'\] is a float; only arrays can be saved"):
         Checkpoints(tmp_path).save(0, {"x": 1.0})
     with pytest.raises(CheckpointError, match="nothing for JSON"):
-        Checkpoints(tmp_path).save(0, _state(), about={"x": {1}})
+        Checkpoints(tmp_path).save(0, state_of_all_kinds(), about={"x": {1}})
     with pytest.raises(ValueError, match="keep=0"):
         Checkpoints(tmp_path, keep=0)
     assert list(tmp_path.iterdir()) == []
@@ -599,7 +387,7 @@ def test_another_number_of_devices(tmp_path, before, after):
     checkpoints, expected = Checkpoints(tmp_path), _sharded(after)
     checkpoints.save(1, _sharded(before))
     restored = checkpoints.restore(expected)
-    _assert_same(restored, expected)
+    assert_same(restored, expected)
     for name, wanted in expected.items():
         found = restored[name]
         assert found.sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name

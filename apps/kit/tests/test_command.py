@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import pytest
@@ -26,18 +25,16 @@ from zero_app import (
     errors_of,
     expects_accelerator,
     Launch,
-    load_config,
     main,
     NonFiniteError,
     Options,
     parse,
     run as run_command,
     RunError,
-    RunFolder,
     Seed,
     UsageError,
 )
-from zero_app._run._options import folder_of, following
+from zero_app._run._options import following
 from zero_train import Loop
 
 
@@ -399,79 +396,6 @@ def test_other_ends(capsys):
         "  eval [RUN]   measure a trained player: its score in games of two players, or",
         "               else its mean return",
     ]
-
-
-def test_a_configuration_comes_back_from_its_folder(tmp_path):
-    with pytest.raises(UsageError, match=r"holds no run .* as `app train --out` made it"):
-        load_config(Config, tmp_path, "app")
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(dataclasses.asdict(PRESETS["large"])))
-    assert load_config(Config, tmp_path, "app") == PRESETS["large"]
-    whole = dataclasses.asdict(PRESETS["large"])
-    wrong = (
-        {"colour": 1},
-        {"steps": 0},
-        {"schedule": "linear"},
-        {"schedule": []},
-        {"steps": 4.0},
-        {"steps": True},
-        {"steps": 10**20},
-        {"steps": "4"},
-        {"steps": None},
-        {"steps": {"a\nb": 1}},
-        {"learning_rate": "fast"},
-        {"learning_rate": math.nan},
-        {"first": 10**400},
-        {"first": math.inf},
-        {"layers": 2.5},
-        {"nesterov": 1},
-        {"seed": 2**70},
-    )
-    texts = ("{}", "{", "[]", "3", "[" * 200_000, *(json.dumps(whole | x) for x in wrong))
-    for text in texts:
-        path.write_text(text)
-        with pytest.raises(UsageError, match="is not the configuration of a run") as caught:
-            load_config(Config, tmp_path, "app")
-        assert ".;" not in str(caught.value) and "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 400
-    path.write_bytes(b'{"seed": "\xff"}')
-    with pytest.raises(UsageError, match="is not the configuration of a run"):
-        load_config(Config, tmp_path, "app")
-    path.write_text(json.dumps(whole | {"learning_rate": 1, "first": 0.5}))
-    assert load_config(Config, tmp_path, "app").learning_rate == 1
-
-
-def test_a_run_of_another_app_is_said_to_be_one(tmp_path):
-    stored = {"env": "cartpole", "agent": "mpo", "seed": 3}
-    (tmp_path / "config.json").write_text(json.dumps(stored))
-    ours = dict.fromkeys(("zero_train", "zero_app"), "0.1.0")
-    start = {"step": 0, "versions": {"jax": "0.10.2", **ours, "zero_other": "1"}}
-    (tmp_path / "starts.jsonl").write_text(json.dumps(start) + "\n")
-    with pytest.raises(UsageError) as raised:
-        load_config(Config, tmp_path, "app")
-    here = Config.__module__.partition(".")[0]
-    said = f"{tmp_path} is a run of zero_other (cartpole, mpo), and a run of {here} is needed here;"
-    assert str(raised.value).startswith(said)
-
-
-def test_a_field_that_older_runs_lack(tmp_path):
-    """They can be loaded, and resumed with what it was before."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Newer(Config):
-        engine: str = "new"
-
-        absent: ClassVar[dict[str, Any]] = {"engine": "old"}
-
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(Config())))
-    assert load_config(Newer, tmp_path, "app") == Newer(engine="old")
-    options = Options(out=tmp_path, resume=True)
-    with pytest.raises(RunError, match=r'engine "new" \(stored: "old"\)'):
-        RunFolder.check(**folder_of(Newer(), options))
-    RunFolder.check(**folder_of(Newer(engine="old"), options))
-    # What the run has counts.
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(Newer())))
-    assert load_config(Newer, tmp_path, "app") == Newer()
 
 
 @pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])

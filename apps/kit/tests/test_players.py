@@ -51,6 +51,9 @@ from .damages import flip
 from .nim_agent import nim_agent, nim_loop
 
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
+
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractConfig):
     seed: int = 5
@@ -74,14 +77,6 @@ def loop_of(width):
 
 def build(config):
     return loop_of(config.width)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts_are_not_drawn():
-    """They have tests of their own, and would be a quarter of what each run costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zero_app._run._chart.draw", lambda series, **_: None)
-        yield
 
 
 @pytest.fixture(scope="module")

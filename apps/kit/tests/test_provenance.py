@@ -35,6 +35,9 @@ from zero_envs.testing import Nim
 from .nim_agent import nim_agent, nim_loop
 
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
+
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractConfig):
     seed: int = 3
@@ -49,14 +52,6 @@ SAVED = [
     for store, steps in (("checkpoints", (2, 4)), ("parameters", (0, 2, 4)))
     for step in steps
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts_are_not_drawn() -> Iterator[None]:
-    """They have tests of their own, and would be a quarter of what each run costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zero_app._run._chart.draw", lambda series, **_: None)
-        yield
 
 
 @pytest.fixture(scope="module")

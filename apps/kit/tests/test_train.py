@@ -20,11 +20,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 import pytest
 
 from zero_app import (
-    AbstractAdamWConfig,
     AbstractConfig,
     App,
     CheckpointError,
@@ -43,10 +41,13 @@ from zero_app import (
 from zero_app._run._origin import origin_of
 from zero_app._run._prepare import prepare
 from zero_envs.testing import Nim
-from zero_train import gradient_step, PolicyActor, step, template
+from zero_train import PolicyActor, step, template
 
 from .damages import flip
 from .nim_agent import nim_agent, nim_loop
+
+
+pytestmark = pytest.mark.usefixtures("no_charts")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +84,6 @@ def evaluation(config, loop, files):
 
 def page(run):
     return {"lines": f"{len(run.metrics)} steps"}, []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts_are_not_drawn():
-    """They have tests of their own, and would be a quarter of what each run costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zero_app._run._chart.draw", lambda series, **_: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -201,50 +194,6 @@ def test_the_player_is_the_newest_at_full_strength(app, undisturbed):
     assert isinstance(alone, PolicyActor) and alone.evaluate is player.model.evaluate
     # Else acting would be compiled once for a game's first state and once for the others.
     assert not any(x.committed for x in found)
-
-
-@pytest.mark.parametrize("warmup, schedule", [(0, "cosine"), (4, "cosine"), (4, "exponential")])
-def test_the_learning_rate_that_was_used_is_logged(warmup, schedule):
-    """By the formulas: evenly up to the peak, then down to `decay` of it after the last update."""
-    kind: Any = schedule
-    config = AbstractAdamWConfig(
-        steps=6, updates=2, learning_rate=0.1, warmup=warmup, decay=0.25, schedule=kind
-    )
-    optimiser, params = config.optimiser(), {"x": jnp.ones(2)}
-    loss = lambda params: (jnp.sum(params["x"] ** 2), {})
-    with jax.numpy_dtype_promotion("standard"):
-        state = optimiser.init(params)
-    update = jax.jit(lambda params, state: gradient_step(loss, optimiser, params, state))
-    for count in range(13):
-        params, state, metrics = update(params, state)
-        done = min((count - warmup) / (12 - warmup), 1)
-        wanted = (
-            0.25**done
-            if schedule == "exponential"
-            else 0.25 + 0.375 * (1 + math.cos(math.pi * done))
-        )
-        if count < warmup:
-            wanted = 0.25 + 0.75 * count / warmup  # from a fraction 1 / warmup of the peak
-        assert float(metrics["learning_rate"]) == pytest.approx(0.1 * wanted, rel=1e-5)
-
-
-def test_every_part_of_an_optimiser_has_its_learning_rate():
-    rated = optax.inject_hyperparams(optax.sgd)
-    optimiser = optax.multi_transform(
-        {"policy": rated(0.5), "critic": rated(0.25), "rest": optax.sgd(0.125)},
-        {"a": "policy", "b": "critic", "c": "rest"},
-    )
-    params = {name: jnp.ones(()) for name in "abc"}
-    with jax.numpy_dtype_promotion("standard"):
-        state = optimiser.init(params)
-    after, _, metrics = gradient_step(
-        lambda p: (p["a"] + p["b"] + p["c"], {}), optimiser, params, state
-    )
-    assert {name: float(x) for name, x in metrics.items() if "rate" in name} == {
-        "learning_rate_policy": 0.5,
-        "learning_rate_critic": 0.25,
-    }
-    assert [float(after[name]) for name in "abc"] == [0.5, 0.75, 0.875]
 
 
 def test_a_run_that_was_told_to_stop_resumes_bitwise(

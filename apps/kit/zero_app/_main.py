@@ -274,7 +274,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     `--preset`, which sets the defaults of all others; then trains."""
     began, first = time.monotonic(), peek(_First, prog, words)
     if app.presets_of is not None:
-        app = dataclasses.replace(app, presets=app.presets_of(words))
+        app = dataclasses.replace(app, presets=app.presets_of(prog, words))
     preset = first.preset or app.default_preset
     if preset not in app.presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")

@@ -23,8 +23,8 @@ class _Chosen:
     agent: Literal["spo", "mpo"] = Config.agent
 
 
-def _presets(words: Sequence[str]) -> dict[str, Config]:
-    chosen = peek(_Chosen, "spo train", words)
+def _presets(prog: str, words: Sequence[str]) -> dict[str, Config]:
+    chosen = peek(_Chosen, prog, words)
     return presets(chosen.env, chosen.agent)
 
 

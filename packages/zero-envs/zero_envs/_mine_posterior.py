@@ -138,8 +138,8 @@ def list_mines(
     float32 cannot distinguish more layouts.
 
     **Returns:** the layouts, followed by rows in which all cells are mines; a mask of the rows that
-    are layouts; and the posterior. If there are more than `num` layouts and the values are traced,
-    no row is a layout.
+    are layouts; and the posterior. A board of more than `num` layouts is refused if its values are
+    concrete. If they are traced, no row is a layout.
     """
     if not isinstance(num, int | np.integer) or not 1 <= num <= _MOST_LISTED:
         raise ValueError(f"list_mines(num={num!r}): must be an integer from 1 to {_MOST_LISTED}.")

@@ -1,4 +1,4 @@
-"""A small AlphaZero on Nim that the tests of this package share."""
+"""A small AlphaZero on Nim that the tests of zero-train and zero-app share."""
 
 import functools as ft
 

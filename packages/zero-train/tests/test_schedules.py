@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from zero_train import per_update
+from zero_train import gradient_step, per_update
 
 
 def test_linear_decay_per_update():
@@ -63,3 +63,22 @@ def test_scale_gradient():
         value, slope = jax.value_and_grad(loss)(x, scale)
         assert float(value) == 13.0
         assert float(slope["a"]) == 4.0 * scale and slope["b"].tolist() == [3.0 * scale] * 3
+
+
+def test_every_part_of_an_optimiser_has_its_learning_rate():
+    rated = optax.inject_hyperparams(optax.sgd)
+    optimiser = optax.multi_transform(
+        {"policy": rated(0.5), "critic": rated(0.25), "rest": optax.sgd(0.125)},
+        {"a": "policy", "b": "critic", "c": "rest"},
+    )
+    params = {name: jnp.ones(()) for name in "abc"}
+    with jax.numpy_dtype_promotion("standard"):
+        state = optimiser.init(params)
+    after, _, metrics = gradient_step(
+        lambda p: (p["a"] + p["b"] + p["c"], {}), optimiser, params, state
+    )
+    assert {name: float(x) for name, x in metrics.items() if "rate" in name} == {
+        "learning_rate_policy": 0.5,
+        "learning_rate_critic": 0.25,
+    }
+    assert [float(after[name]) for name in "abc"] == [0.5, 0.75, 0.875]

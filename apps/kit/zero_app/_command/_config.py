@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools as ft
+import inspect
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
 import optax
@@ -243,70 +244,82 @@ def check_fields(config: Any) -> None:
 
     **Raises:** [`zero_app.UsageError`][], in the words of the command line.
     """
-    hints = _hints(type(config))
+    kind = type(config)
+    hints = get_type_hints(kind)  # without what annotated-types says
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             check_fields(value)
         else:
-            _check(flag(field.name), value, hints[field.name])
+            _check(flag(field.name), value, hints[field.name], _range(kind, field.name))
 
 
 @ft.cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The annotations of all fields. A plain one keeps what the class above allows."""
-    hints: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        for name, hint in get_type_hints(base, include_extras=True).items():
-            if get_args(hints.get(name))[:1] != (hint,):
-                hints[name] = hint
-    return hints
-
-
-def _check(name: str, value: Any, hint: Any, marks: Sequence[Any] = ()) -> None:
-    """Checks one value against its annotation `hint`. Messages call it `name`."""
-    kinds = get_args(hint)
-    if value is None and type(None) in kinds:
-        return
-    if get_origin(hint) is Annotated:
-        _check(name, value, kinds[0], (*marks, *kinds[1:]))
-    elif get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (kind for kind in kinds if kind is not type(None))
-        _check(name, value, hint, marks)
-    elif get_origin(hint) is tuple and isinstance(value, tuple):
-        for element in value:
-            _check(name, element, kinds[0], marks)
-    elif get_origin(hint) is Literal:
-        if value not in kinds:
-            raise _refused(name, value, f"give one of {', '.join(map(str, kinds))}")
-    elif hint in _NUMBERS:
-        _check_number(name, value, hint, marks)
-    elif hint in _WORDS and not isinstance(value, hint):
-        raise _refused(name, value, f"give {_WORDS[hint]}")
-
-
-def _check_number(name: str, value: Any, kind: type, marks: Sequence[Any]) -> None:
-    what, largest = _NUMBERS[kind]
-    # JSON has one kind of number, and for Python true is one.
-    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
-        raise _refused(name, value, f"give {what}")
-    least: Any = 0 if kind is int else -math.inf
-    most: Any = math.inf
-    for mark in marks:
-        for one in mark if isinstance(mark, GroupedMetadata) else [mark]:
-            match one:
+def _range(kind: type, name: str) -> tuple[Any, Any]:
+    """The least and the greatest number of a field, `None` where nothing is said: those of the
+    nearest class whose annotation says one."""
+    least = most = None
+    for base in kind.__mro__:
+        if name not in inspect.get_annotations(base):
+            continue
+        for mark in _marks(get_type_hints(base, include_extras=True)[name]):
+            match mark:
                 case Ge(ge=bound):
                     least = bound
                 case Le(le=bound):
                     most = bound
                 case BaseMetadata():
-                    raise TypeError(f"{name} is annotated with {one}; give Ge, Le or Interval.")
-    limit = largest if most == math.inf else most
+                    raise TypeError(
+                        f"{kind.__name__}.{name} is annotated with {mark}; give Ge, Le or Interval."
+                    )
+        if (least, most) != (None, None):
+            break
+    return least, most
+
+
+def _marks(hint: Any) -> Iterator[Any]:
+    """What annotations inside of a type say, those of the elements of a tuple included."""
+    for mark in getattr(hint, "__metadata__", ()):
+        yield from mark if isinstance(mark, GroupedMetadata) else [mark]
+    for inner in get_args(hint):
+        yield from _marks(inner)
+
+
+def _check(name: str, value: Any, hint: Any, allowed: tuple[Any, Any]) -> None:
+    """Checks one value against its annotation `hint`, and numbers against the least and the
+    greatest one allowed. Messages call it `name`."""
+    kinds = get_args(hint)
+    if value is None and type(None) in kinds:
+        return
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (kind for kind in kinds if kind is not type(None))
+        _check(name, value, hint, allowed)
+    elif get_origin(hint) is tuple and isinstance(value, tuple):
+        for element in value:
+            _check(name, element, kinds[0], allowed)
+    elif get_origin(hint) is Literal:
+        if value not in kinds:
+            raise _refused(name, value, f"give one of {', '.join(map(str, kinds))}")
+    elif hint in _NUMBERS:
+        _check_number(name, value, hint, *allowed)
+    elif hint in _WORDS and not isinstance(value, hint):
+        raise _refused(name, value, f"give {_WORDS[hint]}")
+
+
+def _check_number(
+    name: str, value: Any, kind: type[int] | type[float], least: Any, most: Any
+) -> None:
+    what, largest = _NUMBERS[kind]
+    # JSON has one kind of number, and for Python true is one.
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+        raise _refused(name, value, f"give {what}")
+    least = (0 if kind is int else -math.inf) if least is None else least
+    limit = largest if most is None else most
     if max(least, -largest) <= value <= limit:
         return
-    if least == -math.inf or value == most == math.inf:
+    if least == -math.inf or (most is None and value == math.inf):
         allowed = "it must be finite"
-    elif most < math.inf or limit < value < math.inf:
+    elif most is not None or limit < value < math.inf:
         allowed = f"give {least} to {limit}"
     else:
         allowed = f"give at least {least}"

@@ -1,6 +1,7 @@
 """The commands of an app with a board: games with a trained player, and of one by itself."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ class Play(AbstractGameCommand):
     """Play against a trained player in the terminal."""
 
     seat: Annotated[str, tyro.conf.arg(aliases=["--colour"])] = "first"
-    """Your side: the one that moves first, second, or a side by its name, such as black."""
+    """Your side: first or second, or by its name, such as black."""
     seed: Seed = 0
     """The seed of the game and of the player's search."""
 
@@ -77,8 +78,7 @@ class Watch(AbstractWatch):
     numbered files in the folder `watch` of the run."""
 
     def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
-        assert app.board is not None
-        return app.board(trained, self.folder / "watch" / "{:04}.svg")
+        return _board(app, trained, self.folder / "watch" / "{:04}.svg")
 
 
 #: The commands of an app with a `board`.
@@ -99,8 +99,13 @@ def _board_of_two(
             f"{_game(app, trained)} has one player; `{app.command} watch {command.run}` shows how "
             "it plays."
         )
-    assert app.board is not None
-    return app.board(trained, command.folder / "play.svg")
+    return _board(app, trained, command.folder / "play.svg")
+
+
+def _board(app: App[Any], trained: Trained[Any], picture: pathlib.Path) -> AbstractBoard:
+    if app.board is None:
+        raise TypeError(f"App(name={app.name!r}) has GAME_COMMANDS and no `board`; give it one.")
+    return app.board(trained, picture)
 
 
 def _game(app: App[Any], trained: Trained[Any]) -> str:

@@ -91,7 +91,8 @@ class App(Generic[Config]):
     - `opponents`: by name the players without training that `eval` knows beside `random`, each made
         for an environment.
     - `opening_plies`: the random moves at the start of each game of two of `eval`.
-    - `presets_of`: the presets for the words after `train`, where they depend on flags.
+    - `presets_of`: `(prog, words)`, the presets for these words after `train`, where they depend on
+        flags.
     - `called_by`: the command that its users type, where this is not `name`.
     - `program`: the name and the version that it says over the Go Text Protocol.
     """
@@ -113,7 +114,7 @@ class App(Generic[Config]):
         default_factory=dict
     )
     opening_plies: int = OPENING_PLIES
-    presets_of: Callable[[Sequence[str]], Mapping[str, Config]] | None = None
+    presets_of: Callable[[str, Sequence[str]], Mapping[str, Config]] | None = None
     called_by: str = ""
     program: tuple[str, str] = ("zero", importlib.metadata.version("zero-app"))
 

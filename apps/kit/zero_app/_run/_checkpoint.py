@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import logging
+import numbers
 import os
 import pathlib
 import re
@@ -81,12 +82,12 @@ class Checkpoints:
         - `keep`: the number of latest checkpoints that a `save` keeps; `None` keeps all.
         - `pinned`: see above.
         """
-        if keep is not None and as_step(keep, ValueError, "keep") < 1:
-            raise ValueError(f"keep={keep} was given; give at least 1, or None to keep all.")
+        if not (keep is None or (isinstance(keep, numbers.Integral) and keep >= 1)):
+            raise ValueError(f"keep={keep!r} was given; give at least 1, or None to keep all.")
         if not (isinstance(directory, str | os.PathLike) and os.fspath(directory)):
             raise ValueError(f"`Checkpoints(directory={directory!r})`: give the path of a folder.")
         self.directory = pathlib.Path(directory).absolute()
-        self.keep = keep
+        self.keep: int | None = keep
         self.pinned = set(pinned)
         self.seconds = 0.0
         self._saving: concurrent.futures.Future[None] | None = None

@@ -125,12 +125,15 @@ def ladder_page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
     past = sorted((p for p in players if "step" in p), key=lambda p: p["step"])
     levels = [(p["name"], p["elo"]) for p in players if "step" not in p] if past else []
     shown = {"Elo (95 %)": plus_minus(past[-1]["elo"], past[-1]["se"])} if past else {}
-    fixed: dict[str, list[Mapping[str, Any]]] = {}
-    for row in run.evaluations:
-        if not row["opponent"].startswith(_OWN):
-            fixed.setdefault(row["opponent"], []).append(row)
-    if "random" in fixed:
-        shown["against random"] = f"{100 * fixed['random'][-1]['score']:.1f} %"
+    fixed = [row for row in run.evaluations if not row["opponent"].startswith(_OWN)]
+    if against := [row for row in fixed if row["opponent"] == "random"]:
+        shown["against random"] = f"{100 * against[-1]['score']:.1f} %"
+    # Runs of older versions may have several numbers of simulations.
+    several = len({row["simulations"] for row in fixed}) > 1
+    scores: dict[str, list[Mapping[str, Any]]] = {}
+    for row in fixed:
+        detail = f", {row['simulations']} simulations" if several else ""
+        scores.setdefault(row["opponent"] + detail, []).append(row)
     learning = imitation(
         run,
         value_loss="Half the squared error of the predicted outcome.",
@@ -149,7 +152,7 @@ def ladder_page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
             run,
             "Score against fixed opponents",
             "A draw is half a win; bars are 95 % confidence intervals.",
-            *(curve(rows, SCORE.name, name, error=SCORE.bars) for name, rows in fixed.items()),
+            *(curve(rows, SCORE.name, name, error=SCORE.bars) for name, rows in scores.items()),
             percent=True,
         ),
     )

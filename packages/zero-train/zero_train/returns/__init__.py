@@ -6,7 +6,8 @@ illegal actions, and the value of a row without a legal one is 0. `lambda_` is a
 each row. `reward` and `discount` are of the step after each row; `discount` is gamma times the
 environment's signed one, so a return is from the view of the player to move, as values are. `last`
 marks final observations. These rows and the last one of the window are *end rows*, which have no
-step: `T` targets need `T + 1` rows. Without `stop_gradient` all arguments have gradients.
+step: `T` targets need `T + 1` rows. Their `lambda_` and `log_ratio` are not used. Without
+`stop_gradient` all arguments have gradients.
 """
 
 from ._multistep import (

@@ -59,7 +59,8 @@ def lambda_returns(
     """The lambda-return of every row (Sutton & Barto 2018, equation 12.18):
 
     `G[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G[t+1])`, and `G[t] = V[t]` in an
-    end row. A lambda of 0 gives one-step TD targets, and 1 the discounted return.
+    end row. A lambda of 0 gives one-step TD targets, and 1 the discounted return. What the
+    arguments are, `help(zero_train.returns)` says.
     """
     check_range("lambda_returns", 0, 1, lambda_=lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
