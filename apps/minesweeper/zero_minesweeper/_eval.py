@@ -1,4 +1,4 @@
-"""How good an agent is, in `minesweeper eval` and while a network is trained."""
+"""How good agents are, in `minesweeper eval` and `compare`, and while a network is trained."""
 
 import dataclasses
 import functools as ft
