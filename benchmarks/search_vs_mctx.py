@@ -313,7 +313,7 @@ def prepare(
         calls["plain"] = build(ours(policy, simulations), model, state, key)[1]
     if options.against is not None:
         before = game(name, options.network, slim=states == "slim", search=options.against)
-        run = ours(policy, simulations, search=options.against)
+        run = mine(policy, simulations, search=options.against)
         calls["then"] = build(run, before, state, key)[1]
 
     def measure() -> dict[str, Any]:
