@@ -109,9 +109,10 @@ class Bandit(AbstractPriorModel[jax.Array]):
         return jnp.zeros_like(node), jnp.zeros(node.shape[:1], jnp.float32)
 
 
-def regrets(planner, model, state, exact, times):
-    """A function of the exploration constant: mean regret of all visits so far, and of the action
-    recommended, after so many calls of a planner that keeps its tree and goes on where it was.
+def regrets(planner, model, state, exact):
+    """A function of the exploration constant and of numbers of calls: mean regret of all visits so
+    far, and of the action recommended, after so many calls of a planner that keeps its tree and
+    goes on where it was.
     """
     batch = exact.shape[0]
     loss = exact.max(axis=1, keepdims=True) - np.where(np.isfinite(exact), exact, exact.max())
@@ -121,7 +122,7 @@ def regrets(planner, model, state, exact, times):
         explorer = eqx.tree_at(lambda p: p.selection.c, planner, c)
         return explorer.plan(model, state, carry, key=jr.split(jr.key(seed), batch))
 
-    def run(c) -> tuple[np.ndarray, np.ndarray]:
+    def run(c, times) -> tuple[np.ndarray, np.ndarray]:
         carry, found = planner.init(model, state), []
         for call in range(max(times)):
             plan, carry = again(np.float32(c), carry, np.uint32(call))
@@ -151,16 +152,17 @@ def test_regret_on_bandits_grows_logarithmically():
     gaps = np.pad(rng.uniform(0.2, 0.5, (128, 3)).astype(np.float32), ((0, 0), (1, 0)))
     gaps = rng.permuted(gaps, axis=1)
     planner = TreeSearch(50, UCB1(), max_nodes=1, reuse=True)
-    run = regrets(planner, Bandit(), jnp.asarray(0.8 - gaps), 0.8 - gaps, (4, 16, 64))
-    cumulative, simple = run(2**0.5)
+    run = regrets(planner, Bandit(), jnp.asarray(0.8 - gaps), 0.8 - gaps)
+    cumulative, simple = run(2**0.5, (4, 16, 64))
     wrong = gaps[gaps > 0]
     bound = 8 * np.log(50 * 64) / wrong + (1 + np.pi**2 / 3) * wrong
     assert cumulative[-1] <= bound.sum() / 128
     assert growth(cumulative) < 1.7
     assert simple[-1] == 0
-    # What never explores keeps a wrong arm, what always explores pays for it for ever.
+    # What never explores keeps a wrong arm, what always explores pays for it for ever. That is
+    # seen soon.
     for broken in (0.0, 1e3):
-        cumulative, simple = run(broken)
+        cumulative, simple = run(broken, (1, 4, 16))
         assert growth(cumulative) > 3.5
         assert (simple[-1] > 0.05) or broken
 
@@ -174,12 +176,12 @@ def test_regret_on_trees_grows_logarithmically(selection):
     state = model.start(128)
     exact = np.asarray(quick_jit(lambda s: exact_values(model, s, levels=3))(state))
     planner = TreeSearch(100, selection, max_nodes=41, reuse=True)
-    run = regrets(planner, model, state, exact, (1, 4, 16, 64))
-    cumulative, simple = run(selection.c)
+    run, times = regrets(planner, model, state, exact), (1, 4, 16, 64)
+    cumulative, simple = run(selection.c, times)
     assert growth(cumulative) < 1.8
     # Faster than the root: 64 times the simulations, less than an eighth of the regret.
     assert simple[-1] < simple[0] / 8
-    cumulative, simple = run(0.0)
+    cumulative, simple = run(0.0, times)
     assert growth(cumulative) > 3.5
     assert simple[-1] > 0.8 * simple[0] > 0
 

@@ -33,7 +33,7 @@ TIGER = Tiger(3, gamma=GAMMA)
 
 
 # Sees all of the tiger's tree, and leaves nothing in its values but what is there.
-WHOLE = TreeSearch(400, PUCT(50.0), backup=MaxBackup(), outcomes="weighted")
+WHOLE = TreeSearch(150, PUCT(50.0), backup=MaxBackup(), outcomes="weighted", max_nodes=80)
 TREE = TreeSearch(80, PUCT(50.0), backup=MaxBackup())  # of one hidden state
 
 

@@ -169,7 +169,7 @@ def test_output_equals_that_of_mctx(policy, name, options, quiet):
     assert type(ours.search_tree) is mctx.Tree
 
 
-def test_raw_keys_and_other_loops_are_honoured(quiet):
+def test_raw_keys_and_other_loops_are_honoured(quiet, every_device):
     # A key from `jax.random.PRNGKey` reaches `recurrent_fn` as one, too.
     policies = dropin.gumbel_muzero_policy, mctx.gumbel_muzero_policy
     key = jr.key_data(jr.key(5))

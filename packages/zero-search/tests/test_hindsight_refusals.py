@@ -86,13 +86,15 @@ def test_any_model_may_be_searched_by_several_trees(inner, model):
     planner = Hindsight(inner, 3)
     state = (Tiger(2) if model not in (TREE, DICE) else TREE).start(2)
 
-    def plan(state, key):
-        plan, carry = planner.plan(model, state, planner.init(model, state), key=key)
-        carry = planner.advance(carry, plan.action, jnp.zeros((2,), bool))
-        return planner.plan(model, state, carry, key=key)[0]
+    def moves(state, key):
+        def move(carry, _):
+            plan, carry = planner.plan(model, state, carry, key=key)
+            return planner.advance(carry, plan.action, jnp.zeros((2,), bool)), plan
 
-    found = jax.eval_shape(plan, state, jr.split(jr.key(0), 2))
-    assert found.weights.shape == found.visits.shape and found.action.shape == (2,)
+        return jax.lax.scan(move, planner.init(model, state), None, 2)[1]
+
+    found = jax.eval_shape(moves, state, jr.split(jr.key(0), 2))
+    assert found.weights.shape == found.visits.shape and found.action.shape == (2, 2)
 
 
 def test_carries_and_moves_of_other_games_are_named(unhooked):

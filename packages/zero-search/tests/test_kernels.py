@@ -27,6 +27,7 @@ from zero_search import (
     TreeSearch,
     UCB1,
 )
+from zero_search._root import SequentialHalving
 from zero_search._rules import ImprovedPolicySelection
 from zero_search._walk import Up, Visits, with_visit
 
@@ -133,8 +134,9 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, parts, moves",
     [
-        ("alphazero", {"max_depth": 3, "max_nodes": 12}, 1),
-        ("gumbel", {}, 1),
+        ("alphazero", {"root": SequentialHalving(3), "max_depth": 3, "max_nodes": 12}, 1),
+        pytest.param("alphazero", {"max_depth": 3, "max_nodes": 12}, 1, marks=SLOW),
+        pytest.param("gumbel", {}, 1, marks=SLOW),
         pytest.param("alphazero", {"num_leaves": 3}, 1, marks=SLOW),
         pytest.param("gumbel", {"num_leaves": 3, "reuse": True}, 2, marks=SLOW),
         pytest.param("gumbel", {"in_rounds": True}, 1, marks=SLOW),

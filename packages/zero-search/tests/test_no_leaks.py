@@ -46,11 +46,11 @@ MODELS = {
 # Every model, and every way in which a planner comes to its roots and keeps them: what goes on
 # below a root sees nothing else.
 FAST = {
-    ("reuse", "own"),
-    ("gumbel-leaves", "belief-of-playouts"),
-    ("hindsight-reuse", "playouts"),
+    ("reuse", "playouts"),
+    ("gumbel-leaves", "own"),
+    ("hindsight-reuse", "own"),
     ("hindsight-frozen", "belief"),
-    ("particles", "belief"),
+    ("particles", "belief-of-playouts"),
 }
 PAIRS = list(itertools.product(PLANNERS, MODELS))
 

@@ -16,7 +16,8 @@ from .helpers import exact_values, Jitted, quick_jit, RandomTree
 BATCH, SIMULATIONS = 12, 32
 
 
-@pytest.mark.parametrize("considered, leaves", [(8, 1), (4, 4)])
+# (With one leaf at a time test_parity.py finds the visits of mctx.)
+@pytest.mark.parametrize("considered, leaves", [pytest.param(8, 1, marks=pytest.mark.slow), (4, 4)])
 def test_visits_of_a_bandit_follow_the_table(considered, leaves):
     # All ends after one move. The first walks take different actions, and what is stored and final
     # may be visited twice at a time: no walk is lost.
@@ -74,7 +75,8 @@ def test_walks_that_collide_follow_the_table_all_the_same():
     assert np.sum(plan.visits) < BATCH * SIMULATIONS  # else no walks have met
 
 
-@pytest.mark.parametrize("leaves", [1, 4])
+# (With one leaf at a time test_any_game.py finds the kept trees of the reference.)
+@pytest.mark.parametrize("leaves", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_gumbel_with_a_kept_tree_improves_on_the_prior(leaves):
     # Two moves: when the second is planned, all that is kept and all that is new are exact rewards.
     model = RandomTree(num_actions=4, discounts=(1.0,), illegal=0.3, horizon=2)
@@ -129,7 +131,7 @@ class Trap(AbstractPriorModel):
         return jnp.where(legal, 0.0, -jnp.inf), worth
 
 
-@pytest.mark.parametrize("leaves", [1, 8])
+@pytest.mark.parametrize("leaves", [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_walks_that_collide_do_not_make_a_lost_move_the_most_taken(leaves):
     """Visits of a final child count however many leaves a group has, and the others may not."""
     planner = TreeSearch.gumbel(32, gumbel_scale=0.0, num_leaves=leaves)

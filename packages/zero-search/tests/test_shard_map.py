@@ -35,6 +35,8 @@ from .hidden import Tiger
 from .test_particles_continuous import Walk
 
 
+pytestmark = pytest.mark.usefixtures("every_device")
+
 TREE = RandomTree(4)
 DICE = RandomDice(TREE)
 NOISE = DirichletNoise()
