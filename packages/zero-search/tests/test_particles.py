@@ -175,7 +175,11 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+# The first has nothing that the others have not.
+SLOW = pytest.param("after the last step", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [SLOW, *list(CONFIGURATIONS)[1:]])
 def test_equals_a_loop_over_particles(name):
     planner = ParticleSearch(PARTICLES, DEPTH, **CONFIGURATIONS[name])
     state = DICE.tree.start(BATCH, 5)

@@ -173,11 +173,11 @@ def begin(state: CupsState, planner, model):
     [
         (TreeSearch(12), MODEL),
         slow(TreeSearch.gumbel(12, reuse=True, num_leaves=3), MODEL),
-        (TreeSearch(12, reuse=True), PlayoutModel(MODEL, 3)),
+        slow(TreeSearch(12, reuse=True), PlayoutModel(MODEL, 3)),
         slow(TreeSearch(12, reuse=True), BELIEFS),
         slow(TreeSearch.gumbel(8), BeliefModel(PlayoutModel(MODEL, 3), 4)),
         (TreeSearch(8, outcomes="frozen"), BELIEFS),
-        (Hindsight(TreeSearch(6, reuse=True), 3), MODEL),
+        slow(Hindsight(TreeSearch(6, reuse=True), 3), MODEL),
         (ParticleSearch(4, 2, resample_every=None), PlayoutModel(MODEL, 3)),
     ],
 )
