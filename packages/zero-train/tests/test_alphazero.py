@@ -151,7 +151,7 @@ def test_learns_nim():
     search = TreeSearch.gumbel(8, max_num_considered_actions=3)
     loop = nim_loop(1, agent=nim_agent(ENV, explorer=search))
     state = fill(loop, init(loop, key=jr.key(4)))
-    for _ in range(150):
+    for _ in range(60):
         state, _ = step(loop, state)
     heaps = jnp.arange(1, 8, dtype=jnp.int32)
     obs = jax.vmap(ENV.observe)(jax.vmap(NimState)(heaps))

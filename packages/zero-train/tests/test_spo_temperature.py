@@ -53,7 +53,7 @@ def kl_nonparametric(eta: float, advantages: np.ndarray, counts: np.ndarray) -> 
 
 @pytest.fixture(scope="module")
 def settled():
-    """By name of the advantages: metrics of the last of 3000 updates of them, by the agent."""
+    """By name of the advantages: metrics of the last of 1500 updates of them, by the agent."""
 
     def record(*, candidates, weights, advantages, log_prob):
         del weights, advantages, log_prob
@@ -69,13 +69,13 @@ def settled():
         critic_optimiser=optax.set_to_zero(),
         # From 1 to 100 in fewer steps than these, and slowly in the end: forgetting soon how large
         # the first slopes were.
-        dual_optimiser=optax.adam(optax.exponential_decay(0.3, 500, 0.4), b2=0.9),
+        dual_optimiser=optax.adam(optax.exponential_decay(0.3, 250, 0.4), b2=0.9),
     )
 
     def settle(advantages):
         given = eqx.tree_at(lambda b: b.items.record.advantages, batch, advantages)
         step = lambda state, key: agent.update(state, given, key=key)
-        keys = jr.split(jr.key(1), 3000)
+        keys = jr.split(jr.key(1), 1500)
         state, metrics = jax.lax.scan(step, agent.init(key=jr.key(0)), keys)
         return state.online.duals["temperature"].value, jax.tree.map(lambda x: x[-1], metrics)
 
