@@ -181,6 +181,6 @@ def test_raw_is_the_state_of_pgx(played: Played):
 
 
 def test_keeps_every_promise():
-    report = check_environment(ENV, key=jr.key(0), num_steps=250)
+    report = check_environment(ENV, key=jr.key(0), num_steps=170)
     assert report.terminated > 3 and report.opponent == 0
     assert report.state_bytes == 17

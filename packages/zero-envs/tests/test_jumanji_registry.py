@@ -29,7 +29,7 @@ class Wrapped(Wrapper):
 
 # How many steps until a few of 4 random episodes have ended.
 FAST = {
-    "Game2048-v1": 200,
+    "Game2048-v1": 150,
     "GraphColoring-v1": 30,
     "MultiCVRP-v0": 45,
     "RubiksCube-partly-scrambled-v0": 22,
