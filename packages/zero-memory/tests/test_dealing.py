@@ -27,7 +27,7 @@ def test_random_operations_equal_the_model_with_flags(num_envs, capacity, num_pl
     rings = [Ring(capacity) for _ in range(num_envs)]
     random = np.random.default_rng(num_players)
     longest = 0
-    for name in range(0, 240 * num_envs, num_envs):
+    for name in range(0, 120 * num_envs, num_envs):
         match random.choice(["add", "assign", "truncate"], p=[0.8, 0.12, 0.08]):
             case "add":
                 names = name + np.arange(num_envs)
